@@ -1,0 +1,233 @@
+"""What one worker session does with the attempts it is sent. Pure, like the pool.
+
+Attempts start in the order in which they came, as far as there is room: the manager counts on it. A
+result is kept until the manager, after its own commit, acknowledges it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from kestrelctl.core.assets import Amounts, amounts, give_back, take, times_fitting
+from kestrelctl.core.result import Outcome, Result
+from kestrelctl.core.template import Template
+
+#: A result does not wait longer than this for company, and only while the next task is at hand.
+COMPANY_SECONDS = 0.1
+
+
+class Start(msgspec.Struct, frozen=True):
+    """An attempt to be started now."""
+
+    number: int
+    template: Template
+    index: int
+    item: str | None
+
+
+class _Attempt:
+    __slots__ = ("arrived_at", "index", "item", "number", "request", "started_at", "template")
+
+    def __init__(
+        self,
+        number: int,
+        template: Template,
+        index: int,
+        item: str | None,
+        request: Amounts,
+        now: float,
+    ) -> None:
+        self.number = number
+        self.template = template
+        self.index = index
+        self.item = item
+        self.request = request
+        self.arrived_at = now
+        self.started_at = now
+
+
+class Agent:
+    """The attempts of one session: queued, running, and ended but not acknowledged.
+
+    Args:
+        cpus: processors it may use at once.
+        memory_bytes: memory it may promise at once.
+        unacknowledged: results that an earlier process of this worker left in the spool.
+    """
+
+    def __init__(
+        self, cpus: float, memory_bytes: int, unacknowledged: Iterable[Result] = ()
+    ) -> None:
+        self.free = amounts(cpus, memory_bytes)
+        self.templates: dict[int, Template] = {}
+        self._requests: dict[int, Amounts] = {}
+        self.queue: deque[_Attempt] = deque()
+        self.running: dict[int, _Attempt] = {}
+        self.unacknowledged: dict[int, Result] = {r.number: r for r in unacknowledged}
+        self.fresh: list[Result] = []
+        self.fresh_since: float | None = None
+        self.welcomed = False
+        self.draining = False
+
+    # -- from the manager --------------------------------------------------------------------------
+
+    def on_welcome(self, kill: Sequence[int], now: float) -> list[int]:
+        """The session is in: everything unacknowledged is to be reported again.
+
+        Returns:
+            Running attempts to be killed.
+        """
+        self.welcomed = True
+        running = self.on_kill(kill, now)
+        self.fresh = list(self.unacknowledged.values())
+        self.fresh_since = now if self.fresh else None
+        return running
+
+    def on_run(
+        self,
+        spans: Sequence[tuple[int, int, int, int]],
+        templates: Sequence[Template],
+        items: Sequence[str],
+        forget: Sequence[int],
+        now: float,
+    ) -> list[int]:
+        """Queues attempts.
+
+        Returns:
+            Those that cannot be taken (their template is unknown, or the session is draining), to
+            be given back.
+        """
+        for template in templates:
+            self.templates[template.job_id] = template
+            self._requests[template.job_id] = amounts(template.cpus, template.memory_bytes)
+        for job_id in forget:
+            self.templates.pop(job_id, None)
+            self._requests.pop(job_id, None)
+        refused: list[int] = []
+        next_item = iter(items)
+        for number, job_id, index, n in spans:
+            known = self.templates.get(job_id)
+            if known is None or self.draining:
+                refused.extend(range(number, number + n))
+                continue
+            request = self._requests[job_id]
+            for k in range(n):
+                item = next(next_item, "") if known.with_items else None
+                self.queue.append(_Attempt(number + k, known, index + k, item, request, now))
+        return refused
+
+    def on_kill(self, numbers: Iterable[int], now: float) -> list[int]:
+        """Ends queued attempts as killed.
+
+        Returns:
+            Those that run, to be killed; they are reported when they have ended.
+        """
+        wanted = set(numbers)
+        kept: deque[_Attempt] = deque()
+        for attempt in self.queue:
+            if attempt.number not in wanted:
+                kept.append(attempt)
+                continue
+            result = Result(
+                attempt.number,
+                attempt.template.job_id,
+                attempt.index,
+                Outcome.KILLED,
+                now,
+                0.0,
+                reason="cancelled",
+            )
+            self._keep(result, now)
+        self.queue = kept
+        return [number for number in self.running if number in wanted]
+
+    def on_take_back(self, numbers: Iterable[int]) -> list[int]:
+        """Gives back those of these attempts that have not started."""
+        wanted = set(numbers)
+        returned = [attempt.number for attempt in self.queue if attempt.number in wanted]
+        if returned:
+            self.queue = deque(a for a in self.queue if a.number not in wanted)
+        return returned
+
+    def on_ack(self, numbers: Iterable[int]) -> list[int]:
+        """Forgets results that are safe; returns those it knew, for the spool to forget too."""
+        return [n for n in numbers if self.unacknowledged.pop(n, None) is not None]
+
+    def drain(self) -> list[int]:
+        """Takes nothing new from now on; returns what has not started."""
+        self.draining = True
+        returned = [attempt.number for attempt in self.queue]
+        self.queue.clear()
+        return returned
+
+    def holds(self) -> list[tuple[int, int, int]]:
+        """(number, job id, index) of all that it has, for `hello`. Until the welcome, it takes nothing."""
+        self.welcomed = False
+        held = [(a.number, a.template.job_id, a.index) for a in self.running.values()]
+        held.extend((a.number, a.template.job_id, a.index) for a in self.queue)
+        held.extend((r.number, r.job_id, r.index) for r in self.unacknowledged.values())
+        return held
+
+    # -- from the machine --------------------------------------------------------------------------
+
+    def startable(self, now: float) -> list[Start]:
+        """Takes from the queue what fits now."""
+        starts: list[Start] = []
+        while self.queue and times_fitting(self.queue[0].request, self.free):
+            attempt = self.queue.popleft()
+            take(self.free, attempt.request)
+            attempt.started_at = now
+            self.running[attempt.number] = attempt
+            starts.append(Start(attempt.number, attempt.template, attempt.index, attempt.item))
+        return starts
+
+    def on_exit(self, result: Result, now: float) -> Result:
+        """An attempt has ended: frees what it took and keeps its result.
+
+        Returns:
+            The result with the time that the attempt spent waiting here.
+        """
+        attempt = self.running.pop(result.number)
+        give_back(self.free, attempt.request)
+        waited = max(0.0, result.started_at - attempt.arrived_at)
+        result = msgspec.structs.replace(result, waited_seconds=round(waited, 6))
+        self._keep(result, now)
+        return result
+
+    def identity(self, number: int) -> tuple[int, int]:
+        """(job id, index) of a running attempt."""
+        attempt = self.running[number]
+        return attempt.template.job_id, attempt.index
+
+    def _keep(self, result: Result, now: float) -> None:
+        self.unacknowledged[result.number] = result
+        self.fresh.append(result)
+        if self.fresh_since is None:
+            self.fresh_since = now
+
+    # -- what to report ----------------------------------------------------------------------------
+
+    def report_at(self) -> float | None:
+        """When the fresh results are to be sent: at once when half of what was queued is done.
+
+        While more waits here than is to be reported, the manager need not hurry, and results travel
+        together.
+        """
+        if self.fresh_since is None or not self.welcomed:
+            return None
+        if len(self.fresh) >= len(self.queue):
+            return self.fresh_since
+        return self.fresh_since + COMPANY_SECONDS
+
+    def take_report(self) -> list[Result]:
+        """The fresh results, which count as sent from now on."""
+        fresh, self.fresh, self.fresh_since = self.fresh, [], None
+        return fresh
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs, waits, or has to be reported."""
+        return not (self.running or self.queue or self.unacknowledged)

@@ -1,0 +1,127 @@
+"""What happens to a pool. Each event carries its moment and an id that its effects repeat."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.core.model import JobSpec, WorkerAd
+from kestrelctl.core.records import JobRecord
+from kestrelctl.core.result import Result
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Anything that happens.
+
+    Attributes:
+        at: seconds since the epoch, from a clock that never goes back.
+        id: who or what caused it, for the log and the effects.
+    """
+
+    at: float
+    id: str = ""
+
+
+class Submit(Event, frozen=True, kw_only=True):
+    """A user hands in a job; `request` names the reply."""
+
+    request: str
+    owner: str
+    spec: JobSpec
+
+
+class JobStored(Event, frozen=True, kw_only=True):
+    """A submitted job is durable, so its tasks may run."""
+
+    job_id: int
+
+
+class Cancel(Event, frozen=True, kw_only=True):
+    """A user wants a job stopped, running tasks included."""
+
+    request: str
+    by: str
+    admin: bool
+    job_id: int
+
+
+class Retry(Event, frozen=True, kw_only=True):
+    """A user wants tasks that ended badly to run again.
+
+    Attributes:
+        record: the job as stored (its counts included), if it has ended; None for an active one.
+        indexes: the tasks with a row, in a final state other than done, with that state.
+        rest: whether those that a cancelled job never started come back too.
+    """
+
+    request: str
+    by: str
+    admin: bool
+    job_id: int
+    record: JobRecord | None
+    indexes: list[tuple[int, str]]
+    rest: bool = False
+
+
+class Joined(Event, frozen=True, kw_only=True):
+    """A worker says hello, with all that it still holds.
+
+    Attributes:
+        holds: (number, job id, index) of every attempt that it runs, has queued or has to report.
+    """
+
+    worker: str
+    incarnation: str
+    ad: WorkerAd
+    holds: list[tuple[int, int, int]]
+
+
+class Heard(Event, frozen=True, kw_only=True):
+    """A sign of life without other content."""
+
+    worker: str
+
+
+class Lost(Event, frozen=True, kw_only=True):
+    """A worker is gone: the server says so, or its lease ran out."""
+
+    worker: str
+    cause: str
+
+
+class Reported(Event, frozen=True, kw_only=True):
+    """A worker reports attempts that ended."""
+
+    worker: str
+    results: list[Result]
+
+
+class Returned(Event, frozen=True, kw_only=True):
+    """A worker gives attempts back that it never started."""
+
+    worker: str
+    numbers: list[int]
+
+
+class Drain(Event, frozen=True, kw_only=True):
+    """A worker shall get no new tasks; `by` says on whose wish."""
+
+    worker: str
+    by: str
+
+
+class Resume(Event, frozen=True, kw_only=True):
+    """A drained or quarantined worker shall get tasks again."""
+
+    worker: str
+
+
+class Disconnected(Event, frozen=True, kw_only=True):
+    """The manager lost its own connection: nobody's silence counts until it is back."""
+
+
+class Reconnected(Event, frozen=True, kw_only=True):
+    """The manager is connected (again): every known worker is asked what it holds."""
+
+
+class Tick(Event, frozen=True, kw_only=True):
+    """Time has passed."""

@@ -1,0 +1,114 @@
+"""Attempts that ended: accepted once, counted, retried or given up. The hot path of the pool."""
+
+from __future__ import annotations
+
+from kestrelctl.core.effects import Acknowledge, AskWho, Kill
+from kestrelctl.core.events import Reported
+from kestrelctl.core.health import note_failure
+from kestrelctl.core.job import Job, Phase, Task
+from kestrelctl.core.membership import renew
+from kestrelctl.core.model import TaskState
+from kestrelctl.core.result import Outcome, Result
+from kestrelctl.core.state import State
+from kestrelctl.core.worker import Worker
+
+
+def on_reported(state: State, event: Reported) -> None:
+    """Accepts results, frees what they took, and acknowledges every one, accepted or not.
+
+    A result that no longer counts is acknowledged too: the worker need not keep it.
+    """
+    worker = state.worker(event.worker)
+    jobs: dict[Job, list[float]] = {}
+    for result in event.results:
+        task = worker.release(result.number) if worker else None
+        if task is not None:
+            task.job.running -= 1
+        else:
+            task = _late(state, result, event.at)
+            if task is None:
+                state.totals.reports_refused += 1
+                continue
+        job = task.job
+        if result.outcome == Outcome.DONE:
+            state.finish(task, TaskState.DONE, event.worker, result)
+            if worker:
+                worker.streak = 0
+                worker.tasks_done += 1
+        else:
+            _failed(state, worker, task, result, event.worker, event.at)
+        walls = jobs.get(job)
+        if walls is None:
+            jobs[job] = [result.wall_seconds]
+        else:
+            walls.append(result.wall_seconds)
+    for job, walls in jobs.items():
+        job.learn(sum(walls), len(walls))
+        state.settle(job, event.at)
+    state.flush_records()
+    numbers = [result.number for result in event.results]
+    state.emit(Acknowledge(cause=state.cause, worker=event.worker, numbers=numbers))
+    if worker is None or not worker.online or not worker.synced:
+        state.emit(AskWho(cause=state.cause, worker=event.worker))
+        return
+    worker.reported_at = event.at
+    worker.promote()
+    renew(state, worker, event.at)
+    if worker.may_take(event.at):
+        worker.wake()
+
+
+def _late(state: State, result: Result, now: float) -> Task | None:
+    """The task of a result whose attempt the pool had given up or, after a restart, never knew.
+
+    The first success of a task without a final state is accepted whichever attempt it comes from, and
+    a later attempt under way is stopped. A failure of an attempt already given up is not held against
+    the task a second time.
+    """
+    job = state.jobs.get(result.job_id)
+    if job is None or not 0 <= result.index < job.spec.count:
+        return None
+    if result.index >= job.cursor:
+        if result.number >= state.first_number or job.cancelling:
+            return None  # this manager never sent it
+        job.reach(result.index)
+    task = job.live.get(result.index)
+    if task is None:
+        return None
+    if result.outcome != Outcome.DONE and task.phase is not Phase.LIMBO and not job.cancelling:
+        return None
+    other = task.worker if task.phase is Phase.RUNNING else None
+    number = task.number
+    state.detach(task)
+    if other is not None:
+        other.promote()
+        state.emit(Kill(cause=state.cause, worker=other.jid, numbers=[number]))
+        if other.may_take(now):
+            other.wake()
+    return task
+
+
+def _failed(
+    state: State, worker: Worker | None, task: Task, result: Result, jid: str, now: float
+) -> None:
+    job = task.job
+    if job.cancelling:
+        state.finish(task, TaskState.CANCELLED, jid, result)
+        return
+    if result.outcome == Outcome.KILLED:
+        # Killed for no reason that still holds: it runs again, and nothing is held against it.
+        job.requeue(task)
+        return
+    state.totals.attempts_failed += 1
+    job.attempts_failed += 1
+    task.failures += 1
+    if worker:
+        worker.tasks_failed += 1
+        note_failure(state, worker, job, result, now)
+    if task.failures >= job.spec.max_failures:
+        state.finish(task, TaskState.FAILED, jid, result)
+        return
+    state.remember(task, TaskState.WAITING, jid, result)
+    config = state.config
+    pause = config.backoff_seconds * 2 ** min(task.failures - 1, 30)
+    state.delay(task, now + min(pause, config.max_backoff_seconds))

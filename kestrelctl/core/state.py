@@ -1,0 +1,176 @@
+"""All that a pool knows, and the few operations that every part of the core shares."""
+
+from __future__ import annotations
+
+import heapq
+
+from kestrelctl.core.assets import amounts
+from kestrelctl.core.config import Config
+from kestrelctl.core.effects import Effect, JobEnded, Note, Persist
+from kestrelctl.core.job import Job, Phase, Task
+from kestrelctl.core.matching import Shape
+from kestrelctl.core.model import JobSpec, TaskState, WorkerAd
+from kestrelctl.core.queue import JobQueue
+from kestrelctl.core.records import TaskRecord
+from kestrelctl.core.result import Result
+from kestrelctl.core.worker import Worker, WorkerClass, class_key
+
+#: Attempt numbers of one manager start begin at epoch << this: they fence those of earlier starts.
+EPOCH_BITS = 40
+
+
+class Totals:
+    """What the pool has counted since the manager started."""
+
+    __slots__ = (
+        "attempts_failed",
+        "attempts_lost",
+        "leases_expired",
+        "reports_refused",
+        "tasks_ended",
+        "tasks_sent",
+        "tasks_taken_back",
+        "workers_quarantined",
+    )
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, 0)
+
+    tasks_sent: int
+    tasks_ended: int
+    tasks_taken_back: int
+    attempts_failed: int
+    attempts_lost: int
+    reports_refused: int  #: results of attempts that no longer count: a duplicate was refused
+    leases_expired: int
+    workers_quarantined: int
+
+
+class State:
+    """The pool's memory. Functions of the sibling modules read and change it; nothing else does."""
+
+    def __init__(self, config: Config, epoch: int, next_job_id: int) -> None:
+        self.config = config
+        self.epoch = epoch
+        self.first_number = self.next_number = epoch << EPOCH_BITS
+        self.next_job_id = next_job_id
+        self.jobs: dict[int, Job] = {}
+        self.queue = JobQueue()
+        self.workers: dict[str, Worker] = {}
+        self.classes: dict[tuple[frozenset[str], tuple[tuple[str, int], ...]], WorkerClass] = {}
+        self.shapes: dict[tuple[tuple[tuple[str, int], ...], frozenset[str]], Shape] = {}
+        self.online = 0
+        self.connected = True
+        self.asked: set[str] = set()  #: workers that have yet to say what they hold
+        self.limbo_until: float | None = None
+        self.delayed: list[tuple[float, int, int]] = []  #: heap of (when, job id, index)
+        self.next_take_back_at = 0.0
+        self.next_lease_check_at = 0.0
+        self.effects: list[Effect] = []
+        self.records: list[TaskRecord] = []  #: of the event at hand; one Persist for all of them
+        self.cause = ""
+        self.totals = Totals()
+
+    # -- interning ---------------------------------------------------------------------------------
+
+    def shape_for(self, spec: JobSpec) -> Shape:
+        """The one shape object for jobs that ask like this one."""
+        request = amounts(spec.cpus, spec.memory_bytes)
+        requires = frozenset(tag.upper() for tag in spec.requires)
+        key = (tuple(sorted(request.items())), requires)
+        shape = self.shapes.get(key)
+        if shape is None:
+            shape = self.shapes[key] = Shape(request, requires)
+        return shape
+
+    def class_for(self, ad: WorkerAd) -> WorkerClass:
+        """The one class object for workers that offer what this ad says."""
+        tags, capacity = class_key(ad)
+        key = (tags, tuple(sorted(capacity.items())))
+        cls = self.classes.get(key)
+        if cls is None:
+            cls = self.classes[key] = WorkerClass(tags, capacity)
+        return cls
+
+    def new_job(self, job_id: int, owner: str, spec: JobSpec, submitted_at: float) -> Job:
+        job = Job(job_id, owner, spec, self.shape_for(spec), submitted_at)
+        self.jobs[job_id] = job
+        return job
+
+    # -- effects -----------------------------------------------------------------------------------
+
+    def emit(self, effect: Effect) -> None:
+        self.effects.append(effect)
+
+    def note(self, level: str, text: str) -> None:
+        self.emit(Note(cause=self.cause, level=level, text=text))
+
+    def flush_records(self) -> None:
+        """Turns the collected task records into one effect, ahead of what depends on them."""
+        if self.records:
+            self.emit(Persist(cause=self.cause, records=list(self.records)))
+            self.records.clear()
+
+    # -- life of tasks and jobs --------------------------------------------------------------------
+
+    def refresh(self, job: Job) -> None:
+        """Keeps the queue true after a job changed; wakes workers when it has new work for them."""
+        if self.queue.update(job):
+            for cls in self.classes.values():
+                if cls.parked and cls.answer(job.shape)[0] is None:
+                    cls.hungry.update(cls.parked)
+                    cls.parked.clear()
+
+    def detach(self, task: Task) -> None:
+        """Takes a task out of whatever phase it is in, leaving only `job.live`."""
+        if task.phase is Phase.RUNNING:
+            task.job.running -= 1
+            if task.worker is not None:
+                task.worker.release(task.number)
+        elif task.phase is Phase.WAITING:
+            task.job.requeued.pop(task.index, None)
+
+    def delay(self, task: Task, until: float) -> None:
+        """Lets a failed task wait before its next attempt."""
+        task.phase = Phase.DELAYED
+        heapq.heappush(self.delayed, (until, task.job.id, task.index))
+
+    def remember(self, task: Task, state: TaskState, worker: str, result: Result | None) -> None:
+        """Queues a task's record for the next commit."""
+        self.records.append(
+            TaskRecord(
+                task.job.id, task.index, state, task.failures, task.losses, worker, result
+            )
+        )
+
+    def finish(self, task: Task, state: TaskState, worker: str, result: Result | None) -> None:
+        """Gives a detached task its final state."""
+        job = task.job
+        del job.live[task.index]
+        counts = job.counts
+        if state is TaskState.DONE:
+            counts.done += 1
+        elif state is TaskState.FAILED:
+            counts.failed += 1
+        elif state is TaskState.LOST:
+            counts.lost += 1
+        else:
+            counts.cancelled += 1
+        self.totals.tasks_ended += 1
+        self.remember(task, state, worker, result)
+
+    def settle(self, job: Job, now: float) -> None:
+        """After tasks of a job ended: ends the job with its last task."""
+        if job.remaining or job.id not in self.jobs or not job.stored:
+            self.refresh(job)
+            return
+        self.refresh(job)
+        del self.jobs[job.id]
+        self.flush_records()
+        record = job.record(job.counts.outcome(), now)
+        self.emit(Persist(cause=self.cause, records=[record]))
+        self.emit(JobEnded(cause=self.cause, job_id=job.id, owner=job.owner))
+
+    def worker(self, jid: str) -> Worker | None:
+        return self.workers.get(jid)

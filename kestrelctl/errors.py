@@ -1,0 +1,109 @@
+"""Every error a user can see, in one tree.
+
+KestrelError                    1  something failed
+├── UsageError                  2  the command line or a job file is wrong
+├── TasksFailed                 3  the job ended, but not all of its tasks succeeded
+├── NotAllowed                  4  wrong credentials, or somebody else's job
+├── Unreachable                 5  the server or the manager does not answer
+├── TimedOut                    6  the given time ran out before the thing was done
+├── NotFound                    7  no such job, task or worker
+├── StoreFull                   8  the manager could not write to its store
+└── MissingTool                 9  a program that is needed is not installed
+
+The number is the exit status of `kestrelctl`; `docs/exit-codes.md` lists them for users.
+"""
+
+from __future__ import annotations
+
+
+class KestrelError(Exception):
+    """Something failed.
+
+    Args:
+        message: what happened, one line.
+        cause: why, one line, if known.
+        hint: what to do about it, ideally a command.
+    """
+
+    exit_status = 1
+    code = "error"
+
+    def __init__(
+        self, message: str | None = None, *, cause: str | None = None, hint: str | None = None
+    ) -> None:
+        self.message = message or (self.__doc__ or "").strip().splitlines()[0]
+        self.cause = cause
+        self.hint = hint
+        super().__init__(self.message)
+
+
+class UsageError(KestrelError):
+    """The command line or the job file is wrong."""
+
+    exit_status = 2
+    code = "usage"
+
+
+class TasksFailed(KestrelError):
+    """Not all tasks of the job succeeded."""
+
+    exit_status = 3
+    code = "tasks-failed"
+
+
+class NotAllowed(KestrelError):
+    """The pool does not allow this."""
+
+    exit_status = 4
+    code = "not-allowed"
+
+
+class Unreachable(KestrelError):
+    """The pool cannot be reached."""
+
+    exit_status = 5
+    code = "unreachable"
+
+
+class TimedOut(KestrelError):
+    """The time ran out."""
+
+    exit_status = 6
+    code = "timed-out"
+
+
+class NotFound(KestrelError):
+    """There is no such thing in the pool."""
+
+    exit_status = 7
+    code = "not-found"
+
+
+class StoreFull(KestrelError):
+    """The manager cannot write to its store."""
+
+    exit_status = 8
+    code = "store-full"
+
+
+class MissingTool(KestrelError):
+    """A program that is needed is not installed."""
+
+    exit_status = 9
+    code = "missing-tool"
+
+
+BY_CODE: dict[str, type[KestrelError]] = {
+    cls.code: cls
+    for cls in (
+        KestrelError,
+        UsageError,
+        TasksFailed,
+        NotAllowed,
+        Unreachable,
+        TimedOut,
+        NotFound,
+        StoreFull,
+        MissingTool,
+    )
+}

@@ -1,0 +1,1 @@
+"""Message types and codecs. Pure."""

@@ -1,0 +1,193 @@
+"""What the pool answers to users. `docs/protocol.md` shows one of each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.core.matching import Refusal
+from kestrelctl.core.model import TaskState
+from kestrelctl.protocol.work import Message
+
+
+class Reply(Message, frozen=True, kw_only=True):
+    """Anything the pool says to a user; `id` is that of the request."""
+
+    id: str
+
+
+class Failed(Reply, frozen=True, kw_only=True, tag="error"):
+    """The request was refused or failed; `code` is one of those in `docs/exit-codes.md`."""
+
+    code: str
+    message: str
+    cause: str = ""
+    hint: str = ""
+
+
+class Submitted(Reply, frozen=True, kw_only=True, tag="submitted"):
+    """The job is durable: nothing but its user can lose it now."""
+
+    job_id: int
+    tasks: int
+
+
+class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
+    """What a request changed: job ids or worker addresses, and how many tasks that concerns."""
+
+    what: list[str]
+    tasks: int = 0
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job as users see it. `waiting + running + done + failed + lost + cancelled = tasks`."""
+
+    job_id: int
+    name: str
+    owner: str
+    state: str  #: active, cancelling, done, failed or cancelled
+    tasks: int
+    submitted_at: float
+    ended_at: float | None = None
+    waiting: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    lost: int = 0
+    cancelled: int = 0
+    priority: int = 100
+    argv: list[str] = []
+    first: int = 0
+    step: int = 1
+    cpus: float = 1.0
+    memory_bytes: int = 0
+    requires: list[str] = []
+    max_running: int | None = None
+    mean_seconds: float | None = None
+
+
+class Jobs(Reply, frozen=True, kw_only=True, tag="jobs"):
+    jobs: list[JobView]
+
+
+class Ended(Reply, frozen=True, kw_only=True, tag="ended"):
+    """A watched job has ended, durably."""
+
+    job: JobView
+
+
+class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
+    """A task as users see it; an array, because pages of a thousand travel."""
+
+    index: int
+    task_id: int
+    state: TaskState
+    worker: str = ""
+    exit_code: int | None = None
+    signal: int = 0
+    reason: str = ""
+    failures: int = 0
+    losses: int = 0
+    started_at: float | None = None
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_bytes: int | None = None
+    waited_seconds: float | None = None
+
+
+class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):
+    """A page of tasks; `after` asks for the next one, None if this was the last."""
+
+    tasks: list[TaskView]
+    after: int | None = None
+
+
+class Log(Reply, frozen=True, kw_only=True, tag="log"):
+    """A piece of output.
+
+    Attributes:
+        data: base64.
+        next_offset: where the next piece starts; None at the end.
+        skipped_bytes: how much before this piece is no longer to be had.
+    """
+
+    data: str
+    size_bytes: int
+    next_offset: int | None = None
+    skipped_bytes: int = 0
+
+
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why some workers do not run a task: how many, one of them, and the reasons."""
+
+    workers: int
+    example: str
+    refusal: Refusal
+
+
+class Explanation(Reply, frozen=True, kw_only=True, tag="explanation"):
+    """Why tasks of a job wait.
+
+    Attributes:
+        job_reasons: what holds the job back by itself (`max-running`, `backoff` …).
+        obstacles: for each group of workers with the same reason; the closest fit first.
+        could_run: workers that could take a task of the job at once.
+        ever: whether any worker known now could ever run it.
+    """
+
+    job: JobView
+    waiting: int
+    job_reasons: list[Refusal]
+    obstacles: list[Obstacle]
+    could_run: int
+    ever: bool
+
+
+class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker as users see it."""
+
+    worker: str
+    state: str  #: idle, busy, draining, quarantined, offline or unheard
+    cpus: float = 0.0
+    cpus_free: float = 0.0
+    memory_bytes: int = 0
+    memory_free_bytes: int = 0
+    tags: list[str] = []
+    running: int = 0
+    queued: int = 0
+    done: int = 0
+    failed: int = 0
+    host: str = ""
+    os: str = ""
+    arch: str = ""
+    version: str = ""
+    joined_at: float = 0.0
+    quarantined_until: float | None = None
+
+
+class Workers(Reply, frozen=True, kw_only=True, tag="workers"):
+    workers: list[WorkerView]
+    after: str | None = None
+
+
+class Pool(Reply, frozen=True, kw_only=True, tag="pool"):
+    """The pool in numbers. Times in seconds; totals since the manager started."""
+
+    version: str
+    epoch: int
+    up_seconds: float
+    workers: dict[str, int]
+    jobs_active: int
+    tasks_waiting: int
+    tasks_running: int
+    totals: dict[str, int]
+    manager_cpu_seconds: float
+    manager_rss_bytes: int
+    commits: int
+    commit_seconds_mean: float
+    dispatch_latency_seconds: dict[str, float] = {}
+    store_error: str = ""
+
+
+AnyAnswer = (
+    Failed | Submitted | Changed | Jobs | Ended | Tasks | Log | Explanation | Workers | Pool
+)

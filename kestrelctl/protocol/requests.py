@@ -1,0 +1,158 @@
+"""What users ask of the pool. `docs/protocol.md` shows one of each.
+
+`jobs` selects jobs: `last`, `all` (the active ones of the asking user), or ids and ranges like `3,5-9`.
+Every request carries an `id` that its answer repeats.
+"""
+
+from __future__ import annotations
+
+from kestrelctl.core.model import JobSpec, TaskState
+from kestrelctl.protocol.work import Message
+
+
+class Request(Message, frozen=True, kw_only=True):
+    """Anything a user asks."""
+
+    id: str
+
+
+class Submit(Request, frozen=True, kw_only=True, tag="submit"):
+    """Run a job. Answered by `submitted` once it is durable.
+
+    Attributes:
+        upload: name of lines sent before with `upload_items`, to be the job's items.
+        watch: whether to be told when it ends, as after `watch`.
+    """
+
+    spec: JobSpec
+    upload: str = ""
+    watch: bool = False
+
+
+class UploadItems(Request, frozen=True, kw_only=True, tag="upload_items"):
+    """Lines for a job to come, in pieces that fit into a stanza. Kept for a minute."""
+
+    upload: str
+    lines: list[str]
+
+
+class CancelJobs(Request, frozen=True, kw_only=True, tag="cancel"):
+    """Stop jobs, running tasks included. Answered by `changed`."""
+
+    jobs: str
+
+
+class ListJobs(Request, frozen=True, kw_only=True, tag="job_status"):
+    """Answered by `jobs`, newest last.
+
+    Attributes:
+        jobs: a selection; empty for the newest `limit`.
+        owner: only his; empty for everybody's.
+        states: only these; empty for any.
+    """
+
+    jobs: str = ""
+    owner: str = ""
+    states: list[str] = []
+    limit: int = 100
+
+
+class ListTasks(Request, frozen=True, kw_only=True, tag="tasks"):
+    """Answered by `tasks`: a page, in the order of the array.
+
+    Attributes:
+        states: only tasks in these states; empty for any.
+        after: the index after which the page starts.
+    """
+
+    job: str
+    states: list[TaskState] = []
+    after: int = -1
+    limit: int = 1000
+    ids: list[int] = []
+
+
+class Watch(Request, frozen=True, kw_only=True, tag="watch"):
+    """Be told when jobs end. Answered by `jobs` at once, then `ended` for each.
+
+    Holds for a minute; ask again to keep it (and to see how far they are).
+    """
+
+    jobs: str
+
+
+class Logs(Request, frozen=True, kw_only=True, tag="logs"):
+    """Output of a task: what the manager has, or from the worker that ran it. Answered by `log`."""
+
+    job: str
+    task_id: int
+    stream: str = "stdout"
+    offset: int = 0
+
+
+class RetryJobs(Request, frozen=True, kw_only=True, tag="retry"):
+    """Run tasks again that ended badly. Answered by `changed`."""
+
+    jobs: str
+    task_ids: list[int] = []
+
+
+class ExplainJob(Request, frozen=True, kw_only=True, tag="explain"):
+    """Why tasks of a job wait. Answered by `explanation`."""
+
+    job: str
+
+
+class ForgetJobs(Request, frozen=True, kw_only=True, tag="forget"):
+    """Delete ended jobs and their results. Answered by `changed`."""
+
+    jobs: str
+
+
+class ListWorkers(Request, frozen=True, kw_only=True, tag="workers"):
+    """Answered by `workers`.
+
+    Attributes:
+        names: a part of the address each; empty for all.
+    """
+
+    names: list[str] = []
+    limit: int = 1000
+    after: str = ""
+
+
+class DrainWorkers(Request, frozen=True, kw_only=True, tag="drain"):
+    """Give workers nothing new (admins only). Answered by `changed`."""
+
+    names: list[str]
+
+
+class ResumeWorkers(Request, frozen=True, kw_only=True, tag="resume"):
+    """End a drain or quarantine (admins only). Answered by `changed`."""
+
+    names: list[str]
+
+
+class PoolStatus(Request, frozen=True, kw_only=True, tag="pool_status"):
+    """Answered by `pool`."""
+
+
+AnyRequest = (
+    Submit
+    | UploadItems
+    | CancelJobs
+    | ListJobs
+    | ListTasks
+    | Watch
+    | Logs
+    | RetryJobs
+    | ExplainJob
+    | ForgetJobs
+    | ListWorkers
+    | DrainWorkers
+    | ResumeWorkers
+    | PoolStatus
+)
+
+JOB_STATES = ("active", "done", "failed", "cancelled")
+

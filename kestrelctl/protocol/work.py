@@ -1,0 +1,147 @@
+"""Messages between the pool and its workers. `docs/protocol.md` shows one of each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.result import Result
+from kestrelctl.core.template import Template
+
+#: Both sides say it when they meet; a worker of another version is refused with a reason.
+VERSION = 1
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Anything that travels: one JSON object, told apart by `type`. Unknown fields are ignored."""
+
+
+# -- worker to pool ----------------------------------------------------------------------------------
+
+
+class Hello(Message, frozen=True, kw_only=True, tag="hello"):
+    """A worker joins, or answers `who`. Nothing it was sent before counts until it is welcomed.
+
+    Attributes:
+        incarnation: a random word of this worker process: after a restart it is another one.
+        holds: (number, job id, index) of each attempt that it runs, has queued or has to report.
+    """
+
+    version: int
+    incarnation: str
+    ad: WorkerAd
+    holds: list[tuple[int, int, int]] = []
+
+
+class Report(Message, frozen=True, kw_only=True, tag="report"):
+    """Attempts that ended. Repeated after a reconnect until they are acknowledged."""
+
+    results: list[Result]
+
+
+class Beat(Message, frozen=True, kw_only=True, tag="beat"):
+    """A sign of life, sent when nothing else was."""
+
+
+class Returned(Message, frozen=True, kw_only=True, tag="returned"):
+    """Attempts that were taken back before they started (answers `take_back`, or on leaving)."""
+
+    numbers: list[int]
+
+
+class Leaving(Message, frozen=True, kw_only=True, tag="leaving"):
+    """The worker finishes what it runs and takes nothing new."""
+
+
+class Output(Message, frozen=True, kw_only=True, tag="output"):
+    """A piece of a task's output (answers `fetch_output`).
+
+    Attributes:
+        data: base64, because output need not be text.
+        size_bytes: of the whole stream; None if the worker no longer has it.
+    """
+
+    request: str
+    offset: int
+    data: str = ""
+    size_bytes: int | None = None
+
+
+# -- pool to worker ----------------------------------------------------------------------------------
+
+
+class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
+    """The worker is in.
+
+    Attributes:
+        beat_seconds: the longest it may stay silent (itself taking off up to a tenth at random).
+        kill: attempts whose tasks are over or run elsewhere.
+    """
+
+    incarnation: str
+    beat_seconds: float
+    kill: list[int] = []
+
+
+class Refused(Message, frozen=True, kw_only=True, tag="refused"):
+    """A message was not accepted, and why."""
+
+    reason: str
+
+
+class Who(Message, frozen=True, kw_only=True, tag="who"):
+    """Say hello (again): the manager was restarted, or does not know this worker."""
+
+
+class Run(Message, frozen=True, kw_only=True, tag="run"):
+    """Attempts to run, in this order as far as there is room.
+
+    Attributes:
+        spans: (number, job id, index, n): n attempts with consecutive numbers and indexes.
+        jobs: templates of jobs that this worker has not been sent yet.
+        items: for spans of jobs with items: one per attempt, in the order of the spans.
+        forget: jobs that have ended.
+    """
+
+    spans: list[tuple[int, int, int, int]]
+    jobs: list[Template] = []
+    items: list[str] = []
+    forget: list[int] = []
+
+
+class Kill(Message, frozen=True, kw_only=True, tag="kill"):
+    """Kill attempts; each is reported as killed, unless it ended before."""
+
+    numbers: list[int]
+
+
+class TakeBack(Message, frozen=True, kw_only=True, tag="take_back"):
+    """Return those of these attempts that have not started."""
+
+    numbers: list[int]
+
+
+class Ack(Message, frozen=True, kw_only=True, tag="ack"):
+    """These results are safe; forget them."""
+
+    numbers: list[int]
+
+
+class SetBeat(Message, frozen=True, kw_only=True, tag="set_beat"):
+    """The pool has grown or shrunk: how often to give a sign of life from now on."""
+
+    beat_seconds: float
+
+
+class FetchOutput(Message, frozen=True, kw_only=True, tag="fetch_output"):
+    """Send a piece of an attempt's output, for a user who wants more than the tail."""
+
+    request: str
+    number: int
+    stream: str  #: stdout or stderr
+    offset: int = 0
+    limit: int = 65536
+
+
+FromWorker = Hello | Report | Beat | Returned | Leaving | Output
+ToWorker = Welcome | Refused | Who | Run | Kill | TakeBack | Ack | SetBeat | FetchOutput
