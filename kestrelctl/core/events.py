@@ -109,6 +109,12 @@ class Drain(Event, frozen=True, kw_only=True):
     by: str
 
 
+class Leaving(Event, frozen=True, kw_only=True):
+    """A worker is about to stop: it finishes what it runs and takes nothing new."""
+
+    worker: str
+
+
 class Resume(Event, frozen=True, kw_only=True):
     """A drained or quarantined worker shall get tasks again."""
 

@@ -39,7 +39,7 @@ def violations(state: State) -> list[str]:
             must(free >= 0, f"{worker.jid}: {free} free {name}")
             must(free + taken[name] == capacity, f"{worker.jid}: {name} does not add up")
         takes = worker.jid in worker.cls.hungry or worker.jid in worker.cls.parked
-        ready = worker.online and worker.synced and not worker.draining
+        ready = worker.online and worker.synced and not (worker.draining or worker.leaving)
         must(not takes or ready, f"{worker.jid} gets tasks though it may not")
         must(
             takes or not ready or worker.quarantined_until > 0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 from kestrelctl.core.model import Counts, JobSpec
@@ -60,6 +60,7 @@ class Job:
         "cursor",
         "id",
         "key",
+        "latencies",
         "live",
         "mean_seconds",
         "owner",
@@ -93,6 +94,8 @@ class Job:
         #: Smoothed run time of its tasks; None until one has ended.
         self.mean_seconds: float | None = None
         self.attempts_failed = 0
+        #: What dispatch added to its latest tasks: from hand-out to report, less queue and run time.
+        self.latencies: deque[float] = deque(maxlen=4096)
 
     @property
     def never_started(self) -> int:

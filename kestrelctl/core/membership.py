@@ -9,6 +9,7 @@ from kestrelctl.core.events import (
     Drain,
     Heard,
     Joined,
+    Leaving,
     Lost,
     Reconnected,
     Resume,
@@ -37,6 +38,7 @@ def on_joined(state: State, event: Joined) -> None:
     worker.incarnation = event.incarnation
     worker.joined_at = event.at
     worker.synced = True
+    worker.leaving = False
     worker.taking_back = False
     worker.known_jobs.clear()
     kill = adopt(state, worker, event, reborn=reborn)
@@ -151,6 +153,14 @@ def on_drain(state: State, event: Drain) -> None:
     waiting = [number for number, task in worker.held.items() if not task.charged]
     if waiting and worker.online:
         state.emit(TakeBack(cause=state.cause, worker=worker.jid, numbers=waiting))
+
+
+def on_leaving(state: State, event: Leaving) -> None:
+    """A worker that is about to stop gets nothing new; its next hello ends that."""
+    worker = state.worker(event.worker)
+    if worker is not None:
+        worker.leaving = True
+        worker.hide()
 
 
 def on_resume(state: State, event: Resume) -> None:

@@ -31,6 +31,9 @@ def on_reported(state: State, event: Reported) -> None:
                 continue
         job = task.job
         if result.outcome == Outcome.DONE:
+            job.latencies.append(
+                event.at - task.sent_at - result.wall_seconds - result.waited_seconds
+            )
             state.finish(task, TaskState.DONE, event.worker, result)
             if worker:
                 worker.streak = 0

@@ -61,6 +61,7 @@ class Worker:
         "joined_at",
         "known_jobs",
         "lease_until",
+        "leaving",
         "online",
         "quarantined_until",
         "quarantines",
@@ -87,7 +88,8 @@ class Worker:
         self.known_jobs: set[int] = set()
         self.online = False
         self.synced = False  #: it has said what it holds since it was last asked
-        self.draining = False
+        self.draining = False  #: an admin's wish; it outlasts restarts
+        self.leaving = False  #: its own
         self.quarantined_until = 0.0
         self.quarantines = 0
         self.streak = 0  #: fast failures in a row
@@ -107,7 +109,10 @@ class Worker:
     def may_take(self, now: float) -> bool:
         """Whether new attempts may be sent to it at all."""
         return (
-            self.online and self.synced and not self.draining and self.quarantined_until <= now
+            self.online
+            and self.synced
+            and not (self.draining or self.leaving)
+            and self.quarantined_until <= now
         )
 
     def hold(self, number: int, task: Task) -> None:

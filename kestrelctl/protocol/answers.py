@@ -63,6 +63,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requires: list[str] = []
     max_running: int | None = None
     mean_seconds: float | None = None
+    #: What dispatch added to a task, seconds: from hand-out to report, less queue and run time.
+    dispatch_p50_seconds: float | None = None
+    dispatch_p99_seconds: float | None = None
 
 
 class Jobs(Reply, frozen=True, kw_only=True, tag="jobs"):
@@ -184,7 +187,6 @@ class Pool(Reply, frozen=True, kw_only=True, tag="pool"):
     manager_rss_bytes: int
     commits: int
     commit_seconds_mean: float
-    dispatch_latency_seconds: dict[str, float] = {}
     store_error: str = ""
 
 

@@ -43,6 +43,18 @@ class Codec(Generic[T]):
             raise BadMessage(str(error)) from None
 
 
+class _Id(msgspec.Struct):
+    id: str = ""
+
+
+def id_in(payload: str | bytes) -> str:
+    """The `id` of a payload that is otherwise no message, so that its refusal can name it."""
+    try:
+        return msgspec.json.decode(payload, type=_Id).id
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ""
+
+
 _encoder = msgspec.json.Encoder()
 
 

@@ -13,7 +13,7 @@ from kestrelctl.protocol.work import Message
 class Request(Message, frozen=True, kw_only=True):
     """Anything a user asks."""
 
-    id: str
+    id: str = ""
 
 
 class Submit(Request, frozen=True, kw_only=True, tag="submit"):

@@ -1,0 +1,1 @@
+"""Sweeps over a pool, their reports and plots."""

@@ -1,0 +1,47 @@
+"""The machine a sweep ran on, and the versions of what ran."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from kestrelctl import __version__
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Enough about a machine to judge a figure; `cores` are those this process may use."""
+
+    cores: int
+    cpu_model: str
+    memory_mb: int
+    kernel: str
+    python: str
+    prosody: str
+    kestrel: str
+    date: str
+
+
+def this_machine(prosody: str) -> Machine:
+    """Describes this machine, now. `prosody` is the version of the server that the pool used."""
+    return Machine(
+        cores=len(os.sched_getaffinity(0)),
+        cpu_model=_cpu_model(),
+        memory_mb=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
+        kernel=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        prosody=prosody,
+        kestrel=__version__,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _cpu_model() -> str:
+    """The `model name` of proc_cpuinfo(5), which not every architecture has."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

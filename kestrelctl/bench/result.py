@@ -1,0 +1,156 @@
+"""What a sweep found, as data and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from kestrelctl.bench import bounds
+from kestrelctl.bench.curves import Timeline, timeline
+from kestrelctl.bench.machine import Machine
+from kestrelctl.bench.reference import REFERENCE_2009, Reference
+
+PROCESS = "process"
+"""The executor that starts one operating-system process per task."""
+
+
+class LatencyMs(msgspec.Struct, frozen=True):
+    """From the manager handing a task out to the worker starting it: median, 99th percentile."""
+
+    p50: float
+    p99: float
+
+
+class Run(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row of a sweep: `jobs` tasks (the word of 2009) of one sleep time on `workers` workers.
+
+    `bound_seconds` is N·t/W, `utilisation` the share of it in the makespan; both are 0 for sleep 0.
+    CPU seconds are those spent during the run, workers' ones summed over all of them.
+    """
+
+    sleep: str
+    executor: str
+    jobs: int
+    workers: int
+    makespan_seconds: float
+    tasks_per_second: float
+    bound_seconds: float
+    utilisation: float
+    lost: int
+    duplicates: int
+    dispatch_latency_ms: LatencyMs
+    manager_rss_mb: float
+    server_cpu_seconds: float
+    manager_cpu_seconds: float
+    worker_cpu_seconds: float
+    reference_2009_seconds: float | None
+    timeline: Timeline | None = None
+
+    @property
+    def reference(self) -> Reference | None:
+        return REFERENCE_2009.get(self.sleep)
+
+    @property
+    def times_faster(self) -> float | None:
+        """Tasks per second over those of 2009: fair also when the number of tasks differs."""
+        return self.tasks_per_second / self.reference.tasks_per_second if self.reference else None
+
+
+class Limit(NamedTuple):
+    """The larger bound of a run: for want of what, and the seconds the run takes at least."""
+
+    of: Literal["workers", "spawn"]
+    seconds: float
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A sweep: the machine, its bare process-start rate, the runs, and the command that made it."""
+
+    machine: Machine
+    spawn_limit_per_second: float
+    runs: list[Run]
+    command: str | None = None
+
+    def limit(self, run: Run) -> Limit | None:
+        """What bounds this run: worker time or process starts; None if nothing known does."""
+        limits = [Limit("workers", run.bound_seconds)]
+        if run.executor == PROCESS:
+            seconds = bounds.spawn_bound(run.jobs, self.spawn_limit_per_second)
+            limits.append(Limit("spawn", seconds))
+        limit = max(limits, key=lambda each: each.seconds)
+        return limit if limit.seconds > 0 else None
+
+
+def measured_run(
+    *,
+    sleep: bounds.Sleep,
+    executor: str,
+    tasks: int,
+    workers: int,
+    makespan_seconds: float,
+    started_at: Sequence[float],
+    finished_at: Sequence[float],
+    latency_ms: Sequence[float],
+    lost: int,
+    duplicates: int,
+    manager_rss_mb: float,
+    server_cpu_seconds: float,
+    manager_cpu_seconds: float,
+    worker_cpu_seconds: float,
+) -> Run:
+    """Puts one measured run beside its bound and the figure of 2009.
+
+    Args:
+        workers: task slots, each running one task at a time.
+        makespan_seconds: from the submission to the last accepted result.
+        started_at: seconds since the submission, one per task that ran; `finished_at` likewise.
+        latency_ms: one dispatch latency per task that ran.
+
+    Raises:
+        KestrelError: nothing was lost, yet the makespan is below N·t/W.
+    """
+    bound = bounds.worker_time_bound(bounds.durations(sleep, tasks), workers)
+    if not lost:
+        bounds.check_plausible(makespan_seconds, bound)
+    reference = REFERENCE_2009.get(str(sleep))
+    return Run(
+        sleep=str(sleep),
+        executor=executor,
+        jobs=tasks,
+        workers=workers,
+        makespan_seconds=round(makespan_seconds, 3),
+        tasks_per_second=round((tasks - lost) / makespan_seconds, 1),
+        bound_seconds=round(bound, 3),
+        utilisation=round(bounds.utilisation(bound, makespan_seconds), 4),
+        lost=lost,
+        duplicates=duplicates,
+        dispatch_latency_ms=LatencyMs(
+            p50=round(percentile(latency_ms, 50), 2), p99=round(percentile(latency_ms, 99), 2)
+        ),
+        manager_rss_mb=round(manager_rss_mb, 1),
+        server_cpu_seconds=round(server_cpu_seconds, 2),
+        manager_cpu_seconds=round(manager_cpu_seconds, 2),
+        worker_cpu_seconds=round(worker_cpu_seconds, 2),
+        reference_2009_seconds=reference.makespan_seconds if reference else None,
+        timeline=timeline(started_at, finished_at),
+    )
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Nearest-rank percentile: the smallest value with `percent` % of all at or below it.
+
+    0 if there are no values.
+    """
+    ordered = sorted(values)
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(0, rank - 1)] if ordered else 0.0
+
+
+def to_json(result: Result, *, curves: bool = False) -> bytes:
+    """The result as JSON; the curves and the command line only if asked for."""
+    if not curves:
+        runs = [msgspec.structs.replace(run, timeline=None) for run in result.runs]
+        result = msgspec.structs.replace(result, runs=runs, command=None)
+    return msgspec.json.encode(result)

@@ -1,0 +1,101 @@
+"""The table of a sweep beside 2009: with colour on a terminal, aligned text anywhere else."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from kestrelctl.bench.result import Result, Run
+
+COLUMNS = (
+    "sleep",
+    "tasks",
+    "workers",
+    "makespan",
+    "tasks/s",
+    "of limit",
+    "lost",
+    "dup",
+    "p50/99 ms",
+    "2009",
+    "faster",
+)
+
+_WIDEST = 120
+_OF = {"workers": "busy", "spawn": "spawn"}
+
+
+def rows(result: Result) -> list[list[str]]:
+    """One row of cells per run, in the order of `COLUMNS`.
+
+    "of limit" is the share of the larger bound in the makespan: of the machine's bare process-start
+    rate ("spawn", as a rule for sleep 0), or of the workers' time ("busy": the utilisation).
+    """
+    return [_row(result, run) for run in result.runs]
+
+
+def _row(result: Result, run: Run) -> list[str]:
+    limit = result.limit(run)
+    latency = run.dispatch_latency_ms
+    return [
+        run.sleep,
+        f"{run.jobs:,}",
+        f"{run.workers:,}",
+        f"{run.makespan_seconds:,.1f} s",
+        f"{run.tasks_per_second:,.0f}",
+        f"{limit.seconds / run.makespan_seconds:.0%} {_OF[limit.of]}" if limit else "-",
+        f"{run.lost:,}",
+        f"{run.duplicates:,}",
+        f"{latency.p50:.1f}/{latency.p99:.1f}",
+        f"{run.reference_2009_seconds:,.0f} s" if run.reference_2009_seconds else "-",
+        f"{run.times_faster:.2f}x" if run.times_faster else "-",
+    ]
+
+
+def headline(result: Result) -> str:
+    """The machine in one line."""
+    machine = result.machine
+    return (
+        f"Kestrel {machine.kestrel} on {machine.cores} cores ({machine.cpu_model}), "
+        f"which start {result.spawn_limit_per_second:,.0f} processes/s bare"
+    )
+
+
+def text_table(result: Result) -> str:
+    """The table as plain text, columns right-aligned, without a final newline."""
+    lines = [list(COLUMNS), *rows(result)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    )
+
+
+def rich_table(result: Result) -> Table:
+    """The table for a terminal; lost and duplicate tasks stand out in red."""
+    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
+    for column in COLUMNS:
+        style = {"tasks/s": "bold", "faster": "bold green", "2009": "dim"}.get(column, "")
+        table.add_column(column, justify="right", style=style, no_wrap=True)
+    wrong = {COLUMNS.index("lost"), COLUMNS.index("dup")}
+    for cells in rows(result):
+        marked = (
+            f"[bold red]{cell}[/]" if index in wrong and cell != "0" else cell
+            for index, cell in enumerate(cells)
+        )
+        table.add_row(*marked)
+    return table
+
+
+def print_result(result: Result, stream: TextIO) -> None:
+    """Prints the headline and the table, with colour if `stream` is a terminal."""
+    console = Console(file=stream, highlight=False)
+    if console.is_terminal:
+        console.width = max(console.width, _WIDEST)  # a wrapped line is better than a cropped cell
+        console.print(headline(result), style="bold", markup=False)
+        console.print(rich_table(result))
+    else:
+        stream.write(f"{headline(result)}\n{text_table(result)}\n")

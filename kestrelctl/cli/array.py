@@ -1,0 +1,112 @@
+"""What the tasks of a job differ in: a range of ids, lines of a file, or elements of a JSON array."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import msgspec
+
+from kestrelctl.errors import UsageError
+
+_ARRAY = re.compile(r"(\d+)(?:-(\d+))?(?::(\d+))?")
+#: Ids are JSON numbers, which many readers hold in a double.
+_LARGEST_ID = 2**53
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Task ids `first`, `first + step` …, `count` of them."""
+
+    first: int = 0
+    count: int = 1
+    step: int = 1
+
+
+def parse_array(text: object) -> Range:
+    """Reads `1-1000`, `0-9:3` (0, 3, 6, 9) or `5` (the one task 5), as Slurm and HyperQueue do.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    text = str(text).replace(" ", "")
+    match = _ARRAY.fullmatch(text)
+    if match is None:
+        hint = "write 1-1000, or 0-9:3 for every third"
+        if "," in text:
+            hint += "; for a list: --each-line FILE"
+        raise UsageError(f"not an array of tasks: {text!r}", hint=hint)
+    first, last = int(match[1]), int(match[2] or match[1])
+    step = int(match[3] or 1)
+    if last < first:
+        raise UsageError(
+            f"the array {text} runs backwards", hint=f"write --array {last}-{first} instead"
+        )
+    if step < 1:
+        raise UsageError(f"the array {text} never moves on", hint="the step after `:` is 1 or more")
+    if last >= _LARGEST_ID:
+        raise UsageError(f"task ids must be below {_LARGEST_ID:,}")
+    return Range(first, (last - first) // step + 1, step)
+
+
+def read_lines(file: Path) -> tuple[str, ...]:
+    """The lines of a file, without their ends; empty lines count, so that line n+1 is task n.
+
+    Args:
+        file: `-` for standard input.
+
+    Raises:
+        UsageError: it cannot be read, is empty or not UTF-8.
+    """
+    text = _text_of(file)
+    if not text:
+        raise UsageError(f"{file} is empty", hint="one line of it is one task")
+    lines = text.removesuffix("\n").split("\n")
+    return tuple(line.removesuffix("\r") for line in lines)
+
+
+def read_elements(file: Path) -> tuple[str, ...]:
+    """The elements of a JSON array: strings as they are, anything else as compact JSON.
+
+    Raises:
+        UsageError: the file cannot be read, or is no JSON array with elements.
+    """
+    try:
+        elements = msgspec.json.decode(_text_of(file))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(f"{file} is not JSON", cause=str(error)) from None
+    if not isinstance(elements, list) or not elements:
+        kind = "an empty array" if elements == [] else f"one {_kind(elements)}"
+        raise UsageError(
+            f"{file} holds {kind}, not an array of tasks", hint='write [{"x": 1}, {"x": 2}]'
+        )
+    return tuple(
+        element if isinstance(element, str) else msgspec.json.encode(element).decode()
+        for element in elements
+    )
+
+
+def _kind(value: object) -> str:
+    return {dict: "object", str: "string", bool: "boolean", type(None): "null"}.get(
+        type(value), "number"
+    )
+
+
+def _text_of(file: Path) -> str:
+    try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read", cause=error.strerror) from None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"line {line} of {file} is not UTF-8", hint=f"iconv -f LATIN1 -t UTF-8 {file}"
+        ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise UsageError(
+            f"line {line} of {file} has a null byte", cause="no command can be given one"
+        )
+    return text.removeprefix("\ufeff")

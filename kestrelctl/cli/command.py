@@ -1,0 +1,170 @@
+"""What every command has: where it prints, which pool it talks to, and the options for both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from kestrelctl.cli.screen import Screen, parse_mode
+
+if TYPE_CHECKING:
+    from kestrelctl.cli.connection import Connection
+    from kestrelctl.cli.output import Output
+
+
+class OpenPool(Protocol):
+    """Opens a connection to a pool by its name; `connection.open_pool`, or a test's own."""
+
+    def __call__(
+        self, wanted: str, *, as_admin: bool = False
+    ) -> AbstractAsyncContextManager[Connection]: ...
+
+
+def _open_pool(wanted: str, *, as_admin: bool = False) -> AbstractAsyncContextManager[Connection]:
+    from kestrelctl.cli.connection import open_pool
+
+    return open_pool(wanted, as_admin=as_admin)
+
+
+@dataclass(slots=True)
+class Session:
+    """One invocation of kestrelctl.
+
+    Attributes:
+        pool: name of the pool that was asked for; empty for the usual one.
+    """
+
+    screen: Screen = field(default_factory=Screen)
+    pool: str = ""
+    open_pool: OpenPool = _open_pool
+    now: Callable[[], float] = time.time
+
+    def talk(
+        self, work: Callable[[Connection], Awaitable[Output | None]], *, as_admin: bool = False
+    ) -> None:
+        """Connects to the pool, does the work there, and prints what it found."""
+        import asyncio
+
+        async def whole() -> None:
+            async with self.open_pool(self.pool, as_admin=as_admin) as connection:
+                found = await work(connection)
+                if found is not None:
+                    await self.show(found)
+
+        asyncio.run(whole())
+
+    async def show(self, output: Output) -> None:
+        """Prints what a command found."""
+        from kestrelctl.cli.output import show
+
+        await show(output, self.screen)
+
+
+pass_session = click.make_pass_decorator(Session, ensure=True)
+
+
+def _on_output(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(Session).screen.mode = parse_mode(value)
+
+
+def _on_no_color(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Session).screen.color = False
+
+
+def _on_quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Session).screen.quiet = True
+
+
+def _on_verbose(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Session).screen.verbose = True
+
+
+def _on_pool(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(Session).pool = value
+
+
+class CommonOption(click.Option):
+    """An option that many commands have; it sets something of the session."""
+
+
+def common_options(*, talks: bool) -> list[click.Parameter]:
+    """The options of every command; `--pool` only for those that talk to one."""
+    options: list[click.Parameter] = [
+        CommonOption(
+            ["-o", "--output"],
+            metavar="MODE",
+            expose_value=False,
+            callback=_on_output,
+            help="table, wide, json, jsonl or quiet (names only). [env: KESTREL_OUTPUT]",
+        ),
+        CommonOption(
+            ["--no-color"],
+            is_flag=True,
+            expose_value=False,
+            callback=_on_no_color,
+            help="No colours. [env: NO_COLOR]",
+        ),
+        CommonOption(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_on_quiet,
+            help="Say nothing but errors on standard error.",
+        ),
+        CommonOption(
+            ["-v", "--verbose"],
+            is_flag=True,
+            expose_value=False,
+            callback=_on_verbose,
+            help="Say more on standard error.",
+        ),
+    ]
+    if talks:
+        pool = CommonOption(
+            ["--pool"],
+            metavar="NAME",
+            expose_value=False,
+            callback=_on_pool,
+            help="Which pool to talk to. [env: KESTREL_POOL]",
+        )
+        options.insert(0, pool)
+    return options
+
+
+class Command(click.Command):
+    """A command with the common options, listed after its own."""
+
+    def __init__(self, *args: Any, talks: bool = True, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(common_options(talks=talks))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own, common = [], []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                (common if isinstance(param, CommonOption) else own).append(record)
+        for title, records in (("Options", own), ("Common options", common)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class Noun(click.Group):
+    """A group of commands about one kind of thing."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.no_args_is_help = True

@@ -1,0 +1,101 @@
+"""The one port through which the command line reaches a pool."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol, TypeVar
+
+from kestrelctl.cli.context import Context, find_context, read_password
+from kestrelctl.errors import KestrelError, Unreachable, UsageError
+from kestrelctl.protocol.answers import AnyAnswer, Ended
+from kestrelctl.protocol.requests import AnyRequest
+
+T = TypeVar("T")
+
+
+class Connection(Protocol):
+    """A session with a pool."""
+
+    async def ask(self, request: AnyRequest, timeout_seconds: float = 30.0) -> AnyAnswer:
+        """The answer to a request, which needs no `id`: the connection gives it one.
+
+        Raises:
+            KestrelError: the pool refused it; the class belongs to the code of `Failed`.
+            Unreachable: the manager or the server is away.
+            TimedOut: no answer came in time.
+        """
+
+    def pushed(self) -> AsyncIterator[Ended]:
+        """The ends of watched jobs, as they come, without an end of its own."""
+
+    async def close(self) -> None:
+        """Ends the session."""
+
+
+async def ask(
+    connection: Connection, request: AnyRequest, kind: type[T], timeout_seconds: float = 30.0
+) -> T:
+    """The answer to a request, which is of one kind unless the pool is of another version.
+
+    Raises:
+        KestrelError: as `Connection.ask`, or the answer is of another kind.
+    """
+    answer = await connection.ask(request, timeout_seconds)
+    if not isinstance(answer, kind):
+        raise KestrelError(
+            "the pool answered something else",
+            cause=f"{kind.__name__} was expected, {type(answer).__name__} came",
+            hint="compare `kestrelctl --version` with `kestrelctl pool status`",
+        )
+    return answer
+
+
+@asynccontextmanager
+async def open_pool(wanted: str, *, as_admin: bool = False) -> AsyncIterator[Connection]:
+    """A connection to the pool that is meant (see `find_context`), for the length of a `with`.
+
+    Args:
+        wanted: its name; empty for the one that this machine talks to by default.
+        as_admin: with the admin's account, if there is one besides the user's.
+
+    Raises:
+        UsageError: it is not clear which pool, or how to get in.
+        Unreachable: there is none, or it does not answer.
+        NotAllowed: the server refused the login.
+    """
+    async with connect(find_context(wanted, os.environ), as_admin=as_admin) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def connect(context: Context, *, as_admin: bool = False) -> AsyncIterator[Connection]:
+    """A connection to the pool of a context, for the length of a `with`."""
+    from kestrelctl.xmpp.user import connect_user
+
+    if not context.tls and not _is_loopback(context.host):
+        raise UsageError(
+            f"the password would go to {context.host} in the clear",
+            cause="TLS is off, and the server is not on this machine",
+            hint=f"remove `tls = false` from [context.{context.name}]",
+        )
+    account = (as_admin and context.admin) or context.user
+    password = read_password(account)
+    try:
+        async with connect_user(
+            account.jid, password, context.pool, context.host, context.port, tls=context.tls
+        ) as connection:
+            yield connection
+    except Unreachable as error:
+        raise Unreachable(
+            error.message, cause=error.cause, hint=error.hint or context.hint
+        ) from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,166 @@
+"""Job files: TOML with the names of the options of `submit`, and the INI files of 2009's Kestrel.
+
+    # sweep.toml                          # sample.job
+    command = ["./fit", "{seed}"]         [job]
+    from-json = "seeds.json"              queue=5
+    memory = "2G"                         command=./run_task.sh
+    requires = ["LINUX"]                  cleanup=./cleanup.sh
+                                          requires=FOO BAR
+"""
+
+from __future__ import annotations
+
+import configparser
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kestrelctl.cli.nearest import did_you_mean
+from kestrelctl.errors import UsageError
+
+#: Keys of a TOML file besides `command` and `cleanup`: options of `submit`.
+OPTIONS = (
+    "array",
+    "each-line",
+    "from-json",
+    "name",
+    "priority",
+    "cpus",
+    "memory",
+    "requires",
+    "max-running",
+    "max-failures",
+    "max-losses",
+    "time-limit",
+    "on-worker-lost",
+    "env",
+)
+_SUFFIXES = (".toml", ".ini", ".job")
+_INI_KEYS = ("queue", "command", "cleanup", "requires")
+_SHELL = ("/bin/sh", "-c")
+
+
+class JobFile(msgspec.Struct, frozen=True):
+    """What a job file says.
+
+    Attributes:
+        argv: the command.
+        cleanup: to be run after each task; empty for nothing.
+        options: values by name of the option of `submit`; several are a list.
+    """
+
+    argv: tuple[str, ...]
+    cleanup: tuple[str, ...]
+    options: dict[str, Any]
+
+
+def looks_like_job_file(word: str) -> bool:
+    """Whether the first word after `submit` names a job file and does not begin a command."""
+    path = Path(word)
+    return path.suffix in _SUFFIXES or path.is_file()
+
+
+def read_job_file(path: Path) -> JobFile:
+    """Reads a job file: TOML if its name ends so, otherwise INI.
+
+    Raises:
+        UsageError: it cannot be read, or says something unknown or wrong.
+    """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", cause=error.strerror) from None
+    except UnicodeDecodeError:
+        raise _not_a_job_file(path, "it is no text") from None
+    return _read_toml(path, text) if path.suffix == ".toml" else _read_ini(path, text)
+
+
+def _read_toml(path: Path, text: str) -> JobFile:
+    try:
+        fields = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML", cause=str(error)) from None
+    _refuse_unknown(path, fields, ("command", "cleanup", *OPTIONS))
+    argv = _command(path, "command", fields.pop("command", []))
+    if not argv:
+        raise UsageError(f"{path} has no command", hint='write command = ["./run", "{}"]')
+    cleanup = _command(path, "cleanup", fields.pop("cleanup", []))
+    for key in ("each-line", "from-json"):
+        if key in fields:
+            fields[key] = str(path.parent / _typed(path, key, fields[key], str))
+    if isinstance(fields.get("requires"), str):
+        fields["requires"] = fields["requires"].split()
+    if "env" in fields:
+        table = _typed(path, "env", fields["env"], dict)
+        fields["env"] = [f"{name}={_scalar(path, name, value)}" for name, value in table.items()]
+    for key, value in fields.items():
+        for each in value if key in ("requires", "env") and isinstance(value, list) else [value]:
+            _scalar(path, key, each)
+    return JobFile(argv, cleanup, fields)
+
+
+def _read_ini(path: Path, text: str) -> JobFile:
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(text)
+        section = dict(parser["job"])
+    except KeyError:
+        raise _not_a_job_file(path, "it has no section [job]") from None
+    except configparser.Error as error:
+        raise _not_a_job_file(path, str(error).partition("\n")[0]) from None
+    _refuse_unknown(path, section, _INI_KEYS)
+    queue = section.get("queue", "1").strip()
+    if not (queue.isascii() and queue.isdigit() and int(queue) >= 1):
+        raise UsageError(f"{path}: queue = {queue} is no number of tasks", hint="write queue=5")
+    if not section.get("command", "").strip():
+        raise UsageError(f"{path} has no command", hint="write command=./run_task.sh")
+    options: dict[str, Any] = {"array": f"0-{int(queue) - 1}"}
+    if tags := section.get("requires", "").upper().split():
+        options["requires"] = tags
+    return JobFile(
+        _with_task_number(section["command"]), _with_task_number(section.get("cleanup", "")), options
+    )
+
+
+def _with_task_number(line: str) -> tuple[str, ...]:
+    """A shell line with the number of the task as its last argument, as in 2009."""
+    line = line.strip()
+    return (*_SHELL, f'{line} "$0"', "{n}") if line else ()
+
+
+def _command(path: Path, key: str, value: object) -> tuple[str, ...]:
+    """A command: a list of words, or one line for the shell."""
+    if isinstance(value, str):
+        return (*_SHELL, value) if value.strip() else ()
+    words = _typed(path, key, value, list)
+    if not all(isinstance(word, str) for word in words):
+        raise UsageError(f"{path}: a word of {key} is no string", hint="put it between quotes")
+    return tuple(words)
+
+
+def _scalar(path: Path, key: str, value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UsageError(f"{path}: {key} is neither text nor a number")
+    return value
+
+
+def _typed(path: Path, key: str, value: object, kind: type[Any]) -> Any:
+    if not isinstance(value, kind):
+        names = {str: "text", list: "a list of words", dict: "a table"}
+        raise UsageError(f"{path}: {key} is not {names[kind]}")
+    return value
+
+
+def _refuse_unknown(path: Path, fields: dict[str, Any], known: tuple[str, ...]) -> None:
+    for key in fields:
+        if key not in known:
+            hint = did_you_mean(key, known) or f"known are {', '.join(known)}"
+            raise UsageError(f"{path}: unknown key {key}", hint=hint)
+
+
+def _not_a_job_file(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"{path} is not a job file", cause=why, hint=f"to run it as a command: submit -- {path}"
+    )

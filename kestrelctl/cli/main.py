@@ -1,0 +1,169 @@
+"""The `kestrelctl` command: finds the module of a command, and turns errors into words and a status.
+
+Modules are imported when their command runs: `kestrelctl --help` and `--version` import none.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from kestrelctl import __version__
+from kestrelctl.cli.command import Session, common_options
+from kestrelctl.cli.screen import Mode, Screen
+from kestrelctl.errors import KestrelError, UsageError
+
+#: Command -> (where it is, what it does).
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("kestrelctl.cli.local:up", "Start a pool on this machine."),
+    "submit": ("kestrelctl.cli.submit:submit", "Run a command as a job of one or many tasks."),
+    "job": ("kestrelctl.cli.job:job", "See, wait for, cancel and repeat jobs."),
+    "worker": ("kestrelctl.cli.worker:worker", "See and drain workers; run one."),
+    "pool": ("kestrelctl.cli.pool:pool", "See how the pool is."),
+    "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool."),
+    "bench": ("kestrelctl.cli.bench:bench", "Measure a pool on this machine."),
+    "down": ("kestrelctl.cli.local:down", "Stop a pool on this machine."),
+}
+
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+
+
+class Root(click.Group):
+    """Finds commands in `COMMANDS`, and reports errors the same way for all."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            from kestrelctl.cli.nearest import did_you_mean
+
+            raise UsageError(
+                f"there is no command {args[0]!r}",
+                hint=did_you_mean(args[0], COMMANDS) or "kestrelctl --help",
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:
+        """Runs a command line and exits with its status (docs/exit-codes.md)."""
+        args = sys.argv[1:] if args is None else list(args)
+        extra["standalone_mode"] = False
+        session = extra.pop("obj", None) or Session()
+        sys.exit(_status_of(lambda: super(Root, self).main(args, obj=session, **extra), session, args))
+
+
+def _status_of(run: Any, session: Session, args: Sequence[str]) -> int:
+    screen = session.screen
+    try:
+        environment = Screen.of_environment()
+        screen.mode, screen.color = environment.mode, environment.color
+        status = run()
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except KestrelError as error:
+        screen.detail(_traceback())
+        screen.fail(error)
+        return error.exit_status
+    except click.exceptions.NoArgsIsHelpError as error:
+        screen.say(error.format_message())
+        return UsageError.exit_status
+    except click.ClickException as error:
+        screen.mode = _mode_wanted(args) or screen.mode
+        found = _usage_error(error)
+        screen.fail(found)
+        return found.exit_status
+    except (click.Abort, KeyboardInterrupt):
+        return _INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return _BROKEN_PIPE
+    except Exception as error:
+        screen.detail(_traceback())
+        screen.fail(
+            KestrelError(
+                "this should not have happened",
+                cause=f"{type(error).__name__}: {error}",
+                hint="with -v it says where",
+            )
+        )
+        return KestrelError.exit_status
+
+
+def _usage_error(error: click.ClickException) -> UsageError:
+    hint = None
+    ctx = getattr(error, "ctx", None)
+    if ctx is not None:
+        hint = f"{ctx.command_path} --help"
+    message = error.format_message().rstrip(".")
+    return UsageError(message[:1].lower() + message[1:], hint=hint)
+
+
+def _mode_wanted(args: Sequence[str]) -> Mode | None:
+    """The output mode on a command line that could not be parsed."""
+    words = list(args[: args.index("--")] if "--" in args else args)
+    for index, word in enumerate(words):
+        if word in ("-o", "--output"):
+            value = words[index + 1] if index + 1 < len(words) else ""
+        elif word.startswith("--output="):
+            value = word.partition("=")[2]
+        elif word.startswith("-o"):
+            value = word[2:]
+        else:
+            continue
+        if value in list(Mode):
+            return Mode(value)
+    return None
+
+
+def _forget_stdout() -> None:
+    """Nobody reads any more: what is still to be written goes nowhere, without a complaint."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _traceback() -> str:
+    import traceback
+
+    return traceback.format_exc()
+
+
+@click.group(
+    cls=Root,
+    params=common_options(talks=True),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+)
+@click.version_option(__version__, message="kestrelctl %(version)s")
+def kestrelctl() -> None:
+    """A pool for many short tasks on machines that come and go.
+
+    Start with `kestrelctl up`, then `kestrelctl submit --array 1-10 -- echo {}`.
+    """
+
+
+def main() -> NoReturn:
+    """The entry point of the `kestrelctl` script."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    kestrelctl.main(prog_name="kestrelctl")

@@ -1,0 +1,84 @@
+"""Numbers as people write and read them: sizes, durations, counts."""
+
+from __future__ import annotations
+
+import re
+
+from kestrelctl.errors import UsageError
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_SIZE_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_DURATION = re.compile(
+    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
+)
+_DURATION_UNITS = (86400, 3600, 60, 1)
+
+
+def parse_size(text: object) -> int:
+    """Bytes in `512M`, `2G`, `1.5GiB` or `1048576`; every unit is a power of 1024.
+
+    Raises:
+        UsageError: it is no size.
+    """
+    match = _SIZE.fullmatch(str(text).strip())
+    if match is None:
+        raise UsageError(f"not a size: {str(text)!r}", hint="write 512M, 2G or 1.5GiB")
+    return round(float(match[1]) * 1024 ** _SIZE_UNITS[match[2].upper()])
+
+
+def parse_duration(text: object) -> float:
+    """Seconds in `90`, `0.5`, `15m`, `1h30m` or `2d`.
+
+    Raises:
+        UsageError: it is no duration, or none at all.
+    """
+    words = str(text).strip()
+    match = _DURATION.fullmatch(f"{words}s" if _NUMBER.fullmatch(words) else words)
+    parts = match.groups() if match else ()
+    seconds = sum(
+        float(part) * unit for part, unit in zip(parts, _DURATION_UNITS, strict=False) if part
+    )
+    if seconds <= 0:
+        raise UsageError(f"not a duration: {str(text)!r}", hint="write 90 (seconds), 15m or 1h30m")
+    return seconds
+
+
+def size(n: int) -> str:
+    """`1.5 GiB`; empty for 0."""
+    if not n:
+        return ""
+    value, unit = float(n), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
+
+
+def duration(seconds: float | None) -> str:
+    """`40 ms`, `2.5 s`, `1m 05s`, `2h 10m`, `3d 4h`; empty for None."""
+    if seconds is None:
+        return ""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600}h"
+
+
+def ago(then: float | None, now: float) -> str:
+    """`3m 20s ago`; empty for None or for a time that was never set."""
+    return f"{duration(max(0.0, now - then))} ago" if then else ""
+
+
+def plural(n: int, noun: str) -> str:
+    """`1 task`, `1,000 tasks`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

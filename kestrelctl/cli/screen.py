@@ -1,0 +1,121 @@
+"""What a command prints, and where: data on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import IO
+
+from kestrelctl.errors import KestrelError, UsageError
+
+_RED, _YELLOW, _DIM, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
+
+
+class Mode(enum.StrEnum):
+    """How data are printed (`-o`)."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    JSONL = "jsonl"
+    QUIET = "quiet"
+
+    @property
+    def is_json(self) -> bool:
+        return self in (Mode.JSON, Mode.JSONL)
+
+
+def parse_mode(text: str) -> Mode:
+    """The mode of that name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    try:
+        return Mode(text)
+    except ValueError:
+        raise UsageError(
+            f"not an output mode: {text!r}", hint=f"choose from {', '.join(Mode)}"
+        ) from None
+
+
+@dataclass(slots=True)
+class Screen:
+    """Where a command prints.
+
+    Attributes:
+        quiet: nothing on standard error but errors.
+        verbose: more on standard error, tracebacks included.
+    """
+
+    mode: Mode = Mode.TABLE
+    color: bool = True
+    quiet: bool = False
+    verbose: bool = False
+
+    @classmethod
+    def of_environment(cls) -> Screen:
+        """What `KESTREL_OUTPUT` and `NO_COLOR` (https://no-color.org) ask for."""
+        screen = cls(color=not os.environ.get("NO_COLOR"))
+        if mode := os.environ.get("KESTREL_OUTPUT"):
+            screen.mode = parse_mode(mode)
+        return screen
+
+    def write(self, text: str) -> None:
+        """Data."""
+        sys.stdout.write(text)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Data that need not be text."""
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    def say(self, text: str) -> None:
+        """A remark for people; programs that read JSON are not bothered with it."""
+        if not self.quiet and not self.mode.is_json:
+            sys.stderr.write(f"{text}\n")
+
+    def detail(self, text: str) -> None:
+        """A remark for those who asked for more (`-v`)."""
+        if self.verbose:
+            sys.stderr.write(f"{self._paint(_DIM, text, sys.stderr)}\n")
+
+    def warn(self, message: str, *, cause: str | None = None, hint: str | None = None) -> None:
+        """Something that is probably not as wanted, though it is no error."""
+        if not self.quiet:
+            self._trouble("warning", _YELLOW, {"message": message, "cause": cause, "hint": hint})
+
+    def fail(self, error: KestrelError) -> None:
+        """An error, as `error:`, `cause:` and `hint:`, or as one JSON object."""
+        fields = {"message": error.message, "cause": error.cause, "hint": error.hint}
+        self._trouble("error", _RED, {"code": error.code, **fields})
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody looks at the data."""
+        return sys.stdout.isatty()
+
+    def _trouble(self, kind: str, color: str, fields: dict[str, str | None]) -> None:
+        if self.mode.is_json:
+            sys.stderr.write(json.dumps({kind: fields}) + "\n")
+            return
+        lines = [f"{self._paint(color, f'{kind}:', sys.stderr)} {one_line(fields['message'] or '')}"]
+        lines += [f"{key}: {one_line(fields[key] or '')}" for key in ("cause", "hint") if fields[key]]
+        sys.stderr.write("\n".join(lines) + "\n")
+
+    def _paint(self, color: str, text: str, stream: IO[str]) -> str:
+        return f"{color}{text}{_PLAIN}" if self.color and stream.isatty() else text
+
+
+def one_line(text: str) -> str:
+    """The text without anything that could move a terminal's cursor or change its colours."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else " " if char in "\r\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )

@@ -1,0 +1,64 @@
+"""Which jobs and tasks a command is about: `last`, `all`, `3,5-9`."""
+
+from __future__ import annotations
+
+import re
+
+from kestrelctl.errors import UsageError
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_MOST_IDS = 100_000
+
+
+def parse_jobs(text: str) -> str:
+    """A selection of jobs, checked, in the form that the pool takes: no spaces.
+
+    Raises:
+        UsageError: it is none.
+    """
+    text = text.replace(" ", "")
+    if text not in ("last", "all"):
+        _ranges(text, "jobs")
+    return text
+
+
+def parse_job(text: str) -> str:
+    """One job: `last` or its id.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    text = text.strip()
+    if text != "last" and not (text.isascii() and text.isdigit()):
+        raise UsageError(f"not a job: {text!r}", hint="give one id, e.g. 7, or `last`")
+    return text
+
+
+def parse_tasks(text: str) -> list[int]:
+    """Task ids in `17` or `3,5-9`, in that order.
+
+    Raises:
+        UsageError: they are none, or too many.
+    """
+    ranges = _ranges(text.replace(" ", ""), "tasks")
+    if sum(last - first + 1 for first, last in ranges) > _MOST_IDS:
+        raise UsageError(f"more than {_MOST_IDS:,} tasks selected", hint="leave the tasks out for all")
+    return [id for first, last in ranges for id in range(first, last + 1)]
+
+
+def _ranges(text: str, what: str) -> list[tuple[int, int]]:
+    found = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            words = ", `last` or `all`" if what == "jobs" else ""
+            raise UsageError(
+                f"not a selection of {what}: {text!r}", hint=f"write 3 or 3,5-9{words}"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UsageError(
+                f"the range {part} runs backwards", hint=f"write {last}-{first} instead"
+            )
+        found.append((first, last))
+    return found

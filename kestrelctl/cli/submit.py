@@ -1,0 +1,253 @@
+"""`kestrelctl submit`: from a command line or a job file to a durable job."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from kestrelctl.cli import explain, wait
+from kestrelctl.cli.array import Range, parse_array, read_elements, read_lines
+from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
+from kestrelctl.cli.output import Record
+from kestrelctl.cli.quantities import parse_duration, parse_size, plural
+from kestrelctl.cli.upload import check_size, item_bytes, pieces
+from kestrelctl.core.model import JobSpec, OnWorkerLost
+from kestrelctl.errors import KestrelError, TimedOut, UsageError
+from kestrelctl.protocol.answers import Explanation, Submitted
+from kestrelctl.protocol.requests import ExplainJob, Submit, UploadItems
+
+#: Above this, items travel ahead of the job, in pieces.
+INLINE_BYTES = 100_000
+UPLOAD_TIMEOUT_SECONDS = 60.0
+_JOB_FILE = "kestrelctl.job_file"
+
+
+class _SubmitCommand(Command):
+    """Tells a job file from a command.
+
+    What follows `--` is a command. Without `--` the first word decides: if it names a job file, its
+    contents become the defaults of the options; otherwise it begins a command.
+    """
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS] -- COMMAND...  |  [OPTIONS] JOBFILE"]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.allow_interspersed_args = False
+        _, words, _ = self.make_parser(ctx).parse_args(list(args))
+        after_dashes = len(words) < len(args) and args[len(args) - len(words) - 1] == "--"
+        if words and not after_dashes and looks_like_job_file(words[0]):
+            job_file = read_job_file(Path(words[0]))
+            ctx.meta[_JOB_FILE] = job_file
+            ctx.default_map = {
+                name.replace("-", "_"): value for name, value in job_file.options.items()
+            }
+            ctx.allow_interspersed_args = True
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_SubmitCommand)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--array", type=parse_array, metavar="A-B[:S]", help="One task for each number: 1-1000, 0-9:3."
+)
+@click.option("--each-line", type=Path, metavar="FILE", help="One task for each line; - is stdin.")
+@click.option(
+    "--from-json", type=Path, metavar="FILE", help="One task for each element of a JSON array."
+)
+@click.option("--name", default="", help="A name for the job, for people.")
+@click.option(
+    "--priority", type=click.IntRange(0, 255), default=100, show_default=True, help="0 to 255."
+)
+@click.option(
+    "--cpus", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Per task."
+)
+@click.option(
+    "--memory", type=parse_size, metavar="SIZE", default="0", help="Per task: 512M, 1.5GiB."
+)
+@click.option(
+    "--requires",
+    multiple=True,
+    metavar="TAG",
+    help="Only on workers with this tag; several: comma or repeated.",
+)
+@click.option("--max-running", type=click.IntRange(1), help="The most tasks at a time.")
+@click.option(
+    "--max-failures",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Failed attempts after which a task is given up.",
+)
+@click.option(
+    "--max-losses",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Lost workers after which a task is given up.",
+)
+@click.option(
+    "--time-limit", type=parse_duration, metavar="TIME", help="Per task: 90 (seconds), 15m, 1h30m."
+)
+@click.option(
+    "--on-worker-lost",
+    type=click.Choice([each.value for each in OnWorkerLost]),
+    default=OnWorkerLost.REQUEUE.value,
+    show_default=True,
+    help="Run a task elsewhere at once, or wait for its worker.",
+)
+@click.option("--env", multiple=True, metavar="K=V", help="An environment variable; repeatable.")
+@click.option("--wait", "waits", is_flag=True, help="Return when the job has ended.")
+@click.option("--progress", is_flag=True, help="Show how far it is; waits, too.")
+@click.pass_context
+@pass_session
+def submit(
+    session: Session,
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    waits: bool,
+    progress: bool,
+    **options: Any,
+) -> None:
+    """Run a command as a job of one or many tasks.
+
+    In the command, {} is the task's item (or its number without items), {n} its number, {i} its
+    index from 0, and {key} a field of its JSON item.
+
+    A JOBFILE is TOML with the names of these options and `command`, or an INI file with a section
+    [job]; options on the command line win over it.
+    """
+    spec, items = job_of(words, ctx.meta.get(_JOB_FILE), options)
+    waits = waits or progress
+
+    async def work(connection: Connection) -> None:
+        answer = await send(connection, spec, items, watch=waits)
+        job_id, summary = answer.job_id, f"job {answer.job_id}: {plural(answer.tasks, 'task')}"
+        if not waits:
+            data = {"job_id": job_id, "tasks": answer.tasks}
+            await session.show(Record(str(job_id), data, [summary]))
+            session.screen.say(f"next: kestrelctl job wait {job_id}, or kestrelctl job tasks {job_id}")
+            await _warn_if_hopeless(session, connection, job_id)
+            return
+        session.screen.say(summary)
+        await _warn_if_hopeless(session, connection, job_id)
+        [view] = await wait.until_ended(
+            connection, str(job_id), session.screen, progress=progress
+        )
+        await session.show(Record(str(job_id), view, [wait.sentence(view)]))
+        await wait.check(connection, [view])
+
+    session.talk(work)
+
+
+def job_of(
+    words: tuple[str, ...], job_file: JobFile | None, options: dict[str, Any]
+) -> tuple[JobSpec, tuple[str, ...] | None]:
+    """The job that options and job file describe, without its items, and these.
+
+    Raises:
+        UsageError: they do not describe one.
+    """
+    if job_file is not None and len(words) > 1:
+        raise UsageError(
+            "a job file or a command, not both",
+            hint=f"to run it as a command: kestrelctl submit -- {' '.join(words)}",
+        )
+    argv = job_file.argv if job_file is not None else words
+    if not argv or not argv[0]:
+        raise UsageError("there is no command", hint="kestrelctl submit -- sleep 1")
+    given = [name for name in ("array", "each_line", "from_json") if options[name] is not None]
+    if len(given) > 1:
+        names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"{names} exclude each other", hint="one of them makes the tasks")
+    items = None
+    if options["each_line"] is not None:
+        items = read_lines(options["each_line"])
+    elif options["from_json"] is not None:
+        items = read_elements(options["from_json"])
+    span = options["array"] or Range(count=1 if items is None else len(items))
+    spec = JobSpec(
+        argv=argv,
+        cleanup=job_file.cleanup if job_file is not None else (),
+        count=span.count,
+        first=span.first,
+        step=span.step,
+        name=options["name"],
+        priority=options["priority"],
+        cpus=options["cpus"],
+        memory_bytes=options["memory"],
+        requires=_tags(options["requires"]),
+        max_running=options["max_running"],
+        max_failures=options["max_failures"],
+        max_losses=options["max_losses"],
+        time_limit_seconds=options["time_limit"],
+        on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
+        env=_environment(options["env"]),
+    )
+    return spec, items
+
+
+async def send(
+    connection: Connection, spec: JobSpec, items: tuple[str, ...] | None, *, watch: bool
+) -> Submitted:
+    """Submits a job; many items go ahead of it. Nothing is sent if any part is too large.
+
+    Raises:
+        UsageError: a part is too large for a message.
+        KestrelError: the pool refused it, or cannot be reached.
+    """
+    upload = ""
+    parts: list[list[str]] = []
+    if items is not None and item_bytes(items) <= INLINE_BYTES:
+        spec = msgspec.structs.replace(spec, items=items)
+    elif items is not None:
+        upload = secrets.token_hex(8)
+        parts = list(pieces(items))
+    request = Submit(id="", spec=spec, upload=upload, watch=watch)
+    check_size(request)
+    for part in parts:
+        await connection.ask(UploadItems(id="", upload=upload, lines=part), UPLOAD_TIMEOUT_SECONDS)
+    try:
+        return await ask(connection, request, Submitted)
+    except TimedOut as error:
+        raise TimedOut(
+            error.message,
+            cause="the job may have been accepted all the same",
+            hint="kestrelctl job list",
+        ) from None
+
+
+async def _warn_if_hopeless(session: Session, connection: Connection, job_id: int) -> None:
+    """Says so at once if no worker could ever run the job."""
+    if session.screen.quiet:
+        return
+    with contextlib.suppress(KestrelError):  # the job is safe; this is only advice
+        explanation = await ask(connection, ExplainJob(id="", job=str(job_id)), Explanation)
+        if explanation.waiting and not explanation.ever:
+            why, hint = explain.conclusion(explanation)
+            session.screen.warn(f"job {job_id} waits: {why}", hint=hint)
+
+
+def _tags(given: Iterable[str]) -> tuple[str, ...]:
+    """Tags, repeated or with commas between them, each once."""
+    tags = (tag.strip() for each in given for tag in each.split(","))
+    return tuple(dict.fromkeys(tag for tag in tags if tag))
+
+
+def _environment(given: Iterable[str]) -> dict[str, str]:
+    variables = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            raise UsageError(f"not a variable: {each!r}", hint=f"write --env {name or 'NAME'}=VALUE")
+        variables[name] = value
+    return variables

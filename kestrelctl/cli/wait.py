@@ -1,0 +1,165 @@
+"""Waiting for jobs to end: for `job wait` and `submit --wait`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.quantities import duration, plural
+from kestrelctl.cli.screen import Screen
+from kestrelctl.core.model import TaskState
+from kestrelctl.errors import TasksFailed, TimedOut, Unreachable
+from kestrelctl.protocol.answers import Ended, Jobs, JobView, Tasks
+from kestrelctl.protocol.requests import ListTasks, Watch
+
+#: How often the pool is asked again; the end itself is pushed, and known at once.
+INTERVAL_SECONDS = 2.0
+PROGRESS_INTERVAL_SECONDS = 0.5
+#: How long a pool may be silent (a manager being restarted, say) before waiting is given up.
+PATIENCE_SECONDS = 120.0
+_ASK_SECONDS = 10.0
+_SHOWN_FAILURES = 3
+_ACTIVE = ("active", "cancelling")
+
+
+class Meter(Protocol):
+    """Shows how far jobs are."""
+
+    def show(self, views: Sequence[JobView]) -> None: ...
+
+
+class _NoMeter:
+    def show(self, views: Sequence[JobView]) -> None:
+        """Nobody looks."""
+
+
+async def until_ended(
+    connection: Connection, jobs: str, screen: Screen, *, progress: bool = False
+) -> list[JobView]:
+    """Waits until all selected jobs have ended.
+
+    Args:
+        jobs: a selection; what it means is settled at the start.
+        progress: whether to show how far they are, if somebody looks.
+
+    Returns:
+        The jobs as they ended, in the order of their ids.
+
+    Raises:
+        KestrelError: the selection was refused.
+        Unreachable: the pool did not answer for two minutes.
+    """
+    views: dict[int, JobView] = {}
+    changed = asyncio.Event()
+    listener = asyncio.create_task(_listen(connection, views, changed))
+    try:
+        answer = await ask(connection, Watch(id="", jobs=jobs), Jobs)
+        with _meter(screen) if progress else contextlib.nullcontext(_NoMeter()) as meter:
+            interval = PROGRESS_INTERVAL_SECONDS if progress else INTERVAL_SECONDS
+            views.update((view.job_id, view) for view in answer.jobs)
+            wanted = sorted(view.job_id for view in answer.jobs)
+            while True:
+                meter.show([views[job_id] for job_id in wanted])
+                active = [job_id for job_id in wanted if views[job_id].state in _ACTIVE]
+                if not active:
+                    return [views[job_id] for job_id in wanted]
+                changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), interval)
+                    continue
+                fresh = await _ask_patiently(connection, active, screen)
+                views.update((view.job_id, view) for view in fresh if view.job_id in active)
+    except asyncio.CancelledError:
+        screen.say(f"the pool goes on with it; to stop it: kestrelctl job cancel {jobs}")
+        raise
+    finally:
+        listener.cancel()
+
+
+async def check(connection: Connection, views: Sequence[JobView]) -> None:
+    """Passes if every task of every job was done.
+
+    Raises:
+        TasksFailed: how many were not, and the reasons of the first.
+    """
+    bad = [view for view in views if view.state != "done"]
+    if not bad:
+        return
+    view = bad[0]
+    states = [state for state in _BAD if getattr(view, state.value)]
+    counts = ", ".join(f"{getattr(view, state.value):,} {state.value}" for state in states)
+    failed = sum(getattr(view, state.value) for state in _BAD)
+    message = f"job {view.job_id}: {failed:,} of {plural(view.tasks, 'task')} not done ({counts})"
+    if len(bad) > 1:
+        message += f"; {plural(len(bad) - 1, 'other job')} not done either"
+    request = ListTasks(id="", job=str(view.job_id), states=states, limit=_SHOWN_FAILURES)
+    page = await ask(connection, request, Tasks)
+    reasons = "; ".join(
+        f"task {task.task_id}" + (f" on {task.worker}" if task.worker else "") + f": {why}"
+        for task in page.tasks
+        if (why := why_ended(task.reason, task.exit_code, task.signal))
+    )
+    state = f" --state {states[0].value}" if states else ""
+    raise TasksFailed(
+        message, cause=reasons or None, hint=f"kestrelctl job tasks {view.job_id}{state}"
+    )
+
+
+_BAD = (TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED)
+
+
+def why_ended(reason: str, exit_code: int | None, signal: int) -> str:
+    """Why a task ended as it did, in a few words; empty if there is nothing to say."""
+    if reason:
+        return reason
+    if signal:
+        return f"signal {signal}"
+    return f"exit code {exit_code}" if exit_code else ""
+
+
+def sentence(view: JobView) -> str:
+    """`job 7 done: 1,000 tasks in 12 s`."""
+    took = (view.ended_at or view.submitted_at) - view.submitted_at
+    return f"job {view.job_id} {view.state}: {plural(view.tasks, 'task')} in {duration(took)}"
+
+
+async def _listen(
+    connection: Connection, views: dict[int, JobView], changed: asyncio.Event
+) -> None:
+    ended: Ended
+    async for ended in connection.pushed():
+        views[ended.job.job_id] = ended.job
+        changed.set()
+
+
+async def _ask_patiently(
+    connection: Connection, active: Sequence[int], screen: Screen
+) -> list[JobView]:
+    """How far jobs are; a pool that is away is given time to come back."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + PATIENCE_SECONDS
+    request = Watch(id="", jobs=",".join(map(str, active)))
+    while True:
+        try:
+            return (await ask(connection, request, Jobs, _ASK_SECONDS)).jobs
+        except (TimedOut, Unreachable) as error:
+            if clock() >= deadline:
+                raise
+            screen.detail(f"no answer ({error.message}); asking again")
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+
+@contextlib.contextmanager
+def _meter(screen: Screen) -> Iterator[Meter]:
+    import sys
+
+    if screen.quiet or screen.mode.is_json or not sys.stderr.isatty():
+        yield _NoMeter()
+        return
+    from kestrelctl.cli.meter import bar
+
+    with bar(screen) as meter:
+        yield meter

@@ -1,0 +1,62 @@
+"""What makes a submitted job, or an ad, unacceptable."""
+
+from __future__ import annotations
+
+import math
+
+from kestrelctl.core.model import JobSpec, WorkerAd
+
+MAX_TASKS = 1_000_000_000
+MAX_PRIORITY = 255
+
+
+def problem_with_job(spec: JobSpec) -> str | None:
+    """The first thing wrong with a job, in words for its user; None if all is well."""
+    checks = (
+        (bool(spec.argv) and bool(spec.argv[0]), "the command is empty"),
+        (1 <= spec.count <= MAX_TASKS, f"an array has 1 to {MAX_TASKS:,} tasks, not {spec.count}"),
+        (spec.step >= 1, f"the step of an array is at least 1, not {spec.step}"),
+        (
+            spec.items is None or len(spec.items) == spec.count,
+            f"{len(spec.items or ())} items for {spec.count} tasks",
+        ),
+        (
+            math.isfinite(spec.cpus) and 0.001 <= spec.cpus <= 1_000_000,
+            f"a task needs at least 0.001 cpus, not {spec.cpus:g}",
+        ),
+        (0 <= spec.memory_bytes < 1 << 60, f"memory cannot be {spec.memory_bytes} bytes"),
+        (
+            0 <= spec.priority <= MAX_PRIORITY,
+            f"priorities go from 0 to {MAX_PRIORITY}, not {spec.priority}",
+        ),
+        (spec.max_running is None or spec.max_running >= 1, "max_running is at least 1"),
+        (spec.max_failures >= 1, "max_failures is at least 1"),
+        (spec.max_losses >= 1, "max_losses is at least 1"),
+        (
+            spec.time_limit_seconds is None
+            or (math.isfinite(spec.time_limit_seconds) and spec.time_limit_seconds > 0),
+            "a time limit is more than 0 seconds",
+        ),
+        (len(spec.name) <= 200, "a name has at most 200 characters"),
+        (
+            all(name and "=" not in name for name in spec.env),
+            "names of environment variables are not empty and hold no '='",
+        ),
+        (
+            not any(
+                "\0" in text
+                for text in (*spec.argv, *spec.cleanup, *spec.env, *spec.env.values())
+            ),
+            "commands and environment cannot hold a NUL character",
+        ),
+    )
+    return next((text for fine, text in checks if not fine), None)
+
+
+def problem_with_ad(ad: WorkerAd) -> str | None:
+    """The first thing wrong with an ad; None if all is well."""
+    if not (math.isfinite(ad.cpus) and 0.001 <= ad.cpus <= 1_000_000):
+        return f"a worker has at least 0.001 cpus, not {ad.cpus:g}"
+    if not 0 <= ad.memory_bytes < 1 << 60:
+        return f"a worker cannot have {ad.memory_bytes} bytes of memory"
+    return None

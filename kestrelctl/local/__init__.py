@@ -1,0 +1,1 @@
+"""A pool on one machine: server, manager and workers under one supervisor."""

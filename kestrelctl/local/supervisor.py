@@ -1,0 +1,296 @@
+"""The parent of a local pool's processes: starts them, starts them again, and leaves nothing behind.
+
+It is the nearest subreaper above the pool, so that whatever a killed process leaves comes to it; its
+children are told by the kernel when it dies itself (prctl(2), PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from kestrelctl import logs
+from kestrelctl.core.backoff import pause_seconds
+from kestrelctl.errors import KestrelError
+from kestrelctl.local.state import PoolState, write_state
+from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
+from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
+
+log = logging.getLogger(__name__)
+
+#: How long children get to stop before they are killed.
+STOP_SECONDS = 8.0
+#: A child that ran this long has recovered: its next failure counts as the first.
+RECOVERED_SECONDS = 30.0
+
+
+class Child:
+    """One process that is kept running.
+
+    Args:
+        death_signal: what the kernel sends it should the supervisor die.
+        stop_signals: sent in turn to stop it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        directory: Path,
+        *,
+        death_signal: signal.Signals = signal.SIGKILL,
+        stop_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,),
+    ) -> None:
+        self.name = name
+        self.command = command
+        self._log = directory / f"{name}.log"
+        self._death_signal = death_signal
+        self.stop_signals = stop_signals
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started_at = 0.0
+        self.failures = 0
+        self.start_at = 0.0
+
+    def start(self) -> None:
+        """Starts it."""
+        death_signal, supervisor = self._death_signal, os.getpid()
+
+        def before_exec() -> None:
+            prctl(PR_SET_PDEATHSIG, death_signal)
+            if os.getppid() != supervisor:
+                os._exit(1)
+
+        with self._log.open("ab") as output:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=before_exec,
+            )
+        self.started_at = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid if self.process is not None else 0
+
+
+class Supervisor:
+    """Server, manager and workers of one local pool."""
+
+    def __init__(self, directory: Path, name: str, workers: int, executor: str) -> None:
+        self.directory = directory
+        self.name = name
+        self.workers = workers
+        self.executor = executor
+        self.server = PrivateServer.create(directory / "server")
+        self.children: list[Child] = []
+        self.worker_children: list[Child] = []
+        self._stop = asyncio.Event()
+        self._published: PoolState | None = None
+
+    async def run(self) -> None:
+        """Runs the pool until SIGTERM, SIGINT or SIGHUP."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._stop.set)
+        try:
+            user, admin = (self._account(name, self.server.users_domain) for name in ("user", "admin"))
+            server = self._add(Child("server", self.server.command(), self.directory))
+            server.start()
+            await self.server.wait_ready(20.0)
+            manager = self._add(Child("manager", self._manager_command(admin[0]), self.directory))
+            manager.start()
+            for child in self._worker_commands():
+                self.worker_children.append(self._add(child))
+                child.start()
+            while not self._stop.is_set():
+                self._publish(user, admin, server, manager)
+                self._restart_ended()
+                try:
+                    await asyncio.wait_for(self._stop.wait(), 0.1)
+                except TimeoutError:
+                    continue
+        finally:
+            await self._stop_all()
+
+    def _add(self, child: Child) -> Child:
+        self.children.append(child)
+        return child
+
+    def _account(self, name: str, host: str) -> tuple[str, Path]:
+        jid = f"{name}@{host}"
+        file = self.directory / f"{name}.password"
+        _write_private(file, self.server.add_account(jid))
+        return jid, file
+
+    def _manager_command(self, admin: str) -> list[str]:
+        secret = self.directory / "component.secret"
+        _write_private(secret, self.server.secret)
+        return [
+            *_KESTRELCTL, "manager", "run",
+            "--domain", self.server.domain,
+            "--host", LOOPBACK,
+            "--port", str(self.server.component_port),
+            "--secret-file", str(secret),
+            "--data-dir", str(self.directory / "manager"),
+            "--worker-host", self.server.workers_domain,
+            "--user-host", self.server.users_domain,
+            "--admin", admin,
+        ]  # fmt: skip
+
+    def _worker_commands(self) -> list[Child]:
+        """One process for one worker; for many, their sessions shared among one per processor."""
+        processes = max(1, min(self.workers, os.cpu_count() or 1))
+        found = []
+        for index in range(processes):
+            numbers = range(index, self.workers, processes) if self.workers else range(1)
+            accounts = []
+            for number in numbers:
+                jid = f"w{number + 1}@{self.server.workers_domain}"
+                accounts.append(f"{jid} {self.server.add_account(jid)}\n")
+            credentials = self.directory / f"worker-{index + 1}.credentials"
+            _write_private(credentials, "".join(accounts))
+            command = [
+                *_KESTRELCTL, "worker", "run",
+                "--pool", self.server.domain,
+                "--host", LOOPBACK,
+                "--port", str(self.server.client_port),
+                "--no-tls",
+                "--credentials", str(credentials),
+                "--sessions", str(len(accounts)),
+                "--data-dir", str(self.directory / f"worker-{index + 1}"),
+                "--executor", self.executor,
+            ]  # fmt: skip
+            if self.workers:
+                command += ["--cpus", "1"]
+            found.append(
+                Child(
+                    f"worker-{index + 1}",
+                    command,
+                    self.directory,
+                    death_signal=signal.SIGHUP,
+                    stop_signals=(signal.SIGHUP,),
+                )
+            )
+        return found
+
+    def _publish(
+        self, user: tuple[str, Path], admin: tuple[str, Path], server: Child, manager: Child
+    ) -> None:
+        state = PoolState(
+            name=self.name,
+            pid=os.getpid(),
+            domain=self.server.domain,
+            host=LOOPBACK,
+            port=self.server.client_port,
+            user=user[0],
+            password_file=str(user[1]),
+            admin=admin[0],
+            admin_password_file=str(admin[1]),
+            workers=max(1, self.workers),
+            server_pid=server.pid,
+            manager_pid=manager.pid,
+            worker_pids=[child.pid for child in self.worker_children],
+        )
+        if state != self._published:
+            write_state(self.directory, state)
+            self._published = state
+
+    def _restart_ended(self) -> None:
+        moment = time.monotonic()
+        for child in self.children:
+            if child.process is not None and child.process.poll() is not None:
+                status = child.process.returncode
+                child.process = None
+                if moment - child.started_at > RECOVERED_SECONDS:
+                    child.failures = 0
+                child.failures += 1
+                child.start_at = moment + pause_seconds(child.failures, 0.0)
+                log.warning("%s ended with status %d; starting it again", child.name, status)
+            if child.process is None and moment >= child.start_at:
+                child.start()
+        _reap_strangers({child.pid for child in self.children})
+
+    async def _stop_all(self) -> None:
+        """Workers first, so that they can say goodbye; the server last."""
+        for child in reversed(self.children):
+            if child.process is None or child.process.poll() is not None:
+                continue
+            for number in child.stop_signals:
+                child.process.send_signal(number)
+            deadline = time.monotonic() + STOP_SECONDS
+            while child.process.poll() is None and time.monotonic() < deadline:
+                await asyncio.sleep(0.01)
+            if child.process.poll() is None:
+                child.process.kill()
+                child.process.wait()
+
+
+_KESTRELCTL = [sys.executable, "-m", "kestrelctl"]
+
+
+def _write_private(file: Path, text: str) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(text)
+
+
+def _reap_strangers(own: set[int]) -> None:
+    """Kills and reaps what killed children have left: it is handed to the subreaper."""
+    try:
+        listing = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    except OSError:
+        return
+    for word in listing.split():
+        pid = int(word)
+        if pid not in own:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def main() -> int:
+    """The supervisor's main program."""
+    parser = argparse.ArgumentParser(prog="kestrelctl local supervisor")
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--executor", default="process")
+    parser.add_argument("--with-parent", action="store_true", help="stop when the parent dies")
+    options = parser.parse_args()
+    logs.set_up("text", verbose=False)
+    if options.with_parent:
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    lock = os.open(options.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        log.error("a pool runs in %s already", options.directory)
+        return 1
+    try:
+        supervisor = Supervisor(
+            options.directory, options.name, options.workers, options.executor
+        )
+        asyncio.run(supervisor.run())
+    except KestrelError as error:
+        log.error("%s%s", error.message, f" ({error.hint})" if error.hint else "")
+        return error.exit_status
+    else:
+        _reap_strangers(set())
+        shutil.rmtree(options.directory, ignore_errors=True)
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""`kestrelctl manager run`: puts a manager together and keeps it until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+
+from kestrelctl import logs
+from kestrelctl.core import events as ev
+from kestrelctl.core.pool import Pool
+from kestrelctl.core.validate import problem_with_ad
+from kestrelctl.errors import KestrelError
+from kestrelctl.manager.access import Access
+from kestrelctl.clock import now
+from kestrelctl.manager.desk import Caller, Desk, failed
+from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol import answers, codec, work
+from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.xmpp import session
+
+log = logging.getLogger(__name__)
+
+#: What a bounced message says when its receiver has no session.
+GONE = ("service-unavailable", "recipient-unavailable", "item-not-found", "remote-server-not-found")
+
+
+class Manager:
+    """Sorts what arrives: workers' messages to the core, users' to the desk, the rest refused."""
+
+    def __init__(self, service: Service, desk: Desk, access: Access, domain: str) -> None:
+        self._service = service
+        self._desk = desk
+        self._access = access
+        self._pool = f"pool@{domain}"
+        self._jobs = f"jobs@{domain}"
+        self.session: session.Session
+
+    # -- Listener ----------------------------------------------------------------------------------
+
+    def on_online(self) -> None:
+        log.info("connected to the server")
+        self._service.handle(ev.Reconnected(at=now(), id="server"))
+
+    def on_offline(self, why: str) -> None:
+        log.warning("the server is away: %s", why)
+        self._service.handle(ev.Disconnected(at=now(), id="server"))
+
+    def on_presence(self, sender: str, to: str, kind: str) -> None:
+        if kind == "unavailable" and to == self._pool and self._access.may_work(sender):
+            self._service.handle(ev.Lost(at=now(), id=sender, worker=sender, cause="unavailable"))
+
+    def on_bounce(self, sender: str, condition: str) -> None:
+        if condition in GONE and sender in self._service.pool.state.workers:
+            self._service.handle(ev.Lost(at=now(), id=sender, worker=sender, cause=condition))
+
+    def on_payload(self, sender: str, to: str, payload: str) -> None:
+        if to == self._pool:
+            self._from_worker(sender, payload)
+        elif to == self._jobs:
+            self._from_user(sender, payload, typed=False)
+
+    def on_body(self, sender: str, to: str, body: str) -> None:
+        if to == self._jobs:
+            self._from_user(sender, body, typed=True)
+
+    # -- workers -----------------------------------------------------------------------------------
+
+    def _from_worker(self, sender: str, payload: str) -> None:
+        if not self._access.may_work(sender):
+            self._refuse_worker(sender, "this account may not join as a worker")
+            return
+        try:
+            message = codec.from_worker.decode(payload)
+        except codec.BadMessage as error:
+            self._refuse_worker(sender, str(error))
+            return
+        handle = self._service.handle
+        if isinstance(message, work.Report):
+            handle(ev.Reported(at=now(), id=sender, worker=sender, results=message.results))
+        elif isinstance(message, work.Beat):
+            handle(ev.Heard(at=now(), id=sender, worker=sender))
+        elif isinstance(message, work.Hello):
+            self._hello(sender, message)
+        elif isinstance(message, work.Returned):
+            handle(ev.Returned(at=now(), id=sender, worker=sender, numbers=message.numbers))
+        elif isinstance(message, work.Leaving):
+            handle(ev.Leaving(at=now(), id=sender, worker=sender))
+        else:
+            self._desk.outputs.on_output(sender, message)
+
+    def _hello(self, sender: str, message: work.Hello) -> None:
+        problem = problem_with_ad(message.ad)
+        if message.version != work.VERSION:
+            problem = f"this pool speaks version {work.VERSION}, the worker {message.version}"
+        if problem:
+            self._refuse_worker(sender, problem)
+            return
+        self._service.handle(
+            ev.Joined(
+                at=now(),
+                id=sender,
+                worker=sender,
+                incarnation=message.incarnation,
+                ad=message.ad,
+                holds=message.holds,
+            )
+        )
+
+    def _refuse_worker(self, sender: str, reason: str) -> None:
+        log.warning("refused a message of %s: %s", sender, reason)
+        self.session.send(codec.encode(work.Refused(reason=reason)), sender, self._pool)
+
+    # -- users -------------------------------------------------------------------------------------
+
+    def _from_user(self, sender: str, payload: str, *, typed: bool) -> None:
+        def reply(message: answers.Reply) -> None:
+            text = codec.encode(message)
+            if typed:
+                self.session.send_body(text, sender, self._jobs)
+            else:
+                self.session.send(text, sender, self._jobs)
+
+        if not self._access.may_submit(sender):
+            log.warning("refused a request of %s: no user of this pool", sender)
+            error = KestrelError("this account is no user of the pool")
+            error.code = "not-allowed"
+            reply(failed("", error))
+            return
+        try:
+            request = codec.requests.decode(payload)
+        except codec.BadMessage as error:
+            log.warning("refused a request of %s: %s", sender, error)
+            refusal = KestrelError("this is no request of the protocol", cause=str(error))
+            refusal.code = "usage"
+            reply(failed(codec.id_in(payload), refusal))
+            return
+        caller = Caller(sender, self._access.is_admin(sender), reply)
+        self._desk.serve(caller, request)
+
+
+async def serve(options: ManagerOptions) -> None:
+    """Runs a manager until SIGTERM or SIGINT.
+
+    Raises:
+        KestrelError: the store cannot be opened, or the server refuses the secret.
+    """
+    secret = options.secret_file.read_text().strip()
+    store = SqliteStore(options.data_dir)
+    pool = Pool(store.open())
+    gc.freeze()
+    log.info(
+        "manager of %s, start %d: %d active jobs", options.domain, pool.state.epoch,
+        len(pool.state.jobs),
+    )  # fmt: skip
+    access = Access(options)
+    service = Service(pool, store, options.domain)
+    manager = Manager(service, Desk(service, access), access, options.domain)
+    service.session = manager.session = session.component(
+        options.domain, secret, options.host, options.port, manager
+    )
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    manager.session.start()
+    try:
+        await stop.wait()
+    finally:
+        await service.close()
+        await manager.session.stop()
+        store.close()
+    log.info("stopped")
+
+
+def run(options: ManagerOptions) -> None:
+    """The daemon's main program."""
+    logs.set_up(options.log_format, verbose=options.verbose)
+    try:
+        asyncio.run(serve(options))
+    except OSError as error:
+        raise KestrelError("the manager cannot start", cause=str(error)) from error

@@ -1,0 +1,70 @@
+"""Fetches tasks' output from the workers that ran them, for users who want more than the tail."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+
+from kestrelctl.core.records import TaskRecord
+from kestrelctl.protocol import work
+from kestrelctl.protocol.answers import Log
+
+FETCH_SECONDS = 10.0
+PIECE_BYTES = 65536
+
+
+class Outputs:
+    """Requests for output that workers have yet to answer."""
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+        self._pending: dict[str, tuple[str, asyncio.Future[work.Output]]] = {}
+
+    def fetch(
+        self, worker: str, number: int, stream: str, offset: int
+    ) -> tuple[work.FetchOutput, asyncio.Future[work.Output]]:
+        """A message for the worker, and the future of its answer."""
+        request = str(next(self._ids))
+        future: asyncio.Future[work.Output] = asyncio.get_running_loop().create_future()
+        self._pending[request] = (worker, future)
+        future.add_done_callback(lambda _: self._pending.pop(request, None))
+        message = work.FetchOutput(
+            request=request, number=number, stream=stream, offset=offset, limit=PIECE_BYTES
+        )
+        return message, future
+
+    def on_output(self, sender: str, message: work.Output) -> None:
+        """A worker answers; an answer from anybody but the one that was asked is dropped."""
+        worker, future = self._pending.get(message.request, ("", None))
+        if future is not None and worker == sender and not future.done():
+            future.set_result(message)
+
+
+def tail_log(request_id: str, record: TaskRecord, stream: str, offset: int) -> Log:
+    """What the manager itself has of an output: its end."""
+    result = record.result
+    tail = "" if result is None else (result.stderr if stream == "stderr" else result.stdout)
+    size = 0 if result is None else (
+        result.stderr_bytes if stream == "stderr" else result.stdout_bytes
+    )
+    data = tail.encode()
+    size = max(size, len(data))
+    skipped = max(0, size - len(data) - offset) if offset < size else 0
+    start = max(0, offset - (size - len(data)))
+    return Log(
+        id=request_id,
+        data=base64.b64encode(data[start:]).decode(),
+        size_bytes=size,
+        skipped_bytes=skipped,
+    )
+
+
+def whole_in_tail(record: TaskRecord, stream: str) -> bool:
+    """Whether the stored tail is all there is."""
+    result = record.result
+    if result is None:
+        return True
+    if stream == "stderr":
+        return result.stderr_bytes <= len(result.stderr.encode())
+    return result.stdout_bytes <= len(result.stdout.encode())

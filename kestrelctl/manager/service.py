@@ -1,0 +1,202 @@
+"""The shell around the core: hands it what arrives, and does what it decides, in order.
+
+Commits are grouped without a timer: while one is under way the next one gathers; when it is done,
+what depended on it is released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from kestrelctl.core import effects as fx
+from kestrelctl.core import events as ev
+from kestrelctl.core.pool import Pool
+from kestrelctl.core.records import Record
+from kestrelctl.core.template import Template
+from kestrelctl.errors import StoreFull
+from kestrelctl.clock import now
+from kestrelctl.protocol import codec, work
+from kestrelctl.store.port import Store
+from kestrelctl.xmpp.session import Session
+
+log = logging.getLogger(__name__)
+
+#: Pause before a failed commit is tried again.
+RETRY_SECONDS = 1.0
+
+
+class Service:
+    """A pool at work.
+
+    Args:
+        pool: the core, restored from the store.
+        store: where records go.
+        domain: the pool's address.
+    """
+
+    def __init__(self, pool: Pool, store: Store, domain: str) -> None:
+        self.pool = pool
+        self.store = store
+        self.session: Session
+        self.on_answer: Callable[[fx.Answer], None] = lambda _: None
+        self.on_job_ended: Callable[[fx.JobEnded], None] = lambda _: None
+        self.started_at = now()
+        self.store_error = ""
+        self._sender = f"pool@{domain}"
+        self._records: list[Record] = []
+        self._after: list[fx.Effect | Callable[[], None]] = []
+        self._work = asyncio.Event()
+        self._committing = False
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._commits = self._loop.create_task(self._commit_forever())
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    def handle(self, event: ev.Event) -> None:
+        """Gives the core an event; work is handed out once the burst at hand is over."""
+        self._perform(self.pool.handle(event))
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._schedule)
+
+    def _schedule(self) -> None:
+        self._scheduled = False
+        moment = now()
+        self._perform(self.pool.schedule(moment))
+        self._set_timer(moment)
+
+    def _set_timer(self, moment: float) -> None:
+        if self._timer is not None:
+            if not self._timer.cancelled() and self._timer.when() > self._loop.time():
+                return
+            self._timer.cancel()
+        at = self.pool.wake_at(moment)
+        if at is not None:
+            self._timer = self._loop.call_later(max(0.01, at - moment), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.handle(ev.Tick(at=now(), id="tick"))
+
+    # -- out ---------------------------------------------------------------------------------------
+
+    def _perform(self, effects: Sequence[fx.Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, fx.Persist):
+                self._records.extend(effect.records)
+                self._work.set()
+            elif effect.after_commit and (self._records or self._committing):
+                self._after.append(effect)
+            else:
+                self._do(effect)
+
+    def persist(self, records: list[Record], then: Callable[[], None]) -> None:
+        """Makes records durable that the core knows nothing of, then calls back."""
+        self._records.extend(records)
+        self._after.append(then)
+        self._work.set()
+
+    def _do(self, effect: fx.Effect) -> None:
+        if isinstance(effect, fx.Run):
+            self._send(effect.worker, self._run_message(effect))
+        elif isinstance(effect, fx.Acknowledge):
+            self._send(effect.worker, work.Ack(numbers=effect.numbers))
+        elif isinstance(effect, fx.Welcome):
+            self._send(
+                effect.worker,
+                work.Welcome(
+                    incarnation=effect.incarnation,
+                    beat_seconds=effect.beat_seconds,
+                    kill=effect.kill,
+                ),
+            )
+        elif isinstance(effect, fx.Kill):
+            self._send(effect.worker, work.Kill(numbers=effect.numbers))
+        elif isinstance(effect, fx.TakeBack):
+            self._send(effect.worker, work.TakeBack(numbers=effect.numbers))
+        elif isinstance(effect, fx.AskWho):
+            self._send(effect.worker, work.Who())
+        elif isinstance(effect, fx.SetBeat):
+            self._send(effect.worker, work.SetBeat(beat_seconds=effect.beat_seconds))
+        elif isinstance(effect, fx.Feed):
+            self.handle(msgspec.structs.replace(effect.event, at=now()))
+        elif isinstance(effect, fx.Answer):
+            self.on_answer(effect)
+        elif isinstance(effect, fx.JobEnded):
+            self.on_job_ended(effect)
+        elif isinstance(effect, fx.Note):
+            log.log(logging.WARNING if effect.level == "warning" else logging.INFO, effect.text)
+        else:
+            raise TypeError(f"nobody does {type(effect).__name__}")
+
+    def _send(self, worker: str, message: work.Message) -> None:
+        self.session.send(codec.encode(message), worker, self._sender)
+
+    def send_to_worker(self, worker: str, message: work.Message) -> None:
+        """Sends a worker something that the core need not know of."""
+        self._send(worker, message)
+
+    def _run_message(self, effect: fx.Run) -> work.Run:
+        jobs = self.pool.state.jobs
+        items: list[str] = []
+        for _, job_id, index, n in effect.spans:
+            lines = jobs[job_id].spec.items
+            if lines is not None:
+                items.extend(lines[index : index + n])
+        return work.Run(
+            spans=effect.spans,
+            jobs=[Template.of(job_id, jobs[job_id].spec) for job_id in effect.new_jobs],
+            items=items,
+            forget=effect.ended_jobs,
+        )
+
+    # -- durability --------------------------------------------------------------------------------
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            records, self._records = self._records, []
+            after, self._after = self._after, []
+            self._committing = True
+            await self._commit(records)
+            self._committing = False
+            for effect in after:
+                if isinstance(effect, fx.Effect):
+                    self._do(effect)
+                else:
+                    effect()
+            if self._after and not self._records:
+                # What came meanwhile depended on this commit only.
+                self._work.set()
+
+    async def _commit(self, records: list[Record]) -> None:
+        while records:
+            try:
+                await self.store.commit(records)
+            except StoreFull as error:
+                if not self.store_error:
+                    log.error("%s (%s); trying again", error.message, error.cause)
+                self.store_error = f"{error.message}: {error.cause}" if error.cause else error.message
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                if self.store_error:
+                    log.warning("the store can be written again")
+                self.store_error = ""
+                return
+
+    async def close(self) -> None:
+        """Waits until what was decided is durable, then stops."""
+        for _ in range(50):
+            if not (self._records or self._committing or self._after):
+                break
+            await asyncio.sleep(0.02)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._commits.cancel()

@@ -1,0 +1,131 @@
+"""Jobs, tasks and workers as users see them."""
+
+from __future__ import annotations
+
+from kestrelctl.core.explain import explain, job_reasons
+from kestrelctl.core.job import Job
+from kestrelctl.core.records import JobRecord, TaskRecord
+from kestrelctl.core.state import State
+from kestrelctl.core.worker import Worker
+from kestrelctl.protocol.answers import Explanation, JobView, Obstacle, TaskView, WorkerView
+
+
+def percentile(values: list[float], percent: float) -> float | None:
+    """The nearest-rank percentile of sorted values."""
+    if not values:
+        return None
+    return values[min(len(values) - 1, int(len(values) * percent / 100))]
+
+
+def job_view(record: JobRecord, job: Job | None) -> JobView:
+    """A job: from memory while it is active, otherwise from its record."""
+    spec = record.spec
+    counts = job.counts if job else record.counts
+    running = job.running if job else 0
+    waiting = job.remaining - running if job else 0
+    state = record.state
+    if job is not None:
+        state = "cancelling" if job.cancelling else "active"
+    latencies = sorted(job.latencies) if job else []
+    return JobView(
+        job_id=record.job_id,
+        name=spec.name,
+        owner=record.owner,
+        state=state,
+        tasks=spec.count,
+        submitted_at=record.submitted_at,
+        ended_at=record.ended_at,
+        waiting=waiting,
+        running=running,
+        done=counts.done,
+        failed=counts.failed,
+        lost=counts.lost,
+        cancelled=counts.cancelled,
+        priority=spec.priority,
+        argv=list(spec.argv),
+        first=spec.first,
+        step=spec.step,
+        cpus=spec.cpus,
+        memory_bytes=spec.memory_bytes,
+        requires=list(spec.requires),
+        max_running=spec.max_running,
+        mean_seconds=job.mean_seconds if job else None,
+        dispatch_p50_seconds=percentile(latencies, 50),
+        dispatch_p99_seconds=percentile(latencies, 99),
+    )
+
+
+def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
+    """A task that has a row."""
+    result = record.result
+    known = result is not None
+    return TaskView(
+        index=record.index,
+        task_id=job.spec.task_id(record.index),
+        state=record.state,
+        worker=record.worker,
+        exit_code=result.exit_code if result and not result.signal else None,
+        signal=result.signal if result else 0,
+        reason=result.reason if result else "",
+        failures=record.failures,
+        losses=record.losses,
+        started_at=result.started_at if result else None,
+        wall_seconds=result.wall_seconds if result else None,
+        cpu_seconds=result.cpu_seconds if known and result else None,
+        peak_bytes=result.peak_bytes if result else None,
+        waited_seconds=result.waited_seconds if result else None,
+    )
+
+
+def worker_state(worker: Worker, now: float) -> str:
+    """One word for how a worker is."""
+    if not worker.online:
+        return "offline" if worker.incarnation else "unheard"
+    if worker.draining or worker.leaving:
+        return "draining"
+    if worker.quarantined_until > now:
+        return "quarantined"
+    if not worker.synced:
+        return "unheard"
+    return "busy" if worker.held else "idle"
+
+
+def worker_view(worker: Worker, now: float) -> WorkerView:
+    """A worker."""
+    ad = worker.ad
+    return WorkerView(
+        worker=worker.jid,
+        state=worker_state(worker, now),
+        cpus=ad.cpus,
+        cpus_free=worker.free.get("cpus", 0) / 1000,
+        memory_bytes=ad.memory_bytes,
+        memory_free_bytes=worker.free.get("memory", 0),
+        tags=sorted(worker.cls.tags),
+        running=worker.charged,
+        queued=worker.behind,
+        done=worker.tasks_done,
+        failed=worker.tasks_failed,
+        host=ad.host,
+        os=ad.os,
+        arch=ad.arch,
+        version=ad.version,
+        joined_at=worker.joined_at,
+        quarantined_until=worker.quarantined_until or None,
+    )
+
+
+def explanation(state: State, job: Job, request_id: str, now: float) -> Explanation:
+    """Why a job's tasks wait."""
+    groups, could, ever = explain(state, job, now)
+    return Explanation(
+        id=request_id,
+        job=job_view(job.record(), job),
+        waiting=job.waiting,
+        job_reasons=job_reasons(state, job, now),
+        obstacles=[
+            Obstacle(workers=group.workers, example=group.example, refusal=group.refusal)
+            for group in groups[:20]
+        ],
+        could_run=could,
+        ever=ever,
+    )

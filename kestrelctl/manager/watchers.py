@@ -1,0 +1,31 @@
+"""Who wants to be told when a job ends."""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+KEPT_SECONDS = 60.0
+
+
+class _HasJid(Protocol):
+    @property
+    def jid(self) -> str: ...
+
+
+T = TypeVar("T", bound=_HasJid)
+
+
+class Watchers(Generic[T]):
+    """Watchers by job; one that does not ask again for a minute is dropped."""
+
+    def __init__(self) -> None:
+        self._by_job: dict[int, dict[str, tuple[float, T]]] = {}
+
+    def add(self, job_id: int, watcher: T, now: float) -> None:
+        """Watches a job, or goes on doing so."""
+        self._by_job.setdefault(job_id, {})[watcher.jid] = (now + KEPT_SECONDS, watcher)
+
+    def pop(self, job_id: int, now: float) -> list[T]:
+        """Those to be told that a job has ended."""
+        found = self._by_job.pop(job_id, {})
+        return [watcher for until, watcher in found.values() if until >= now]

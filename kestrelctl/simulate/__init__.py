@@ -1,0 +1,1 @@
+"""A world in which the core runs on simulated time."""

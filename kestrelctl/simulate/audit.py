@@ -1,0 +1,206 @@
+"""What really happened, held against what was promised."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.core.assets import Amounts
+from kestrelctl.core.model import FINAL_STATES, Counts, JobSpec, TaskState
+from kestrelctl.core.pool import Pool
+from kestrelctl.core.records import JobRecord, Record, TaskRecord
+from kestrelctl.core.result import Outcome
+from kestrelctl.simulate.clock import Clock
+from kestrelctl.simulate.store import Store
+
+
+class Execution(msgspec.Struct):
+    """One run of a task's command on a machine: the side effect that a task is about."""
+
+    number: int
+    job_id: int
+    index: int
+    worker: str
+    request: Amounts
+    began_at: float
+    ended_at: float | None = None
+    outcome: int | None = None  #: None while it runs, and if its worker's death ended it
+
+
+class Audit:
+    """Sees every execution and every commit, and notes whatever breaks a promise.
+
+    Attributes:
+        problems: what broke, in words; empty if all is well.
+        executions: every run of a command, by attempt number.
+        acknowledged_jobs: jobs whose submission was answered.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.problems: list[str] = []
+        self.executions: dict[int, Execution] = {}
+        self.acknowledged_jobs: dict[int, int] = {}
+        self.accepted_results = 0
+        self._clock = clock
+        self._store: Store | None = None
+        self._running: dict[str, dict[int, Execution]] = {}
+        self._capacity: dict[str, Amounts] = {}
+        self._accepted: set[tuple[int, int, int]] = set()
+        self._results: dict[int, tuple[int, int, int]] = {}
+        self._ended_jobs: set[int] = set()
+
+    def expect(self, condition: bool, text: str) -> None:
+        """Notes a problem unless the condition holds."""
+        if not condition:
+            self._clock.tell("audit", "PROBLEM", text)
+            self.problems.append(f"{self._clock.now - self._clock.start:.6f}: {text}")
+
+    def check_pool(self, pool: Pool) -> None:
+        """Verifies the pool's invariants."""
+        try:
+            pool.check()
+        except AssertionError as error:
+            self.expect(False, str(error))
+
+    # -- machines ----------------------------------------------------------------------------------
+
+    def machine(self, worker: str, capacity: Amounts) -> None:
+        """A worker's machine has so much of each asset."""
+        self._capacity[worker] = capacity
+        self._running[worker] = {}
+
+    def began(self, execution: Execution) -> None:
+        """A command starts to run."""
+        number, worker = execution.number, execution.worker
+        self.expect(number not in self.executions, f"attempt {number} was started twice")
+        self.executions[number] = execution
+        running = self._running[worker]
+        running[number] = execution
+        for name, there in self._capacity[worker].items():
+            used = sum(one.request.get(name, 0) for one in running.values())
+            self.expect(used <= there, f"{worker} runs {used} {name} at once, it has {there}")
+
+    def ended(self, number: int, outcome: int | None) -> None:
+        """A command has ended; `outcome` is None if its worker's death ended it."""
+        execution = self.executions[number]
+        del self._running[execution.worker][number]
+        execution.ended_at = self._clock.now
+        execution.outcome = outcome
+
+    def kept(self, number: int, job_id: int, index: int, outcome: int) -> None:
+        """A worker has a result to report."""
+        self._results[number] = (job_id, index, outcome)
+
+    def running(self) -> list[Execution]:
+        """Commands that run now."""
+        return [one for running in self._running.values() for one in running.values()]
+
+    # -- manager -----------------------------------------------------------------------------------
+
+    def answered_submission(self, job_id: int, tasks: int) -> None:
+        """A user was told that this job is safe."""
+        self.expect(job_id not in self.acknowledged_jobs, f"job {job_id} was acknowledged twice")
+        self.acknowledged_jobs[job_id] = tasks
+
+    def job_ended(self, job_id: int) -> None:
+        """Whoever watches was told that the job has ended."""
+        assert self._store is not None
+        state = self._store.jobs[job_id].state
+        self.expect(state != "active", f"job {job_id} was said to have ended while {state}")
+
+    def acknowledged(self, numbers: list[int]) -> None:
+        """A worker may forget these results: those of successes must be final, durably."""
+        assert self._store is not None
+        for number in numbers:
+            job_id, index, outcome = self._results[number]
+            if outcome != Outcome.DONE or self._store.jobs[job_id].state != "active":
+                continue
+            row = self._store.tasks[job_id].get(index)
+            over = row is not None and row.state in FINAL_STATES
+            over = over or (self._store.jobs[job_id].cancelling and row is None)
+            self.expect(over, f"success {number} of {job_id}/{index} was acknowledged and dropped")
+
+    def committed(self, store: Store, records: list[Record]) -> None:
+        """Holds each row against the one that it replaces."""
+        self._store = store
+        written: dict[tuple[int, int], TaskRecord] = {}
+        for record in records:
+            if isinstance(record, TaskRecord):
+                key = (record.job_id, record.index)
+                before = written.get(key) or store.tasks.get(record.job_id, {}).get(record.index)
+                self._row(before, record)
+                written[key] = record
+
+    def _row(self, before: TaskRecord | None, row: TaskRecord) -> None:
+        where = f"task {row.job_id}/{row.index}"
+        failures, losses = (before.failures, before.losses) if before else (0, 0)
+        if before is not None and before.state in FINAL_STATES:
+            fresh = row.state is TaskState.WAITING and not (row.failures or row.losses)
+            self.expect(fresh, f"{where} was {before.state} and became {row.state}")
+            self.expect(before.state is not TaskState.DONE, f"{where} was done and is run again")
+            return
+        result = row.result
+        if result is not None:
+            key = (row.job_id, row.index, result.number)
+            self.expect(key not in self._accepted, f"{where}: {result.number} was accepted twice")
+            self._accepted.add(key)
+            self.accepted_results += 1
+            said = (result.job_id, result.index)
+            self.expect(said == key[:2], f"{where} has the result of {said}")
+        if row.state is TaskState.DONE:
+            ran = self.executions.get(result.number) if result else None
+            good = ran is not None and ran.outcome == Outcome.DONE
+            self.expect(good, f"{where} is done but its attempt never succeeded")
+            self.expect(
+                ran is None or (ran.job_id, ran.index, ran.worker) == (*key[:2], row.worker),
+                f"{where} is done by an attempt of another task or worker",
+            )
+        failed = result is not None and result.outcome == Outcome.FAILED
+        if row.state is TaskState.CANCELLED:
+            return
+        self.expect(
+            row.failures == failures + failed,
+            f"{where}: {failures} failures became {row.failures} with {result and result.number}",
+        )
+        lost = row.state in (TaskState.WAITING, TaskState.LOST) and result is None
+        reset = row.state is TaskState.WAITING and not (row.failures or row.losses)
+        self.expect(
+            row.losses == losses + lost or reset,
+            f"{where}: {losses} losses became {row.losses} as {row.state}",
+        )
+
+    # -- at the end --------------------------------------------------------------------------------
+
+    def verdict(self, store: Store) -> None:
+        """Holds the tables and the machines against each other when all is quiet."""
+        for execution in self.running():
+            self.expect(False, f"attempt {execution.number} still runs on {execution.worker}")
+        for job_id in self.acknowledged_jobs:
+            self.expect(job_id in store.jobs, f"acknowledged job {job_id} is unknown")
+        for job in store.jobs.values():
+            self._job(job, store)
+
+    def _job(self, job: JobRecord, store: Store) -> None:
+        where = f"job {job.job_id}"
+        self.expect(job.state != "active", f"{where} never ended")
+        spec: JobSpec = job.spec
+        rows = store.tasks[job.job_id]
+        self.expect(all(0 <= i < spec.count for i in rows), f"{where} has rows beyond its array")
+        for index in range(job.cursor):
+            row = rows.get(index)
+            over = row is not None and row.state in FINAL_STATES
+            self.expect(over, f"task {job.job_id}/{index} has no final state")
+        beyond = [index for index in rows if index >= job.cursor]
+        self.expect(not beyond, f"{where} has rows {beyond} beyond its cursor {job.cursor}")
+        never_started = spec.count - job.cursor
+        self.expect(job.cancelling or not never_started, f"{where}: {never_started} never started")
+        counts: Counts = store.counts(job.job_id)
+        counts.cancelled += never_started
+        self.expect(counts == job.counts, f"{where} says {job.counts}, its rows say {counts}")
+        self.expect(job.state == counts.outcome(), f"{where} is {job.state} with {counts}")
+        for row in rows.values():
+            if row.state is TaskState.FAILED:
+                limit = row.failures == spec.max_failures
+                self.expect(limit, f"task {job.job_id}/{row.index} failed at {row.failures}")
+            if row.state is TaskState.LOST:
+                limit = row.losses == spec.max_losses
+                self.expect(limit, f"task {job.job_id}/{row.index} lost at {row.losses}")

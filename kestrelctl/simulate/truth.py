@@ -1,0 +1,43 @@
+"""How long tasks really take and how they end: the part of the world that nobody decides."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from kestrelctl.core.result import Outcome
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """What becomes of one execution if nobody interferes."""
+
+    seconds: float
+    outcome: int
+    kills_worker: bool = False
+
+
+#: Kind of task (a job's name) -> bounds of its run time in seconds.
+SECONDS: dict[str, tuple[float, float]] = {
+    "tiny": (0.0001, 0.001),
+    "short": (0.002, 0.05),
+    "medium": (0.1, 0.9),
+    "long": (1.5, 5.0),
+    "mixed": (0.002, 0.02),  #: one in ten takes seconds
+    "flaky": (0.01, 0.3),  #: three in ten fail
+    "poison": (0.01, 0.1),  #: each fifth task always fails
+    "killer": (0.05, 0.5),  #: each seventh task ends its worker
+}
+
+KINDS = tuple(SECONDS)
+
+
+def fate(random: Random, kind: str, index: int) -> Fate:
+    """Draws the fate of an execution of task `index` of a job of that kind."""
+    seconds = random.uniform(*SECONDS[kind])
+    outcome = Outcome.DONE
+    if kind == "mixed" and random.random() < 0.1:
+        seconds = random.uniform(1.0, 5.0)
+    elif (kind == "flaky" and random.random() < 0.3) or (kind == "poison" and index % 5 == 3):
+        outcome = Outcome.FAILED
+    return Fate(seconds, outcome, kills_worker=kind == "killer" and index % 7 == 5)

@@ -1,0 +1,249 @@
+"""A worker's shell around the production `Agent`, on simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from kestrelctl.core.agent import Agent, Start
+from kestrelctl.core.assets import amounts
+from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.result import Outcome, Result
+from kestrelctl.protocol import work
+from kestrelctl.simulate.audit import Audit, Execution
+from kestrelctl.simulate.clock import Clock
+from kestrelctl.simulate.network import Server
+from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.truth import Fate
+
+#: Between an event and the report that follows from it: company may come.
+FLUSH_SECONDS = 0.002
+#: Interval of its signs of life until the pool has named one.
+FIRST_BEAT_SECONDS = 2.0
+
+
+class Worker(Process):
+    """One machine: a process that comes and goes, a spool that stays, commands that run.
+
+    Args:
+        fate: what becomes of an execution of (job id, index) here.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        random: Random,
+        server: Server,
+        audit: Audit,
+        ad: WorkerAd,
+        fate: Callable[[str, int, int], Fate],
+    ) -> None:
+        super().__init__(name, clock, random, server)
+        self.ad = ad
+        self.audit = audit
+        self.spool: dict[int, Result] = {}
+        self.repeats_reports = False
+        self.agent = Agent(ad.cpus, ad.memory_bytes)
+        self.leaving = False
+        self._fate = fate
+        self._skew_seconds = random.uniform(-100.0, 100.0)
+        self._running: set[int] = set()
+        self._flush_at: float | None = None
+        self._beat_seconds = FIRST_BEAT_SECONDS
+        self._spoke_at = 0.0
+        audit.machine(name, amounts(ad.cpus, ad.memory_bytes))
+
+    @property
+    def settled(self) -> bool:
+        """It is in, and has nothing left to do or to say."""
+        return self.alive and self.agent.welcomed and self.agent.idle and not self.spool
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def on_start(self) -> None:
+        self.agent = Agent(self.ad.cpus, self.ad.memory_bytes, self.spool.values())
+        self.leaving = False
+        self._flush_at = None
+        self._beat_seconds = FIRST_BEAT_SECONDS
+        self._beat()
+
+    def on_killed(self) -> None:
+        self._end_commands()
+
+    def _end_commands(self) -> None:
+        for number in sorted(self._running):
+            self.audit.ended(number, None)
+        self._running.clear()
+
+    def leave(self) -> None:
+        """Finishes what runs, gives back the rest, and ends the process."""
+        if not self.alive or self.stopped or self.leaving:
+            return
+        self.clock.tell(self.name, "leaves")
+        self.leaving = True
+        returned = self.agent.drain()
+        self._say(work.Leaving())
+        self._say(work.Returned(numbers=returned))
+        self._depart_if_idle()
+
+    def _depart_if_idle(self) -> None:
+        if self.leaving and self.agent.idle:
+            self.clock.tell(self.name, "has left")
+            self._end()
+
+    def on_connected(self) -> None:
+        self._hello()
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def on_message(self, message: Any) -> None:
+        now = self.clock.now
+        agent = self.agent
+        match message:
+            case work.Run():
+                self._run(message)
+            case work.Ack(numbers=numbers):
+                for number in agent.on_ack(numbers):
+                    self.spool.pop(number, None)
+                self._depart_if_idle()
+            case work.Welcome():
+                if message.incarnation == self._incarnation:
+                    self._beat_seconds = message.beat_seconds
+                    self._kill(agent.on_welcome(message.kill, now))
+            case work.Who():
+                self._hello()
+            case work.Kill(numbers=numbers):
+                self._kill(agent.on_kill(numbers, now))
+            case work.TakeBack(numbers=numbers):
+                self._say(work.Returned(numbers=agent.on_take_back(numbers)))
+            case work.SetBeat(beat_seconds=beat_seconds):
+                self._beat_seconds = beat_seconds
+        if self.alive:
+            self._pump()
+
+    @property
+    def _incarnation(self) -> str:
+        return f"{self.name}-{self.life}"
+
+    def _say(self, message: work.Message) -> None:
+        self._spoke_at = self.clock.now
+        self.send(message)
+
+    def _hello(self) -> None:
+        self._say(
+            work.Hello(
+                version=work.VERSION,
+                incarnation=self._incarnation,
+                ad=self.ad,
+                holds=self.agent.holds(),
+            )
+        )
+
+    def _run(self, message: work.Run) -> None:
+        if not self.agent.welcomed:
+            return
+        refused = self.agent.on_run(
+            message.spans, message.jobs, message.items, message.forget, self.clock.now
+        )
+        if refused:
+            self._say(work.Returned(numbers=refused))
+
+    def _beat(self) -> None:
+        interval = self._beat_seconds * self.random.uniform(0.9, 1.0)
+        silent = self.clock.now - self._spoke_at
+        if silent >= interval - 1e-6:
+            if self.agent.welcomed:
+                self._say(work.Beat())
+            else:
+                self._hello()
+            silent = 0.0
+        self.arrange(interval - silent, self._beat)
+
+    # -- commands ----------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        now = self.clock.now
+        for start in self.agent.startable(now):
+            self._start(start)
+        due = self.agent.report_at()
+        if due is not None and (self._flush_at is None or due < self._flush_at):
+            self._flush_at = due
+            pause = max(0.0, due - now) + self.random.random() * FLUSH_SECONDS
+            self.arrange(pause, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_at = None
+        due = self.agent.report_at()
+        if due is not None and due <= self.clock.now:
+            report = work.Report(results=self.agent.take_report())
+            for result in report.results:
+                self.audit.kept(result.number, result.job_id, result.index, result.outcome)
+            self._say(report)
+            if self.repeats_reports:
+                self._say(report)
+        self._pump()
+
+    def _start(self, start: Start) -> None:
+        number, template = start.number, start.template
+        began_at = self.clock.now
+        self._running.add(number)
+        self.audit.began(
+            Execution(
+                number,
+                template.job_id,
+                start.index,
+                self.name,
+                amounts(template.cpus, template.memory_bytes),
+                began_at,
+            )
+        )
+        fate = self._fate(template.name, template.job_id, start.index)
+        if fate.kills_worker:
+            self.clock.after(fate.seconds, self._killed_by, number, self.life)
+        else:
+            self.clock.after(fate.seconds, self._command_ends, number, fate.outcome, began_at)
+
+    def _kill(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self.clock.after(
+                self.random.uniform(0.0005, 0.01),
+                self._command_ends,
+                number,
+                Outcome.KILLED,
+                self.audit.executions[number].began_at,
+            )
+
+    def _killed_by(self, number: int, life: int) -> None:
+        if number in self._running and life == self.life:
+            self.kill()
+            self.clock.after(self.random.uniform(0.2, 2.0), self.start)
+
+    def _command_ends(self, number: int, outcome: int, began_at: float) -> None:
+        """The machine's own event: it happens whether or not the agent is stopped."""
+        if number not in self._running:
+            return
+        self._running.discard(number)
+        self.audit.ended(number, outcome)
+        wall_seconds = self.clock.now - began_at
+        self.enter(self.life, self._on_exit, number, outcome, began_at, wall_seconds)
+
+    def _on_exit(self, number: int, outcome: int, began_at: float, wall_seconds: float) -> None:
+        job_id, index = self.agent.identity(number)
+        result = Result(
+            number,
+            job_id,
+            index,
+            outcome,
+            round(began_at, 6),
+            round(wall_seconds, 6),
+            exit_code=1 if outcome == Outcome.FAILED else 0,
+        )
+        result = self.agent.on_exit(result, self.clock.now)
+        self.spool[number] = msgspec.structs.replace(
+            result, started_at=result.started_at + self._skew_seconds
+        )
+        self._pump()

@@ -1,0 +1,1 @@
+"""What is durable: one interface, several backends."""

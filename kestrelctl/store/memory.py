@@ -1,0 +1,149 @@
+"""A store that is gone with its process: for tests and simulated worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from kestrelctl.core.model import FINAL_STATES, Counts, TaskState
+from kestrelctl.core.records import (
+    JobForgotten,
+    JobRecord,
+    Progress,
+    Record,
+    Snapshot,
+    TaskRecord,
+    UnfinishedJob,
+    WorkerGone,
+    WorkerRecord,
+)
+from kestrelctl.errors import StoreFull
+from kestrelctl.store.port import Statistics
+
+
+class MemoryStore:
+    """Keeps everything in dictionaries. Opening it again shows what a restarted manager would find.
+
+    Attributes:
+        full: set it to make commits fail, as they do on a full disk.
+    """
+
+    def __init__(self) -> None:
+        self.full = False
+        self._epoch = 0
+        self._last_job_id = 0
+        self._jobs: dict[int, JobRecord] = {}
+        self._tasks: dict[int, dict[int, TaskRecord]] = {}
+        self._workers: dict[str, WorkerRecord] = {}
+        self._commits = 0
+        self._records = 0
+
+    def open(self) -> Snapshot:
+        self._epoch += 1
+        self._commits = self._records = 0
+        jobs = self.jobs(states=["active"], limit=len(self._jobs))
+        return Snapshot(
+            epoch=self._epoch,
+            next_job_id=self._last_job_id + 1,
+            jobs=[self._unfinished(job) for job in jobs],
+            workers=[self._workers[worker] for worker in sorted(self._workers)],
+        )
+
+    def _unfinished(self, job: JobRecord) -> UnfinishedJob:
+        tasks = self._tasks.get(job.job_id, {})
+        final = [task for task in tasks.values() if task.state in FINAL_STATES]
+        ended = {task.index for task in final}
+        cursor = max([job.cursor, *(index + 1 for index in tasks)])
+        counts = Counts()
+        for task in final:
+            setattr(counts, task.state.value, getattr(counts, task.state.value) + 1)
+        return UnfinishedJob(
+            record=replace(job, cursor=cursor, counts=counts),
+            unfinished=[index for index in range(cursor) if index not in ended],
+            counters={
+                task.index: (task.failures, task.losses)
+                for task in tasks.values()
+                if task.index not in ended and (task.failures or task.losses)
+            },
+        )
+
+    async def commit(self, records: Sequence[Record]) -> None:
+        if self.full:
+            raise StoreFull(cause="the store in memory was told to be full")
+        for record in records:
+            self._apply(record)
+        if records:
+            self._commits += 1
+            self._records += len(records)
+
+    def _apply(self, record: Record) -> None:
+        match record:
+            case TaskRecord():
+                self._tasks.setdefault(record.job_id, {})[record.index] = record
+            case Progress():
+                job = self._jobs.get(record.job_id)
+                if job is not None:
+                    self._jobs[record.job_id] = replace(job, cursor=record.cursor)
+            case JobRecord():
+                self._jobs[record.job_id] = record
+                self._last_job_id = max(self._last_job_id, record.job_id)
+            case WorkerRecord():
+                self._workers[record.worker] = record
+            case WorkerGone():
+                self._workers.pop(record.worker, None)
+            case JobForgotten():
+                self._jobs.pop(record.job_id, None)
+                self._tasks.pop(record.job_id, None)
+
+    def jobs(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        states: Sequence[str] = (),
+        owner: str | None = None,
+        limit: int = 100,
+    ) -> list[JobRecord]:
+        fitting = [
+            job
+            for _, job in sorted(self._jobs.items())
+            if (ids is None or job.job_id in ids)
+            and (not states or job.state in states)
+            and (owner is None or job.owner == owner)
+        ]
+        return fitting[-limit:] if limit > 0 else []
+
+    def tasks(
+        self,
+        job_id: int,
+        *,
+        states: Sequence[TaskState] = (),
+        after: int = -1,
+        limit: int = 1000,
+        indexes: Sequence[int] = (),
+    ) -> list[TaskRecord]:
+        if job_id not in self._jobs:
+            return []
+        fitting = [
+            task
+            for index, task in sorted(self._tasks.get(job_id, {}).items())
+            if index > after
+            and (not states or task.state in states)
+            and (not indexes or index in indexes)
+        ]
+        return fitting[: max(limit, 0)]
+
+    def ended_badly(self, job_id: int, indexes: Sequence[int] = ()) -> list[tuple[int, str]]:
+        bad = [state for state in FINAL_STATES if state is not TaskState.DONE]
+        found = self.tasks(
+            job_id, states=bad, indexes=indexes, limit=len(self._tasks.get(job_id, {}))
+        )
+        return [(task.index, task.state.value) for task in found]
+
+    def statistics(self) -> Statistics:
+        return Statistics(
+            commits=self._commits, commit_seconds=0.0, records=self._records, bytes_on_disk=0
+        )
+
+    def close(self) -> None:
+        pass

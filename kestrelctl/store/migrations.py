@@ -1,0 +1,96 @@
+"""The tables of the SQLite store, as the steps that made them.
+
+Once released, a step is never changed; what comes next is appended. `PRAGMA user_version` says how
+many of them a database has been through.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from kestrelctl.errors import KestrelError
+
+_FIRST = (
+    """
+    CREATE TABLE pool (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        epoch INTEGER NOT NULL,
+        last_job_id INTEGER NOT NULL  -- the highest ever, also if that job was forgotten
+    )
+    """,
+    "INSERT INTO pool (one, epoch, last_job_id) VALUES (1, 0, 0)",
+    """
+    CREATE TABLE jobs (
+        job_id INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        submitted_at REAL NOT NULL,
+        state TEXT NOT NULL,
+        cancelling INTEGER NOT NULL,
+        cursor INTEGER NOT NULL,
+        done INTEGER NOT NULL,
+        failed INTEGER NOT NULL,
+        lost INTEGER NOT NULL,
+        cancelled INTEGER NOT NULL,
+        ended_at REAL
+    )
+    """,
+    # Apart from its job, because it may be megabytes long and the cursor changes all the time.
+    "CREATE TABLE specs (job_id INTEGER PRIMARY KEY, spec BLOB NOT NULL)",
+    """
+    CREATE TABLE tasks (
+        job_id INTEGER NOT NULL,
+        idx INTEGER NOT NULL,
+        state INTEGER NOT NULL,  -- 0 waiting, 1 done, 2 failed, 3 lost, 4 cancelled
+        failures INTEGER NOT NULL,
+        losses INTEGER NOT NULL,
+        worker TEXT NOT NULL,
+        number INTEGER,  -- this and what follows: NULL if no attempt was reported
+        outcome INTEGER,
+        started_at REAL,
+        wall_seconds REAL,
+        waited_seconds REAL,
+        cpu_seconds REAL,
+        peak_bytes INTEGER,
+        exit_code INTEGER,
+        signal INTEGER,
+        reason TEXT,
+        stdout TEXT,
+        stderr TEXT,
+        stdout_bytes INTEGER,
+        stderr_bytes INTEGER,
+        PRIMARY KEY (job_id, idx)
+    ) WITHOUT ROWID
+    """,
+    # The few that are not done, found without walking through those that are.
+    "CREATE INDEX tasks_not_done ON tasks (job_id, idx) WHERE state <> 1",
+    "CREATE TABLE workers (worker TEXT PRIMARY KEY, draining INTEGER NOT NULL) WITHOUT ROWID",
+    # Jobs whose tasks are still to be deleted, some with each commit.
+    "CREATE TABLE forgotten (job_id INTEGER PRIMARY KEY)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Takes a database through the steps that it lacks, each in a transaction of its own.
+
+    Args:
+        path: the database's, for the message.
+
+    Raises:
+        KestrelError: a newer program made it.
+    """
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(MIGRATIONS):
+        raise KestrelError(
+            f"{path} was made by a newer Kestrel",
+            cause=f"its schema has version {version}; this program knows up to {len(MIGRATIONS)}",
+            hint="start the newer Kestrel, or give this one another --data-dir",
+        )
+    for number, statements in enumerate(MIGRATIONS[version:], start=version + 1):
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")

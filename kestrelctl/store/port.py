@@ -1,0 +1,103 @@
+"""What a manager needs of a store, whatever holds the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from kestrelctl.core.model import TaskState
+from kestrelctl.core.records import JobRecord, Record, Snapshot, TaskRecord
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store has done since it was opened, and how large it is."""
+
+    commits: int
+    commit_seconds: float  #: wall time, of all commits together
+    records: int  #: in those commits
+    bytes_on_disk: int
+
+
+class Store(Protocol):
+    """All that is durable of one pool. Holds still while the manager that opened it lives.
+
+    A record replaces what an earlier one said of the same job, task or worker; the order within a
+    batch counts. What the caller keeps to: a job's owner, spec and moment of submission never change,
+    nothing is said of a job after its `JobForgotten`, and job ids are not used twice.
+    """
+
+    def open(self) -> Snapshot:
+        """Takes the store for this manager, durably counts the epoch up, returns what it finds.
+
+        Snapshot cursors lie beyond every stored task, so a job has left below its cursor exactly
+        what its `unfinished` says, even if the cursor itself had not become durable in time.
+
+        Raises:
+            KestrelError: another manager has it, it is damaged, or a newer program made it.
+            StoreFull: it cannot be written.
+        """
+        ...
+
+    async def commit(self, records: Sequence[Record]) -> None:
+        """Makes a batch durable, all of it or nothing; when it returns, it is.
+
+        One at a time: the caller collects what comes up meanwhile for the next call. A cancelled
+        commit has ended either way; which way is not said.
+
+        Raises:
+            StoreFull: nothing of the batch counts, and the same batch may be tried again.
+            KestrelError: the store is damaged; nothing of the batch counts.
+        """
+        ...
+
+    def jobs(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        states: Sequence[str] = (),
+        owner: str | None = None,
+        limit: int = 100,
+    ) -> list[JobRecord]:
+        """The newest `limit` jobs that fit, newest last.
+
+        Counts are those of the job's last `JobRecord`: of an ended job the final ones.
+
+        Args:
+            ids: only these; None for any.
+            states: only those in one of these; empty for any.
+            owner: only his; None for anybody's.
+        """
+        ...
+
+    def tasks(
+        self,
+        job_id: int,
+        *,
+        states: Sequence[TaskState] = (),
+        after: int = -1,
+        limit: int = 1000,
+        indexes: Sequence[int] = (),
+    ) -> list[TaskRecord]:
+        """The first `limit` stored tasks of a job with an index above `after`, ordered by index.
+
+        Args:
+            states: only those in one of these; empty for any.
+            indexes: only these; empty for any.
+        """
+        ...
+
+    def ended_badly(self, job_id: int, indexes: Sequence[int] = ()) -> list[tuple[int, str]]:
+        """(index, state) of stored tasks in a final state other than done, ordered by index.
+
+        Args:
+            indexes: only these; empty for any.
+        """
+        ...
+
+    def statistics(self) -> Statistics: ...
+
+    def close(self) -> None:
+        """Lets go of the store. A commit under way is finished first."""
+        ...

@@ -1,0 +1,150 @@
+"""What the tables of the SQLite store say, as records."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from kestrelctl.core.model import Counts, TaskState
+from kestrelctl.core.records import (
+    JobRecord,
+    Snapshot,
+    TaskRecord,
+    UnfinishedJob,
+    WorkerRecord,
+)
+from kestrelctl.store.rows import (
+    JOB_COLUMNS,
+    STATE_CODES,
+    STATES,
+    TASK_COLUMNS,
+    job_record,
+    task_record,
+)
+
+_JOBS = f"SELECT {JOB_COLUMNS} FROM jobs JOIN specs USING (job_id)"
+_WAITING = STATE_CODES[TaskState.WAITING]
+_DONE = STATE_CODES[TaskState.DONE]
+
+#: Spelled like the condition of the index, so that SQLite uses it.
+_NOT_DONE = f"state <> {_DONE}"
+
+
+def snapshot(connection: sqlite3.Connection) -> Snapshot:
+    """What a manager needs to go on. Walks once over the tasks of each active job."""
+    epoch, last_job_id = connection.execute("SELECT epoch, last_job_id FROM pool").fetchone()
+    active = connection.execute(f"{_JOBS} WHERE state = 'active' ORDER BY job_id").fetchall()
+    workers = connection.execute("SELECT worker, draining FROM workers ORDER BY worker")
+    return Snapshot(
+        epoch=epoch,
+        next_job_id=last_job_id + 1,
+        jobs=[_unfinished(connection, job_record(row)) for row in active],
+        workers=[WorkerRecord(worker, bool(draining)) for worker, draining in workers],
+    )
+
+
+def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> UnfinishedJob:
+    """Counts a job's tasks and collects the gaps between them, keeping nothing else in memory."""
+    counts = [0] * len(STATES)
+    unfinished: list[int] = []
+    beyond = 0
+    walk = "SELECT idx, state FROM tasks WHERE job_id = ? ORDER BY idx"
+    for index, state in connection.execute(walk, (record.job_id,)):
+        counts[state] += 1
+        if index != beyond:
+            unfinished.extend(range(beyond, index))
+        if state == _WAITING:
+            unfinished.append(index)
+        beyond = index + 1
+    cursor = max(record.cursor, beyond)
+    unfinished.extend(range(beyond, cursor))
+    by_state = {state.value: counts[code] for state, code in STATE_CODES.items() if code}
+    counters = connection.execute(
+        "SELECT idx, failures, losses FROM tasks"
+        f" WHERE job_id = ? AND idx >= 0 AND {_NOT_DONE} AND state = {_WAITING}"
+        " AND (failures <> 0 OR losses <> 0)",
+        (record.job_id,),
+    )
+    return UnfinishedJob(
+        record=replace(record, cursor=cursor, counts=Counts(**by_state)),
+        unfinished=unfinished,
+        counters={index: (failures, losses) for index, failures, losses in counters},
+    )
+
+
+def jobs(
+    connection: sqlite3.Connection,
+    ids: Sequence[int] | None,
+    states: Sequence[str],
+    owner: str | None,
+    limit: int,
+) -> list[JobRecord]:
+    """As `Store.jobs`."""
+    conditions = ["true"]
+    values: list[Any] = []
+    if ids is not None:
+        conditions.append("job_id IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(list(ids)))
+    if states:
+        conditions.append("state IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(list(states)))
+    if owner is not None:
+        conditions.append("owner = ?")
+        values.append(owner)
+    rows = connection.execute(
+        f"{_JOBS} WHERE {' AND '.join(conditions)} ORDER BY job_id DESC LIMIT ?",
+        (*values, max(limit, 0)),
+    ).fetchall()
+    return [job_record(row) for row in reversed(rows)]
+
+
+def tasks(
+    connection: sqlite3.Connection,
+    job_id: int,
+    states: Sequence[TaskState],
+    after: int,
+    limit: int,
+    indexes: Sequence[int],
+) -> list[TaskRecord]:
+    """As `Store.tasks`."""
+    where, values = _of_job(job_id, states, after, indexes)
+    rows = connection.execute(
+        f"SELECT {TASK_COLUMNS} FROM tasks WHERE {where} ORDER BY idx LIMIT ?",
+        (*values, max(limit, 0)),
+    )
+    return [task_record(row) for row in rows]
+
+
+def ended_badly(
+    connection: sqlite3.Connection, job_id: int, indexes: Sequence[int]
+) -> list[tuple[int, str]]:
+    """As `Store.ended_badly`."""
+    bad = (TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED)
+    where, values = _of_job(job_id, bad, -1, indexes)
+    rows = connection.execute(f"SELECT idx, state FROM tasks WHERE {where} ORDER BY idx", values)
+    return [(index, STATES[state].value) for index, state in rows]
+
+
+def _of_job(
+    job_id: int, states: Sequence[TaskState], after: int, indexes: Sequence[int]
+) -> tuple[str, list[Any]]:
+    """A condition for tasks, and its values. Tasks of a forgotten job are not there."""
+    conditions = ["job_id = ?", "EXISTS (SELECT 1 FROM jobs WHERE job_id = ?)"]
+    values: list[Any] = [job_id, job_id]
+    if indexes:
+        # Without a second condition on idx: SQLite would walk along that one instead.
+        conditions.append("idx IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps([index for index in indexes if index > after]))
+    else:
+        conditions.append("idx > ?")
+        values.append(after)
+    if states:
+        codes = ", ".join(str(STATE_CODES[state]) for state in states if state in STATE_CODES)
+        conditions.append(f"state IN ({codes})")
+        if TaskState.DONE not in states:
+            conditions.append(_NOT_DONE)
+    return " AND ".join(conditions), values

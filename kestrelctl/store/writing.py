@@ -1,0 +1,113 @@
+"""Records into the tables of the SQLite store. The caller holds a transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from kestrelctl.core.records import (
+    JobForgotten,
+    JobRecord,
+    Progress,
+    Record,
+    TaskRecord,
+    WorkerGone,
+    WorkerRecord,
+)
+from kestrelctl.store.rows import TASK_COLUMNS, TASK_PARAMETERS, encode_spec, task_row
+
+#: Task rows deleted with each commit while there are forgotten jobs: a few milliseconds of it, and
+#: little enough of the disk to succeed when that is nearly full.
+FORGET_ROWS = 5_000
+
+_PUT_TASK = f"INSERT OR REPLACE INTO tasks ({TASK_COLUMNS}) VALUES ({TASK_PARAMETERS})"
+
+_UPDATE_JOB = """
+    UPDATE jobs SET state = ?, cancelling = ?, cursor = ?, done = ?, failed = ?, lost = ?,
+        cancelled = ?, ended_at = ?
+    WHERE job_id = ?
+"""
+
+_INSERT_JOB = """
+    INSERT INTO jobs (state, cancelling, cursor, done, failed, lost, cancelled, ended_at,
+        job_id, owner, submitted_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_DELETE_SOME_TASKS = """
+    DELETE FROM tasks WHERE job_id = :job_id AND idx <= (
+        SELECT max(idx) FROM (
+            SELECT idx FROM tasks WHERE job_id = :job_id ORDER BY idx LIMIT :limit))
+"""
+
+
+def write(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+    """Writes a batch. The hot path: nearly all records of a busy pool are those of tasks."""
+    tasks: list[tuple[Any, ...]] = []
+    cursors: dict[int, int] = {}
+    for record in records:
+        if isinstance(record, TaskRecord):
+            tasks.append(task_row(record))
+        elif isinstance(record, Progress):
+            cursors[record.job_id] = record.cursor
+        elif isinstance(record, JobRecord):
+            cursors.pop(record.job_id, None)
+            _put_job(connection, record)
+        elif isinstance(record, WorkerRecord):
+            connection.execute(
+                "INSERT OR REPLACE INTO workers (worker, draining) VALUES (?, ?)",
+                (record.worker, record.draining),
+            )
+        elif isinstance(record, WorkerGone):
+            connection.execute("DELETE FROM workers WHERE worker = ?", (record.worker,))
+        elif isinstance(record, JobForgotten):
+            _forget_job(connection, record.job_id)
+    if tasks:
+        connection.executemany(_PUT_TASK, tasks)
+    if cursors:
+        connection.executemany(
+            "UPDATE jobs SET cursor = ? WHERE job_id = ?",
+            [(cursor, job_id) for job_id, cursor in cursors.items()],
+        )
+
+
+def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
+    """A job that is there keeps its spec: it never changes and may be long."""
+    counts = record.counts
+    changing = (
+        record.state,
+        record.cancelling,
+        record.cursor,
+        counts.done,
+        counts.failed,
+        counts.lost,
+        counts.cancelled,
+        record.ended_at,
+        record.job_id,
+    )
+    if connection.execute(_UPDATE_JOB, changing).rowcount:
+        return
+    connection.execute(_INSERT_JOB, (*changing, record.owner, record.submitted_at))
+    connection.execute(
+        "INSERT INTO specs (job_id, spec) VALUES (?, ?)", (record.job_id, encode_spec(record.spec))
+    )
+    connection.execute("UPDATE pool SET last_job_id = max(last_job_id, ?)", (record.job_id,))
+
+
+def _forget_job(connection: sqlite3.Connection, job_id: int) -> None:
+    """Makes a job invisible; its tasks go with this and later commits."""
+    connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
+    connection.execute("DELETE FROM specs WHERE job_id = ?", (job_id,))
+    connection.execute("INSERT OR IGNORE INTO forgotten (job_id) VALUES (?)", (job_id,))
+
+
+def delete_forgotten(connection: sqlite3.Connection, limit: int = FORGET_ROWS) -> None:
+    """Deletes up to `limit` tasks of one forgotten job."""
+    found = connection.execute("SELECT job_id FROM forgotten LIMIT 1").fetchone()
+    if found is None:
+        return
+    [job_id] = found
+    deleted = connection.execute(_DELETE_SOME_TASKS, {"job_id": job_id, "limit": limit}).rowcount
+    if deleted < limit:
+        connection.execute("DELETE FROM forgotten WHERE job_id = ?", (job_id,))

@@ -1,0 +1,1 @@
+"""The agent on a machine: execution, isolation, spool, resource discovery."""

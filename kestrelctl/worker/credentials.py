@@ -1,0 +1,34 @@
+"""The accounts a worker logs in with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kestrelctl.errors import UsageError
+
+
+def read_credentials(path: Path, sessions: int) -> list[tuple[str, str]]:
+    """JID and password for each session.
+
+    Args:
+        path: a file with one `JID PASSWORD` a line, readable by its owner alone.
+
+    Raises:
+        UsageError: it cannot be read, others can read it, or a line has another form.
+    """
+    try:
+        if path.stat().st_mode & 0o077:
+            raise UsageError(
+                f"the credentials {path} can be read by others", hint=f"chmod 600 {path}"
+            )
+        lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
+    except OSError as error:
+        raise UsageError(f"the credentials {path} cannot be read", cause=error.strerror) from error
+    if not lines or any(len(line) != 2 or "@" not in line[0] for line in lines):
+        raise UsageError(f"{path} holds no credentials", hint="one `JID PASSWORD` a line")
+    accounts = [(jid, password) for jid, password in lines]
+    if len(accounts) >= sessions:
+        return accounts[:sessions]
+    jid, password = accounts[0]
+    bare = jid.partition("/")[0]
+    return [(f"{bare}/{number}", password) for number in range(1, sessions + 1)]

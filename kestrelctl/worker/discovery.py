@@ -1,0 +1,134 @@
+"""What this machine offers, within the limits that hold for this process."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import psutil
+
+from kestrelctl import __version__
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """The facts a worker advertises.
+
+    Args:
+        hostname: as the machine calls itself.
+        os: kernel name, such as Linux.
+        arch: machine type, such as x86_64.
+        python_version: of the interpreter that runs the worker.
+        kestrel_version: of the worker.
+        cpus: processors this process may use, at least 1.
+        memory_bytes: memory this process may use.
+    """
+
+    hostname: str
+    os: str
+    arch: str
+    python_version: str
+    kestrel_version: str
+    cpus: int
+    memory_bytes: int
+
+
+class Limits(NamedTuple):
+    """Limits of control groups; infinite where there are none."""
+
+    cpus: float
+    memory_bytes: float
+
+
+def discover() -> Machine:
+    """Look at this machine: processor affinity, control groups (v1 and v2), installed memory."""
+    limits = cgroup_limits(Path("/"))
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    kernel = os.uname()
+    return Machine(
+        hostname=socket.gethostname(),
+        os=kernel.sysname,
+        arch=kernel.machine,
+        python_version=platform.python_version(),
+        kestrel_version=__version__,
+        cpus=max(1, int(min(usable or 1, limits.cpus))),
+        memory_bytes=int(min(psutil.virtual_memory().total, limits.memory_bytes)),
+    )
+
+
+def cgroup_limits(root: Path) -> Limits:
+    """The tightest limits of the control groups this process is in and of all above them.
+
+    Source: cgroups(7); the kernel's cgroup-v2 (cpu.max, memory.max) and cgroup-v1
+    (cpu.cfs_quota_us, memory.limit_in_bytes) documents.
+
+    Args:
+        root: where the file system begins.
+    """
+    cpus = memory_bytes = math.inf
+    for group in _groups(root):
+        for read_cpus in (_cpus_v2, _cpus_v1):
+            cpus = min(cpus, read_cpus(group))
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            memory_bytes = min(memory_bytes, _number(_read(group / name)))
+    return Limits(cpus, memory_bytes)
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """Directories of the process's control groups and of those above that are visible."""
+    paths = {}  # controller (empty for v2): path of the group
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    for line in _read(root / "proc/self/mountinfo").splitlines():
+        # 36 35 98:0 /root-of-mount /mount-point rw,noatime shared:1 - type source options
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind == "cgroup2":
+            path = paths.get("")
+        elif kind == "cgroup":
+            path = next((paths[name] for name in options.split(",") if name in paths), None)
+        else:
+            continue
+        if path is None:
+            continue
+        mounted, point = before.split(" ")[3:5]
+        group = Path("/", path).relative_to(mounted) if _is_below(path, mounted) else Path()
+        for part in (group, *group.parents):
+            yield root / point.lstrip("/") / part
+
+
+def _is_below(path: str, mounted: str) -> bool:
+    return Path("/", path).is_relative_to(mounted)
+
+
+def _cpus_v2(group: Path) -> float:
+    quota, _, period = _read(group / "cpu.max").partition(" ")
+    return _share(quota, period)
+
+
+def _cpus_v1(group: Path) -> float:
+    return _share(_read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us"))
+
+
+def _share(quota: str, period: str) -> float:
+    processors = _number(quota) / _number(period)
+    return math.inf if math.isnan(processors) or not processors else processors
+
+
+def _number(text: str) -> float:
+    """A number; infinity for `max`, for -1 (none, in v1) and for a file that is not there."""
+    text = text.strip()
+    return float(text) if text.isdigit() else math.inf
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,54 @@
+"""Tasks without processes, to measure everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from kestrelctl.errors import NotFound
+from kestrelctl.worker.launch import Exit, Launch
+
+
+class InlineExecutor:
+    """An `Executor` in which every task succeeds in the next iteration of the event loop.
+
+    Args:
+        on_exit: called with each `Exit`.
+    """
+
+    def __init__(self, on_exit: Callable[[Exit], None]) -> None:
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        self._started: dict[int, float] = {}
+
+    def start(self, launch: Launch) -> None:
+        """Have it done in the next iteration, together with all others of this one."""
+        if not self._started:
+            self._loop.call_soon(self._finish)
+        self._started[launch.number] = time.time()
+
+    def _finish(self) -> None:
+        started, self._started = self._started, {}
+        for number, started_at in started.items():
+            self._on_exit(Exit(number, 0, started_at=started_at))
+
+    def kill(self, number: int, reason: str = "cancelled") -> bool:
+        """End a task that was started in this iteration."""
+        if self._started.pop(number, None) is None:
+            return False
+        self._loop.call_soon(self._on_exit, Exit(number, reason=reason))
+        return True
+
+    @property
+    def running(self) -> int:
+        """Tasks started in this iteration."""
+        return len(self._started)
+
+    def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
+        """There is none. NotFound."""
+        raise NotFound(f"the {stream} of attempt {number} is not kept")
+
+    async def close(self) -> None:
+        """Forget what is not done."""
+        self._started.clear()

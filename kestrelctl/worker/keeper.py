@@ -1,0 +1,95 @@
+"""The keeper: a small parent process that clears up after a worker that died.
+
+A worker ends its tasks itself, unless it is killed with SIGKILL, by the kernel for want of memory,
+or by a fault. Then its processes are handed to the keeper, which kills them and passes the worker's
+status on. The keeper forks before anything heavy is loaded, sleeps in sigwaitinfo(2) and so costs
+one small process and no CPU time.
+
+If the keeper itself is killed with SIGKILL, the worker dies with it (prctl(2),
+PR_SET_PDEATHSIG), and the tasks go to the next subreaper above or to init: as a service,
+systemd kills them, because they are in the worker's control group; without a service manager
+they run to their end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from kestrelctl.worker.orphans import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    Children,
+    kill,
+    prctl,
+)
+
+_FORWARDED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_GIVE_UP_SECONDS = 10.0
+_SI_KERNEL = 128
+
+
+def run_kept(main: Callable[[], int]) -> int:
+    """Run `main` in a child process and leave nothing of it behind.
+
+    Call it before heavy imports: let `main` do them. Off Linux, `main` runs in this process.
+
+    Args:
+        main: returns an exit status.
+
+    Returns:
+        In the worker process, what `main` returned. In the keeper, the worker's exit status, or
+        128 + the signal that ended it. Both callers then exit with it.
+    """
+    if sys.platform != "linux":
+        return main()
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *_FORWARDED})
+    keeper = os.getpid()
+    worker = os.fork()
+    if worker:
+        status = _keep(worker)
+        _kill_descendants()
+        return status
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != keeper:  # it died before the line above
+        os._exit(1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+    return main()
+
+
+def _keep(worker: int) -> int:
+    """Pass signals on to the worker until it ends. Returns its status."""
+    while True:
+        heard = signal.sigwaitinfo({signal.SIGCHLD, *_FORWARDED})
+        if heard.si_signo != signal.SIGCHLD:
+            # A terminal (the kernel) has already told the whole process group, the worker included.
+            if heard.si_code != _SI_KERNEL:
+                os.kill(worker, heard.si_signo)
+            continue
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == worker:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            if not pid:
+                break
+
+
+def _kill_descendants() -> None:
+    """Kill what is below this process; the death of one hands its children to us."""
+    children = Children()
+    give_up = time.monotonic() + _GIVE_UP_SECONDS
+    while time.monotonic() < give_up:
+        for pid in children.listing().split():
+            kill(int(pid))
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            break
+        signal.sigtimedwait({signal.SIGCHLD}, 0.1)
+    children.close()

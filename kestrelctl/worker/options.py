@@ -1,0 +1,34 @@
+"""How a worker is set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """The options of `kestrelctl worker run`.
+
+    Attributes:
+        pool: the pool's domain; work is taken from `pool@` there and from nobody else.
+        credentials: a file with one `JID PASSWORD` a line. With fewer accounts than sessions, the
+            sessions share the first account and differ in their resource.
+        sessions: workers that this process is; each has a connection and an aggregate of its own.
+        cpus, memory_bytes: of each session; None for an equal share of what the machine has.
+        executor: `process`, or `inline` to measure scheduling alone.
+    """
+
+    pool: str
+    credentials: Path
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 5222
+    tls: bool = True
+    sessions: int = 1
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    tags: tuple[str, ...] = ()
+    executor: str = "process"
+    log_format: str = "text"
+    verbose: bool = False

@@ -1,0 +1,83 @@
+"""Finds the program a task names, and says in words why one could not be started."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+_CACHE_ENTRIES = 10_000
+_MACHINE_SHORT = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+
+
+class Programs:
+    """PATH look-up with a memory: one search for each (name, PATH)."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], str] = {}
+
+    def find(self, name: str, path: str | None) -> str:
+        """The file to execute for `name`.
+
+        A name with a slash stands for itself. Only absolute directories of PATH are searched: a
+        relative one would mean the task's empty scratch directory.
+
+        Args:
+            name: first word of the command.
+            path: the task's own PATH; None for the system's default.
+
+        Raises:
+            FileNotFoundError: no directory has it.
+            PermissionError: a directory has it, but it may not be executed.
+        """
+        if "/" in name:
+            return name
+        key = (name, os.defpath if path is None else path)
+        program = self._found.get(key)
+        if program is None:
+            program = _search(*key)
+            if len(self._found) >= _CACHE_ENTRIES:
+                self._found.clear()
+            self._found[key] = program
+        return program
+
+    def forget(self, name: str, path: str | None) -> None:
+        """Search again next time: what was found could not be executed."""
+        self._found.pop((name, os.defpath if path is None else path), None)
+
+
+def _search(name: str, path: str) -> str:
+    code = errno.ENOENT
+    for directory in path.split(":"):
+        candidate = f"{directory}/{name}"
+        if not name or not directory.startswith("/") or not os.path.isfile(candidate):
+            continue
+        if os.access(candidate, os.X_OK):
+            return candidate
+        code = errno.EACCES
+    raise OSError(code, os.strerror(code), name)
+
+
+def why_not_started(error: Exception, program: str) -> str:
+    """A reason for the report: `no-space: …` and `no-resources: …` blame the machine,
+    `cannot-start: …` the task.
+
+    Args:
+        error: what posix_spawn or the preparation raised.
+        program: first word of the command.
+    """
+    if not isinstance(error, OSError):
+        # ValueError and TypeError name the fault: embedded null byte, illegal variable name, ...
+        return f"cannot-start: {error}"
+    text = f"{error.strerror}: {program!r}"
+    if error.errno in _NO_SPACE:
+        return f"no-space: {error.strerror}"
+    if error.errno in _MACHINE_SHORT:
+        return f"no-resources: {text}"
+    if error.errno == errno.ENOENT and "/" in program and os.path.exists(program):
+        text += " (the interpreter named in its first line is missing)"
+    elif error.errno == errno.ENOEXEC:
+        text += " (a script needs a first line like #!/bin/sh)"
+    elif error.errno == errno.E2BIG:
+        text += " (arguments and environment together are too large)"
+    return f"cannot-start: {text}"

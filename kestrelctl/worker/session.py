@@ -1,0 +1,348 @@
+"""One worker session: a connection, the agent that decides for it, and its share of the executor."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from kestrelctl.core.agent import Agent
+from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.result import Outcome, Result
+from kestrelctl.core.template import fill
+from kestrelctl.errors import KestrelError
+from kestrelctl.protocol import codec, work
+from kestrelctl.clock import now
+from kestrelctl.worker.environment import Environments
+from kestrelctl.worker.launch import Executor, Exit, Launch
+from kestrelctl.xmpp.session import Session
+
+log = logging.getLogger(__name__)
+
+#: Pause before the pool is told hello again when nobody answered.
+HELLO_AGAIN_SECONDS = (0.5, 1.5)
+UNANSWERED_SECONDS = 10.0
+#: Results travel in stanzas of about this size at most.
+REPORT_BYTES = 100_000
+REPORT_RESULTS = 512
+
+
+class Process(Protocol):
+    """What sessions of one process share."""
+
+    executor: Executor
+    incarnation: str
+
+    def start(self, session: WorkerSession, launch: Launch) -> None:
+        """Starts an attempt; `session.on_exit` follows."""
+
+    def spool(self, result: Result) -> None:
+        """Makes a result survive the process, before the next reports go out."""
+
+    def forget(self, numbers: list[int]) -> None:
+        """These results are safe with the manager."""
+
+    def wants_to_report(self, session: WorkerSession) -> None:
+        """Calls `session.report` once what was spooled is written."""
+
+    def on_refused(self, reason: str) -> None:
+        """The pool does not want this worker."""
+
+    def on_progress(self) -> None:
+        """A session may have become idle."""
+
+
+class WorkerSession:
+    """A worker, as the pool sees it."""
+
+    def __init__(
+        self, name: str, pool: str, ad: WorkerAd, agent: Agent, process: Process, jid: str
+    ) -> None:
+        self.agent = agent
+        self.session: Session
+        self._name = name
+        self._manager = f"pool@{pool}"
+        self._ad = ad
+        self._process = process
+        self._environments = Environments(jid)
+        self._slots_free: list[str] = []
+        self._slots_made = 0
+        self._slot_of: dict[int, str] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._beat_timer: asyncio.TimerHandle | None = None
+        self._hello_timer: asyncio.TimerHandle | None = None
+        self._beat_seconds = 0.0
+        self._spoke = False
+        self._serve: dict[type, Callable[[work.ToWorker], None]] = {
+            work.Welcome: self._on_welcome,  # type: ignore[dict-item]
+            work.Run: self._on_run,  # type: ignore[dict-item]
+            work.Ack: self._on_ack,  # type: ignore[dict-item]
+            work.Kill: self._on_kill,  # type: ignore[dict-item]
+            work.TakeBack: self._on_take_back,  # type: ignore[dict-item]
+            work.Who: self._on_who,  # type: ignore[dict-item]
+            work.SetBeat: self._on_set_beat,  # type: ignore[dict-item]
+            work.FetchOutput: self._on_fetch_output,  # type: ignore[dict-item]
+            work.Refused: self._on_refused,  # type: ignore[dict-item]
+        }
+
+    # -- Listener ----------------------------------------------------------------------------------
+
+    def on_online(self) -> None:
+        self.session.send_presence(self._manager)
+        self._hello()
+
+    def on_offline(self, why: str) -> None:
+        if self.session.refused:
+            self._process.on_refused(why)
+        else:
+            log.warning("%s: the server is away: %s", self._name, why)
+        self.agent.welcomed = False
+        self._stop_timers()
+        self._process.on_progress()
+
+    def on_presence(self, sender: str, to: str, kind: str) -> None:
+        """The pool shows no presence to workers."""
+
+    def on_body(self, sender: str, to: str, body: str) -> None:
+        """Workers do not chat."""
+
+    def on_bounce(self, sender: str, condition: str) -> None:
+        if sender == self._manager:
+            self._hello_later(random.uniform(*HELLO_AGAIN_SECONDS))
+
+    def on_payload(self, sender: str, to: str, payload: str) -> None:
+        if sender != self._manager:
+            log.warning("%s: ignored a message of %s, who is not the pool", self._name, sender)
+            return
+        try:
+            message = codec.to_worker.decode(payload)
+        except codec.BadMessage as error:
+            log.warning("%s: ignored a message that cannot be read: %s", self._name, error)
+            return
+        self._serve[type(message)](message)
+
+    # -- joining -----------------------------------------------------------------------------------
+
+    def _hello(self) -> None:
+        self._hello_timer = None
+        self._stop_beats()
+        self._send(
+            work.Hello(
+                version=work.VERSION,
+                incarnation=self._process.incarnation,
+                ad=self._ad,
+                holds=self.agent.holds(),
+            )
+        )
+        self._hello_later(UNANSWERED_SECONDS * random.uniform(1.0, 1.5))
+
+    def _hello_later(self, seconds: float) -> None:
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+        self._hello_timer = asyncio.get_running_loop().call_later(seconds, self._hello)
+
+    def _on_who(self, message: work.Who) -> None:
+        self._hello()
+
+    def _on_welcome(self, message: work.Welcome) -> None:
+        if message.incarnation != self._process.incarnation:
+            return
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+            self._hello_timer = None
+        for number in self.agent.on_welcome(message.kill, now()):
+            self._process.executor.kill(number)
+        self._set_beat(message.beat_seconds)
+        if self.agent.draining:
+            self._send(work.Leaving())
+        self._go_on()
+
+    def _on_refused(self, message: work.Refused) -> None:
+        log.error("%s: the pool refused: %s", self._name, message.reason)
+        if not self.agent.welcomed:
+            self._process.on_refused(message.reason)
+
+    # -- signs of life -----------------------------------------------------------------------------
+
+    def _on_set_beat(self, message: work.SetBeat) -> None:
+        self._set_beat(message.beat_seconds)
+
+    def _set_beat(self, seconds: float) -> None:
+        self._beat_seconds = max(0.1, seconds)
+        self._stop_beats()
+        self._beat_timer = asyncio.get_running_loop().call_later(
+            self._beat_seconds * random.uniform(0.5, 1.0), self._beat
+        )
+
+    def _beat(self) -> None:
+        if not self._spoke:
+            self._send(work.Beat())
+        self._spoke = False
+        self._beat_timer = asyncio.get_running_loop().call_later(
+            self._beat_seconds * random.uniform(0.9, 1.0), self._beat
+        )
+
+    def _stop_beats(self) -> None:
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+            self._beat_timer = None
+
+    # -- attempts ----------------------------------------------------------------------------------
+
+    def _on_run(self, message: work.Run) -> None:
+        if not self.agent.welcomed:
+            return
+        refused = self.agent.on_run(
+            message.spans, message.jobs, message.items, message.forget, now()
+        )
+        if refused:
+            self._send(work.Returned(numbers=refused))
+            if not self.agent.draining:
+                self._hello()  # the pool thinks that this worker knows a job, and it does not
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Starts what fits and sees to it that results are reported in time."""
+        moment = now()
+        for start in self.agent.startable(moment):
+            slot = self._slots_free.pop() if self._slots_free else self._new_slot()
+            self._slot_of[start.number] = slot
+            template = start.template
+            task_id = template.task_id(start.index)
+            self._process.start(
+                self,
+                Launch(
+                    start.number,
+                    slot,
+                    fill(template.argv, task_id, start.index, start.item),
+                    self._environments.of(start),
+                    template.time_limit_seconds,
+                    fill(template.cleanup, task_id, start.index, start.item),
+                ),
+            )
+        self._plan_report(moment)
+
+    def _new_slot(self) -> str:
+        self._slots_made += 1
+        return f"{self._name}.{self._slots_made}"
+
+    def on_exit(self, end: Exit) -> None:
+        """An attempt of this session has ended."""
+        self._slots_free.append(self._slot_of.pop(end.number))
+        job_id, index = self.agent.identity(end.number)
+        if end.exit_code == 0:
+            outcome = Outcome.DONE
+        else:
+            outcome = Outcome.KILLED if end.reason == "cancelled" else Outcome.FAILED
+        result = Result(
+            number=end.number,
+            job_id=job_id,
+            index=index,
+            outcome=outcome,
+            started_at=round(end.started_at, 6),
+            wall_seconds=round(end.wall_seconds, 6),
+            cpu_seconds=round(end.cpu_seconds, 6),
+            peak_bytes=end.peak_bytes,
+            exit_code=end.exit_code or 0,
+            signal=end.signal or 0,
+            reason=end.reason,
+            stdout=end.stdout.decode("utf-8", "replace"),
+            stderr=end.stderr.decode("utf-8", "replace"),
+            stdout_bytes=end.stdout_bytes,
+            stderr_bytes=end.stderr_bytes,
+        )
+        self._process.spool(self.agent.on_exit(result, now()))
+        self._go_on()
+
+    def _on_kill(self, message: work.Kill) -> None:
+        before = set(self.agent.unacknowledged)
+        for number in self.agent.on_kill(message.numbers, now()):
+            self._process.executor.kill(number)
+        for number, result in self.agent.unacknowledged.items():
+            if number not in before:
+                self._process.spool(result)
+        self._plan_report(now())
+
+    def _on_take_back(self, message: work.TakeBack) -> None:
+        self._send(work.Returned(numbers=self.agent.on_take_back(message.numbers)))
+
+    def _on_ack(self, message: work.Ack) -> None:
+        known = self.agent.on_ack(message.numbers)
+        if known:
+            self._process.forget(known)
+        if self.agent.idle:
+            self._process.on_progress()
+
+    # -- reports -----------------------------------------------------------------------------------
+
+    def _plan_report(self, moment: float) -> None:
+        at = self.agent.report_at()
+        if at is None:
+            return
+        if at <= moment:
+            self._process.wants_to_report(self)
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(at - moment, self._report_due)
+
+    def _report_due(self) -> None:
+        self._timer = None
+        self._plan_report(now() + 0.001)
+
+    def report(self) -> None:
+        """Sends the fresh results; the process calls this when they are spooled."""
+        if not self.agent.welcomed:
+            return
+        batch: list[Result] = []
+        size = 0
+        for result in self.agent.take_report():
+            batch.append(result)
+            size += 80 + 2 * len(result.stdout) + 2 * len(result.stderr) + len(result.reason)
+            if size > REPORT_BYTES or len(batch) >= REPORT_RESULTS:
+                self._send(work.Report(results=batch))
+                batch, size = [], 0
+        if batch:
+            self._send(work.Report(results=batch))
+
+    # -- output ------------------------------------------------------------------------------------
+
+    def _on_fetch_output(self, message: work.FetchOutput) -> None:
+        limit = max(1, min(message.limit, REPORT_BYTES))
+        try:
+            data = self._process.executor.read_output(
+                message.number, message.stream, message.offset, limit + 1
+            )
+        except (KestrelError, OSError):
+            self._send(work.Output(request=message.request, offset=message.offset))
+            return
+        self._send(
+            work.Output(
+                request=message.request,
+                offset=message.offset,
+                data=base64.b64encode(data[:limit]).decode(),
+                size_bytes=message.offset + len(data),
+            )
+        )
+
+    # -- leaving -----------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Gives back what has not started and takes nothing new."""
+        returned = self.agent.drain()
+        if self.agent.welcomed:
+            self._send(work.Leaving())
+            if returned:
+                self._send(work.Returned(numbers=returned))
+
+    def _send(self, message: work.Message) -> None:
+        self._spoke = True
+        self.session.send(codec.encode(message), self._manager)
+
+    def _stop_timers(self) -> None:
+        self._stop_beats()
+        for timer in (self._timer, self._hello_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._hello_timer = None

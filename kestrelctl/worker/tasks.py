@@ -1,0 +1,41 @@
+"""A launch on its way from the queue to its report."""
+
+from __future__ import annotations
+
+import math
+
+from kestrelctl.worker.launch import Exit, Launch
+from kestrelctl.worker.slots import Slot
+
+
+class Task:
+    """A launch on its way from the queue to its report."""
+
+    __slots__ = (
+        "deadline",
+        "launch",
+        "left_something",
+        "peak_bytes",
+        "pid",
+        "reason",
+        "report",
+        "sample_at",
+        "since",
+        "slot",
+        "started_at",
+        "terminated",
+    )
+
+    def __init__(self, launch: Launch, slot: Slot) -> None:
+        self.launch = launch
+        self.slot = slot
+        self.pid = 0  # of what runs now: the task itself, then its cleanup
+        self.started_at = 0.0
+        self.since = 0.0  # start of what runs now, monotonic
+        self.deadline = math.inf
+        self.terminated = False  # SIGTERM was sent; SIGKILL is next
+        self.reason = ""
+        self.peak_bytes = 0
+        self.sample_at = 0.0
+        self.left_something = False
+        self.report: Exit | None = None  # of the task itself, while its cleanup runs

@@ -1,0 +1,45 @@
+"""How much memory a task really used."""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
+_SLACK = 1024  # the kernel's counters are kept per processor and summed up roughly
+
+
+def own_peak() -> int:
+    """What `peak_bytes` compares with: a bound for what children inherit, in units of ru_maxrss."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + _SLACK
+
+
+def peak_bytes(usage: resource.struct_rusage, inherited: int, sampled_bytes: int) -> int:
+    """Peak resident memory of an ended task.
+
+    A child starts with the peak of its parent: exec adds the address space it leaves to the
+    usage (Linux, fs/exec.c, exec_mmap), and after posix_spawn that is ours. So the kernel's figure
+    counts only where it is larger than our own; below that there are the samples.
+
+    Args:
+        usage: from wait4.
+        inherited: `own_peak()`.
+        sampled_bytes: largest `sample`.
+
+    Returns:
+        Bytes; 0 if it is not known.
+    """
+    return usage.ru_maxrss * _UNIT_BYTES if usage.ru_maxrss > inherited else sampled_bytes
+
+
+def sample(pid: int) -> int:
+    """High-water mark of a running process's resident memory, in bytes; 0 if it cannot be told.
+
+    Source: proc(5), VmHWM in /proc/pid/status.
+    """
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            _, _, rest = file.read().partition(b"VmHWM:")
+    except OSError:
+        return 0
+    return int(rest.split(maxsplit=1)[0]) * 1024 if rest else 0

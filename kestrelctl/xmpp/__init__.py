@@ -1,0 +1,1 @@
+"""Sessions with an XMPP server, and a private server for a local pool."""

@@ -1,0 +1,274 @@
+"""A private XMPP server for a pool on one machine: Prosody, on loopback, for this user alone.
+
+Workers and users log in to two hosts of their own; the pool itself is a component (XEP-0114) at
+`domain`. Nothing is stored for anybody who is away: a message that cannot be delivered comes back
+as an error at once. There is no TLS, because nothing leaves the machine; what protects the pool is
+that only the owner of the directory can read the keys in it.
+
+Options: https://prosody.im/doc/configure (0.12 and later).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kestrelctl.errors import MissingTool, Unreachable
+
+LOOPBACK = "127.0.0.1"
+MAX_STANZA_BYTES = 1024 * 1024
+
+_PORTS = range(20000, 32000)  # below Linux's ip_local_port_range, and that of other systems
+_PROBE_INTERVAL_SECONDS = 0.02
+_DIRECTORIES_BESIDE_PATH = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/opt/homebrew/bin")
+
+_CONFIGURATION = """\
+-- Written by kestrelctl at each start; changes are lost.
+run_as_root = true
+umask = "077"
+gc = {{ threshold = 200 }} -- collects when memory doubled; the default, 105, halves the throughput
+data_path = {data}
+pidfile = {pidfile}
+certificates = {certificates}
+log = {{ info = {log} }}
+
+modules_enabled = {{ "saslauth", "ping" }}
+modules_disabled = {{ "s2s", "s2s_auth_certs", "offline" }}
+
+interfaces = {{ "{loopback}" }}
+c2s_ports = {{ {client_port} }}
+c2s_direct_tls_ports = {{ }}
+component_interfaces = {{ "{loopback}" }}
+component_ports = {{ {component_port} }}
+network_backend = "epoll"
+network_settings = {{ tcp_backlog = 1024 }}
+c2s_stanza_size_limit = {max_stanza_bytes}
+component_stanza_size_limit = {max_stanza_bytes}
+
+authentication = "internal_plain"
+c2s_require_encryption = false
+allow_unencrypted_plain_auth = true
+
+VirtualHost {workers_domain}
+VirtualHost {users_domain}
+Component {domain}
+    component_secret = {secret}
+"""
+
+
+def find_prosody() -> Path:
+    """Return the Prosody program, also where a user's PATH does not look.
+
+    It must not be run to ask for its version: any option starts a server.
+
+    Raises:
+        MissingTool: it is not installed.
+    """
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), *_DIRECTORIES_BESIDE_PATH))
+    found = shutil.which("prosody", path=path)
+    if found is None:
+        raise MissingTool(
+            "Prosody, the XMPP server of a local pool, is not installed",
+            hint="./kestrel up installs it, or: sudo apt-get install prosody",
+        )
+    return Path(found)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateServer:
+    """Where a private Prosody keeps its files, what it listens on and who may connect.
+
+    Attributes:
+        directory: its own, readable by its owner alone: configuration, log, accounts.
+        domain: the pool's; the component that logs in with `secret` answers for it.
+        client_port: on loopback, for accounts (XMPP client to server, SASL PLAIN).
+        component_port: on loopback, for the component.
+    """
+
+    directory: Path
+    domain: str
+    client_port: int
+    component_port: int
+    secret: str = field(repr=False)
+
+    @classmethod
+    def create(cls, directory: Path, domain: str = "kestrel.localhost") -> PrivateServer:
+        """Write the configuration of a server that is not started yet; accounts there stay.
+
+        Ports and secret are new each time.
+        """
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        for name in ("certificates", "data"):  # the first stays empty: Prosody wants one to look in
+            (directory / name).mkdir(mode=0o700, exist_ok=True)
+        client_port, component_port = _free_ports(2)
+        server = cls(
+            directory=directory.resolve(),
+            domain=domain,
+            client_port=client_port,
+            component_port=component_port,
+            secret=secrets.token_urlsafe(32),
+        )
+        _write_private(server._configuration_file, server._configuration())
+        return server
+
+    @property
+    def workers_domain(self) -> str:
+        """The host of the workers' accounts."""
+        return f"workers.{self.domain}"
+
+    @property
+    def users_domain(self) -> str:
+        """The host of the users' accounts."""
+        return f"users.{self.domain}"
+
+    @property
+    def log_file(self) -> Path:
+        """What the server says of itself; not rotated."""
+        return self.directory / "prosody.log"
+
+    @property
+    def _configuration_file(self) -> Path:
+        return self.directory / "prosody.cfg.lua"
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    def command(self) -> list[str]:
+        """Return the command that runs the server in the foreground until SIGTERM.
+
+        A session is a file descriptor, so it first takes as many as the machine allows. All that
+        it prints goes to its log. The shell is replaced: the process started is the server itself.
+
+        Raises:
+            MissingTool: Prosody is not installed.
+        """
+        script = 'umask 077; ulimit -n "$(ulimit -Hn)" 2>/dev/null; exec "$@" >>"$0" 2>&1'
+        server = [str(find_prosody()), "--config", str(self._configuration_file), "-F"]
+        return ["sh", "-c", script, str(self.log_file), *server]
+
+    def add_account(self, jid: str) -> str:
+        """Create an account, or give it a new password; the server may be running.
+
+        Args:
+            jid: `name@host`, lower case, at `workers_domain` or `users_domain`.
+
+        Returns:
+            The password.
+        """
+        name, _, host = jid.partition("@")
+        accounts = self._data / _as_file_name(host) / "accounts"
+        accounts.mkdir(mode=0o700, parents=True, exist_ok=True)
+        password = secrets.token_urlsafe(24)
+        _write_private(
+            accounts / f"{_as_file_name(name)}.dat",
+            f'return {{\n\t["password"] = {_lua_string(password)};\n}};\n',
+        )
+        return password
+
+    async def wait_ready(self, timeout_seconds: float = 10.0) -> None:
+        """Wait until clients and the component can log in.
+
+        Raises:
+            Unreachable: they could not within the time.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                for port, namespace, host in (
+                    (self.client_port, "jabber:client", self.workers_domain),
+                    (self.client_port, "jabber:client", self.users_domain),
+                    (self.component_port, "jabber:component:accept", self.domain),
+                ):
+                    await _until_it_answers(port, namespace, host)
+        except TimeoutError:
+            raise Unreachable(
+                f"the private XMPP server did not answer within {timeout_seconds:g} s",
+                hint=f"its log: {self.log_file}",
+            ) from None
+
+    def _configuration(self) -> str:
+        return _CONFIGURATION.format(
+            data=_lua_string(str(self._data)),
+            certificates=_lua_string(str(self.directory / "certificates")),
+            pidfile=_lua_string(str(self.directory / "prosody.pid")),
+            log=_lua_string(str(self.log_file)),
+            loopback=LOOPBACK,
+            client_port=self.client_port,
+            component_port=self.component_port,
+            max_stanza_bytes=MAX_STANZA_BYTES,
+            workers_domain=_lua_string(self.workers_domain),
+            users_domain=_lua_string(self.users_domain),
+            domain=_lua_string(self.domain),
+            secret=_lua_string(self.secret),
+        )
+
+
+async def _until_it_answers(port: int, namespace: str, host: str) -> None:
+    while True:
+        if await _answers(port, namespace, host):
+            return
+        await asyncio.sleep(_PROBE_INTERVAL_SECONDS)
+
+
+async def _answers(port: int, namespace: str, host: str) -> bool:
+    """Tell whether a stream (RFC 6120, 4.2) can be opened to the host."""
+    try:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    except OSError:
+        return False
+    try:
+        writer.write(
+            f"<stream:stream xmlns='{namespace}' to='{host}' version='1.0'"
+            " xmlns:stream='http://etherx.jabber.org/streams'>".encode()
+        )
+        greeting = await reader.readuntil(b"<stream:stream")
+        greeting += await reader.readuntil(b">")
+        return f"from='{host}'".encode() in greeting.replace(b'"', b"'")
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return False
+    finally:
+        writer.close()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return loopback ports that nothing listens on now.
+
+    None is one that the kernel gives to outgoing connections: a client that retries while the
+    server is down could be given the server's own port, connect to itself, and keep it.
+    """
+    ports: set[int] = set()
+    while len(ports) < count:
+        port = secrets.choice(_PORTS)
+        with suppress(OSError), socket.create_server((LOOPBACK, port)):
+            ports.add(port)
+    return sorted(ports)
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    draft.replace(file)
+
+
+def _as_file_name(name: str) -> str:
+    """Encode as Prosody's internal storage does: every byte but ASCII letters and digits."""
+    return "".join(
+        chr(byte) if chr(byte).isascii() and chr(byte).isalnum() else f"%{byte:02x}"
+        for byte in name.encode()
+    )
+
+
+def _lua_string(text: str) -> str:
+    """Quote for Lua."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,40 @@
+"""Machine messages as XML text: a XEP-0335 JSON container in a message stanza."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape
+
+from kestrelctl.protocol.codec import JSON_NAMESPACE
+
+#: Code points that JSON may hold and XML 1.0 may not; written as JSON escapes they pass.
+_NOT_XML = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff", 0x7F: "\\u007f"}
+
+
+def attribute(value: str) -> str:
+    """A value between single quotes in a tag."""
+    return escape(value, {"'": "&apos;", '"': "&quot;"})
+
+
+def message(payload: str, to: str, sender: str | None = None) -> str:
+    """A message stanza with a JSON payload. Without a sender, the server fills it in."""
+    if not payload.isascii():
+        payload = payload.translate(_NOT_XML)
+    source = f" from='{attribute(sender)}'" if sender else ""
+    return (
+        f"<message to='{attribute(to)}'{source}>"
+        f"<json xmlns='{JSON_NAMESPACE}'>{escape(payload)}</json></message>"
+    )
+
+
+def chat(text: str, to: str, sender: str | None = None) -> str:
+    """A chat message for a person. Characters that XML cannot carry are left out."""
+    clean = "".join(c for c in text if c in "\n\t" or (c >= " " and ord(c) not in _NOT_XML))
+    source = f" from='{attribute(sender)}'" if sender else ""
+    return f"<message to='{attribute(to)}'{source} type='chat'><body>{escape(clean)}</body></message>"
+
+
+def presence(to: str, kind: str | None = None, sender: str | None = None) -> str:
+    """Directed presence: available, or of the given type."""
+    source = f" from='{attribute(sender)}'" if sender else ""
+    sort = f" type='{kind}'" if kind else ""
+    return f"<presence to='{attribute(to)}'{source}{sort}/>"

@@ -1,0 +1,161 @@
+"""A user's connection to the pool: requests, their answers, and what the pool sends unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from kestrelctl.errors import BY_CODE, KestrelError, TimedOut, Unreachable
+from kestrelctl.protocol import codec
+from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
+from kestrelctl.protocol.requests import AnyRequest
+from kestrelctl.xmpp import session
+
+
+class UserConnection:
+    """One session that asks the pool. Requests may overlap; each is answered by its id."""
+
+    def __init__(self, pool: str) -> None:
+        self._pool = f"jobs@{pool}"
+        self._domain = pool
+        self._ids = itertools.count(1)
+        self._pending: dict[str, asyncio.Future[AnyAnswer]] = {}
+        self._pushed: asyncio.Queue[Ended] = asyncio.Queue()
+        self._online = asyncio.Event()
+        self._why = ""
+        self.session: session.Session
+
+    # -- Listener ----------------------------------------------------------------------------------
+
+    def on_online(self) -> None:
+        self._online.set()
+
+    def on_offline(self, why: str) -> None:
+        self._why = why
+        self._online.clear()
+        self._fail(Unreachable("the connection to the pool was lost", cause=why))
+
+    def on_payload(self, sender: str, to: str, payload: str) -> None:
+        if sender.partition("/")[0].partition("@")[2] != self._domain:
+            return
+        try:
+            answer = codec.answers.decode(payload)
+        except codec.BadMessage as error:
+            self._fail(KestrelError("the pool answered what cannot be read", cause=str(error)))
+            return
+        if isinstance(answer, Ended):
+            self._pushed.put_nowait(answer)
+            return
+        future = self._pending.pop(answer.id, None)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def on_body(self, sender: str, to: str, body: str) -> None:
+        """Chat is for people."""
+
+    def on_bounce(self, sender: str, condition: str) -> None:
+        self._fail(
+            Unreachable(
+                "the manager does not answer",
+                cause=f"the server returned the request: {condition}",
+                hint="is the manager running? see `kestrelctl manager run --help`",
+            )
+        )
+
+    def on_presence(self, sender: str, to: str, kind: str) -> None:
+        """The pool sends users no presence."""
+
+    # -- for callers -------------------------------------------------------------------------------
+
+    async def wait_online(self, timeout_seconds: float) -> None:
+        """Returns once the session is up.
+
+        Raises:
+            Unreachable: it did not come up in time, or the credentials were refused.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while not self._online.is_set():
+                    if self.session.refused:
+                        break
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._online.wait(), 0.05)
+        except TimeoutError:
+            pass
+        if self.session.refused:
+            raise BY_CODE["not-allowed"]("the server refused the login", cause=self.session.refused)
+        if not self._online.is_set():
+            raise Unreachable(cause=self._why or f"no session within {timeout_seconds:g} s")
+
+    async def ask(self, request: AnyRequest, timeout_seconds: float = 30.0) -> AnyAnswer:
+        """Sends a request and returns its answer.
+
+        Raises:
+            KestrelError: the pool refused it (the class belongs to its code).
+            Unreachable: the manager or the server is away.
+            TimedOut: no answer in time.
+        """
+        request_id = str(next(self._ids))
+        request = msgspec.structs.replace(request, id=request_id)
+        future: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
+        self._pending[request_id] = future
+        self.session.send(codec.encode(request), self._pool)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                answer = await future
+        except TimeoutError:
+            raise TimedOut(
+                f"the pool did not answer within {timeout_seconds:g} s",
+                hint="`kestrelctl pool status` shows whether the manager is well",
+            ) from None
+        finally:
+            self._pending.pop(request_id, None)
+        if isinstance(answer, Failed):
+            raise BY_CODE.get(answer.code, KestrelError)(
+                answer.message, cause=answer.cause or None, hint=answer.hint or None
+            )
+        return answer
+
+    async def pushed(self) -> AsyncIterator[Ended]:
+        """What the pool sends unasked: the ends of watched jobs."""
+        while True:
+            yield await self._pushed.get()
+
+    async def close(self) -> None:
+        await self.session.stop()
+
+    def _fail(self, error: KestrelError) -> None:
+        pending, self._pending = self._pending, {}
+        for future in pending.values():
+            if not future.done():
+                future.set_exception(error)
+
+
+@contextlib.asynccontextmanager
+async def connect_user(
+    jid: str,
+    password: str,
+    pool: str,
+    host: str,
+    port: int,
+    *,
+    tls: bool,
+    timeout_seconds: float = 10.0,
+) -> AsyncIterator[UserConnection]:
+    """A connection to the pool as a user, for the length of a `with`.
+
+    Raises:
+        Unreachable: the server does not answer, or refuses the login.
+    """
+    connection = UserConnection(pool)
+    connection.session = session.client(jid, password, host, port, connection, tls=tls)
+    connection.session.start()
+    try:
+        await connection.wait_online(timeout_seconds)
+        yield connection
+    finally:
+        await connection.close()
