@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from kestrelctl import __version__
+from kestrelctl.xmpp.prosody import find_prosody
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -37,6 +40,17 @@ def this_machine(prosody: str) -> Machine:
         kestrel=__version__,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def prosody_version() -> str:
+    """The version of the installed Prosody; empty if it does not say.
+
+    `prosody --version` would start a server.
+    """
+    tool = find_prosody().with_name("prosodyctl")
+    about = subprocess.run([tool, "about"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"^Prosody (\S+)", about, re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def _cpu_model() -> str:

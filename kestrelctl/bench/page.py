@@ -70,8 +70,9 @@ NUMBERS = (
     ),
     (
         "Latency",
-        "From the manager handing a task out to the worker starting it: median and 99th "
-        "percentile. A task handed out early, to wait at a busy worker, counts with its waiting.",
+        "What dispatch added to a task: from its hand-out to its report at the manager, less the "
+        "time it waited at the worker behind others and the time it ran. Median and 99th "
+        "percentile.",
     ),
     (
         "Times 2009",

@@ -17,7 +17,8 @@ PROCESS = "process"
 
 
 class LatencyMs(msgspec.Struct, frozen=True):
-    """From the manager handing a task out to the worker starting it: median, 99th percentile."""
+    """What dispatch added to a task: from its hand-out to its report at the manager, less the time it
+    waited at the worker behind others and the time it ran. Median and 99th percentile."""
 
     p50: float
     p99: float
@@ -92,7 +93,7 @@ def measured_run(
     makespan_seconds: float,
     started_at: Sequence[float],
     finished_at: Sequence[float],
-    latency_ms: Sequence[float],
+    latency_ms: LatencyMs,
     lost: int,
     duplicates: int,
     manager_rss_mb: float,
@@ -106,7 +107,7 @@ def measured_run(
         workers: task slots, each running one task at a time.
         makespan_seconds: from the submission to the last accepted result.
         started_at: seconds since the submission, one per task that ran; `finished_at` likewise.
-        latency_ms: one dispatch latency per task that ran.
+        latency_ms: what dispatch added to a task.
 
     Raises:
         KestrelError: nothing was lost, yet the makespan is below N·t/W.
@@ -126,9 +127,7 @@ def measured_run(
         utilisation=round(bounds.utilisation(bound, makespan_seconds), 4),
         lost=lost,
         duplicates=duplicates,
-        dispatch_latency_ms=LatencyMs(
-            p50=round(percentile(latency_ms, 50), 2), p99=round(percentile(latency_ms, 99), 2)
-        ),
+        dispatch_latency_ms=latency_ms,
         manager_rss_mb=round(manager_rss_mb, 1),
         server_cpu_seconds=round(server_cpu_seconds, 2),
         manager_cpu_seconds=round(manager_cpu_seconds, 2),
@@ -136,16 +135,6 @@ def measured_run(
         reference_2009_seconds=reference.makespan_seconds if reference else None,
         timeline=timeline(started_at, finished_at),
     )
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """Nearest-rank percentile: the smallest value with `percent` % of all at or below it.
-
-    0 if there are no values.
-    """
-    ordered = sorted(values)
-    rank = -(-len(ordered) * percent // 100)
-    return ordered[max(0, rank - 1)] if ordered else 0.0
 
 
 def to_json(result: Result, *, curves: bool = False) -> bytes:

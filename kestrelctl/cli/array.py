@@ -1,4 +1,4 @@
-"""What the tasks of a job differ in: a range of ids, lines of a file, or elements of a JSON array."""
+"""What the tasks of a job differ in: a range of ids, lines of a file, elements of a JSON array."""
 
 from __future__ import annotations
 

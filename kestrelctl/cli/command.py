@@ -50,6 +50,11 @@ class Session:
         """Connects to the pool, does the work there, and prints what it found."""
         import asyncio
 
+        if self.screen.verbose:
+            from kestrelctl import logs
+
+            logs.set_up("text", verbose=True)
+
         async def whole() -> None:
             async with self.open_pool(self.pool, as_admin=as_admin) as connection:
                 found = await work(connection)
@@ -149,10 +154,11 @@ class Command(click.Command):
         self.params.extend(common_options(talks=talks))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own, common = [], []
+        own: list[tuple[str, str]] = []
+        common: list[tuple[str, str]] = []
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(param, click.Option):
                 (common if isinstance(param, CommonOption) else own).append(record)
         for title, records in (("Options", own), ("Common options", common)):
             if records:
@@ -168,3 +174,6 @@ class Noun(click.Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.no_args_is_help = True
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-import os
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
@@ -12,6 +12,8 @@ from kestrelctl.cli.context import Context, find_context, read_password
 from kestrelctl.errors import KestrelError, Unreachable, UsageError
 from kestrelctl.protocol.answers import AnyAnswer, Ended
 from kestrelctl.protocol.requests import AnyRequest
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -66,7 +68,7 @@ async def open_pool(wanted: str, *, as_admin: bool = False) -> AsyncIterator[Con
         Unreachable: there is none, or it does not answer.
         NotAllowed: the server refused the login.
     """
-    async with connect(find_context(wanted, os.environ), as_admin=as_admin) as connection:
+    async with connect(find_context(wanted), as_admin=as_admin) as connection:
         yield connection
 
 
@@ -83,6 +85,7 @@ async def connect(context: Context, *, as_admin: bool = False) -> AsyncIterator[
         )
     account = (as_admin and context.admin) or context.user
     password = read_password(account)
+    log.debug("pool %s at %s:%d, as %s", context.pool, context.host, context.port, account.jid)
     try:
         async with connect_user(
             account.jid, password, context.pool, context.host, context.port, tls=context.tls

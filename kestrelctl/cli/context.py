@@ -1,4 +1,4 @@
-"""Which pool a command talks to: a context of the configuration, or a pool that runs on this machine.
+"""Which pool a command talks to: a context of the configuration, or a pool of this machine.
 
 `$XDG_CONFIG_HOME/kestrel/config.toml` (https://specifications.freedesktop.org/basedir-spec):
 
@@ -7,15 +7,12 @@
     jid = "ada@example.org"
     password_file = "lab.password"      # relative to this file
     pool = "pool.example.org"
-
-A local pool is described by `$XDG_STATE_HOME/kestrel/pools/<name>/pool.json` while it runs.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ import msgspec
 
 from kestrelctl.cli.nearest import did_you_mean
 from kestrelctl.errors import Unreachable, UsageError
+from kestrelctl.local.state import PoolState, pools_directory, read_state
 
 DEFAULT_LOCAL_POOL = "default"
 
@@ -54,20 +52,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     hint: str
 
 
-class LocalPool(msgspec.Struct, frozen=True, kw_only=True):
-    """The `pool.json` of a pool on this machine; without TLS, on loopback."""
-
-    name: str
-    domain: str
-    host: str
-    port: int
-    user: str
-    password_file: str
-    admin: str
-    admin_password_file: str
-    pid: int
-
-
 class _Configured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     jid: str
     password_file: str
@@ -82,7 +66,7 @@ class _Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     context: dict[str, _Configured] = {}
 
 
-def find_context(wanted: str, environ: Mapping[str, str]) -> Context:
+def find_context(wanted: str) -> Context:
     """The pool that is meant.
 
     In this order: `wanted` (a context or a running local pool of that name), the configuration's
@@ -92,20 +76,22 @@ def find_context(wanted: str, environ: Mapping[str, str]) -> Context:
         Unreachable: there is none.
         UsageError: there are several, or the configuration is wrong.
     """
-    config_file, config = _read_config(environ)
-    wanted = wanted or environ.get("KESTREL_POOL", "") or config.default
+    config_file, config = _read_config()
+    wanted = wanted or os.environ.get("KESTREL_POOL", "") or config.default
     if not wanted and len(config.context) == 1:
         wanted = next(iter(config.context))
     if wanted in config.context:
         return _configured(wanted, config.context[wanted], config_file)
-    local = running_pools(environ)
+    local = running_pools()
     if wanted:
         if wanted in local:
             return _local(local[wanted])
         known = sorted({*config.context, *local})
         raise Unreachable(
             f"no pool {wanted!r} is known or runs here",
-            cause=f"known: {', '.join(known)}" if known else f"nothing is configured in {config_file}",
+            cause=f"known: {', '.join(known)}"
+            if known
+            else f"nothing is configured in {config_file}",
             hint=did_you_mean(wanted, known) or f"kestrelctl up --name {wanted}",
         )
     if config.context:
@@ -128,22 +114,10 @@ def find_context(wanted: str, environ: Mapping[str, str]) -> Context:
     return _local(local.get(DEFAULT_LOCAL_POOL) or next(iter(local.values())))
 
 
-def pools_directory(environ: Mapping[str, str]) -> Path:
-    """Where local pools keep their files: one directory each, by name."""
-    return _xdg(environ, "XDG_STATE_HOME", ".local/state") / "kestrel" / "pools"
-
-
-def running_pools(environ: Mapping[str, str]) -> dict[str, LocalPool]:
+def running_pools() -> dict[str, PoolState]:
     """The pools that run on this machine for this user, by name."""
-    found = {}
-    for file in sorted(pools_directory(environ).glob("*/pool.json")):
-        try:
-            pool = msgspec.json.decode(file.read_bytes(), type=LocalPool)
-        except (OSError, msgspec.DecodeError):
-            continue  # just being taken down, or a leftover of another version
-        if _is_alive(pool.pid):
-            found[file.parent.name] = pool
-    return found
+    found = (read_state(directory) for directory in sorted(pools_directory().glob("*")))
+    return {pool.name: pool for pool in found if pool is not None}
 
 
 def read_password(account: Account) -> str:
@@ -161,11 +135,13 @@ def read_password(account: Account) -> str:
             cause=f"{account.password_file}: {why}",
         ) from None
     if not password:
-        raise UsageError(f"the password of {account.jid} is empty", cause=str(account.password_file))
+        raise UsageError(
+            f"the password of {account.jid} is empty", cause=str(account.password_file)
+        )
     return password
 
 
-def _local(pool: LocalPool) -> Context:
+def _local(pool: PoolState) -> Context:
     return Context(
         name=pool.name,
         pool=pool.domain,
@@ -191,8 +167,9 @@ def _configured(name: str, found: _Configured, config_file: Path) -> Context:
     )
 
 
-def _read_config(environ: Mapping[str, str]) -> tuple[Path, _Config]:
-    file = _xdg(environ, "XDG_CONFIG_HOME", ".config") / "kestrel" / "config.toml"
+def _read_config() -> tuple[Path, _Config]:
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    file = Path(home) / "kestrel" / "config.toml"
     try:
         fields = tomllib.loads(file.read_text())
         return file, msgspec.convert(fields, _Config)
@@ -208,7 +185,7 @@ def _read_config(environ: Mapping[str, str]) -> tuple[Path, _Config]:
         ) from None
 
 
-def _nearest_field(config: Mapping[str, Any]) -> str | None:
+def _nearest_field(config: dict[str, Any]) -> str | None:
     contexts = config.get("context")
     tables = list(contexts.values()) if isinstance(contexts, dict) else []
     for table, kind in [(config, _Config), *((each, _Configured) for each in tables)]:
@@ -217,18 +194,3 @@ def _nearest_field(config: Mapping[str, Any]) -> str | None:
                 if key not in kind.__struct_fields__:
                     return did_you_mean(key, kind.__struct_fields__)
     return None
-
-
-def _xdg(environ: Mapping[str, str], variable: str, otherwise: str) -> Path:
-    home = Path(environ.get("HOME") or Path.home())
-    return Path(environ.get(variable) or home / otherwise)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

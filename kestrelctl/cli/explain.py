@@ -36,7 +36,7 @@ def explain(session: Session, job: str) -> None:
     """Why tasks of a job wait, worker by worker, the closest fit first."""
 
     async def work(connection: Connection) -> Output:
-        return report(await ask(connection, ExplainJob(id="", job=job), Explanation))
+        return report(await ask(connection, ExplainJob(job=job), Explanation))
 
     session.talk(work)
 
@@ -57,9 +57,7 @@ def report(explanation: Explanation) -> Record:
     if hint:
         blocks.append(f"hint: {hint}")
     data = {name: plain(getattr(explanation, name)) for name in _FIELDS}
-    return Record(
-        str(explanation.job.job_id), {**data, "conclusion": why, "hint": hint}, blocks
-    )
+    return Record(str(explanation.job.job_id), {**data, "conclusion": why, "hint": hint}, blocks)
 
 
 _FIELDS = ("job", "waiting", "job_reasons", "obstacles", "could_run", "ever")
@@ -75,7 +73,7 @@ def conclusion(explanation: Explanation) -> tuple[str, str | None]:
             hint = f"kestrelctl job tasks {job_id} --state failed"
             return _reason_text(reason), hint if reason.reason is Reason.BACKOFF else None
     if not explanation.obstacles and not explanation.could_run:
-        return "there are no workers", "kestrelctl worker list"
+        return "there are no workers", "kestrelctl worker run --help"
     if explanation.could_run:
         return f"{plural(explanation.could_run, 'worker')} could take a task at once", None
     if not explanation.ever:
@@ -90,8 +88,10 @@ def conclusion(explanation: Explanation) -> tuple[str, str | None]:
         word = _STATES.get(each.refusal.reason, "unfit")
         counts[word] = counts.get(word, 0) + each.workers
     able = ", ".join(f"{n:,} {word}" for word, n in counts.items() if word != "unfit")
-    hint = None if "busy" in counts else "kestrelctl worker list"
-    return f"every worker that could run it is taken or away ({able})", hint
+    return (
+        f"every worker that could run it is taken or away ({able})",
+        None if "busy" in counts else "kestrelctl worker list",
+    )
 
 
 def _lack(refusal: Refusal) -> str:

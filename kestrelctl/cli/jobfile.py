@@ -1,11 +1,11 @@
 """Job files: TOML with the names of the options of `submit`, and the INI files of 2009's Kestrel.
 
-    # sweep.toml                          # sample.job
-    command = ["./fit", "{seed}"]         [job]
-    from-json = "seeds.json"              queue=5
-    memory = "2G"                         command=./run_task.sh
-    requires = ["LINUX"]                  cleanup=./cleanup.sh
-                                          requires=FOO BAR
+# sweep.toml                          # sample.job
+command = ["./fit", "{seed}"]         [job]
+from-json = "seeds.json"              queue=5
+memory = "2G"                         command=./run_task.sh
+requires = ["LINUX"]                  cleanup=./cleanup.sh
+                                      requires=FOO BAR
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ def _read_ini(path: Path, text: str) -> JobFile:
     if tags := section.get("requires", "").upper().split():
         options["requires"] = tags
     return JobFile(
-        _with_task_number(section["command"]), _with_task_number(section.get("cleanup", "")), options
+        _with_task_number(section["command"]),
+        _with_task_number(section.get("cleanup", "")),
+        options,
     )
 
 
@@ -148,6 +150,7 @@ def _scalar(path: Path, key: str, value: object) -> object:
 
 def _typed(path: Path, key: str, value: object, kind: type[Any]) -> Any:
     if not isinstance(value, kind):
+        names: dict[type[Any], str]
         names = {str: "text", list: "a list of words", dict: "a table"}
         raise UsageError(f"{path}: {key} is not {names[kind]}")
     return value

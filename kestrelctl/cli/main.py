@@ -1,4 +1,4 @@
-"""The `kestrelctl` command: finds the module of a command, and turns errors into words and a status.
+"""The `kestrelctl` command: finds a command's module, turns errors into words and a status.
 
 Modules are imported when their command runs: `kestrelctl --help` and `--version` import none.
 """
@@ -64,12 +64,14 @@ class Root(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
-    def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Runs a command line and exits with its status (docs/exit-codes.md)."""
         args = sys.argv[1:] if args is None else list(args)
         extra["standalone_mode"] = False
         session = extra.pop("obj", None) or Session()
-        sys.exit(_status_of(lambda: super(Root, self).main(args, obj=session, **extra), session, args))
+        sys.exit(
+            _status_of(lambda: super(Root, self).main(args, obj=session, **extra), session, args)
+        )
 
 
 def _status_of(run: Any, session: Session, args: Sequence[str]) -> int:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from kestrelctl.cli.screen import Screen
@@ -58,3 +67,19 @@ def bar(screen: Screen) -> Iterator[_Bar]:
     columns = (TextColumn("{task.description}"), BarColumn(), _Counts(), _Rate())
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         yield _Bar(progress)
+
+
+@contextlib.contextmanager
+def sweep(screen: Screen) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each run of a sweep; what is yielded takes (run, tasks, tasks done)."""
+    console = Console(stderr=True, no_color=not screen.color)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
+    bars: dict[str, TaskID] = {}
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+
+        def show(run: str, tasks: int, done: int) -> None:
+            if run not in bars:
+                bars[run] = progress.add_task(f"sleep {run}", total=tasks)
+            progress.update(bars[run], completed=done)
+
+        yield show

@@ -1,7 +1,7 @@
 """The values that commands produce, and how each is printed in each mode (`-o`).
 
-A command returns an `Output`, and cannot forget a mode: what it returns knows its names (quiet), its
-data (json, jsonl) and its table.
+A command returns an `Output`, and cannot forget a mode: what it returns knows its names (quiet),
+its data (json, jsonl) and its table.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import enum
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -135,7 +135,7 @@ class Record(Output):
     """One thing: lines of `label  value`, and perhaps tables or sentences below."""
 
     def __init__(
-        self, name: str, data: object, blocks: Iterable[tuple[str, str] | Table | str]
+        self, name: str, data: object, blocks: Sequence[tuple[str, str] | Table | str]
     ) -> None:
         """Args:
         name: what identifies it (quiet).

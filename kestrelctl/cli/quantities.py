@@ -1,8 +1,9 @@
-"""Numbers as people write and read them: sizes, durations, counts."""
+"""Values as people write and read them: sizes, durations, counts, tags."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from kestrelctl.errors import UsageError
 
@@ -24,7 +25,8 @@ def parse_size(text: object) -> int:
     match = _SIZE.fullmatch(str(text).strip())
     if match is None:
         raise UsageError(f"not a size: {str(text)!r}", hint="write 512M, 2G or 1.5GiB")
-    return round(float(match[1]) * 1024 ** _SIZE_UNITS[match[2].upper()])
+    unit: int = 1024 ** _SIZE_UNITS[match[2].upper()]
+    return round(float(match[1]) * unit)
 
 
 def parse_duration(text: object) -> float:
@@ -82,3 +84,9 @@ def ago(then: float | None, now: float) -> str:
 def plural(n: int, noun: str) -> str:
     """`1 task`, `1,000 tasks`."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def split_words(given: Iterable[str]) -> tuple[str, ...]:
+    """Words of an option that was repeated, or given with commas between them; each once."""
+    words = (word.strip() for each in given for word in each.split(","))
+    return tuple(dict.fromkeys(word for word in words if word))

@@ -95,6 +95,11 @@ class Screen:
         self._trouble("error", _RED, {"code": error.code, **fields})
 
     @property
+    def is_table(self) -> bool:
+        """Whether data are printed for people."""
+        return self.mode in (Mode.TABLE, Mode.WIDE)
+
+    @property
     def is_terminal(self) -> bool:
         """Whether somebody looks at the data."""
         return sys.stdout.isatty()
@@ -103,8 +108,12 @@ class Screen:
         if self.mode.is_json:
             sys.stderr.write(json.dumps({kind: fields}) + "\n")
             return
-        lines = [f"{self._paint(color, f'{kind}:', sys.stderr)} {one_line(fields['message'] or '')}"]
-        lines += [f"{key}: {one_line(fields[key] or '')}" for key in ("cause", "hint") if fields[key]]
+        lines = [
+            f"{self._paint(color, f'{kind}:', sys.stderr)} {one_line(fields['message'] or '')}"
+        ]
+        lines += [
+            f"{key}: {one_line(fields[key] or '')}" for key in ("cause", "hint") if fields[key]
+        ]
         sys.stderr.write("\n".join(lines) + "\n")
 
     def _paint(self, color: str, text: str, stream: IO[str]) -> str:
@@ -116,6 +125,10 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        char if char.isprintable() else " " if char in "\r\n\t" else char.encode("unicode_escape").decode()
+        char
+        if char.isprintable()
+        else " "
+        if char in "\r\n\t"
+        else char.encode("unicode_escape").decode()
         for char in text
     )

@@ -42,7 +42,9 @@ def parse_tasks(text: str) -> list[int]:
     """
     ranges = _ranges(text.replace(" ", ""), "tasks")
     if sum(last - first + 1 for first, last in ranges) > _MOST_IDS:
-        raise UsageError(f"more than {_MOST_IDS:,} tasks selected", hint="leave the tasks out for all")
+        raise UsageError(
+            f"more than {_MOST_IDS:,} tasks selected", hint="leave the tasks out for all"
+        )
     return [id for first, last in ranges for id in range(first, last + 1)]
 
 

@@ -17,9 +17,10 @@ from kestrelctl.cli.command import Command, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.output import Record
-from kestrelctl.cli.quantities import parse_duration, parse_size, plural
+from kestrelctl.cli.quantities import parse_duration, parse_size, plural, split_words
 from kestrelctl.cli.upload import check_size, item_bytes, pieces
 from kestrelctl.core.model import JobSpec, OnWorkerLost
+from kestrelctl.core.validate import problem_with_job
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
 from kestrelctl.protocol.answers import Explanation, Submitted
 from kestrelctl.protocol.requests import ExplainJob, Submit, UploadItems
@@ -135,14 +136,14 @@ def submit(
         if not waits:
             data = {"job_id": job_id, "tasks": answer.tasks}
             await session.show(Record(str(job_id), data, [summary]))
-            session.screen.say(f"next: kestrelctl job wait {job_id}, or kestrelctl job tasks {job_id}")
+            session.screen.say(
+                f"next: kestrelctl job wait {job_id}, or kestrelctl job tasks {job_id}"
+            )
             await _warn_if_hopeless(session, connection, job_id)
             return
         session.screen.say(summary)
         await _warn_if_hopeless(session, connection, job_id)
-        [view] = await wait.until_ended(
-            connection, str(job_id), session.screen, progress=progress
-        )
+        [view] = await wait.until_ended(connection, str(job_id), session.screen, progress=progress)
         await session.show(Record(str(job_id), view, [wait.sentence(view)]))
         await wait.check(connection, [view])
 
@@ -163,7 +164,7 @@ def job_of(
             hint=f"to run it as a command: kestrelctl submit -- {' '.join(words)}",
         )
     argv = job_file.argv if job_file is not None else words
-    if not argv or not argv[0]:
+    if not argv:
         raise UsageError("there is no command", hint="kestrelctl submit -- sleep 1")
     given = [name for name in ("array", "each_line", "from_json") if options[name] is not None]
     if len(given) > 1:
@@ -185,7 +186,7 @@ def job_of(
         priority=options["priority"],
         cpus=options["cpus"],
         memory_bytes=options["memory"],
-        requires=_tags(options["requires"]),
+        requires=split_words(options["requires"]),
         max_running=options["max_running"],
         max_failures=options["max_failures"],
         max_losses=options["max_losses"],
@@ -193,6 +194,9 @@ def job_of(
         on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
         env=_environment(options["env"]),
     )
+    problem = problem_with_job(spec)
+    if problem is not None:
+        raise UsageError("the pool would not take this job", cause=problem)
     return spec, items
 
 
@@ -212,10 +216,10 @@ async def send(
     elif items is not None:
         upload = secrets.token_hex(8)
         parts = list(pieces(items))
-    request = Submit(id="", spec=spec, upload=upload, watch=watch)
+    request = Submit(spec=spec, upload=upload, watch=watch)
     check_size(request)
     for part in parts:
-        await connection.ask(UploadItems(id="", upload=upload, lines=part), UPLOAD_TIMEOUT_SECONDS)
+        await connection.ask(UploadItems(upload=upload, lines=part), UPLOAD_TIMEOUT_SECONDS)
     try:
         return await ask(connection, request, Submitted)
     except TimedOut as error:
@@ -231,16 +235,10 @@ async def _warn_if_hopeless(session: Session, connection: Connection, job_id: in
     if session.screen.quiet:
         return
     with contextlib.suppress(KestrelError):  # the job is safe; this is only advice
-        explanation = await ask(connection, ExplainJob(id="", job=str(job_id)), Explanation)
+        explanation = await ask(connection, ExplainJob(job=str(job_id)), Explanation)
         if explanation.waiting and not explanation.ever:
             why, hint = explain.conclusion(explanation)
             session.screen.warn(f"job {job_id} waits: {why}", hint=hint)
-
-
-def _tags(given: Iterable[str]) -> tuple[str, ...]:
-    """Tags, repeated or with commas between them, each once."""
-    tags = (tag.strip() for each in given for tag in each.split(","))
-    return tuple(dict.fromkeys(tag for tag in tags if tag))
 
 
 def _environment(given: Iterable[str]) -> dict[str, str]:
@@ -248,6 +246,8 @@ def _environment(given: Iterable[str]) -> dict[str, str]:
     for each in given:
         name, equals, value = each.partition("=")
         if not name or not equals:
-            raise UsageError(f"not a variable: {each!r}", hint=f"write --env {name or 'NAME'}=VALUE")
+            raise UsageError(
+                f"not a variable: {each!r}", hint=f"write --env {name or 'NAME'}=VALUE"
+            )
         variables[name] = value
     return variables

@@ -56,10 +56,10 @@ async def until_ended(
     changed = asyncio.Event()
     listener = asyncio.create_task(_listen(connection, views, changed))
     try:
-        answer = await ask(connection, Watch(id="", jobs=jobs), Jobs)
+        answer = await ask(connection, Watch(jobs=jobs), Jobs)
         with _meter(screen) if progress else contextlib.nullcontext(_NoMeter()) as meter:
             interval = PROGRESS_INTERVAL_SECONDS if progress else INTERVAL_SECONDS
-            views.update((view.job_id, view) for view in answer.jobs)
+            _update(views, answer.jobs)
             wanted = sorted(view.job_id for view in answer.jobs)
             while True:
                 meter.show([views[job_id] for job_id in wanted])
@@ -70,8 +70,7 @@ async def until_ended(
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), interval)
                     continue
-                fresh = await _ask_patiently(connection, active, screen)
-                views.update((view.job_id, view) for view in fresh if view.job_id in active)
+                _update(views, await _ask_patiently(connection, active, screen))
     except asyncio.CancelledError:
         screen.say(f"the pool goes on with it; to stop it: kestrelctl job cancel {jobs}")
         raise
@@ -95,7 +94,7 @@ async def check(connection: Connection, views: Sequence[JobView]) -> None:
     message = f"job {view.job_id}: {failed:,} of {plural(view.tasks, 'task')} not done ({counts})"
     if len(bad) > 1:
         message += f"; {plural(len(bad) - 1, 'other job')} not done either"
-    request = ListTasks(id="", job=str(view.job_id), states=states, limit=_SHOWN_FAILURES)
+    request = ListTasks(job=str(view.job_id), states=states, limit=_SHOWN_FAILURES)
     page = await ask(connection, request, Tasks)
     reasons = "; ".join(
         f"task {task.task_id}" + (f" on {task.worker}" if task.worker else "") + f": {why}"
@@ -135,13 +134,20 @@ async def _listen(
         changed.set()
 
 
+def _update(views: dict[int, JobView], fresh: Sequence[JobView]) -> None:
+    """Takes over what is known of jobs, but never forgets that one has ended."""
+    for view in fresh:
+        if view.job_id not in views or views[view.job_id].state in _ACTIVE:
+            views[view.job_id] = view
+
+
 async def _ask_patiently(
     connection: Connection, active: Sequence[int], screen: Screen
 ) -> list[JobView]:
     """How far jobs are; a pool that is away is given time to come back."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + PATIENCE_SECONDS
-    request = Watch(id="", jobs=",".join(map(str, active)))
+    request = Watch(jobs=",".join(map(str, active)))
     while True:
         try:
             return (await ask(connection, request, Jobs, _ASK_SECONDS)).jobs

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kestrelctl.core.effects import Kill
 from kestrelctl.core.events import Joined
 from kestrelctl.core.job import Job, Phase, Task
+from kestrelctl.core.losses import lose, put_back
 from kestrelctl.core.state import State
 from kestrelctl.core.worker import Worker
 
@@ -19,25 +20,31 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
         reborn: the worker's process was restarted, so what it no longer holds died with it.
 
     Returns:
-        The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere.
+        The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere, or
+        nobody counts on them any more (it may get them only after it has spoken).
     """
     kill: list[int] = []
     jobs: dict[Job, None] = {}
     said = {number for number, _, _ in event.holds}
     for number, task in reversed(list(worker.held.items())):
         if number not in said:
-            # It never arrived, or its report did and was answered: the server lost a message.
+            # It died with the process, or never arrived: the server lost a message.
+            begun = task.charged
             worker.release(number)
             task.job.running -= 1
-            task.job.requeue(task)
+            if reborn and begun:
+                lose(state, task, worker.jid)
+            else:
+                put_back(state, task, worker.jid)
+            kill.append(number)
             jobs[task.job] = None
     for number, job_id, index in event.holds:
         job = state.jobs.get(job_id)
         if job is None or not 0 <= index < job.spec.count:
             kill.append(number)
             continue
-        if index >= job.cursor and not job.cancelling:
-            job.reach(index)
+        if index >= job.cursor and state.may_reach(job, number):
+            state.reach(job, index)
         found = job.live.get(index)
         if found is None or not _claim(state, worker, number, found, event.at):
             kill.append(number)
@@ -50,7 +57,9 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
 
 
 def _claim(state: State, worker: Worker, number: int, task: Task, now: float) -> bool:
-    """Gives the task to this attempt unless an earlier one has it."""
+    """Gives the task to this attempt unless an earlier one has it, or its result was counted."""
+    if number <= task.concluded:
+        return False
     if task.phase is Phase.RUNNING:
         if task.number == number and task.worker is worker:
             return True
@@ -70,4 +79,5 @@ def _claim(state: State, worker: Worker, number: int, task: Task, now: float) ->
         task.job.running += 1
         task.phase = Phase.RUNNING
     worker.hold(number, task)
+    task.sent_at = 0.0
     return True

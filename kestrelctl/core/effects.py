@@ -106,11 +106,16 @@ class Feed(Effect, frozen=True, kw_only=True):
 
 
 class JobEnded(Effect, frozen=True, kw_only=True):
-    """A job's last task is in a final state, durably; tell whoever waits for it."""
+    """A job's last task is in a final state, durably; tell whoever waits for it.
+
+    Attributes:
+        dispatch_seconds: what dispatch added to its latest tasks, ascending.
+    """
 
     after_commit: ClassVar[bool] = True
     job_id: int
     owner: str
+    dispatch_seconds: list[float]
 
 
 class Note(Effect, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ class Task:
 
     __slots__ = (
         "charged",
+        "concluded",
         "failures",
         "index",
         "job",
@@ -44,10 +45,12 @@ class Task:
         self.phase = phase
         self.number = 0
         self.worker: Worker | None = None
-        self.sent_at = 0.0
+        self.sent_at = 0.0  #: 0 if the attempt was adopted
         self.charged = False
         self.failures = 0
         self.losses = 0
+        #: Attempts up to this number are over, their results counted: nobody can still run them.
+        self.concluded = 0
 
 
 class Job:
@@ -139,14 +142,12 @@ class Job:
         self.requeued[task.index] = task
         self.requeued.move_to_end(task.index, last=False)
 
-    def reach(self, index: int) -> None:
-        """Moves the cursor past `index`; what it passes is in limbo.
-
-        After a restart the durable cursor may lag behind what had been dispatched.
-        """
-        for passed in range(self.cursor, index + 1):
-            self.live[passed] = Task(self, passed, Phase.LIMBO)
+    def reach(self, index: int) -> list[Task]:
+        """Moves the cursor past `index`; returns what it passes over, in limbo."""
+        passed = [Task(self, i, Phase.LIMBO) for i in range(self.cursor, index + 1)]
+        self.live.update((task.index, task) for task in passed)
         self.cursor = max(self.cursor, index + 1)
+        return passed
 
     def learn(self, wall_seconds: float, n: int) -> None:
         """Folds the total run time of n tasks into the mean; recent tasks weigh more."""

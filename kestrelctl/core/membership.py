@@ -14,14 +14,18 @@ from kestrelctl.core.events import (
     Reconnected,
     Resume,
 )
-from kestrelctl.core.job import Job, Phase, Task
-from kestrelctl.core.model import OnWorkerLost, TaskState
+from kestrelctl.core.job import Phase
+from kestrelctl.core.losses import let_go, put_back
 from kestrelctl.core.records import WorkerGone, WorkerRecord
 from kestrelctl.core.state import State
 from kestrelctl.core.worker import Worker
 
 #: How far a worker's interval may be off what the pool's size asks for before it is told.
 BEAT_TOLERANCE = 1.5
+#: Pause between two looks at the leases.
+LEASE_ROUND_SECONDS = 0.5
+#: A longer pause than this means that the manager slept, and heard nobody meanwhile.
+SLEPT_SECONDS = 2.0
 
 
 def on_joined(state: State, event: Joined) -> None:
@@ -35,10 +39,11 @@ def on_joined(state: State, event: Joined) -> None:
     state.asked.discard(worker.jid)
     _set_online(state, worker)
     worker.ad = event.ad
-    worker.incarnation = event.incarnation
-    worker.joined_at = event.at
+    if worker.incarnation != event.incarnation:
+        worker.incarnation = event.incarnation
+        worker.leaving = False
+    worker.joined_at = worker.reported_at = event.at
     worker.synced = True
-    worker.leaving = False
     worker.taking_back = False
     worker.known_jobs.clear()
     kill = adopt(state, worker, event, reborn=reborn)
@@ -56,7 +61,7 @@ def on_joined(state: State, event: Joined) -> None:
     )
     if worker.may_take(event.at):
         worker.wake()
-    end_limbo_if_all_spoke(state)
+    end_limbo_if_all_spoke(state, event.at)
 
 
 def _replace(state: State, old: Worker | None, event: Joined) -> Worker:
@@ -66,8 +71,8 @@ def _replace(state: State, old: Worker | None, event: Joined) -> Worker:
     if old is not None:
         draining = worker.draining = old.draining
         worker.tasks_done, worker.tasks_failed = old.tasks_done, old.tasks_failed
-        worker.incarnation = old.incarnation
-        _set_offline(state, old)
+        worker.incarnation, worker.leaving = old.incarnation, old.leaving
+        _set_offline(state, old, event.at)
         for number, task in list(old.held.items()):
             old.release(number)
             worker.hold(number, task)
@@ -80,7 +85,7 @@ def on_heard(state: State, event: Heard) -> None:
     """Renews a lease; asks a worker that the pool does not (or no longer) know who it is."""
     worker = state.worker(event.worker)
     if worker is None or not worker.online or not worker.synced:
-        state.emit(AskWho(cause=state.cause, worker=event.worker))
+        ask(state, event.worker)
         return
     wanted = state.config.beat_seconds(state.online)
     ratio = wanted / worker.beat_seconds
@@ -95,52 +100,14 @@ def on_lost(state: State, event: Lost) -> None:
     worker = state.worker(event.worker)
     state.asked.discard(event.worker)
     if worker is None or (not worker.online and not worker.held):
-        end_limbo_if_all_spoke(state)
+        end_limbo_if_all_spoke(state, event.at)
         return
     if worker.online:
         state.note("info", f"worker {worker.jid} is gone ({event.cause}), {len(worker.held)} held")
-    _set_offline(state, worker)
+    _set_offline(state, worker, event.at)
     worker.away_until = event.at + state.config.away_seconds
     let_go(state, worker, event.at, keep_waiting=True)
-    end_limbo_if_all_spoke(state)
-
-
-def let_go(state: State, worker: Worker, now: float, *, keep_waiting: bool) -> None:
-    """Takes attempts away from a worker that went offline; those told to wait may stay."""
-    jobs: dict[Job, None] = {}
-    for number, task in reversed(list(worker.held.items())):
-        if keep_waiting and task.job.spec.on_worker_lost is OnWorkerLost.WAIT:
-            continue
-        begun = task.charged
-        worker.release(number)
-        task.job.running -= 1
-        jobs[task.job] = None
-        if begun:
-            lose(state, task, worker.jid)
-        else:
-            _back(state, task, worker.jid)
-    worker.promote()
-    for job in jobs:
-        state.settle(job, now)
-
-
-def lose(state: State, task: Task, jid: str) -> None:
-    """Counts a loss for a task whose attempt went with its worker, and requeues it or gives it up."""
-    state.totals.attempts_lost += 1
-    task.losses += 1
-    if task.losses >= task.job.spec.max_losses and not task.job.cancelling:
-        state.finish(task, TaskState.LOST, jid, None)
-    else:
-        if not task.job.cancelling:
-            state.remember(task, TaskState.WAITING, jid, None)
-        _back(state, task, jid)
-
-
-def _back(state: State, task: Task, jid: str) -> None:
-    if task.job.cancelling:
-        state.finish(task, TaskState.CANCELLED, jid, None)
-    else:
-        task.job.requeue(task)
+    end_limbo_if_all_spoke(state, event.at)
 
 
 def on_drain(state: State, event: Drain) -> None:
@@ -156,7 +123,7 @@ def on_drain(state: State, event: Drain) -> None:
 
 
 def on_leaving(state: State, event: Leaving) -> None:
-    """A worker that is about to stop gets nothing new; its next hello ends that."""
+    """A worker that is about to stop gets nothing new; its next process does."""
     worker = state.worker(event.worker)
     if worker is not None:
         worker.leaving = True
@@ -184,22 +151,31 @@ def _set_draining(state: State, worker: Worker, draining: bool) -> None:
 def on_disconnected(state: State, event: Disconnected) -> None:
     """Without its own connection the manager hears nobody, so nobody's silence counts."""
     state.connected = False
+    state.limbo_until = None
 
 
 def on_reconnected(state: State, event: Reconnected) -> None:
     """Asks every known worker what it holds, and gives each a fresh lease to answer in."""
     state.connected = True
-    if state.limbo_until is None:
-        state.limbo_until = event.at + state.config.limbo_seconds
+    state.limbo_until = event.at + state.config.limbo_seconds
+    state.leases_checked_at = event.at
+    state.asked.clear()
     for worker in state.workers.values():
         if not worker.online and worker.incarnation:
             continue
+        if not worker.online:
+            worker.offline_since = event.at
         worker.synced = False
         worker.hide()
         renew(state, worker, event.at)
-        state.asked.add(worker.jid)
-        state.emit(AskWho(cause=state.cause, worker=worker.jid))
-    end_limbo_if_all_spoke(state)
+        ask(state, worker.jid)
+    end_limbo_if_all_spoke(state, event.at)
+
+
+def ask(state: State, jid: str) -> None:
+    """Has a worker say what it holds."""
+    state.asked.add(jid)
+    state.emit(AskWho(cause=state.cause, worker=jid))
 
 
 def renew(state: State, worker: Worker, now: float) -> None:
@@ -209,9 +185,13 @@ def renew(state: State, worker: Worker, now: float) -> None:
 
 def check_leases(state: State, now: float) -> None:
     """Declares silent workers lost, drops long gone ones, ends quarantines and limbo that are over."""
-    if not state.connected or now < state.next_lease_check_at:
+    pause = now - state.leases_checked_at
+    if not state.connected or now < state.leases_checked_at + LEASE_ROUND_SECONDS:
         return
-    state.next_lease_check_at = now + 0.5
+    state.leases_checked_at = now
+    if pause > SLEPT_SECONDS:
+        for worker in state.workers.values():
+            worker.lease_until += pause
     for worker in list(state.workers.values()):
         if worker.online:
             if worker.lease_until < now:
@@ -225,26 +205,26 @@ def check_leases(state: State, now: float) -> None:
                     worker.wake()
         elif worker.held and worker.away_until <= now:
             let_go(state, worker, now, keep_waiting=False)
-        elif not worker.held and worker.joined_at + state.config.forget_worker_seconds <= now:
+        elif not worker.held and worker.offline_since + state.config.forget_worker_seconds <= now:
             del state.workers[worker.jid]
             state.emit(Persist(cause=state.cause, records=[WorkerGone(worker.jid)]))
     if state.limbo_until is not None and state.limbo_until <= now:
-        end_limbo(state)
+        end_limbo(state, now)
 
 
-def end_limbo_if_all_spoke(state: State) -> None:
+def end_limbo_if_all_spoke(state: State, now: float) -> None:
     if state.limbo_until is not None and state.connected and not state.asked:
-        end_limbo(state)
+        end_limbo(state, now)
 
 
-def end_limbo(state: State) -> None:
+def end_limbo(state: State, now: float) -> None:
     """Requeues what was dispatched before a restart and no worker has claimed."""
     state.limbo_until = None
     for job in list(state.jobs.values()):
         for task in reversed(list(job.live.values())):
             if task.phase is Phase.LIMBO:
-                job.requeue(task)
-        state.refresh(job)
+                put_back(state, task, "")
+        state.settle(job, now)
 
 
 def _set_online(state: State, worker: Worker) -> None:
@@ -254,10 +234,11 @@ def _set_online(state: State, worker: Worker) -> None:
         state.online += 1
 
 
-def _set_offline(state: State, worker: Worker) -> None:
+def _set_offline(state: State, worker: Worker, now: float) -> None:
     worker.hide()
     worker.synced = False
     if worker.online:
         worker.online = False
+        worker.offline_since = now
         worker.cls.members -= 1
         state.online -= 1

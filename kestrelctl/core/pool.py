@@ -88,9 +88,10 @@ class Pool:
         if state.delayed:
             moments.append(state.delayed[0][0])
         if state.limbo_until is not None:
-            moments.append(state.limbo_until)
+            round_over = state.leases_checked_at + membership.LEASE_ROUND_SECONDS
+            moments.append(max(state.limbo_until, round_over))
         if state.workers:
-            moments.append(now + 0.5)
+            moments.append(now + membership.LEASE_ROUND_SECONDS)
         if any(job.running for job in state.jobs.values()):
             moments.append(now + takeback.ROUND_SECONDS)
         return min(moments, default=None)

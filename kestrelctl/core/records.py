@@ -30,7 +30,12 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
-    """A task that ended, or that has failures or losses to remember."""
+    """A task that ended, or that has failures or losses to remember.
+
+    Attributes:
+        concluded: attempts up to this number are over. A result of one of them that comes (again)
+            after a restart is not counted (again).
+    """
 
     job_id: int
     index: int
@@ -39,6 +44,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
     losses: int
     worker: str
     result: Result | None
+    concluded: int = 0
 
 
 class WorkerRecord(msgspec.Struct, frozen=True):
@@ -72,6 +78,7 @@ class UnfinishedJob(msgspec.Struct, frozen=True, kw_only=True):
     record: JobRecord
     unfinished: list[int]  #: indexes below the cursor without a final state
     counters: dict[int, tuple[int, int]]  #: index -> (failures, losses), where not both zero
+    concluded: dict[int, int] = {}  #: index -> `TaskRecord.concluded`, where not zero
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

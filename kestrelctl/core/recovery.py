@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.config import Config
 from kestrelctl.core.job import Phase, Task
-from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.model import Counts, WorkerAd
 from kestrelctl.core.records import Snapshot
 from kestrelctl.core.state import State
 from kestrelctl.core.worker import Worker
@@ -24,19 +24,19 @@ def restore(config: Config, snapshot: Snapshot) -> State:
         job.stored = True
         job.cancelling = record.cancelling
         job.cursor = record.cursor
-        job.counts = record.counts
+        counts = record.counts
+        job.counts = Counts(
+            done=counts.done, failed=counts.failed, lost=counts.lost, cancelled=counts.cancelled
+        )
         if job.cancelling:
             job.counts.cancelled += job.never_started
         for index in unfinished.unfinished:
             task = job.live[index] = Task(job, index, Phase.LIMBO)
             task.failures, task.losses = unfinished.counters.get(index, (0, 0))
+            task.concluded = unfinished.concluded.get(index, 0)
         state.settle(job, record.submitted_at)
     for known in snapshot.workers:
-        worker = Worker(known.worker, state.class_for(WorkerAd()), WorkerAd(), record_time(snapshot))
+        worker = Worker(known.worker, state.class_for(WorkerAd()), WorkerAd(), 0.0)
         worker.draining = known.draining
         state.workers[known.worker] = worker
     return state
-
-
-def record_time(snapshot: Snapshot) -> float:
-    return max((job.record.submitted_at for job in snapshot.jobs), default=0.0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.effects import Acknowledge, AskWho, Kill
+from kestrelctl.core.effects import Acknowledge, Kill
 from kestrelctl.core.events import Reported
 from kestrelctl.core.health import note_failure
 from kestrelctl.core.job import Job, Phase, Task
-from kestrelctl.core.membership import renew
+from kestrelctl.core.membership import ask, renew
 from kestrelctl.core.model import TaskState
 from kestrelctl.core.result import Outcome, Result
 from kestrelctl.core.state import State
@@ -31,28 +31,33 @@ def on_reported(state: State, event: Reported) -> None:
                 continue
         job = task.job
         if result.outcome == Outcome.DONE:
-            job.latencies.append(
-                event.at - task.sent_at - result.wall_seconds - result.waited_seconds
-            )
+            if task.sent_at:
+                job.latencies.append(
+                    event.at - task.sent_at - result.wall_seconds - result.waited_seconds
+                )
             state.finish(task, TaskState.DONE, event.worker, result)
             if worker:
                 worker.streak = 0
                 worker.tasks_done += 1
+            walls = jobs.get(job)
+            if walls is None:
+                jobs[job] = [result.wall_seconds]
+            else:
+                walls.append(result.wall_seconds)
         else:
+            # Its time teaches nothing: a machine that fails at once would seem to be a fast one.
             _failed(state, worker, task, result, event.worker, event.at)
-        walls = jobs.get(job)
-        if walls is None:
-            jobs[job] = [result.wall_seconds]
-        else:
-            walls.append(result.wall_seconds)
+            jobs.setdefault(job, [])
     for job, walls in jobs.items():
-        job.learn(sum(walls), len(walls))
+        if walls:
+            job.learn(sum(walls), len(walls))
         state.settle(job, event.at)
     state.flush_records()
     numbers = [result.number for result in event.results]
     state.emit(Acknowledge(cause=state.cause, worker=event.worker, numbers=numbers))
     if worker is None or not worker.online or not worker.synced:
-        state.emit(AskWho(cause=state.cause, worker=event.worker))
+        if event.worker not in state.asked:
+            ask(state, event.worker)
         return
     worker.reported_at = event.at
     worker.promote()
@@ -72,16 +77,19 @@ def _late(state: State, result: Result, now: float) -> Task | None:
     if job is None or not 0 <= result.index < job.spec.count:
         return None
     if result.index >= job.cursor:
-        if result.number >= state.first_number or job.cancelling:
-            return None  # this manager never sent it
-        job.reach(result.index)
+        if not state.may_reach(job, result.number):
+            return None  # nobody ever sent it
+        state.reach(job, result.index)
     task = job.live.get(result.index)
     if task is None:
         return None
-    if result.outcome != Outcome.DONE and task.phase is not Phase.LIMBO and not job.cancelling:
-        return None
+    if result.outcome != Outcome.DONE and not job.cancelling:
+        told_before = result.number <= task.concluded
+        if told_before or task.phase is not Phase.LIMBO:
+            return None
     other = task.worker if task.phase is Phase.RUNNING else None
     number = task.number
+    task.sent_at = 0.0
     state.detach(task)
     if other is not None:
         other.promote()
@@ -98,6 +106,7 @@ def _failed(
     if job.cancelling:
         state.finish(task, TaskState.CANCELLED, jid, result)
         return
+    task.concluded = max(task.concluded, result.number)
     if result.outcome == Outcome.KILLED:
         # Killed for no reason that still holds: it runs again, and nothing is held against it.
         job.requeue(task)

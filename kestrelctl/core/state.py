@@ -11,7 +11,7 @@ from kestrelctl.core.job import Job, Phase, Task
 from kestrelctl.core.matching import Shape
 from kestrelctl.core.model import JobSpec, TaskState, WorkerAd
 from kestrelctl.core.queue import JobQueue
-from kestrelctl.core.records import TaskRecord
+from kestrelctl.core.records import Progress, Record, TaskRecord
 from kestrelctl.core.result import Result
 from kestrelctl.core.worker import Worker, WorkerClass, class_key
 
@@ -54,7 +54,7 @@ class State:
         self.config = config
         self.epoch = epoch
         self.first_number = self.next_number = epoch << EPOCH_BITS
-        self.next_job_id = next_job_id
+        self.first_job_id = self.next_job_id = next_job_id
         self.jobs: dict[int, Job] = {}
         self.queue = JobQueue()
         self.workers: dict[str, Worker] = {}
@@ -66,9 +66,9 @@ class State:
         self.limbo_until: float | None = None
         self.delayed: list[tuple[float, int, int]] = []  #: heap of (when, job id, index)
         self.next_take_back_at = 0.0
-        self.next_lease_check_at = 0.0
+        self.leases_checked_at = 0.0
         self.effects: list[Effect] = []
-        self.records: list[TaskRecord] = []  #: of the event at hand; one Persist for all of them
+        self.records: list[Record] = []  #: of the event at hand; one Persist for all of them
         self.cause = ""
         self.totals = Totals()
 
@@ -98,6 +98,22 @@ class State:
         self.jobs[job_id] = job
         return job
 
+    def may_reach(self, job: Job, number: int) -> bool:
+        """Whether an earlier start of the manager may have sent this attempt of the job."""
+        return number < self.first_number and job.id < self.first_job_id and not job.cancelling
+
+    def reach(self, job: Job, index: int) -> None:
+        """Moves a job's cursor past an attempt that an earlier start of the manager sent.
+
+        The durable cursor may lag behind what had been dispatched; other workers may come with what
+        it passes over, so that waits with all else that is in limbo.
+        """
+        passed = job.reach(index)
+        if self.connected and self.limbo_until is None:
+            for task in reversed(passed):
+                job.requeue(task)
+        self.records.append(Progress(job.id, job.cursor))
+
     # -- effects -----------------------------------------------------------------------------------
 
     def emit(self, effect: Effect) -> None:
@@ -107,7 +123,7 @@ class State:
         self.emit(Note(cause=self.cause, level=level, text=text))
 
     def flush_records(self) -> None:
-        """Turns the collected task records into one effect, ahead of what depends on them."""
+        """Turns the collected records into one effect, ahead of what depends on them."""
         if self.records:
             self.emit(Persist(cause=self.cause, records=list(self.records)))
             self.records.clear()
@@ -140,7 +156,14 @@ class State:
         """Queues a task's record for the next commit."""
         self.records.append(
             TaskRecord(
-                task.job.id, task.index, state, task.failures, task.losses, worker, result
+                task.job.id,
+                task.index,
+                state,
+                task.failures,
+                task.losses,
+                worker,
+                result,
+                task.concluded,
             )
         )
 
@@ -170,7 +193,14 @@ class State:
         self.flush_records()
         record = job.record(job.counts.outcome(), now)
         self.emit(Persist(cause=self.cause, records=[record]))
-        self.emit(JobEnded(cause=self.cause, job_id=job.id, owner=job.owner))
+        self.emit(
+            JobEnded(
+                cause=self.cause,
+                job_id=job.id,
+                owner=job.owner,
+                dispatch_seconds=sorted(job.latencies),
+            )
+        )
 
     def worker(self, jid: str) -> Worker | None:
         return self.workers.get(jid)

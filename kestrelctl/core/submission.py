@@ -89,25 +89,27 @@ def on_retry(state: State, event: Retry) -> None:
             lost=record.counts.lost,
             cancelled=record.counts.cancelled - (job.never_started if record.cancelling else 0),
         )
-    assert job is not None
-    before = job.remaining
+        before = 0
+    else:
+        assert job is not None
+        before = job.remaining
     for index, was in reversed(event.indexes):
         if index in job.live or index >= job.cursor:
             continue
         setattr(job.counts, was, getattr(job.counts, was) - 1)
         task = job.live[index] = Task(job, index, Phase.WAITING)
+        task.concluded = state.next_number - 1  # what was sent before is over
         job.requeue(task)
         state.remember(task, TaskState.WAITING, "", None)
-    state.emit(Persist(cause=state.cause, records=[job.record()]))
-    state.flush_records()
-    state.settle(job, event.at)
+    brought_back = job.remaining - before
+    if brought_back:
+        state.emit(Persist(cause=state.cause, records=[job.record()]))
+        state.flush_records()
+        state.refresh(job)
+    elif not before:
+        del state.jobs[job.id]
     state.emit(
-        Answer(
-            cause=state.cause,
-            request=event.request,
-            job_id=job.id,
-            tasks=job.remaining - (before if event.record is None else 0),
-        )
+        Answer(cause=state.cause, request=event.request, job_id=job.id, tasks=brought_back)
     )
 
 

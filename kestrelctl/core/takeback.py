@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from kestrelctl.core.effects import TakeBack
 from kestrelctl.core.events import Returned
-from kestrelctl.core.job import Job, Phase
+from kestrelctl.core.job import Job
+from kestrelctl.core.losses import put_back
+from kestrelctl.core.membership import renew
 from kestrelctl.core.state import State
 
 #: Pause between two rounds of looking.
@@ -60,12 +62,13 @@ def on_returned(state: State, event: Returned) -> None:
         if task is None:
             continue
         task.job.running -= 1
-        task.phase = Phase.WAITING
-        task.job.requeue(task)
+        put_back(state, task, worker.jid)
         jobs[task.job] = None
         state.totals.tasks_taken_back += 1
     worker.promote()
+    if worker.online:
+        renew(state, worker, event.at)
     for job in jobs:
-        state.refresh(job)
+        state.settle(job, event.at)
     if worker.may_take(event.at):
         worker.wake()

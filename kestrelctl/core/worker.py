@@ -62,6 +62,7 @@ class Worker:
         "known_jobs",
         "lease_until",
         "leaving",
+        "offline_since",
         "online",
         "quarantined_until",
         "quarantines",
@@ -89,11 +90,12 @@ class Worker:
         self.online = False
         self.synced = False  #: it has said what it holds since it was last asked
         self.draining = False  #: an admin's wish; it outlasts restarts
-        self.leaving = False  #: its own
+        self.leaving = False  #: its own; it lasts as long as the process
         self.quarantined_until = 0.0
         self.quarantines = 0
         self.streak = 0  #: fast failures in a row
         self.lease_until = 0.0
+        self.offline_since = now
         self.away_until = 0.0
         self.beat_seconds = 0.0
         self.reported_at = now

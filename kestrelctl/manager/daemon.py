@@ -11,10 +11,11 @@ from kestrelctl import logs
 from kestrelctl.core import events as ev
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.validate import problem_with_ad
-from kestrelctl.errors import KestrelError
+from kestrelctl.errors import KestrelError, NotAllowed, UsageError
 from kestrelctl.manager.access import Access
 from kestrelctl.clock import now
-from kestrelctl.manager.desk import Caller, Desk, failed
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.desk import Desk, failed
 from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, work
@@ -125,20 +126,25 @@ class Manager:
 
         if not self._access.may_submit(sender):
             log.warning("refused a request of %s: no user of this pool", sender)
-            error = KestrelError("this account is no user of the pool")
-            error.code = "not-allowed"
-            reply(failed("", error))
+            refusal: KestrelError = NotAllowed("this account is no user of the pool")
+            reply(failed(codec.id_in(payload), refusal))
             return
         try:
             request = codec.requests.decode(payload)
         except codec.BadMessage as error:
             log.warning("refused a request of %s: %s", sender, error)
-            refusal = KestrelError("this is no request of the protocol", cause=str(error))
-            refusal.code = "usage"
+            refusal = UsageError("this is no request of the protocol", cause=str(error))
             reply(failed(codec.id_in(payload), refusal))
             return
         caller = Caller(sender, self._access.is_admin(sender), reply)
         self._desk.serve(caller, request)
+
+
+async def _told_to_stop() -> None:
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    await told.wait()
 
 
 async def serve(options: ManagerOptions) -> None:
@@ -150,6 +156,7 @@ async def serve(options: ManagerOptions) -> None:
     secret = options.secret_file.read_text().strip()
     store = SqliteStore(options.data_dir)
     pool = Pool(store.open())
+    gc.collect()
     gc.freeze()
     log.info(
         "manager of %s, start %d: %d active jobs", options.domain, pool.state.epoch,
@@ -157,18 +164,19 @@ async def serve(options: ManagerOptions) -> None:
     )  # fmt: skip
     access = Access(options)
     service = Service(pool, store, options.domain)
-    manager = Manager(service, Desk(service, access), access, options.domain)
+    manager = Manager(service, Desk(service), access, options.domain)
     service.session = manager.session = session.component(
         options.domain, secret, options.host, options.port, manager
     )
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    told = asyncio.ensure_future(_told_to_stop())
+    service.broken.add_done_callback(lambda _: told.cancel())
     manager.session.start()
     try:
-        await stop.wait()
+        await asyncio.wait({told})
+        if service.broken.done():
+            raise service.broken.result()
     finally:
+        told.cancel()
         await service.close()
         await manager.session.stop()
         store.close()

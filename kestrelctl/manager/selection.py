@@ -2,11 +2,90 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.records import JobRecord
 from kestrelctl.core.state import State
-from kestrelctl.errors import NotFound, UsageError
+from kestrelctl.errors import NotAllowed, NotFound, UsageError
+from kestrelctl.manager.caller import Caller
 from kestrelctl.store.port import Store
 
 MAX_SELECTED = 10_000
+
+
+class Selection:
+    """Finds what requests name, among active and ended jobs."""
+
+    def __init__(self, state: State, store: Store) -> None:
+        self._state = state
+        self._store = store
+
+    def jobs(self, caller: Caller, selector: str) -> list[int]:
+        """The ids that a selector names, ascending (see `select_jobs`)."""
+        return select_jobs(selector, caller.user, self._state, self._store)
+
+    def records(self, caller: Caller, selector: str) -> list[JobRecord]:
+        """The records of the jobs that a selector names."""
+        ids = self.jobs(caller, selector)
+        return self._store.jobs(ids=ids, limit=len(ids)) if ids else []
+
+    def one(self, caller: Caller, selector: str) -> JobRecord:
+        """The record of the one job that a selector names.
+
+        Raises:
+            UsageError: it names several, or none.
+        """
+        ids = self.jobs(caller, selector)
+        if len(ids) != 1:
+            raise UsageError(f"{selector!r} selects {len(ids)} jobs; this needs exactly one")
+        return self.record(ids[0])
+
+    def record(self, job_id: int) -> JobRecord:
+        """A job's record.
+
+        Raises:
+            NotFound: there is no such job.
+        """
+        for record in self._store.jobs(ids=[job_id], limit=1):
+            return record
+        raise NotFound(f"there is no job {job_id}", hint="`kestrelctl job list` shows all jobs")
+
+    def indexes(self, record: JobRecord, task_ids: list[int]) -> list[int]:
+        """The indexes of tasks with these ids.
+
+        Raises:
+            NotFound: the job's array has no such task.
+        """
+        found = []
+        for task_id in task_ids:
+            index = record.spec.index_of(task_id)
+            if index is None:
+                raise NotFound(f"job {record.job_id} has no task {task_id}")
+            found.append(index)
+        return found
+
+    def workers(self, caller: Caller, names: list[str]) -> list[str]:
+        """The workers whose address contains one of the names, for an admin to change.
+
+        Raises:
+            NotAllowed: the caller is none.
+            NotFound: a name fits no worker.
+        """
+        if not caller.admin:
+            raise NotAllowed("only an admin of the pool may drain and resume workers")
+        found: set[str] = set()
+        for name in names:
+            matches = [jid for jid in self._state.workers if name in jid]
+            if not matches:
+                raise NotFound(
+                    f"there is no worker {name}", hint="`kestrelctl worker list` shows all workers"
+                )
+            found.update(matches)
+        return sorted(found)
+
+
+def must_own(record: JobRecord, caller: Caller) -> None:
+    """Raises NotAllowed unless the job is the caller's, or he is an admin."""
+    if record.owner != caller.user and not caller.admin:
+        raise NotAllowed(f"job {record.job_id} belongs to {record.owner}")
 
 
 def select_jobs(selector: str, owner: str, state: State, store: Store) -> list[int]:

@@ -17,7 +17,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.records import Record
 from kestrelctl.core.template import Template
-from kestrelctl.errors import StoreFull
+from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.clock import now
 from kestrelctl.protocol import codec, work
 from kestrelctl.store.port import Store
@@ -54,6 +54,8 @@ class Service:
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        #: Set when the store is damaged: going on would break what was promised.
+        self.broken: asyncio.Future[KestrelError] = self._loop.create_future()
         self._commits = self._loop.create_task(self._commit_forever())
 
     # -- in ----------------------------------------------------------------------------------------
@@ -159,13 +161,19 @@ class Service:
     # -- durability --------------------------------------------------------------------------------
 
     async def _commit_forever(self) -> None:
+        try:
+            await self._commit_batches()
+        except KestrelError as error:
+            self.broken.set_result(error)
+
+    async def _commit_batches(self) -> None:
         while True:
             await self._work.wait()
             self._work.clear()
             records, self._records = self._records, []
             after, self._after = self._after, []
             self._committing = True
-            await self._commit(records)
+            await self._commit(records, after)
             self._committing = False
             for effect in after:
                 if isinstance(effect, fx.Effect):
@@ -176,7 +184,9 @@ class Service:
                 # What came meanwhile depended on this commit only.
                 self._work.set()
 
-    async def _commit(self, records: list[Record]) -> None:
+    async def _commit(
+        self, records: list[Record], after: list[fx.Effect | Callable[[], None]]
+    ) -> None:
         while records:
             try:
                 await self.store.commit(records)
@@ -184,12 +194,27 @@ class Service:
                 if not self.store_error:
                     log.error("%s (%s); trying again", error.message, error.cause)
                 self.store_error = f"{error.message}: {error.cause}" if error.cause else error.message
+                self._answer_in_vain(after)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 if self.store_error:
                     log.warning("the store can be written again")
                 self.store_error = ""
                 return
+
+    def _answer_in_vain(self, after: list[fx.Effect | Callable[[], None]]) -> None:
+        """Users need not wait for a disk that is full: they hear so, and the rest stays in order."""
+        for effect in list(after):
+            if isinstance(effect, fx.Answer):
+                after.remove(effect)
+                self.on_answer(
+                    fx.Answer(
+                        request=effect.request,
+                        error=StoreFull.code,
+                        message=f"the manager cannot store this now ({self.store_error})",
+                        hint="it keeps trying; free space, then see `kestrelctl job list`",
+                    )
+                )
 
     async def close(self) -> None:
         """Waits until what was decided is durable, then stops."""

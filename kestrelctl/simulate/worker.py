@@ -6,8 +6,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-import msgspec
-
 from kestrelctl.core.agent import Agent, Start
 from kestrelctl.core.assets import amounts
 from kestrelctl.core.model import WorkerAd
@@ -50,11 +48,11 @@ class Worker(Process):
         self.agent = Agent(ad.cpus, ad.memory_bytes)
         self.leaving = False
         self._fate = fate
-        self._skew_seconds = random.uniform(-100.0, 100.0)
         self._running: set[int] = set()
         self._flush_at: float | None = None
         self._beat_seconds = FIRST_BEAT_SECONDS
-        self._spoke_at = 0.0
+        self._beats = 0
+        self._spoke_at = clock.now
         audit.machine(name, amounts(ad.cpus, ad.memory_bytes))
 
     @property
@@ -68,8 +66,7 @@ class Worker(Process):
         self.agent = Agent(self.ad.cpus, self.ad.memory_bytes, self.spool.values())
         self.leaving = False
         self._flush_at = None
-        self._beat_seconds = FIRST_BEAT_SECONDS
-        self._beat()
+        self._beat_every(FIRST_BEAT_SECONDS)
 
     def on_killed(self) -> None:
         self._end_commands()
@@ -112,8 +109,10 @@ class Worker(Process):
                 self._depart_if_idle()
             case work.Welcome():
                 if message.incarnation == self._incarnation:
-                    self._beat_seconds = message.beat_seconds
+                    self._beat_every(message.beat_seconds)
                     self._kill(agent.on_welcome(message.kill, now))
+                    if self.leaving:
+                        self._say(work.Leaving())
             case work.Who():
                 self._hello()
             case work.Kill(numbers=numbers):
@@ -121,7 +120,7 @@ class Worker(Process):
             case work.TakeBack(numbers=numbers):
                 self._say(work.Returned(numbers=agent.on_take_back(numbers)))
             case work.SetBeat(beat_seconds=beat_seconds):
-                self._beat_seconds = beat_seconds
+                self._beat_every(beat_seconds)
         if self.alive:
             self._pump()
 
@@ -152,7 +151,14 @@ class Worker(Process):
         if refused:
             self._say(work.Returned(numbers=refused))
 
-    def _beat(self) -> None:
+    def _beat_every(self, seconds: float) -> None:
+        self._beat_seconds = seconds
+        self._beats += 1
+        self._beat(self._beats)
+
+    def _beat(self, series: int) -> None:
+        if series != self._beats:
+            return
         interval = self._beat_seconds * self.random.uniform(0.9, 1.0)
         silent = self.clock.now - self._spoke_at
         if silent >= interval - 1e-6:
@@ -161,7 +167,7 @@ class Worker(Process):
             else:
                 self._hello()
             silent = 0.0
-        self.arrange(interval - silent, self._beat)
+        self.arrange(interval - silent, self._beat, series)
 
     # -- commands ----------------------------------------------------------------------------------
 
@@ -242,8 +248,5 @@ class Worker(Process):
             round(wall_seconds, 6),
             exit_code=1 if outcome == Outcome.FAILED else 0,
         )
-        result = self.agent.on_exit(result, self.clock.now)
-        self.spool[number] = msgspec.structs.replace(
-            result, started_at=result.started_at + self._skew_seconds
-        )
+        self.spool[number] = self.agent.on_exit(result, self.clock.now)
         self._pump()

@@ -24,8 +24,8 @@ class Store(Protocol):
     """All that is durable of one pool. Holds still while the manager that opened it lives.
 
     A record replaces what an earlier one said of the same job, task or worker; the order within a
-    batch counts. What the caller keeps to: a job's owner, spec and moment of submission never change,
-    nothing is said of a job after its `JobForgotten`, and job ids are not used twice.
+    batch counts. What the caller keeps to: a job's owner, spec and moment of submission never
+    change, nothing is said of a job after its `JobForgotten`, and job ids are not used twice.
     """
 
     def open(self) -> Snapshot:

@@ -47,8 +47,8 @@ class SqliteStore:
         self._thread: ThreadPoolExecutor
         self._ending: Future[None] | None = None
         self._commits = 0
-        self._commit_seconds = 0.0
         self._records = 0
+        self._commit_seconds = 0.0
 
     def open(self) -> Snapshot:
         self._lock = claim(self.path.parent)
@@ -56,18 +56,18 @@ class SqliteStore:
             create_private(self.path)
             with explained(self.path):
                 self._writer = self._connect()
+                migrate(self._writer, self.path)
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA synchronous = FULL")
-                migrate(self._writer, self.path)
-                with self._writer:
-                    self._writer.execute("BEGIN IMMEDIATE")
-                    self._writer.execute("UPDATE pool SET epoch = epoch + 1")
+                self._writer.execute("UPDATE pool SET epoch = epoch + 1")
                 self._reader = self._connect()
                 snapshot = reading.snapshot(self._reader)
         except BaseException:
             self._let_go()
             raise
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="commit")
+        self._commits = self._records = 0
+        self._commit_seconds = 0.0
         return snapshot
 
     def _connect(self) -> sqlite3.Connection:

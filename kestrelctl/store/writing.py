@@ -102,12 +102,14 @@ def _forget_job(connection: sqlite3.Connection, job_id: int) -> None:
     connection.execute("INSERT OR IGNORE INTO forgotten (job_id) VALUES (?)", (job_id,))
 
 
-def delete_forgotten(connection: sqlite3.Connection, limit: int = FORGET_ROWS) -> None:
-    """Deletes up to `limit` tasks of one forgotten job."""
+def delete_forgotten(connection: sqlite3.Connection) -> None:
+    """Deletes up to `FORGET_ROWS` tasks of one forgotten job."""
     found = connection.execute("SELECT job_id FROM forgotten LIMIT 1").fetchone()
     if found is None:
         return
     [job_id] = found
-    deleted = connection.execute(_DELETE_SOME_TASKS, {"job_id": job_id, "limit": limit}).rowcount
-    if deleted < limit:
+    deleted = connection.execute(
+        _DELETE_SOME_TASKS, {"job_id": job_id, "limit": FORGET_ROWS}
+    ).rowcount
+    if deleted < FORGET_ROWS:
         connection.execute("DELETE FROM forgotten WHERE job_id = ?", (job_id,))

@@ -83,28 +83,25 @@ def _groups(root: Path) -> Iterator[Path]:
     """Directories of the process's control groups and of those above that are visible."""
     paths = {}  # controller (empty for v2): path of the group
     for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        paths.update(dict.fromkeys(controllers.split(","), path))
+        _, names, path = line.split(":", 2)
+        paths.update(dict.fromkeys(names.split(","), path))
     for line in _read(root / "proc/self/mountinfo").splitlines():
         # 36 35 98:0 /root-of-mount /mount-point rw,noatime shared:1 - type source options
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         if kind == "cgroup2":
-            path = paths.get("")
+            controllers = {""}
         elif kind == "cgroup":
-            path = next((paths[name] for name in options.split(",") if name in paths), None)
+            controllers = set(options.split(","))
         else:
             continue
-        if path is None:
-            continue
         mounted, point = before.split(" ")[3:5]
-        group = Path("/", path).relative_to(mounted) if _is_below(path, mounted) else Path()
-        for part in (group, *group.parents):
-            yield root / point.lstrip("/") / part
-
-
-def _is_below(path: str, mounted: str) -> bool:
-    return Path("/", path).is_relative_to(mounted)
+        for controller in controllers & paths.keys():
+            group = Path("/", paths[controller])
+            # What is outside the mounted part is not visible: then the mount point itself counts.
+            group = group.relative_to(mounted) if group.is_relative_to(mounted) else Path()
+            for part in (group, *group.parents):
+                yield root / point.lstrip("/") / part
 
 
 def _cpus_v2(group: Path) -> float:

@@ -13,7 +13,6 @@ import contextlib
 import logging
 import math
 import os
-import resource
 import signal
 import time
 from collections.abc import Callable
@@ -38,7 +37,7 @@ from kestrelctl.worker.slots import FileActions, Slot
 from kestrelctl.worker.starts import StartQueue
 from kestrelctl.worker.tasks import Task
 from kestrelctl.worker.trash import Trash
-from kestrelctl.worker.usage import own_peak, peak_bytes, sample
+from kestrelctl.worker.usage import own_peak, sample
 
 __all__ = ["Executor", "Exit", "InlineExecutor", "Launch", "ProcessExecutor"]
 
@@ -189,6 +188,7 @@ class ProcessExecutor:
         await self._trash.wait()
         self._child_signal.close()
         self._orphans.close()
+        prctl(PR_SET_CHILD_SUBREAPER, 0)
         if self._watch is not None:
             self._watch.cancel()
         os.fchdir(self._home)
@@ -208,9 +208,7 @@ class ProcessExecutor:
         while task is not None:
             launch = task.launch
             task.started_at = time.time()
-            why_not = self._spawn(
-                task, launch.argv, task.slot.for_task, launch.time_limit_seconds
-            )
+            why_not = self._spawn(task, launch.argv, task.slot.for_task, launch.time_limit_seconds)
             if why_not:
                 report = Exit(launch.number, reason=why_not, started_at=task.started_at)
                 self._report(task, report)
@@ -232,27 +230,34 @@ class ProcessExecutor:
         env = task.launch.env.copy()
         env[ATTEMPT_VARIABLE] = str(task.launch.number)
         program = name = argv[0] if argv else ""
-        try:
-            task.slot.enter()
-            program = self._programs.find(name, env.get("PATH"))
-            pid = os.posix_spawn(
-                program,
-                argv,
-                env,
-                file_actions=file_actions,
-                setsid=True,
-                setsigmask=(),
-                setsigdef=self._ignored_signals,
-            )
-        except (OSError, ValueError, TypeError) as error:
-            self._programs.forget(name, env.get("PATH"))
-            return why_not_started(error, program)
-        task.pid = pid
+        may_renew = task.report is None  # not under a cleanup: the task's output is in there
+        while True:
+            try:
+                task.slot.enter()
+                program = self._programs.find(name, env.get("PATH"))
+                task.pid = os.posix_spawn(
+                    program,
+                    argv,
+                    env,
+                    file_actions=file_actions,
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=self._ignored_signals,
+                )
+                break
+            except (OSError, ValueError, TypeError) as error:
+                if may_renew and isinstance(error, (PermissionError, IsADirectoryError)):
+                    # Perhaps an earlier task made the slot unusable: that is not this one's fault.
+                    may_renew = False
+                    task.slot.renew()
+                    continue
+                self._programs.forget(name, env.get("PATH"))
+                return why_not_started(error, program)
         task.since = now = time.monotonic()
         task.sample_at = now + YOUNG_SECONDS
         task.terminated = False
         task.deadline = math.inf if limit_seconds is None else now + limit_seconds
-        self._by_pid[pid] = task
+        self._by_pid[task.pid] = task
         self._watch_by(min(task.deadline, now + WATCH_SECONDS))
         return ""
 
@@ -322,7 +327,7 @@ class ProcessExecutor:
                 task.left_something = True
             code = os.waitstatus_to_exitcode(status)
             if task.report is None:
-                self._ended(task, code, usage, now, inherited)
+                self._ended(task, task.ended(code, usage, inherited, now))
             else:
                 why = f"exit code {code}" if code > 0 else f"signal {-code}"
                 self._report(task, _with_cleanup(task.report, why if code else ""))
@@ -334,23 +339,11 @@ class ProcessExecutor:
         task = self._tasks.get(number)
         return task is not None and task.pid in self._by_pid
 
-    def _ended(
-        self, task: Task, code: int, usage: resource.struct_rusage, now: float, inherited: int
-    ) -> None:
-        launch = task.launch
-        report = Exit(
-            launch.number,
-            code if code >= 0 else None,
-            -code if code < 0 else None,
-            task.reason,
-            task.started_at,
-            now - task.since,
-            usage.ru_utime + usage.ru_stime,
-            peak_bytes(usage, inherited, task.peak_bytes),
-        )
-        if launch.cleanup:
+    def _ended(self, task: Task, report: Exit) -> None:
+        cleanup = task.launch.cleanup
+        if cleanup:
             task.report = report
-            why_not = self._spawn(task, launch.cleanup, task.slot.for_cleanup, CLEANUP_SECONDS)
+            why_not = self._spawn(task, cleanup, task.slot.for_cleanup, CLEANUP_SECONDS)
             if not why_not:
                 return
             report = _with_cleanup(report, why_not)
@@ -367,8 +360,8 @@ class ProcessExecutor:
                 if task.left_something:
                     slot.abandon_outputs()
                 slot.empty_scratch()
-        except OSError:
-            log.exception("attempt %d: its files could not be taken care of", report.number)
+        except OSError as error:
+            log.warning("attempt %d: its files: %s", report.number, error)
         slot.number = None
         self._tasks.pop(report.number, None)
         try:
@@ -393,4 +386,3 @@ def _with_cleanup(report: Exit, why: str) -> Exit:
     if not why or report.reason:
         return report
     return replace(report, reason=f"cleanup-failed: {why}")
-

@@ -35,10 +35,18 @@ class Slot:
     """
 
     __slots__ = (
-        "_discard", "_empty", "_paths", "_scratch", "for_cleanup", "for_task", "number",
-    )  # fmt: skip
+        "_directory",
+        "_discard",
+        "_empty",
+        "_paths",
+        "_scratch",
+        "for_cleanup",
+        "for_task",
+        "number",
+    )
 
     def __init__(self, directory: Path, stdin: int, discard: Callable[[Path], None]) -> None:
+        self._directory = directory
         self._paths = tuple(str(directory / stream) for stream in STREAMS)
         self._scratch = str(directory / "scratch")
         self._discard = discard
@@ -61,13 +69,16 @@ class Slot:
             self._mark_empty()
             os.chdir(self._scratch)
 
+    def renew(self) -> None:
+        """Start over with another directory: a task may have made this one unusable."""
+        with contextlib.suppress(OSError):
+            os.chmod(self._directory, 0o700)
+            self._discard(self._directory)
+
     def sizes(self) -> tuple[int, int]:
         """Bytes written to stdout and stderr so far."""
-        try:
-            stdout, stderr = self._paths
-            return os.stat(stdout).st_size, os.stat(stderr).st_size
-        except OSError:  # the task removed them
-            return 0, 0
+        stdout, stderr = self._paths
+        return _size(stdout), _size(stderr)
 
     def read(self, stream: str, offset: int, limit: int) -> bytes:
         """Part of what the task has written. OSError if the task removed it."""
@@ -80,7 +91,7 @@ class Slot:
     def take_outputs(
         self, number: int, sizes: tuple[int, int], kept: KeptOutputs, limit_bytes: int
     ) -> list[bytes]:
-        """Move outputs that are longer than their tail away. OSError if that cannot be done.
+        """Move outputs that are longer than their tail away. OSError if they cannot be read.
 
         Args:
             number: of the attempt.
@@ -96,9 +107,10 @@ class Slot:
             if size:
                 tails[index] = self.read(stream, max(0, size - TAIL_BYTES), TAIL_BYTES)
             if size > TAIL_BYTES:
-                if size > limit_bytes:
-                    os.truncate(self._paths[index], limit_bytes)
-                kept.take(number, stream, self._paths[index], min(size, limit_bytes))
+                with contextlib.suppress(OSError):  # then there is only the tail of it
+                    if size > limit_bytes:
+                        os.truncate(self._paths[index], limit_bytes)
+                    kept.take(number, stream, self._paths[index], min(size, limit_bytes))
         return tails
 
     def abandon_outputs(self) -> None:
@@ -132,6 +144,13 @@ class Slot:
         os.utime(self._scratch, ns=(_EMPTY_NS, _EMPTY_NS))
         state = os.stat(self._scratch)
         self._empty = (state.st_mtime_ns, state.st_mode)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:  # the task removed it
+        return 0
 
 
 def _file_actions(stdin: int, paths: tuple[str, ...], flags: int) -> FileActions:

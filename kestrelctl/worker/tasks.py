@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import resource
 
 from kestrelctl.worker.launch import Exit, Launch
 from kestrelctl.worker.slots import Slot
+from kestrelctl.worker.usage import peak_bytes
 
 
 class Task:
@@ -39,3 +41,23 @@ class Task:
         self.sample_at = 0.0
         self.left_something = False
         self.report: Exit | None = None  # of the task itself, while its cleanup runs
+
+    def ended(self, code: int, usage: resource.struct_rusage, inherited: int, now: float) -> Exit:
+        """The report, still without outputs.
+
+        Args:
+            code: exit code, or minus the signal.
+            usage: from wait4.
+            inherited: see `peak_bytes`.
+            now: monotonic seconds.
+        """
+        return Exit(
+            self.launch.number,
+            code if code >= 0 else None,
+            -code if code < 0 else None,
+            self.reason,
+            self.started_at,
+            now - self.since,
+            usage.ru_utime + usage.ru_stime,
+            peak_bytes(usage, inherited, self.peak_bytes),
+        )

@@ -32,7 +32,7 @@ _CONFIGURATION = """\
 -- Written by kestrelctl at each start; changes are lost.
 run_as_root = true
 umask = "077"
-gc = {{ threshold = 200 }} -- collects when memory doubled; the default, 105, halves the throughput
+gc = {{ threshold = 200 }} -- collect when memory doubled; the default, 105, costs half of the rate
 data_path = {data}
 pidfile = {pidfile}
 certificates = {certificates}

@@ -1,0 +1,234 @@
+"""Runs a sweep: submits jobs of sleeping tasks to a pool and measures it from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from kestrelctl.bench.bounds import Sleep, parse_sleep
+from kestrelctl.bench.machine import prosody_version, this_machine
+from kestrelctl.bench.report import write_report
+from kestrelctl.bench.result import PROCESS, LatencyMs, Result, Run, measured_run
+from kestrelctl.bench.spawn_rate import measure_spawn_rate
+from kestrelctl.core.model import JobSpec
+from kestrelctl.errors import KestrelError, TimedOut, UsageError
+from kestrelctl.local.control import connect_local, throw_away_pool
+from kestrelctl.local.state import PoolState
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.xmpp.user import UserConnection
+
+#: Lines of one upload; five thousand sleep times are about 50 kB.
+UPLOAD_LINES = 5000
+#: A run that takes this much longer than its bound is given up.
+PATIENCE = 20.0
+PATIENCE_SECONDS = 120.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure.
+
+    Attributes:
+        jobs: tasks of each run (the word of 2009).
+        workers: of the throw-away pool; a given pool is measured with those it has.
+        sleeps: one run each: `0`, `10`, or `0-10` for random times.
+        command: how the sweep was called, for the report.
+    """
+
+    jobs: int = 50_000
+    workers: int = 917
+    sleeps: tuple[str, ...] = ("0", "1", "10", "0-10")
+    executor: str = PROCESS
+    report: Path | None = None
+    command: str | None = None
+
+
+#: (run, of how many, tasks done): called about twice a second.
+Progress = Callable[[str, int, int], None]
+
+
+async def bench(
+    plan: Plan, pool: UserConnection | None = None, progress: Progress | None = None
+) -> Result:
+    """Measures a pool; a throw-away one on this machine if none is given.
+
+    Raises:
+        UsageError: the plan makes no sense.
+        KestrelError: a run failed, lost tasks, or was faster than its bound allows.
+    """
+    sleeps = [parse_sleep(spec) for spec in plan.sleeps]
+    if plan.jobs < 1 or plan.workers < 1:
+        raise UsageError("a sweep needs at least one task and one worker")
+    if plan.executor != PROCESS and any(sleep.longest for sleep in sleeps):
+        raise UsageError(
+            "the inline executor does not sleep", hint="give it `--sleep 0`, or leave it out"
+        )
+    spawn_limit = await asyncio.to_thread(measure_spawn_rate)
+    runs: list[Run] = []
+    async with _measured_pool(plan, pool) as (connection, local):
+        for sleep in sleeps:
+            runs.append(await _run(plan, sleep, connection, local, progress))
+    result = Result(
+        machine=this_machine(prosody_version()),
+        spawn_limit_per_second=spawn_limit,
+        runs=runs,
+        command=plan.command,
+    )
+    if plan.report is not None:
+        write_report(plan.report, result)
+    return result
+
+
+@contextlib.asynccontextmanager
+async def _measured_pool(
+    plan: Plan, pool: UserConnection | None
+) -> AsyncIterator[tuple[UserConnection, PoolState | None]]:
+    if pool is not None:
+        yield pool, None
+        return
+    async with (
+        throw_away_pool(plan.workers, plan.executor) as state,
+        connect_local(state) as connection,
+    ):
+        yield connection, state
+
+
+async def _run(
+    plan: Plan,
+    sleep: Sleep,
+    connection: UserConnection,
+    local: PoolState | None,
+    progress: Progress | None,
+) -> Run:
+    workers = await _workers(connection)
+    spec, upload = await _job(plan, sleep, connection)
+    before = _cpu_seconds(local)
+    submitted_at = time.time()
+    started = time.perf_counter()
+    submitted = await connection.ask(rq.Submit(spec=spec, upload=upload, watch=True))
+    assert isinstance(submitted, an.Submitted)
+    patience = PATIENCE_SECONDS + PATIENCE * sum(map(sleep.seconds, range(plan.jobs))) / workers
+    job = await _ended(connection, submitted.job_id, str(sleep), patience, progress)
+    makespan = time.perf_counter() - started
+    after = _cpu_seconds(local)
+    status = await _status(connection)
+    if job.done < plan.jobs:
+        raise KestrelError(
+            f"{plan.jobs - job.done} of {plan.jobs} tasks did not succeed",
+            cause=f"{job.failed} failed, {job.lost} were lost, {job.cancelled} cancelled",
+            hint=f"kestrelctl job tasks {job.job_id} --state failed",
+        )
+    tasks = await _tasks(connection, job.job_id)
+    distinct = len({task.index for task in tasks})
+    return measured_run(
+        sleep=sleep,
+        executor=plan.executor,
+        tasks=plan.jobs,
+        workers=workers,
+        makespan_seconds=makespan,
+        started_at=[(task.started_at or 0.0) - submitted_at for task in tasks],
+        finished_at=[
+            (task.started_at or 0.0) + (task.wall_seconds or 0.0) - submitted_at for task in tasks
+        ],
+        latency_ms=LatencyMs(
+            p50=round(1000 * (job.dispatch_p50_seconds or 0.0), 2),
+            p99=round(1000 * (job.dispatch_p99_seconds or 0.0), 2),
+        ),
+        lost=plan.jobs - distinct,
+        duplicates=max(job.done, len(tasks)) - distinct,
+        manager_rss_mb=status.manager_rss_bytes / 1e6,
+        server_cpu_seconds=after[0] - before[0],
+        manager_cpu_seconds=after[1] - before[1],
+        worker_cpu_seconds=after[2] - before[2],
+    )
+
+
+async def _job(plan: Plan, sleep: Sleep, connection: UserConnection) -> tuple[JobSpec, str]:
+    """The job of a run: a plain array, or one with a sleep time for each task."""
+    name = f"bench sleep {sleep}"
+    if sleep.shortest == sleep.longest:
+        argv = ("/bin/sleep", f"{sleep.longest:g}")
+        return JobSpec(name=name, argv=argv, count=plan.jobs), ""
+    upload = f"bench-{sleep}"
+    lines = [f"{sleep.seconds(index):g}" for index in range(plan.jobs)]
+    for first in range(0, len(lines), UPLOAD_LINES):
+        piece = lines[first : first + UPLOAD_LINES]
+        await connection.ask(rq.UploadItems(upload=upload, lines=piece))
+    return JobSpec(name=name, argv=("/bin/sleep", "{}"), count=plan.jobs), upload
+
+
+async def _ended(
+    connection: UserConnection,
+    job_id: int,
+    name: str,
+    patience_seconds: float,
+    progress: Progress | None,
+) -> an.JobView:
+    """Waits for the end of a job, asking twice a second how far it is if anybody wants to know."""
+    ends = connection.pushed()
+    ended: asyncio.Task[an.Ended] = asyncio.ensure_future(anext(ends))
+    deadline = time.monotonic() + patience_seconds
+    pause = 0.5 if progress else 20.0
+    try:
+        while time.monotonic() < deadline:
+            done, _ = await asyncio.wait({ended}, timeout=pause)
+            if done:
+                return ended.result().job
+            answer = await connection.ask(rq.Watch(jobs=str(job_id)))
+            if isinstance(answer, an.Jobs) and progress:
+                progress(name, answer.jobs[0].tasks, answer.jobs[0].done)
+    finally:
+        ended.cancel()
+    raise TimedOut(f"the run with sleep {name} took more than {patience_seconds:.0f} s")
+
+
+async def _tasks(connection: UserConnection, job_id: int) -> list[an.TaskView]:
+    """All tasks of a job that succeeded, page by page."""
+    found: list[an.TaskView] = []
+    after: int | None = -1
+    while after is not None:
+        page = await connection.ask(rq.ListTasks(job=str(job_id), after=after))
+        assert isinstance(page, an.Tasks)
+        found.extend(task for task in page.tasks if task.state == "done")
+        after = page.after
+    return found
+
+
+async def _status(connection: UserConnection) -> an.Pool:
+    status = await connection.ask(rq.PoolStatus())
+    assert isinstance(status, an.Pool)
+    return status
+
+
+async def _workers(connection: UserConnection) -> int:
+    """How many tasks of one processor the pool runs side by side."""
+    total = 0
+    after: str | None = ""
+    while after is not None:
+        page = await connection.ask(rq.ListWorkers(after=after))
+        assert isinstance(page, an.Workers)
+        total += sum(int(worker.cpus) for worker in page.workers if worker.state in ("idle", "busy"))
+        after = page.after
+    if not total:
+        raise KestrelError("the pool has no worker that could run the sweep")
+    return total
+
+
+def _cpu_seconds(local: PoolState | None) -> tuple[float, float, float]:
+    """CPU time so far of server, manager and worker agents (without their tasks)."""
+    if local is None:
+        return 0.0, 0.0, 0.0
+    workers = [child for pid in local.worker_pids for child in psutil.Process(pid).children()]
+    agents = [process for process in workers if "python" in process.name()]
+    return _own(local.server_pid), _own(local.manager_pid), sum(_own(p.pid) for p in agents)
+
+
+def _own(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)

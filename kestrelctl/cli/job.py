@@ -1,0 +1,146 @@
+"""`kestrelctl job …`: what users do with jobs once they are submitted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from kestrelctl.cli import wait as waiting
+from kestrelctl.cli.changed import Changes
+from kestrelctl.cli.command import Noun, Session, pass_session
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.explain import explain
+from kestrelctl.cli.jobview import job_list, job_record, one_job, totals, why_waiting
+from kestrelctl.cli.logs import logs
+from kestrelctl.cli.output import Output
+from kestrelctl.cli.quantities import parse_duration
+from kestrelctl.cli.selection import parse_job, parse_jobs, parse_tasks
+from kestrelctl.cli.tasks import tasks
+from kestrelctl.errors import TimedOut
+from kestrelctl.protocol.answers import Changed, Jobs, JobView
+from kestrelctl.protocol.requests import JOB_STATES, CancelJobs, ForgetJobs, ListJobs, RetryJobs
+
+
+@click.group("job", cls=Noun)
+def job() -> None:
+    """See, wait for, cancel and repeat jobs.
+
+    JOBS are ids and ranges like 3,5-9, `last`, or `all` (your active ones); JOB is one id, or
+    `last`.
+    """
+
+
+@job.command("list")
+@click.argument("jobs", type=parse_jobs, default=None, required=False, metavar="[JOBS]")
+@click.option("--state", "states", multiple=True, type=click.Choice(JOB_STATES), help="Only these.")
+@click.option("--owner", default="", metavar="JID", help="Only this user's.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="At most so many, the newest.",
+)
+@pass_session
+def list_(
+    session: Session, jobs: str | None, states: tuple[str, ...], owner: str, limit: int
+) -> None:
+    """List jobs, the newest last, with a reason for those that wait."""
+
+    async def work(connection: Connection) -> Output:
+        request = ListJobs(jobs=jobs or "", owner=owner, states=list(states), limit=limit)
+        views = (await ask(connection, request, Jobs)).jobs
+        views = [v for v in views if _is_wanted(v, states, owner)][-limit:]
+        reasons = await why_waiting(connection, views) if session.screen.is_table else {}
+        if views:
+            session.screen.say(totals(views))
+        return job_list(views, session.now(), reasons)
+
+    session.talk(work)
+
+
+@job.command("info")
+@click.argument("job_id", type=parse_job, metavar="JOB")
+@pass_session
+def info(session: Session, job_id: str) -> None:
+    """Everything about one job."""
+
+    async def work(connection: Connection) -> Output:
+        view = await one_job(connection, job_id)
+        reasons = await why_waiting(connection, [view])
+        return job_record(view, session.now(), reasons.get(view.job_id, ""))
+
+    session.talk(work)
+
+
+@job.command("wait")
+@click.argument("jobs", type=parse_jobs, metavar="JOBS")
+@click.option("--timeout", type=parse_duration, metavar="TIME", help="Give up after so long.")
+@click.option("--progress", is_flag=True, help="Show how far they are.")
+@pass_session
+def wait(session: Session, jobs: str, timeout: float | None, progress: bool) -> None:
+    """Return when jobs have ended; the status tells whether every task was done."""
+
+    async def work(connection: Connection) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                views = await waiting.until_ended(
+                    connection, jobs, session.screen, progress=progress
+                )
+        except TimeoutError:
+            raise TimedOut("the jobs have not ended in the given time") from None
+        await session.show(job_list(views, session.now(), {}))
+        await waiting.check(connection, views)
+
+    session.talk(work)
+
+
+@job.command("cancel")
+@click.argument("jobs", type=parse_jobs, metavar="JOBS")
+@pass_session
+def cancel(session: Session, jobs: str) -> None:
+    """Stop jobs: nothing more of them starts, what runs is killed."""
+
+    async def work(connection: Connection) -> Output:
+        changed = await ask(connection, CancelJobs(jobs=jobs), Changed)
+        return Changes(changed, "cancelled", "job")
+
+    session.talk(work)
+
+
+@job.command("retry")
+@click.argument("jobs", type=parse_jobs, metavar="JOBS")
+@click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
+@pass_session
+def retry(session: Session, jobs: str, task_ids: list[int] | None) -> None:
+    """Run tasks again that failed, were lost or cancelled."""
+
+    async def work(connection: Connection) -> Output:
+        request = RetryJobs(jobs=jobs, task_ids=task_ids or [])
+        return Changes(await ask(connection, request, Changed), "retried", "job")
+
+    session.talk(work)
+
+
+@job.command("forget")
+@click.argument("jobs", type=parse_jobs, metavar="JOBS")
+@pass_session
+def forget(session: Session, jobs: str) -> None:
+    """Delete jobs that have ended, and their results."""
+
+    async def work(connection: Connection) -> Output:
+        changed = await ask(connection, ForgetJobs(jobs=jobs), Changed)
+        return Changes(changed, "forgot", "job")
+
+    session.talk(work)
+
+
+for command in (tasks, logs, explain):
+    job.add_command(command)
+
+
+def _is_wanted(view: JobView, states: tuple[str, ...], owner: str) -> bool:
+    """Whether a job that was selected by its id passes the other filters, too."""
+    state = "active" if view.state == "cancelling" else view.state
+    return (not states or state in states) and (not owner or view.owner == owner)

@@ -1,0 +1,139 @@
+"""`kestrelctl job logs`: what tasks wrote, byte by byte."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+
+import click
+
+from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.jobview import one_job
+from kestrelctl.cli.output import Output
+from kestrelctl.cli.quantities import plural
+from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.selection import parse_job
+from kestrelctl.cli.tasks import task_pages
+from kestrelctl.core.model import TaskState
+from kestrelctl.errors import UsageError
+from kestrelctl.protocol.answers import JobView, Log
+from kestrelctl.protocol.requests import ListTasks, Logs
+
+_ASK_SECONDS = 60.0
+
+
+@click.command("logs", cls=Command)
+@click.argument("job", type=parse_job, metavar="JOB")
+@click.argument("task", type=click.IntRange(0), required=False, metavar="[TASK]")
+@click.option("--stdout", "stream", flag_value="stdout", default="stdout", help="The default.")
+@click.option("--stderr", "stream", flag_value="stderr", help="The other stream.")
+@click.option("--all", "every", is_flag=True, help="Of every task that has started.")
+@pass_session
+def logs(session: Session, job: str, task: int | None, stream: str, every: bool) -> None:
+    """What a task wrote, unchanged. TASK may be left out if the job has only one."""
+    if every and task is not None:
+        raise UsageError("one task or --all, not both")
+
+    async def work(connection: Connection) -> Output:
+        view = await one_job(connection, job)
+        if every:
+            return TaskLogs(connection, view.job_id, started_tasks(connection, view), stream)
+        if task is None and view.tasks > 1:
+            raise UsageError(
+                f"job {view.job_id} has {plural(view.tasks, 'task')}; whose output?",
+                hint=f"kestrelctl job logs {view.job_id} {view.first}, or --all",
+            )
+        return TaskLog(connection, view.job_id, view.first if task is None else task, stream)
+
+    session.talk(work)
+
+
+class TaskLog(Output):
+    """A stream of one task."""
+
+    def __init__(self, connection: Connection, job_id: int, task_id: int, stream: str) -> None:
+        self._connection = connection
+        self._job_id = job_id
+        self._task_id = task_id
+        self._stream = stream
+
+    async def entries(self) -> AsyncIterator[tuple[str, object]]:
+        data, skipped, size = b"", 0, 0
+        async for log in self._pieces():
+            data += base64.b64decode(log.data)
+            skipped += log.skipped_bytes
+            size = log.size_bytes
+        fields = {"job_id": self._job_id, "task_id": self._task_id, "stream": self._stream}
+        text = data.decode(errors="replace")
+        yield (
+            str(self._task_id),
+            {**fields, "size_bytes": size, "skipped_bytes": skipped, "text": text},
+        )
+
+    async def tabulate(self, screen: Screen) -> None:
+        size = 0
+        async for log in self._pieces():
+            size = log.size_bytes
+            if log.skipped_bytes:
+                screen.warn(
+                    f"{plural(log.skipped_bytes, 'byte')} of task {self._task_id} are missing here",
+                    cause="the worker that ran it no longer has them",
+                )
+            screen.write_bytes(base64.b64decode(log.data))
+        if not size:
+            other = "stdout" if self._stream == "stderr" else "stderr"
+            screen.say(f"task {self._task_id} wrote nothing to {self._stream}; try --{other}")
+
+    async def name(self, screen: Screen) -> None:
+        await self.tabulate(screen)
+
+    async def _pieces(self) -> AsyncIterator[Log]:
+        offset: int | None = 0
+        while offset is not None:
+            request = Logs(
+                job=str(self._job_id),
+                task_id=self._task_id,
+                stream=self._stream,
+                offset=offset,
+            )
+            log = await ask(self._connection, request, Log, _ASK_SECONDS)
+            yield log
+            offset = log.next_offset
+
+
+class TaskLogs(Output):
+    """A stream of many tasks, one after another."""
+
+    many = True
+
+    def __init__(
+        self, connection: Connection, job_id: int, task_ids: AsyncIterator[int], stream: str
+    ) -> None:
+        self._connection = connection
+        self._job_id = job_id
+        self._task_ids = task_ids
+        self._stream = stream
+
+    async def entries(self) -> AsyncIterator[tuple[str, object]]:
+        async for task_id in self._task_ids:
+            log = TaskLog(self._connection, self._job_id, task_id, self._stream)
+            async for entry in log.entries():
+                yield entry
+
+    async def tabulate(self, screen: Screen) -> None:
+        async for task_id in self._task_ids:
+            screen.write(f"==> task {task_id} <==\n")
+            await TaskLog(self._connection, self._job_id, task_id, self._stream).tabulate(screen)
+
+    async def name(self, screen: Screen) -> None:
+        await self.tabulate(screen)
+
+
+async def started_tasks(connection: Connection, view: JobView) -> AsyncIterator[int]:
+    """Ids of the tasks of a job that have, or may have, written something."""
+    states: list[TaskState] = [each for each in TaskState if each is not TaskState.WAITING]
+    request = ListTasks(job=str(view.job_id), states=states)
+    async for page in task_pages(connection, request):
+        for task in page:
+            yield task.task_id

@@ -1,0 +1,108 @@
+"""`kestrelctl job tasks`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import click
+import msgspec
+
+from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.output import Column, Listing, Output
+from kestrelctl.cli.quantities import duration, size
+from kestrelctl.cli.selection import parse_job, parse_tasks
+from kestrelctl.cli.wait import why_ended
+from kestrelctl.core.model import TaskState
+from kestrelctl.protocol.answers import Tasks, TaskView
+from kestrelctl.protocol.requests import ListTasks
+
+_PAGE = 1000
+_ON_TERMINAL = 100
+
+_COLUMNS: list[Column[TaskView]] = [
+    Column("TASK", lambda t: str(t.task_id), right=True),
+    Column("STATE", lambda t: t.state.value),
+    Column("WORKER", lambda t: t.worker),
+    Column("TIME", lambda t: duration(t.wall_seconds), right=True),
+    Column("CPU", lambda t: duration(t.cpu_seconds), right=True),
+    Column("MEMORY", lambda t: size(t.peak_bytes or 0), right=True),
+    Column("WAITED", lambda t: duration(t.waited_seconds), right=True, wide=True),
+    Column("FAILURES", lambda t: str(t.failures), right=True, wide=True),
+    Column("LOSSES", lambda t: str(t.losses), right=True, wide=True),
+    Column("REASON", lambda t: why_ended(t.reason, t.exit_code, t.signal)),
+]
+
+
+@click.command("tasks", cls=Command)
+@click.argument("job", type=parse_job, metavar="JOB")
+@click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([each.value for each in TaskState]),
+    help="Only these; repeatable.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    help=f"At most so many; 0 for all.  [default: {_ON_TERMINAL} on a terminal, otherwise all]",
+)
+@pass_session
+def tasks(
+    session: Session,
+    job: str,
+    task_ids: list[int] | None,
+    states: tuple[str, ...],
+    limit: int | None,
+) -> None:
+    """List the tasks of a job, in the order of their ids."""
+    if limit is None:
+        limit = _ON_TERMINAL if session.screen.is_terminal and session.screen.is_table else 0
+
+    def on_cut() -> None:
+        session.screen.say(f"only the first {limit:,}; --limit 0 shows all")
+
+    async def work(connection: Connection) -> Output:
+        wanted = [TaskState(each) for each in states]
+        request = ListTasks(job=job, states=wanted, ids=task_ids or [])
+        pages = task_pages(connection, request, limit, on_cut)
+        return Listing(pages, _COLUMNS, lambda t: str(t.task_id), nothing="no such tasks")
+
+    session.talk(work)
+
+
+async def task_pages(
+    connection: Connection,
+    request: ListTasks,
+    limit: int = 0,
+    on_cut: Callable[[], None] = lambda: None,
+) -> AsyncIterator[Sequence[TaskView]]:
+    """Pages of tasks, asked for as they are read.
+
+    Args:
+        limit: the most tasks in all; 0 for no limit.
+        on_cut: called if the limit leaves some out.
+    """
+    left = limit or sys.maxsize
+    async for page in _pages(connection, request):
+        yield page[:left]
+        left -= len(page)
+        if left < 0:
+            on_cut()
+            return
+
+
+async def _pages(connection: Connection, request: ListTasks) -> AsyncIterator[Sequence[TaskView]]:
+    """All pages: of the tasks with certain ids, piece by piece, or from the first to the last."""
+    replace = msgspec.structs.replace
+    for start in range(0, len(request.ids), _PAGE):
+        part = replace(request, ids=request.ids[start : start + _PAGE])
+        yield (await ask(connection, part, Tasks)).tasks
+    after: int | None = -1 if not request.ids else None
+    while after is not None:
+        page = await ask(connection, replace(request, after=after), Tasks)
+        yield page.tasks
+        after = page.after

@@ -1,0 +1,237 @@
+"""`kestrelctl worker …`: the workers of a pool, and how to be one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kestrelctl.cli.changed import Changes
+from kestrelctl.cli.command import Command, Noun, Session, pass_session
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.output import Column, Listing, Output, Record
+from kestrelctl.cli.quantities import ago, duration, parse_size, plural, size, split_words
+from kestrelctl.errors import NotFound, UsageError
+from kestrelctl.protocol.answers import Changed, Workers, WorkerView
+from kestrelctl.protocol.requests import DrainWorkers, ListWorkers, ResumeWorkers
+
+
+@click.group("worker", cls=Noun)
+def worker() -> None:
+    """See and drain workers; run one.
+
+    NAMES are addresses of workers, or parts of them.
+    """
+
+
+@worker.command("list")
+@click.argument("names", nargs=-1, metavar="[NAMES]...")
+@pass_session
+def list_(session: Session, names: tuple[str, ...]) -> None:
+    """List workers."""
+
+    async def work(connection: Connection) -> Output:
+        return Listing(
+            _counted(session, worker_pages(connection, names)),
+            worker_columns(session.now()),
+            lambda w: w.worker,
+            nothing="no workers",
+        )
+
+    session.talk(work)
+
+
+@worker.command("info")
+@click.argument("name")
+@pass_session
+def info(session: Session, name: str) -> None:
+    """Everything about one worker."""
+
+    async def work(connection: Connection) -> Output:
+        return worker_record(await one_worker(connection, name), session.now())
+
+    session.talk(work)
+
+
+@worker.command("drain")
+@click.argument("names", nargs=-1, required=True, metavar="NAMES...")
+@pass_session
+def drain(session: Session, names: tuple[str, ...]) -> None:
+    """Give workers nothing new; what they run goes on. For admins."""
+
+    async def work(connection: Connection) -> Output:
+        request = DrainWorkers(names=list(names))
+        return Changes(await ask(connection, request, Changed), "draining", "worker")
+
+    session.talk(work, as_admin=True)
+
+
+@worker.command("resume")
+@click.argument("names", nargs=-1, required=True, metavar="NAMES...")
+@pass_session
+def resume(session: Session, names: tuple[str, ...]) -> None:
+    """End a drain or a quarantine. For admins."""
+
+    async def work(connection: Connection) -> Output:
+        request = ResumeWorkers(names=list(names))
+        return Changes(await ask(connection, request, Changed), "resumed", "worker")
+
+    session.talk(work, as_admin=True)
+
+
+@worker.command("run", cls=Command, talks=False)
+@click.option("--pool", required=True, metavar="DOMAIN", help="XMPP domain of the pool to join.")
+@click.option(
+    "--credentials",
+    type=Path,
+    required=True,
+    metavar="FILE",
+    help="Accounts: `JID PASSWORD`, one on each line.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Of the server.")
+@click.option("--port", type=click.IntRange(1, 65535), default=5222, show_default=True)
+@click.option("--tls/--no-tls", default=True, show_default=True, help="Off only on loopback.")
+@click.option(
+    "--sessions",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Workers in this one process.",
+)
+@click.option(
+    "--data-dir",
+    type=Path,
+    metavar="DIR",
+    help="For scratch and results.  [default: $XDG_STATE_HOME/kestrel/worker]",
+)
+@click.option(
+    "--cpus", type=click.FloatRange(0.001), help="Of each.  [default: what the machine has]"
+)
+@click.option(
+    "--memory",
+    "memory_bytes",
+    type=parse_size,
+    metavar="SIZE",
+    help="Of each.  [default: an equal share of what the machine has]",
+)
+@click.option("--tags", multiple=True, metavar="TAG", help="What it provides; comma or repeated.")
+@click.option(
+    "--executor",
+    type=click.Choice(["process", "inline"]),
+    default="process",
+    show_default=True,
+    help="Processes, or (to measure a pool) nothing but the time they would take.",
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@pass_session
+def run(session: Session, /, data_dir: Path | None, tags: tuple[str, ...], **options: Any) -> int:
+    """Run a worker in the foreground, until SIGTERM."""
+    from kestrelctl.local.state import pools_directory
+    from kestrelctl.worker import daemon
+    from kestrelctl.worker.options import WorkerOptions
+
+    return daemon.run(
+        WorkerOptions(
+            data_dir=data_dir or pools_directory().parent / "worker",
+            tags=split_words(tags),
+            verbose=session.screen.verbose,
+            **options,
+        )
+    )
+
+
+async def worker_pages(
+    connection: Connection, names: Sequence[str]
+) -> AsyncIterator[Sequence[WorkerView]]:
+    """Pages of workers, asked for as they are read."""
+    after: str | None = ""
+    while after is not None:
+        request = ListWorkers(names=list(names), after=after)
+        page = await ask(connection, request, Workers)
+        yield page.workers
+        after = page.after
+
+
+async def one_worker(connection: Connection, name: str) -> WorkerView:
+    """The worker of that address, or the only one with that part in it.
+
+    Raises:
+        NotFound: there is none.
+        UsageError: there are several.
+    """
+    found = [w async for page in worker_pages(connection, [name]) for w in page]
+    exact = [w for w in found if name in (w.worker, w.worker.partition("@")[0])]
+    found = exact if len(exact) == 1 else found
+    if not found:
+        raise NotFound(f"there is no worker {name}", hint="kestrelctl worker list")
+    if len(found) > 1:
+        raise UsageError(
+            f"{len(found):,} workers are called so", hint=f"kestrelctl worker list {name}"
+        )
+    return found[0]
+
+
+def worker_columns(now: float) -> list[Column[WorkerView]]:
+    """The columns of a list of workers.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    return [
+        Column("WORKER", lambda w: w.worker),
+        Column("STATE", lambda w: w.state),
+        Column("CPUS", lambda w: f"{w.cpus:g}", right=True),
+        Column("FREE", lambda w: f"{w.cpus_free:g}", right=True),
+        Column("MEMORY", lambda w: size(w.memory_bytes), right=True),
+        Column("FREE", lambda w: size(w.memory_free_bytes), right=True),
+        Column("RUNNING", lambda w: f"{w.running:,}", right=True),
+        Column("QUEUED", lambda w: f"{w.queued:,}", right=True, wide=True),
+        Column("DONE", lambda w: f"{w.done:,}", right=True),
+        Column("FAILED", lambda w: f"{w.failed:,}", right=True),
+        Column("SINCE", lambda w: ago(w.joined_at, now), right=True, wide=True),
+        Column("HOST", lambda w: w.host, wide=True),
+        Column("SYSTEM", lambda w: f"{w.os} {w.arch}".strip(), wide=True),
+        Column("VERSION", lambda w: w.version, wide=True),
+        Column("TAGS", lambda w: " ".join(w.tags)),
+    ]
+
+
+def worker_record(view: WorkerView, now: float) -> Record:
+    """Everything about a worker.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    left = (view.quarantined_until or now) - now
+    blocks = [
+        ("worker", view.worker),
+        ("state", view.state + (f" for {duration(left)} more" if left > 0 else "")),
+        ("host", view.host),
+        ("system", f"{view.os} {view.arch}".strip()),
+        ("version", view.version),
+        ("joined", ago(view.joined_at, now)),
+        ("cpus", f"{view.cpus_free:g} of {view.cpus:g} free"),
+        ("memory", f"{size(view.memory_free_bytes) or 0} of {size(view.memory_bytes) or 0} free"),
+        ("tags", " ".join(view.tags)),
+        ("tasks", f"{view.running:,} running, {view.queued:,} queued"),
+        ("so far", f"{view.done:,} done, {view.failed:,} failed"),
+    ]
+    return Record(view.worker, view, blocks)
+
+
+async def _counted(
+    session: Session, pages: AsyncIterator[Sequence[WorkerView]]
+) -> AsyncIterator[Sequence[WorkerView]]:
+    """The pages, and a remark about all of them at the end."""
+    states: Counter[str] = Counter()
+    async for page in pages:
+        states.update(w.state for w in page)
+        yield page
+    if states:
+        counts = ", ".join(f"{n:,} {state}" for state, n in states.most_common())
+        session.screen.say(f"{plural(states.total(), 'worker')}: {counts}")

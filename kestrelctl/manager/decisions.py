@@ -1,0 +1,45 @@
+"""Users' wishes on their way through the core, until what became of them is durable."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+from kestrelctl.core import effects as fx
+from kestrelctl.core import events as ev
+from kestrelctl.errors import BY_CODE, KestrelError
+from kestrelctl.manager.service import Service
+
+
+class Decisions:
+    """Hands wishes to the core and its answers back."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._tokens = itertools.count(1)
+        self._waiting: dict[str, asyncio.Future[fx.Answer]] = {}
+        service.on_answer = self._on_answer
+
+    async def on(self, make: Callable[[str], ev.Event]) -> fx.Answer:
+        """What the core made of a wish, once that is durable.
+
+        Args:
+            make: builds the event from the token that its answer will carry.
+
+        Raises:
+            KestrelError: the core refused.
+        """
+        token = str(next(self._tokens))
+        future: asyncio.Future[fx.Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        self._service.handle(make(token))
+        answer = await future
+        if answer.error is not None:
+            raise BY_CODE.get(answer.error, KestrelError)(answer.message, hint=answer.hint or None)
+        return answer
+
+    def _on_answer(self, answer: fx.Answer) -> None:
+        future = self._waiting.pop(answer.request, None)
+        if future is not None and not future.done():
+            future.set_result(answer)

@@ -1,0 +1,170 @@
+"""Serves what users ask about jobs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.clock import now
+from kestrelctl.core import events as ev
+from kestrelctl.core.effects import JobEnded
+from kestrelctl.core.records import JobForgotten, JobRecord
+from kestrelctl.core.validate import problem_with_job
+from kestrelctl.errors import StoreFull, UsageError
+from kestrelctl.manager import views
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.decisions import Decisions
+from kestrelctl.manager.selection import Selection, must_own
+from kestrelctl.manager.service import Service
+from kestrelctl.manager.uploads import Uploads
+from kestrelctl.manager.watchers import Watchers
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+
+#: The most jobs in one answer.
+MAX_JOBS = 500
+
+
+class JobRequests:
+    """Submit, cancel, retry, forget, list, watch, explain."""
+
+    def __init__(self, service: Service, selection: Selection) -> None:
+        self._service = service
+        self._selection = selection
+        self._decisions = Decisions(service)
+        self._uploads = Uploads()
+        self._watchers: Watchers[Caller] = Watchers()
+        service.on_job_ended = self._on_job_ended
+
+    async def submit(self, caller: Caller, request: rq.Submit) -> None:
+        spec = request.spec
+        if request.upload:
+            lines = self._uploads.take(caller.jid, request.upload)
+            spec = msgspec.structs.replace(spec, items=tuple(lines), count=len(lines))
+        problem = problem_with_job(spec)
+        if problem:
+            raise UsageError("the job cannot be accepted", cause=problem)
+        if self._service.store_error:
+            raise StoreFull("the manager cannot store the job", cause=self._service.store_error)
+        answer = await self._decisions.on(
+            lambda token: ev.Submit(
+                at=now(), id=caller.jid, request=token, owner=caller.user, spec=spec
+            )
+        )
+        if request.watch:
+            self._watchers.add(answer.job_id, caller, now())
+        caller.reply(an.Submitted(id=request.id, job_id=answer.job_id, tasks=answer.tasks))
+
+    async def upload_items(self, caller: Caller, request: rq.UploadItems) -> None:
+        held = self._uploads.add(caller.jid, request.upload, request.lines, now())
+        caller.reply(an.Changed(id=request.id, what=[request.upload], tasks=held))
+
+    async def cancel(self, caller: Caller, request: rq.CancelJobs) -> None:
+        done: list[str] = []
+        tasks = 0
+        for job_id in self._selection.jobs(caller, request.jobs):
+            answer = await self._decisions.on(
+                lambda token, job_id=job_id: ev.Cancel(  # type: ignore[misc]
+                    at=now(),
+                    id=caller.jid,
+                    request=token,
+                    by=caller.user,
+                    admin=caller.admin,
+                    job_id=job_id,
+                )
+            )
+            done.append(str(job_id))
+            tasks += answer.tasks
+        caller.reply(an.Changed(id=request.id, what=done, tasks=tasks))
+
+    async def retry(self, caller: Caller, request: rq.RetryJobs) -> None:
+        done: list[str] = []
+        tasks = 0
+        for record in self._selection.records(caller, request.jobs):
+            tasks += await self._retry(caller, record, request.task_ids)
+            done.append(str(record.job_id))
+        caller.reply(an.Changed(id=request.id, what=done, tasks=tasks))
+
+    async def _retry(self, caller: Caller, record: JobRecord, task_ids: list[int]) -> int:
+        indexes = self._selection.indexes(record, task_ids)
+        bad = self._service.store.ended_badly(record.job_id, indexes)
+        whole = not task_ids
+        if not bad and not (whole and record.cancelling):
+            raise UsageError(
+                f"job {record.job_id} has no such task that failed, was lost or cancelled"
+            )
+        active = record.job_id in self._service.pool.state.jobs
+        answer = await self._decisions.on(
+            lambda token: ev.Retry(
+                at=now(),
+                id=caller.jid,
+                request=token,
+                by=caller.user,
+                admin=caller.admin,
+                job_id=record.job_id,
+                record=None if active else record,
+                indexes=bad,
+                rest=whole,
+            )
+        )
+        return answer.tasks
+
+    async def forget(self, caller: Caller, request: rq.ForgetJobs) -> None:
+        ids: list[int] = []
+        for record in self._selection.records(caller, request.jobs):
+            must_own(record, caller)
+            if record.job_id in self._service.pool.state.jobs:
+                raise UsageError(
+                    f"job {record.job_id} is active",
+                    hint=f"`kestrelctl job cancel {record.job_id}` first",
+                )
+            ids.append(record.job_id)
+        reply = an.Changed(id=request.id, what=[str(job_id) for job_id in ids])
+        self._service.persist(
+            [JobForgotten(job_id) for job_id in ids], lambda: caller.reply(reply)
+        )
+
+    async def list_jobs(self, caller: Caller, request: rq.ListJobs) -> None:
+        if request.jobs:
+            records = self._selection.records(caller, request.jobs)
+        else:
+            records = self._service.store.jobs(
+                owner=request.owner or None,
+                states=request.states,
+                limit=min(request.limit, MAX_JOBS),
+            )
+        caller.reply(an.Jobs(id=request.id, jobs=self._views(records)))
+
+    async def watch(self, caller: Caller, request: rq.Watch) -> None:
+        records = self._selection.records(caller, request.jobs)
+        for record in records:
+            if record.job_id in self._service.pool.state.jobs:
+                self._watchers.add(record.job_id, caller, now())
+        caller.reply(an.Jobs(id=request.id, jobs=self._views(records)))
+
+    def _views(self, records: list[JobRecord]) -> list[an.JobView]:
+        active = self._service.pool.state.jobs
+        return [views.job_view(record, active.get(record.job_id)) for record in records[:MAX_JOBS]]
+
+    async def explain(self, caller: Caller, request: rq.ExplainJob) -> None:
+        record = self._selection.one(caller, request.job)
+        state = self._service.pool.state
+        job = state.jobs.get(record.job_id)
+        if job is None:
+            raise UsageError(
+                f"no task of job {record.job_id} waits: it ended as {record.state}",
+                hint=f"`kestrelctl job tasks {record.job_id}` shows how each task went",
+            )
+        caller.reply(views.explanation(state, job, request.id, now()))
+
+    def _on_job_ended(self, ended: JobEnded) -> None:
+        watchers = self._watchers.pop(ended.job_id, now())
+        if not watchers:
+            return
+        view = views.job_view(self._selection.record(ended.job_id), None)
+        view = msgspec.structs.replace(
+            view,
+            dispatch_p50_seconds=views.percentile(ended.dispatch_seconds, 50),
+            dispatch_p99_seconds=views.percentile(ended.dispatch_seconds, 99),
+        )
+        for caller in watchers:
+            caller.reply(an.Ended(id="", job=view))

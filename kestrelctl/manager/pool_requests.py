@@ -1,0 +1,82 @@
+"""Serves what users ask about workers and the pool as a whole."""
+
+from __future__ import annotations
+
+import psutil
+
+from kestrelctl import __version__
+from kestrelctl.clock import now
+from kestrelctl.core import events as ev
+from kestrelctl.manager import views
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.selection import Selection
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+
+#: The most workers in one answer: it must fit into a stanza.
+MAX_WORKERS = 500
+
+
+class PoolRequests:
+    """Workers, drain, resume, status."""
+
+    def __init__(self, service: Service, selection: Selection) -> None:
+        self._service = service
+        self._selection = selection
+        self._process = psutil.Process()
+
+    async def list_workers(self, caller: Caller, request: rq.ListWorkers) -> None:
+        moment = now()
+        limit = max(1, min(request.limit, MAX_WORKERS))
+        workers = self._service.pool.state.workers
+        found = sorted(
+            jid
+            for jid in workers
+            if jid > request.after
+            and (not request.names or any(name in jid for name in request.names))
+        )
+        page = [views.worker_view(workers[jid], moment) for jid in found[:limit]]
+        after = found[limit - 1] if len(found) > limit else None
+        caller.reply(an.Workers(id=request.id, workers=page, after=after))
+
+    async def drain(self, caller: Caller, request: rq.DrainWorkers) -> None:
+        jids = self._selection.workers(caller, request.names)
+        for jid in jids:
+            self._service.handle(ev.Drain(at=now(), id=caller.jid, worker=jid, by=caller.user))
+        caller.reply(an.Changed(id=request.id, what=jids))
+
+    async def resume(self, caller: Caller, request: rq.ResumeWorkers) -> None:
+        jids = self._selection.workers(caller, request.names)
+        for jid in jids:
+            self._service.handle(ev.Resume(at=now(), id=caller.jid, worker=jid))
+        caller.reply(an.Changed(id=request.id, what=jids))
+
+    async def status(self, caller: Caller, request: rq.PoolStatus) -> None:
+        service, state = self._service, self._service.pool.state
+        moment = now()
+        workers: dict[str, int] = {}
+        for worker in state.workers.values():
+            word = views.worker_state(worker, moment)
+            workers[word] = workers.get(word, 0) + 1
+        cpu = self._process.cpu_times()
+        statistics = service.store.statistics()
+        totals = state.totals
+        caller.reply(
+            an.Pool(
+                id=request.id,
+                version=__version__,
+                epoch=state.epoch,
+                up_seconds=moment - service.started_at,
+                workers=workers,
+                jobs_active=len(state.jobs),
+                tasks_waiting=sum(job.remaining - job.running for job in state.jobs.values()),
+                tasks_running=sum(job.running for job in state.jobs.values()),
+                totals={name: getattr(totals, name) for name in totals.__slots__},
+                manager_cpu_seconds=cpu.user + cpu.system,
+                manager_rss_bytes=self._process.memory_info().rss,
+                commits=statistics.commits,
+                commit_seconds_mean=statistics.commit_seconds / max(1, statistics.commits),
+                store_error=service.store_error,
+            )
+        )

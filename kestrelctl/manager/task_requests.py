@@ -1,0 +1,157 @@
+"""Serves what users ask about single tasks: how they went, and what they printed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from kestrelctl.core.job import Job, Phase
+from kestrelctl.core.model import TaskState
+from kestrelctl.core.records import JobRecord, TaskRecord
+from kestrelctl.errors import NotFound, UsageError
+from kestrelctl.manager import views
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.outputs import FETCH_SECONDS, Outputs, tail_log, whole_in_tail
+from kestrelctl.manager.selection import Selection, must_own
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.work import Output
+
+log = logging.getLogger(__name__)
+
+#: The most tasks in one answer: it must fit into a stanza.
+MAX_TASKS = 1000
+
+
+class TaskRequests:
+    """Tasks and logs."""
+
+    def __init__(self, service: Service, selection: Selection, outputs: Outputs) -> None:
+        self._service = service
+        self._selection = selection
+        self._outputs = outputs
+
+    # -- tasks -------------------------------------------------------------------------------------
+
+    async def list_tasks(self, caller: Caller, request: rq.ListTasks) -> None:
+        record = self._selection.one(caller, request.job)
+        job = self._service.pool.state.jobs.get(record.job_id)
+        limit = max(1, min(request.limit, MAX_TASKS))
+        states = frozenset(request.states)
+        after: int | None = None
+        if request.ids:
+            indexes: Iterable[int] = self._selection.indexes(record, request.ids[:limit])
+            rows = self._rows(record, indexes=indexes)
+        elif states and TaskState.WAITING not in states and not (
+            TaskState.CANCELLED in states and record.cancelling
+        ):
+            # Only tasks with an object or a row can be in these states, so all others are skipped.
+            rows = self._rows(record, states=states, after=request.after, limit=limit)
+            live = () if job is None else (i for i in job.live if i > request.after)
+            indexes = sorted({*rows, *live})
+            if len(indexes) > limit or len(rows) == limit:
+                indexes = indexes[:limit]
+                after = indexes[-1]
+        else:
+            end = min(request.after + 1 + limit, record.spec.count)
+            indexes = range(request.after + 1, end)
+            rows = self._rows(record, after=request.after, limit=limit)
+            after = end - 1 if end < record.spec.count else None
+        found = [self._view(record, job, rows, index) for index in indexes]
+        caller.reply(
+            an.Tasks(
+                id=request.id,
+                tasks=[view for view in found if not states or view.state in states],
+                after=after,
+            )
+        )
+
+    def _rows(
+        self,
+        record: JobRecord,
+        *,
+        states: Iterable[TaskState] = (),
+        after: int = -1,
+        limit: int = MAX_TASKS,
+        indexes: Iterable[int] = (),
+    ) -> dict[int, TaskRecord]:
+        found = self._service.store.tasks(
+            record.job_id, states=tuple(states), after=after, limit=limit, indexes=tuple(indexes)
+        )
+        return {row.index: row for row in found}
+
+    def _view(
+        self, record: JobRecord, job: Job | None, rows: Mapping[int, TaskRecord], index: int
+    ) -> an.TaskView:
+        """A task from memory, from its row, or, if it never started, from the job alone."""
+        task_id = record.spec.task_id(index)
+        live = job.live.get(index) if job is not None else None
+        if live is not None:
+            running = live.phase is Phase.RUNNING
+            return an.TaskView(
+                index=index,
+                task_id=task_id,
+                state=TaskState.RUNNING if running else TaskState.WAITING,
+                worker=live.worker.jid if live.worker is not None else "",
+                failures=live.failures,
+                losses=live.losses,
+            )
+        row = rows.get(index)
+        if row is not None:
+            return views.task_view(row, record)
+        state = TaskState.CANCELLED if record.cancelling else TaskState.WAITING
+        return an.TaskView(index=index, task_id=task_id, state=state)
+
+    # -- output ------------------------------------------------------------------------------------
+
+    async def logs(self, caller: Caller, request: rq.Logs) -> None:
+        if request.stream not in ("stdout", "stderr"):
+            raise UsageError(f"a task has stdout and stderr, no {request.stream!r}")
+        record = self._selection.one(caller, request.job)
+        must_own(record, caller)
+        (index,) = self._selection.indexes(record, [request.task_id])
+        job = self._service.pool.state.jobs.get(record.job_id)
+        live = job.live.get(index) if job is not None else None
+        row = self._rows(record, indexes=[index]).get(index)
+        runs = live is not None and live.phase is Phase.RUNNING and live.worker is not None
+        if not runs and (row is None or row.result is None):
+            raise NotFound(
+                f"task {request.task_id} of job {record.job_id} has not run",
+                hint=f"`kestrelctl job explain {record.job_id}` says why",
+            )
+        if live is not None and live.worker is not None:
+            fetched = await self._fetch(live.worker.jid, live.number, request)
+        elif row is not None and row.result is not None and not whole_in_tail(row, request.stream):
+            fetched = await self._fetch(row.worker, row.result.number, request)
+        else:
+            fetched = None
+        if fetched is not None:
+            caller.reply(fetched)
+        elif row is not None:
+            caller.reply(tail_log(request.id, row, request.stream, request.offset))
+        else:
+            raise NotFound(f"the output of task {request.task_id} cannot be had just now")
+
+    async def _fetch(self, worker: str, number: int, request: rq.Logs) -> an.Log | None:
+        """A piece of output from the worker that has it; None if it cannot be had."""
+        known = self._service.pool.state.workers.get(worker)
+        if known is None or not known.online:
+            return None
+        message, future = self._outputs.fetch(worker, number, request.stream, request.offset)
+        self._service.send_to_worker(worker, message)
+        try:
+            output: Output = await asyncio.wait_for(future, FETCH_SECONDS)
+        except TimeoutError:
+            log.info("worker %s did not send the output of attempt %d", worker, number)
+            return None
+        if output.size_bytes is None:
+            return None
+        end = output.offset + len(output.data) * 3 // 4 - output.data[-2:].count("=")
+        return an.Log(
+            id=request.id,
+            data=output.data,
+            size_bytes=output.size_bytes,
+            next_offset=end if output.offset < end < output.size_bytes else None,
+        )

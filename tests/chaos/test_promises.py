@@ -1,0 +1,137 @@
+"""Every task of an acknowledged job runs at least once; exactly one result of it is accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from tests.chaos.conftest import BrokenPool
+
+StartPool = Callable[[int], AbstractAsyncContextManager[BrokenPool]]
+
+TASKS = 600
+SECONDS = 0.05
+
+
+def kill_worker(pool: BrokenPool) -> None:
+    pool.worker(random.randrange(2)).kill()
+
+
+def kill_keeper(pool: BrokenPool) -> None:
+    pool.worker(0).parent().kill()
+
+
+def kill_manager(pool: BrokenPool) -> None:
+    pool.manager.kill()
+
+
+def kill_server(pool: BrokenPool) -> None:
+    pool.server.kill()
+
+
+@pytest.mark.parametrize(
+    "blow", [kill_worker, kill_keeper, kill_manager, kill_server], ids=lambda blow: blow.__name__
+)
+async def test_the_promise_holds_when_a_process_is_killed_under_load(
+    broken_pool: StartPool, blow: Callable[[BrokenPool], None]
+) -> None:
+    async with broken_pool(8) as pool:
+        job_id = await pool.submit(pool.job(TASKS, SECONDS, max_losses=20))
+        for _ in range(2):
+            already = sum(pool.ran().values())
+            await pool.until(lambda already=already: sum(pool.ran().values()) > already + 60)
+            blow(pool)
+        job = await pool.ended(job_id)
+        tasks = await pool.tasks(job_id)
+        ran = pool.ran()
+    assert job.done == TASKS, job
+    assert sorted(task.task_id for task in tasks) == list(range(TASKS))
+    assert {task.state for task in tasks} == {"done"}
+    assert set(ran) == set(range(TASKS)), "a task that counts as done never ran to its end"
+    repeated = sum(ran.values()) - TASKS
+    assert repeated <= 2 * 8, f"{repeated} repetitions; at most what ran when it was killed"
+
+
+async def test_all_blows_together_at_random(broken_pool: StartPool) -> None:
+    dice = random.Random(2009)
+    async with broken_pool(8) as pool:
+        job_id = await pool.submit(pool.job(TASKS, SECONDS, max_losses=50))
+        for blow in dice.sample([kill_worker, kill_manager, kill_server, kill_worker], 4):
+            await asyncio.sleep(dice.uniform(0.2, 1.0))
+            blow(pool)
+        job = await pool.ended(job_id)
+        ran = pool.ran()
+    assert job.done == TASKS, job
+    assert set(ran) == set(range(TASKS))
+
+
+async def test_a_killed_workers_task_is_sent_elsewhere_within_a_tenth_of_a_second(
+    broken_pool: StartPool,
+) -> None:
+    waits = []
+    async with broken_pool(2) as pool:
+        for _ in range(10):
+            await pool.until(lambda: len(pool.state.worker_pids) == 2 and pool.worker(0) and pool.worker(1))
+            starts = pool.witness.with_name("starts")
+            starts.write_text("")
+            script = f'echo "$KESTREL_WORKER" >> {starts}; exec sleep 60'
+            spec = pool.job(1, 0)
+            spec = type(spec)(argv=("/bin/sh", "-c", script))
+            job_id = await pool.submit(spec)
+            await pool.until(lambda starts=starts: starts.read_text())
+            first = starts.read_text().split()[0]
+            index = int(first[1 : first.index("@")]) - 1
+            pool.worker(index).kill()
+            waits.append(
+                await pool.until(lambda starts=starts: len(starts.read_text().split()) == 2, 10)
+            )
+            async with pool.user() as user:
+                from kestrelctl.protocol.requests import CancelJobs
+
+                await user.ask(CancelJobs(jobs=str(job_id)))
+            await asyncio.sleep(1.0)
+    assert max(waits) < 0.1, f"slowest {max(waits):.3f} s of {sorted(waits)}"
+
+
+async def test_a_restarted_manager_dispatches_again_within_five_seconds(
+    broken_pool: StartPool,
+) -> None:
+    async with broken_pool(4) as pool:
+        job_id = await pool.submit(pool.job(2000, 0.02))
+        await pool.until(lambda: sum(pool.ran().values()) > 50)
+        old = pool.manager
+        old.kill()
+        killed_at = time.monotonic()
+        # What the workers were sent before keeps them busy for about a tenth of a second.
+        await asyncio.sleep(0.5)
+        before = sum(pool.ran().values())
+        await pool.until(lambda: sum(pool.ran().values()) > before + 20)
+        took = time.monotonic() - killed_at
+        job = await pool.ended(job_id)
+    assert took < 5.0
+    assert job.done == 2000
+
+
+async def test_a_hung_worker_is_noticed_within_fifteen_seconds(broken_pool: StartPool) -> None:
+    async with broken_pool(2) as pool:
+        job_id = await pool.submit(pool.job(2, 1.0, max_losses=5))
+        await asyncio.sleep(0.5)
+        hung = pool.worker(0)
+        hung.suspend()
+        started = time.monotonic()
+        try:
+            job = await pool.ended(job_id, 25.0)
+        finally:
+            took = time.monotonic() - started
+            hung.resume()
+        # It speaks again, and what it says is refused without harm.
+        await asyncio.sleep(2.0)
+        tasks = await pool.tasks(job_id)
+    assert took < 15.0 + 2.5, "the notice, then one more run of the task"
+    assert job.done == 2
+    assert [task.state for task in tasks] == ["done", "done"]

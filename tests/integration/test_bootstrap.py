@@ -1,0 +1,139 @@
+"""What ./kestrel does on a machine that lacks something, with stand-ins for the tools it calls."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+ORDINARY_TOOLS = ("cat", "cksum", "dirname", "grep", "ln", "mkdir", "readlink", "rm", "sh")
+UV = """
+echo "$@" >>"$TOOLS/calls"
+case $1 in
+venv)
+    while [ $# -gt 1 ]; do shift; done
+    mkdir -p "$1/bin"
+    ln -s "$TOOLS/python3" "$1/bin/python"
+    ;;
+pip)
+    printf '#!/bin/sh\\necho kestrelctl "$@"\\n' >.venv/bin/kestrelctl
+    chmod +x .venv/bin/kestrelctl
+    ;;
+esac
+"""
+
+
+@dataclass
+class Machine:
+    """A checkout, and the only directory that PATH names."""
+
+    checkout: Path
+    tools: Path
+
+    def add(self, name: str, script: str) -> None:
+        tool = self.tools / name
+        tool.write_text(f"#!/bin/sh\n{script}\n")
+        tool.chmod(0o755)
+
+    def kestrel(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.checkout / "kestrel", *arguments],
+            env={"PATH": str(self.tools), "TOOLS": str(self.tools)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def installations(self) -> list[str]:
+        calls = self.tools / "calls"
+        lines = calls.read_text().splitlines() if calls.exists() else []
+        return [line.rpartition(" ")[2] for line in lines if line.startswith("pip install")]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """One with Python, uv and Prosody, where nobody is root."""
+    checkout, tools = tmp_path / "checkout", tmp_path / "tools"
+    checkout.mkdir()
+    tools.mkdir()
+    for name in ("kestrel", "pyproject.toml", "requirements.lock", "requirements-run.lock"):
+        shutil.copy(CHECKOUT / name, checkout)
+    for name in (*ORDINARY_TOOLS, "chmod"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    machine = Machine(checkout, tools)
+    machine.add("python3", f'exec "{sys.executable}" "$@"')
+    machine.add("uv", UV)
+    machine.add("prosodyctl", "exit 1")
+    machine.add("id", "echo 1000")
+    return machine
+
+
+def test_the_first_start_installs_and_the_second_does_not(machine: Machine) -> None:
+    first = machine.kestrel("job", "list")
+    assert first.stdout == "kestrelctl job list\n"
+    assert "installing" in first.stderr
+    second = machine.kestrel("job", "list")
+    assert (second.stdout, second.stderr) == (first.stdout, "")
+    assert machine.installations() == ["requirements-run.lock", "."]
+
+
+def test_a_changed_lock_is_installed_anew(machine: Machine) -> None:
+    machine.kestrel("--version")
+    with (machine.checkout / "requirements.lock").open("a") as lock:
+        lock.write("# changed\n")
+    machine.kestrel("--version")
+    assert machine.installations() == ["requirements-run.lock", "."] * 2
+
+
+def test_a_copied_checkout_gets_an_environment_of_its_own(machine: Machine, tmp_path: Path) -> None:
+    machine.kestrel("--version")
+    shutil.copytree(machine.checkout, tmp_path / "copy", symlinks=True)
+    copy = Machine(tmp_path / "copy", machine.tools)
+    copy.kestrel("--version")
+    assert (copy.checkout / ".venv/checkout").read_text() == f"{copy.checkout}\n"
+
+
+def test_an_interrupted_installation_starts_over(machine: Machine) -> None:
+    machine.add("uv", UV + 'case $1 in pip) kill -9 "$PPID" ;; esac')
+    assert machine.kestrel("--version").returncode != 0
+    leftover = machine.checkout / ".venv/leftover"
+    leftover.touch()
+    machine.add("uv", UV)
+    assert machine.kestrel("--version").returncode == 0
+    assert not leftover.exists()
+
+
+def test_a_python_that_is_too_old_is_refused(machine: Machine) -> None:
+    machine.add("python3", "exit 1")
+    refused = machine.kestrel("--version")
+    assert refused.returncode == 9
+    assert "Python 3.11 or newer is needed" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("manager", "by_hand"),
+    [
+        ("apt-get", "sudo apt-get install --no-install-recommends prosody"),
+        ("dnf", "sudo dnf install prosody"),
+        ("apk", "sudo apk add prosody"),
+    ],
+)
+def test_without_root_it_says_what_to_install(machine: Machine, manager: str, by_hand: str) -> None:
+    (machine.tools / "prosodyctl").unlink()
+    machine.add(manager, "echo must not run; exit 1")
+    refused = machine.kestrel("up")
+    assert refused.returncode == 9
+    assert by_hand in refused.stderr
+    assert "must not run" not in refused.stdout + refused.stderr
+
+
+def test_prosody_is_wanted_only_where_a_server_will_run(machine: Machine) -> None:
+    (machine.tools / "prosodyctl").unlink()
+    assert machine.kestrel("up").returncode == 9
+    for arguments in (["--version"], ["submit", "up"], ["up", "--help"]):
+        assert machine.kestrel(*arguments).returncode == 0

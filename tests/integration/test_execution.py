@@ -1,0 +1,540 @@
+"""Tasks as real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kestrelctl.errors import NotFound
+from kestrelctl.worker import execution, slots
+from kestrelctl.worker.execution import Exit, Launch, ProcessExecutor
+from kestrelctl.worker.output import TAIL_BYTES
+
+PATH = os.environ["PATH"]
+
+DAEMON = """
+import os, sys, time
+if os.fork():
+    time.sleep(float(sys.argv[2]))
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+with open(sys.argv[1], "w") as file:
+    file.write(str(os.getpid()))
+os.rename(sys.argv[1], sys.argv[1] + ".ready")
+while True:
+    os.write(1, b"still here\\n")
+    time.sleep(0.01)
+"""
+
+
+class Machine:
+    """An executor, and the exits it has reported."""
+
+    def __init__(self, directory: Path, **options: int) -> None:
+        self.directory = directory
+        self.exits: dict[int, Exit] = {}
+        self._changed = asyncio.Event()
+        self.executor = ProcessExecutor(directory, self._on_exit, **options)
+        self._number = 0
+
+    def _on_exit(self, ended: Exit) -> None:
+        self.exits[ended.number] = ended
+        self._changed.set()
+
+    def start(
+        self,
+        *argv: str,
+        slot: str = "a",
+        env: dict[str, str] | None = None,
+        limit: float | None = None,
+        cleanup: tuple[str, ...] = (),
+    ) -> int:
+        self._number += 1
+        env = {"PATH": PATH} if env is None else env
+        self.executor.start(Launch(self._number, slot, argv, env, limit, cleanup))
+        return self._number
+
+    async def exit_of(self, number: int) -> Exit:
+        while number not in self.exits:
+            self._changed.clear()
+            await asyncio.wait_for(self._changed.wait(), 20)
+        return self.exits[number]
+
+    async def run(self, *argv: str, **options: object) -> Exit:
+        return await self.exit_of(self.start(*argv, **options))  # type: ignore[arg-type]
+
+    async def sh(self, script: str, **options: object) -> Exit:
+        return await self.run("/bin/sh", "-c", script, **options)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that comes about outside this process."""
+    for _ in range(4000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise TimeoutError(condition)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    machine = Machine(tmp_path / "work", output_limit_bytes=8 << 20)
+    yield machine
+    await machine.executor.close()
+
+
+# ---- how tasks end
+
+
+async def test_a_task_that_succeeds(machine: Machine) -> None:
+    before = time.time()
+    ended = await machine.run("sleep", "0.2")
+    assert (ended.exit_code, ended.signal, ended.reason) == (0, None, "")
+    assert before <= ended.started_at <= before + 5
+    assert 0.2 <= ended.wall_seconds < 5
+    assert 0 < ended.cpu_seconds < 0.2
+
+
+@pytest.mark.parametrize("code", [1, 7, 255])
+async def test_exit_codes_are_reported(machine: Machine, code: int) -> None:
+    ended = await machine.sh(f"exit {code}")
+    assert (ended.exit_code, ended.signal, ended.reason) == (code, None, "")
+
+
+async def test_a_signal_is_not_an_exit_code(machine: Machine) -> None:
+    ended = await machine.sh("kill -SEGV $$")
+    assert (ended.exit_code, ended.signal, ended.reason) == (None, signal.SIGSEGV, "")
+
+
+async def test_a_missing_command_says_so(machine: Machine) -> None:
+    ended = await machine.run("nosuch")
+    assert ended.exit_code is None
+    assert ended.signal is None
+    assert ended.reason == "cannot-start: No such file or directory: 'nosuch'"
+
+
+async def test_a_file_that_is_not_executable_says_so(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    absolute = str(tmp_path / "data")
+    assert (await machine.run(absolute)).reason == f"cannot-start: Permission denied: {absolute!r}"
+    ended = await machine.run("data", env={"PATH": str(tmp_path)})
+    assert ended.reason == "cannot-start: Permission denied: 'data'"
+
+
+async def test_a_script_without_an_interpreter_says_so(machine: Machine, tmp_path: Path) -> None:
+    bare, lost = tmp_path / "bare", tmp_path / "lost"
+    bare.write_text("exit 0\n")
+    lost.write_text("#!/no/such/interpreter\n")
+    for script in (bare, lost):
+        script.chmod(0o755)
+    assert "Exec format error" in (await machine.run(str(bare))).reason
+    assert "interpreter named in its first line" in (await machine.run(str(lost))).reason
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "reason"),
+    [
+        (("echo", "a\0b"), {}, "cannot-start: embedded null byte"),
+        ((), {}, "cannot-start: "),
+        (("",), {}, "cannot-start: No such file or directory: ''"),
+        (("/bin/true", "x" * 3_000_000), {}, "cannot-start: Argument list too long: '/bin/true'"),
+        (("/bin/true", "\ud800"), {}, "cannot-start: "),
+        (("/bin/true",), {"A=B": ""}, "cannot-start: illegal environment variable name"),
+    ],
+)
+async def test_what_no_kernel_accepts_ends_with_a_reason(
+    machine: Machine, argv: tuple[str, ...], env: dict[str, str], reason: str
+) -> None:
+    ended = await machine.run(*argv, env=env)
+    assert ended.exit_code is None
+    assert ended.reason.startswith(reason)
+    assert (await machine.run("/bin/true")).exit_code == 0
+
+
+async def test_a_machine_without_room_for_a_process_says_so(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **kwargs: object) -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "posix_spawn", refuse)
+    ended = await machine.run("/bin/true")
+    assert ended.reason == "no-resources: Resource temporarily unavailable: '/bin/true'"
+
+
+async def test_a_full_disk_at_the_start_says_so(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(slots.os, "makedirs", full)
+    ended = await machine.run("/bin/true")
+    assert ended.reason == "no-space: No space left on device"
+    monkeypatch.undo()
+    assert (await machine.run("/bin/true")).exit_code == 0
+
+
+async def test_a_program_that_moved_is_found_again(machine: Machine, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for directory in (first, second):
+        directory.mkdir()
+    (first / "tool").symlink_to("/bin/true")
+    env = {"PATH": f"{first}:{second}"}
+    assert (await machine.run("tool", env=env)).exit_code == 0
+    (first / "tool").rename(second / "tool")
+    assert "No such file" in (await machine.run("tool", env=env)).reason
+    assert (await machine.run("tool", env=env)).exit_code == 0
+
+
+# ---- what a task finds
+
+
+async def test_the_environment_is_the_given_one(machine: Machine) -> None:
+    ended = await machine.run("/usr/bin/env", env={"ONE": "1", "TWO": "zwei ü"})
+    lines = sorted(ended.stdout.decode().splitlines())
+    assert lines == ["KESTREL_ATTEMPT=1", "ONE=1", "TWO=zwei ü"]
+
+
+async def test_stdin_is_empty(machine: Machine) -> None:
+    ended = await machine.sh("cat; readlink /proc/self/fd/0")
+    assert (ended.exit_code, ended.stdout) == (0, b"/dev/null\n")
+
+
+async def test_the_current_directory_is_the_scratch_directory_of_the_slot(machine: Machine) -> None:
+    first = await machine.run("pwd")
+    second = await machine.run("pwd", slot="b")
+    assert first.stdout != second.stdout
+    for ended in (first, second):
+        assert Path(os.fsdecode(ended.stdout.strip())).is_relative_to(machine.directory)
+
+
+async def test_only_the_three_standard_descriptors_are_open(tmp_path: Path) -> None:
+    leaked = os.open("/dev/null", os.O_RDONLY)
+    os.set_inheritable(leaked, True)
+    machine = Machine(tmp_path / "work")
+    ended = await machine.run("ls", "/proc/self/fd")
+    assert ended.stdout.split() == [b"0", b"1", b"2", b"3"]  # 3: the directory ls reads
+    await machine.executor.close()
+    os.close(leaked)
+
+
+async def test_signals_are_as_in_a_fresh_process(tmp_path: Path) -> None:
+    old = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    machine = Machine(tmp_path / "work")
+    status = (await machine.run("cat", "/proc/self/status")).stdout.decode()
+    await machine.executor.close()
+    signal.signal(signal.SIGUSR1, old)
+    masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
+    ordinary = (1 << 31) - 1  # glibc keeps 32 and 33 for itself
+    assert {int(masks[name], 16) & ordinary for name in ("SigBlk", "SigIgn", "SigCgt")} == {0}
+
+
+async def test_a_task_is_a_session_of_its_own(machine: Machine) -> None:
+    ended = await machine.run(sys.executable, "-c", "import os; print(os.getsid(0) == os.getpid())")
+    assert ended.stdout == b"True\n"
+
+
+# ---- output
+
+
+async def test_short_outputs_travel_with_the_report(machine: Machine) -> None:
+    ended = await machine.sh("echo out; echo err >&2")
+    assert (ended.stdout, ended.stderr) == (b"out\n", b"err\n")
+    assert (ended.stdout_bytes, ended.stderr_bytes) == (4, 4)
+    with pytest.raises(NotFound):
+        machine.executor.read_output(ended.number, "stdout", 0, 100)
+    silent = await machine.run("/bin/true")
+    assert (silent.stdout, silent.stdout_bytes, silent.stderr) == (b"", 0, b"")
+
+
+async def test_of_a_long_output_the_tail_travels_and_the_whole_is_kept(machine: Machine) -> None:
+    ended = await machine.run("seq", "100000")
+    whole = "".join(f"{i}\n" for i in range(1, 100001)).encode()
+    assert ended.stdout_bytes == len(whole)
+    assert ended.stdout == whole[-TAIL_BYTES:]
+    silent = await machine.run("/bin/true")
+    assert (silent.stdout, silent.stdout_bytes) == (b"", 0)
+    assert machine.executor.read_output(ended.number, "stdout", 0, 1 << 20) == whole
+    assert machine.executor.read_output(ended.number, "stdout", 100, 10) == whole[100:110]
+    assert machine.executor.read_output(ended.number, "stdout", len(whole), 10) == b""
+
+
+async def test_the_output_of_a_running_task_can_be_read(machine: Machine) -> None:
+    number = machine.start("/bin/sh", "-c", "echo begun; sleep 60")
+    await until(lambda: machine.executor.running)
+    await until(lambda: machine.executor.read_output(number, "stdout", 0, 100))
+    assert machine.executor.read_output(number, "stdout", 2, 3) == b"gun"
+
+
+async def test_kept_outputs_are_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "work", kept_files=2)
+    ends = [await machine.run("seq", "10000") for _ in range(3)]
+    for ended in ends[1:]:
+        assert machine.executor.read_output(ended.number, "stdout", 0, 2) == b"1\n"
+    with pytest.raises(NotFound):
+        machine.executor.read_output(ends[0].number, "stdout", 0, 2)
+    await machine.executor.close()
+
+
+async def test_a_task_that_writes_without_end_is_killed(machine: Machine) -> None:
+    started = time.monotonic()
+    ended = await machine.run("yes")
+    assert ended.reason == "output-limit"
+    assert ended.signal == signal.SIGKILL
+    assert time.monotonic() - started < 5
+    assert ended.stdout_bytes > 8 << 20
+    assert ended.stdout == b"y\n" * (TAIL_BYTES // 2)
+    kept = next((machine.directory / "outputs").iterdir())
+    assert kept.stat().st_size == 8 << 20
+
+
+async def test_a_task_that_removes_its_output_files_harms_nobody(machine: Machine) -> None:
+    ended = await machine.sh("echo gone; rm -r ../stdout ../stderr ../scratch")
+    assert (ended.exit_code, ended.stdout) == (0, b"")
+    assert (await machine.sh("echo here; pwd > file")).stdout == b"here\n"
+
+
+async def test_a_task_that_spoils_its_slot_harms_nobody(machine: Machine) -> None:
+    await machine.sh("rm ../stdout; mkdir -p ../stdout/deep")
+    assert (await machine.sh("echo here")).stdout == b"here\n"
+
+
+# ---- nothing is left behind
+
+
+async def test_what_a_task_leaves_in_its_scratch_directory_is_removed(machine: Machine) -> None:
+    await machine.sh("echo 1 > file; ln -s / link; mkfifo pipe")
+    assert (await machine.run("ls", "-A")).stdout == b""
+    await machine.sh("mkdir -p deep/er; touch deep/er/file; ln -s / deep/link; chmod 0 deep/er .")
+    assert (await machine.sh("ls -A; stat -c %a .")).stdout == b"700\n"
+    await machine.sh("for i in $(seq 200); do : > $i; done")
+    assert (await machine.run("ls", "-A")).stdout == b""
+    await machine.executor.close()
+    assert os.listdir(machine.directory / "trash") == []
+
+
+async def test_children_that_outlive_their_task_are_killed(machine: Machine) -> None:
+    ended = await machine.sh("sleep 600 & echo $!")
+    await until(lambda: is_gone(int(ended.stdout)))
+
+
+@pytest.mark.parametrize("middle_lives_seconds", ["0", "0.3"])
+async def test_a_daemon_dies_with_its_task(
+    machine: Machine, tmp_path: Path, middle_lives_seconds: str
+) -> None:
+    told = tmp_path / "pid"
+    number = machine.start(sys.executable, "-c", DAEMON, str(told), middle_lives_seconds)
+    ready = tmp_path / "pid.ready"
+    if middle_lives_seconds != "0":
+        await until(ready.exists)
+        assert not is_gone(int(ready.read_text()))
+    assert (await machine.exit_of(number)).exit_code == 0
+    following = await machine.run("sleep", "0.2")
+    assert following.stdout == b"", "the daemon wrote into the next task's output"
+    if ready.exists():
+        await until(lambda: is_gone(int(ready.read_text())))
+    await until(lambda: not psutil.Process().children())
+
+
+async def test_a_daemon_of_one_task_survives_the_end_of_another(
+    machine: Machine, tmp_path: Path
+) -> None:
+    told, ready = tmp_path / "pid", tmp_path / "pid.ready"
+    number = machine.start(sys.executable, "-c", DAEMON, str(told), "60", slot="b")
+    await until(ready.exists)
+    await machine.run("sleep", "0.1")
+    assert not is_gone(int(ready.read_text()))
+    machine.executor.kill(number)
+    await machine.exit_of(number)
+    await until(lambda: is_gone(int(ready.read_text())))
+
+
+async def test_a_daemon_without_environment_dies_with_the_tasks_of_its_time(
+    machine: Machine, tmp_path: Path
+) -> None:
+    told, ready = tmp_path / "pid", tmp_path / "pid.ready"
+    other = machine.start("sleep", "600", slot="b")
+    command = ["env", "-i", sys.executable, "-c", DAEMON, str(told), "0.2"]
+    assert (await machine.run(*command)).exit_code == 0
+    assert not is_gone(int(ready.read_text())), "it may be the other task's"
+    machine.executor.kill(other)
+    await machine.exit_of(other)
+    await until(lambda: is_gone(int(ready.read_text())))
+
+
+async def test_closing_kills_all_and_restores_the_process(tmp_path: Path) -> None:
+    directory = Path.cwd()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    machine = Machine(tmp_path / "work")
+    for index in range(3):
+        machine.start("/bin/sh", "-c", "trap '' TERM; sleep 600", slot=str(index))
+    await until(lambda: machine.executor.running == 3)
+    await machine.executor.close()
+    assert machine.exits == {}
+    assert psutil.Process().children() == []
+    assert Path.cwd() == directory
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert signal.SIGCHLD not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+# ---- limits and cancellation
+
+
+async def test_a_time_limit_ends_a_task(machine: Machine) -> None:
+    ended = await machine.run("sleep", "60", limit=0.3)
+    assert (ended.exit_code, ended.signal, ended.reason) == (None, signal.SIGTERM, "time-limit")
+    assert 0.3 <= ended.wall_seconds < 1.5
+
+
+async def test_a_task_that_ignores_sigterm_is_killed_after_the_grace(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "GRACE_SECONDS", 0.3)
+    ended = await machine.sh("trap '' TERM; while :; do sleep 0.05; done", limit=0.2)
+    assert (ended.signal, ended.reason) == (signal.SIGKILL, "time-limit")
+    assert 0.5 <= ended.wall_seconds < 3
+
+
+async def test_a_task_may_end_well_within_the_grace(machine: Machine) -> None:
+    ended = await machine.sh("trap 'echo saved; exit 3' TERM; sleep 60 & wait", limit=0.3)
+    assert (ended.exit_code, ended.reason, ended.stdout) == (3, "time-limit", b"saved\n")
+
+
+async def test_a_running_task_can_be_cancelled(machine: Machine) -> None:
+    number = machine.start("sleep", "60")
+    await until(lambda: machine.executor.running)
+    assert machine.executor.kill(number, "lease lost")
+    ended = await machine.exit_of(number)
+    assert (ended.signal, ended.reason) == (signal.SIGTERM, "lease lost")
+    assert not machine.executor.kill(number)
+
+
+async def test_a_queued_task_can_be_cancelled_and_its_slot_is_free_again(machine: Machine) -> None:
+    number = machine.start("sleep", "60")
+    assert machine.executor.kill(number)
+    assert number not in machine.exits, "no report from inside the call"
+    ended = await machine.exit_of(number)
+    assert (ended.exit_code, ended.signal, ended.reason) == (None, None, "cancelled")
+    assert (await machine.run("/bin/true")).exit_code == 0
+
+
+async def test_a_slot_runs_one_task_at_a_time(machine: Machine) -> None:
+    machine.start("sleep", "60")
+    with pytest.raises(ValueError, match="slot 'a'"):
+        machine.start("sleep", "60")
+
+
+# ---- cleanup commands
+
+
+async def test_a_cleanup_runs_after_the_task_in_the_same_place(machine: Machine) -> None:
+    cleanup = ("/bin/sh", "-c", "cat made; echo $WHO")
+    env = {"PATH": PATH, "WHO": "me"}
+    ended = await machine.sh("echo task; echo file > made; exit 4", cleanup=cleanup, env=env)
+    assert (ended.exit_code, ended.reason) == (4, "")
+    assert ended.stdout == b"task\nfile\nme\n"
+
+
+async def test_a_failing_cleanup_is_a_reason_and_no_outcome(machine: Machine) -> None:
+    ended = await machine.run("/bin/true", cleanup=("/bin/sh", "-c", "exit 3"))
+    assert (ended.exit_code, ended.reason) == (0, "cleanup-failed: exit code 3")
+    ended = await machine.run("/bin/true", cleanup=("nosuch",))
+    assert ended.exit_code == 0
+    assert ended.reason.startswith("cleanup-failed: cannot-start: No such file")
+
+
+async def test_a_cleanup_also_follows_a_killed_task_and_has_a_limit_itself(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done = tmp_path / "done"
+    ended = await machine.run("sleep", "60", limit=0.1, cleanup=("touch", str(done)))
+    assert ended.reason == "time-limit"
+    assert done.exists()
+    monkeypatch.setattr(execution, "CLEANUP_SECONDS", 0.2)
+    ended = await machine.run("/bin/true", cleanup=("sleep", "60"))
+    assert (ended.exit_code, ended.reason) == (0, "cleanup-failed: signal 15")
+
+
+# ---- usage
+
+
+async def test_memory_is_the_task_s_own_and_not_the_worker_s(machine: Machine) -> None:
+    ballast = b"x" * (200 << 20)
+    small = await machine.run("sleep", "0.4")
+    assert 0 < small.peak_bytes < 50 << 20
+    hungry = f"x = b'x' * {len(ballast) + (150 << 20)}"
+    large = await machine.run(sys.executable, "-c", hungry)
+    assert 350 << 20 < large.peak_bytes < 450 << 20
+
+
+async def test_cpu_time_is_counted_with_children(machine: Machine) -> None:
+    spin = "import time\nwhile time.process_time() < 0.3: pass"
+    ended = await machine.sh(f'{sys.executable} -c "{spin}"; exit 0')
+    assert 0.3 <= ended.cpu_seconds < 2
+
+
+# ---- many at once
+
+
+async def test_five_hundred_tasks_at_once(machine: Machine) -> None:
+    numbers = [machine.start("sleep", "600", slot=str(index)) for index in range(500)]
+    await until(lambda: machine.executor.running == len(numbers))
+    for number in numbers:
+        machine.executor.kill(number)
+    ends = [await machine.exit_of(number) for number in numbers]
+    assert {ended.signal for ended in ends} == {signal.SIGTERM}
+    assert machine.executor.running == 0
+
+
+async def test_starts_give_way_to_everything_else(machine: Machine) -> None:
+    for index in range(200):
+        machine.start("/bin/true", slot=str(index))
+    turns = 0
+    while machine.executor.waiting:
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 5
+
+
+async def test_descriptors_are_allowed_up_to_the_hard_limit(machine: Machine) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert soft == min(hard, 65_536)
+
+
+async def test_an_idle_executor_does_not_wake_up(machine: Machine) -> None:
+    await machine.run("/bin/true")
+    await asyncio.sleep(2 * execution.WATCH_SECONDS)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+    await asyncio.sleep(4 * execution.WATCH_SECONDS)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before <= 2
+
+
+async def test_leftovers_of_an_earlier_worker_are_removed(tmp_path: Path) -> None:
+    old = tmp_path / "work" / "slots" / "0" / "scratch" / "big"
+    old.mkdir(parents=True)
+    (old / "file").touch()
+    old.chmod(stat.S_IRUSR)
+    machine = Machine(tmp_path / "work")
+    await machine.executor.close()
+    assert not old.parent.exists()
+    assert os.listdir(tmp_path / "work" / "trash") == []

@@ -1,0 +1,76 @@
+"""Records to put into stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kestrelctl.core.model import JobSpec, OnWorkerLost, TaskState
+from kestrelctl.core.records import JobRecord, TaskRecord
+from kestrelctl.core.result import Outcome, Result
+
+FULL_SPEC = JobSpec(
+    argv=("convert", "{}", "-resize", "50%"),
+    name="Größe halbieren",
+    count=3,
+    first=10,
+    step=5,
+    items=("a b.png", "ü.png", '"quoted".png'),
+    env={"OMP_NUM_THREADS": "1"},
+    cleanup=("rm", "-rf", "tmp"),
+    cpus=0.5,
+    memory_bytes=3 * 2**30,
+    requires=("gpu", "linux"),
+    priority=200,
+    max_running=40,
+    max_failures=3,
+    max_losses=7,
+    time_limit_seconds=1.5,
+    on_worker_lost=OnWorkerLost.WAIT,
+)
+
+
+def job(job_id: int = 1, **changes: Any) -> JobRecord:
+    """An active job of ten tasks, none of them sent yet, unless the changes say otherwise."""
+    fields: dict[str, Any] = {
+        "owner": "ada@pool.internal",
+        "spec": JobSpec(argv=("true",), count=10),
+        "submitted_at": 1_700_000_000.25,
+    }
+    return JobRecord(job_id=job_id, **(fields | changes))
+
+
+def result(index: int, job_id: int = 1, **changes: Any) -> Result:
+    """A success without output, unless the changes say otherwise."""
+    fields: dict[str, Any] = {
+        "number": (1 << 40) + index,
+        "outcome": Outcome.DONE,
+        "started_at": 1_700_000_001.5,
+        "wall_seconds": 0.125,
+    }
+    return Result(job_id=job_id, index=index, **(fields | changes))
+
+
+def _ended(state: TaskState, outcome: int) -> Callable[..., TaskRecord]:
+    def make(index: int, job_id: int = 1) -> TaskRecord:
+        report = result(index, job_id, outcome=outcome)
+        return TaskRecord(job_id, index, state, 0, 0, "w1@pool.internal/a", report)
+
+    return make
+
+
+done = _ended(TaskState.DONE, Outcome.DONE)
+failed = _ended(TaskState.FAILED, Outcome.FAILED)
+
+
+def lost(index: int, job_id: int = 1) -> TaskRecord:
+    return TaskRecord(job_id, index, TaskState.LOST, 0, 5, "w1@pool.internal/a", None)
+
+
+def cancelled(index: int, job_id: int = 1) -> TaskRecord:
+    return TaskRecord(job_id, index, TaskState.CANCELLED, 0, 0, "", None)
+
+
+def waiting(index: int, failures: int = 0, losses: int = 0, job_id: int = 1) -> TaskRecord:
+    """A task that runs again."""
+    return TaskRecord(job_id, index, TaskState.WAITING, failures, losses, "", None)

@@ -1,0 +1,175 @@
+"""What a sweep found, as data, as JSON and as a table."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from rich.text import Text
+
+from kestrelctl.bench import bounds
+from kestrelctl.bench.machine import Machine, this_machine
+from kestrelctl.bench.result import LatencyMs, Result, Run, measured_run, to_json
+from kestrelctl.bench.table import COLUMNS, print_result, rich_table, rows, text_table
+from kestrelctl.errors import KestrelError
+
+MACHINE = Machine(2, "Some CPU", 24_000, "Linux 6.1", "3.11.7", "0.12.3", "0.1.0", "2026-01-01")
+
+
+def a_run(sleep: str = "1", **changes: Any) -> Run:
+    """500 tasks on 10 workers, at half of what the machine could do."""
+    sleep_time = bounds.parse_sleep(sleep)
+    bound = 500 * sleep_time.shortest / 10
+    measured: dict[str, Any] = {
+        "executor": "process",
+        "tasks": 500,
+        "workers": 10,
+        "makespan_seconds": 2 * bound or 0.5,
+        "started_at": [0.1] * 500,
+        "finished_at": [0.2] * 500,
+        "latency_ms": LatencyMs(p50=1.0, p99=9.0),
+        "lost": 0,
+        "duplicates": 0,
+        "manager_rss_mb": 80.0,
+        "server_cpu_seconds": 1.0,
+        "manager_cpu_seconds": 2.0,
+        "worker_cpu_seconds": 3.0,
+    }
+    return measured_run(sleep=sleep_time, **(measured | changes))
+
+
+def a_result(*runs: Run) -> Result:
+    return Result(MACHINE, 2000.0, list(runs), command="kestrelctl bench sweep")
+
+
+def cells(run: Run) -> dict[str, str]:
+    return dict(zip(COLUMNS, rows(a_result(run))[0], strict=True))
+
+
+def test_a_run_is_put_beside_its_bound_and_2009() -> None:
+    run = a_run("1")
+    assert (run.bound_seconds, run.utilisation, run.tasks_per_second) == (50.0, 0.5, 5.0)
+    assert run.reference_2009_seconds == 108
+    assert run.dispatch_latency_ms.p50 == 1.0
+    assert run.dispatch_latency_ms.p99 == 9.0
+
+
+def test_a_sleep_time_that_2009_did_not_have_has_no_reference() -> None:
+    run = a_run("0.5")
+    assert run.reference_2009_seconds is None
+    assert run.times_faster is None
+
+
+def test_an_impossible_makespan_makes_no_result() -> None:
+    with pytest.raises(KestrelError):
+        a_run("1", makespan_seconds=49.9)
+
+
+def test_lost_tasks_are_reported_though_they_shorten_the_run() -> None:
+    run = a_run("1", makespan_seconds=40.0, lost=100)
+    assert run.lost == 100
+    assert run.tasks_per_second == 10.0
+
+
+def test_sleep_0_is_limited_by_process_starts() -> None:
+    limit = a_result().limit(a_run("0"))
+    assert limit == ("spawn", 0.25)
+
+
+def test_longer_tasks_are_limited_by_the_workers() -> None:
+    assert a_result().limit(a_run("1")) == ("workers", 50.0)
+
+
+def test_tasks_that_are_no_processes_have_no_spawn_limit() -> None:
+    assert a_result().limit(a_run("0", executor="inline")) is None
+
+
+def test_times_faster_compares_rates_so_that_smaller_runs_are_fair() -> None:
+    run = a_run("0", makespan_seconds=0.5)
+    assert run.times_faster == pytest.approx(1000 / (50_000 / 103))
+
+
+def test_the_json_has_exactly_the_documented_fields() -> None:
+    document = json.loads(to_json(a_result(a_run("0"))))
+    assert list(document) == ["machine", "spawn_limit_per_second", "runs"]
+    assert list(document["runs"][0]) == [
+        "sleep",
+        "executor",
+        "jobs",
+        "workers",
+        "makespan_seconds",
+        "tasks_per_second",
+        "bound_seconds",
+        "utilisation",
+        "lost",
+        "duplicates",
+        "dispatch_latency_ms",
+        "manager_rss_mb",
+        "server_cpu_seconds",
+        "manager_cpu_seconds",
+        "worker_cpu_seconds",
+        "reference_2009_seconds",
+    ]
+    assert document["runs"][0]["reference_2009_seconds"] == 103
+    assert list(document["runs"][0]["dispatch_latency_ms"]) == ["p50", "p99"]
+
+
+def test_the_json_of_a_report_holds_everything() -> None:
+    result = a_result(a_run("0"), a_run("1"))
+    assert msgspec.json.decode(to_json(result, curves=True), type=Result) == result
+
+
+def test_the_row_of_sleep_0_shows_the_share_of_the_spawn_limit() -> None:
+    row = cells(a_run("0"))
+    assert row["of limit"] == "50% spawn"
+    assert row["2009"] == "103 s"
+    assert row["faster"] == "2.06x"
+
+
+def test_the_row_of_a_longer_sleep_shows_the_utilisation() -> None:
+    assert cells(a_run("1"))["of limit"] == "50% busy"
+
+
+def test_the_row_of_a_sleep_without_reference_has_dashes() -> None:
+    row = cells(a_run("0.5"))
+    assert (row["2009"], row["faster"]) == ("-", "-")
+
+
+def test_plain_columns_line_up() -> None:
+    lines = text_table(a_result(a_run("0"), a_run("1"))).splitlines()
+    assert len(lines) == 3
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_a_file_gets_plain_text() -> None:
+    stream = io.StringIO()
+    print_result(a_result(a_run("0")), stream)
+    assert "\x1b" not in stream.getvalue()
+    assert "2 cores (Some CPU)" in stream.getvalue().splitlines()[0]
+
+
+def test_a_terminal_gets_a_table_that_fits_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = io.StringIO()
+    print_result(a_result(a_run("0"), a_run("1")), stream)
+    assert "\x1b[" in stream.getvalue()
+    table = [Text.from_ansi(line).plain for line in stream.getvalue().splitlines()[1:]]
+    assert max(map(len, table)) <= 80
+    for cell in (*COLUMNS, "50% spawn", "50% busy", "1.0/9.0", "2.06x"):
+        assert cell in stream.getvalue()
+
+
+def test_only_lost_or_duplicate_tasks_stand_out() -> None:
+    table = rich_table(a_result(a_run("0"), a_run("1", lost=3)))
+    assert list(table.columns[COLUMNS.index("lost")].cells) == ["0", "[bold red]3[/]"]
+
+
+def test_this_machine_is_described() -> None:
+    machine = this_machine("0.12.3")
+    assert machine.cores >= 1
+    assert machine.memory_mb > 100
+    assert machine.prosody == "0.12.3"

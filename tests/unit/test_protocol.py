@@ -1,0 +1,98 @@
+"""The documented messages are those that the programs speak."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kestrelctl.protocol import answers, codec, requests, work
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
+DIRECTIONS = {
+    "Worker to pool": (codec.from_worker, work.FromWorker),
+    "Pool to worker": (codec.to_worker, work.ToWorker),
+    "User to pool": (codec.requests, requests.AnyRequest),
+    "Pool to user": (codec.answers, answers.AnyAnswer),
+}
+
+
+def sections() -> dict[str, list[str]]:
+    """The JSON examples of each section of the document."""
+    parts = re.split(r"^## (.*)$", DOCUMENT.read_text(), flags=re.MULTILINE)[1:]
+    return {
+        title: re.findall(r"```json\n(.*?)\n```", text, re.DOTALL)
+        for title, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+EXAMPLES = [(title, example) for title, found in sections().items() for example in found]
+
+
+@pytest.mark.parametrize(("direction", "example"), EXAMPLES)
+def test_every_documented_example_decodes_and_comes_back_unchanged(
+    direction: str, example: str
+) -> None:
+    decoder, _ = DIRECTIONS[direction]
+    message = decoder.decode(example)
+    again = decoder.decode(codec.encode(message))
+    assert again == message
+    assert not unknown_fields(message, json.loads(example))
+
+
+def unknown_fields(message: typing.Any, example: dict[str, typing.Any]) -> set[str]:
+    """Fields of an example that the message type does not have."""
+    return set(example) - {field.encode_name for field in msgspec.structs.fields(message)} - {"type"}
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_every_message_type_is_documented(direction: str) -> None:
+    _, union = DIRECTIONS[direction]
+    known = {kind.__struct_config__.tag for kind in typing.get_args(union)}
+    shown = {json.loads(example)["type"] for example in sections()[direction]}
+    assert shown == known
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        ("{", "truncated"),
+        ("[]", "array"),
+        ('{"type": "beet"}', "beet"),
+        ("{}", "type"),
+        ('{"type": "returned", "numbers": "all"}', "numbers"),
+        ('{"type": "returned", "numbers": [1.5]}', "numbers"),
+        ('{"type": "report", "results": [[1, 2]]}', "results"),
+        ('{"type": "beat", "x": "' + "y" * codec.MAX_PAYLOAD_BYTES + '"}', "limit"),
+        ("[" * 100_000, "array"),
+    ],
+)
+def test_rubbish_is_refused_with_the_reason(payload: str, why: str) -> None:
+    with pytest.raises(codec.BadMessage, match=re.escape(why)):
+        codec.from_worker.decode(payload)
+
+
+@given(st.text() | st.binary())
+def test_no_payload_raises_anything_else(payload: str | bytes) -> None:
+    for decoder, _ in DIRECTIONS.values():
+        try:
+            decoder.decode(payload)
+        except codec.BadMessage:
+            continue
+        raise AssertionError("random text was taken for a message")
+
+
+def test_unknown_fields_are_ignored() -> None:
+    assert codec.from_worker.decode('{"type": "beat", "mood": "fine"}') == work.Beat()
+
+
+def test_the_id_of_a_refused_payload_can_still_be_told() -> None:
+    assert codec.id_in('{"type": "dance", "id": "7"}') == "7"
+    assert codec.id_in("no json") == ""
+    assert codec.id_in('{"id": 7}') == ""

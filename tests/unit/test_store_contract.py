@@ -1,0 +1,344 @@
+"""What every store promises, whatever holds the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from store_samples import FULL_SPEC, cancelled, done, failed, job, lost, result, waiting
+
+from kestrelctl.core.effects import Persist, Run
+from kestrelctl.core.events import JobStored, Joined, Reconnected, Reported, Submit
+from kestrelctl.core.model import Counts, JobSpec, TaskState, WorkerAd
+from kestrelctl.core.pool import Pool
+from kestrelctl.core.records import (
+    JobForgotten,
+    Progress,
+    Record,
+    Snapshot,
+    TaskRecord,
+    WorkerGone,
+    WorkerRecord,
+)
+from kestrelctl.core.result import Outcome, Result
+from kestrelctl.errors import StoreFull
+from kestrelctl.store.memory import MemoryStore
+from kestrelctl.store.port import Store
+from kestrelctl.store.sqlite import SqliteStore
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An open, empty store of each kind."""
+    store: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "data")
+    store.open()
+    yield store
+    store.close()
+
+
+def reopened(store: Store) -> Snapshot:
+    """What the next manager finds."""
+    store.close()
+    return store.open()
+
+
+@contextmanager
+def without_space(store: Any) -> Iterator[None]:
+    """The store cannot grow."""
+    if isinstance(store, MemoryStore):
+        store.full = True
+        yield
+        store.full = False
+    else:
+        [pages] = store._writer.execute("PRAGMA page_count").fetchone()
+        store._writer.execute(f"PRAGMA max_page_count = {pages}")
+        yield
+        store._writer.execute("PRAGMA max_page_count = 1000000")
+
+
+class TestOpening:
+    def test_a_new_store_is_empty(self, store: Store) -> None:
+        assert reopened(store) == Snapshot(epoch=2, next_job_id=1, jobs=[], workers=[])
+        assert store.jobs() == []
+        assert store.tasks(1) == []
+        assert store.ended_badly(1) == []
+
+    def test_each_manager_has_a_higher_epoch(self, store: Store) -> None:
+        assert [reopened(store).epoch for _ in range(3)] == [2, 3, 4]
+
+    async def test_job_ids_go_on_where_they_were(self, store: Store) -> None:
+        await store.commit([job(1), job(7), job(3)])
+        assert reopened(store).next_job_id == 8
+
+    async def test_the_id_of_a_forgotten_job_is_not_used_again(self, store: Store) -> None:
+        await store.commit([job(1), job(2, state="done")])
+        await store.commit([JobForgotten(2)])
+        assert reopened(store).next_job_id == 3
+
+    async def test_workers_are_remembered_until_they_are_gone(self, store: Store) -> None:
+        await store.commit([WorkerRecord("b"), WorkerRecord("a"), WorkerRecord("c")])
+        await store.commit([WorkerRecord("a", draining=True), WorkerGone("b"), WorkerGone("x")])
+        assert reopened(store).workers == [WorkerRecord("a", draining=True), WorkerRecord("c")]
+
+
+class TestActiveJobs:
+    async def test_only_active_jobs_are_brought_back(self, store: Store) -> None:
+        states = ["active", "done", "failed", "cancelled", "active"]
+        await store.commit([job(i, state=state) for i, state in enumerate(states, start=1)])
+        assert [found.record.job_id for found in reopened(store).jobs] == [1, 5]
+
+    async def test_a_job_is_brought_back_as_it_was(self, store: Store) -> None:
+        record = job(spec=FULL_SPEC, cancelling=True)
+        await store.commit([record])
+        assert reopened(store).jobs[0].record == record
+
+    async def test_a_job_never_sent_is_one_row_however_long_it_is(self, store: Store) -> None:
+        await store.commit([job(spec=JobSpec(argv=("true",), count=10**12))])
+        [found] = reopened(store).jobs
+        assert (found.unfinished, found.counters) == ([], {})
+
+    async def test_what_is_below_the_cursor_and_has_not_ended_is_unfinished(
+        self, store: Store
+    ) -> None:
+        await store.commit([job(), Progress(1, 8)])
+        await store.commit([done(0), failed(2), lost(3), cancelled(5), waiting(6, failures=1)])
+        [found] = reopened(store).jobs
+        assert found.unfinished == [1, 4, 6, 7]
+        assert found.record.cursor == 8
+        assert found.record.counts == Counts(done=1, failed=1, lost=1, cancelled=1)
+
+    async def test_failures_and_losses_of_tasks_to_repeat_are_kept(self, store: Store) -> None:
+        again = [waiting(0), waiting(1, failures=2), waiting(2, losses=3), waiting(3, 1, 1)]
+        await store.commit([job(cursor=9), *again, failed(4)])
+        [found] = reopened(store).jobs
+        assert found.counters == {1: (2, 0), 2: (0, 3), 3: (1, 1)}
+
+    async def test_the_cursor_is_beyond_every_stored_task(self, store: Store) -> None:
+        await store.commit([job(), Progress(1, 2), done(5)])
+        [found] = reopened(store).jobs
+        assert found.record.cursor == 6
+        assert found.unfinished == [0, 1, 2, 3, 4]
+
+    async def test_the_last_word_on_the_cursor_counts(self, store: Store) -> None:
+        await store.commit([job(1), job(2), Progress(1, 3), Progress(2, 5), Progress(1, 4)])
+        await store.commit([Progress(2, 7), job(2, cursor=9)])
+        await store.commit([Progress(99, 1)])
+        assert [found.record.cursor for found in reopened(store).jobs] == [4, 9]
+
+    async def test_tasks_of_one_job_do_not_count_for_another(self, store: Store) -> None:
+        await store.commit([job(1, cursor=2), job(2, cursor=2), done(0, 1), done(1, 2)])
+        assert [found.unfinished for found in reopened(store).jobs] == [[1], [0]]
+
+    async def test_a_job_brought_back_by_a_retry_is_active_again(self, store: Store) -> None:
+        ended = job(state="failed", cursor=10, counts=Counts(done=9, failed=1), ended_at=5.0)
+        await store.commit([job(), *(done(i) for i in range(9)), failed(9), ended])
+        await store.commit([job(cursor=10), waiting(9)])
+        [found] = reopened(store).jobs
+        assert found.unfinished == [9]
+        assert found.record.counts == Counts(done=9)
+        assert found.record.ended_at is None
+
+
+class TestJobs:
+    async def test_an_ended_job_is_found_as_it_ended(self, store: Store) -> None:
+        ended = job(
+            spec=FULL_SPEC,
+            state="failed",
+            cancelling=True,
+            cursor=3,
+            counts=Counts(done=1, failed=2, lost=3, cancelled=4),
+            ended_at=1_700_000_100.75,
+        )
+        await store.commit([job(spec=FULL_SPEC)])
+        await store.commit([ended])
+        assert store.jobs(ids=[1]) == [ended]
+
+    @pytest.mark.parametrize(
+        ("selection", "expected"),
+        [
+            ({}, [1, 2, 3, 4]),
+            ({"limit": 2}, [3, 4]),
+            ({"limit": 0}, []),
+            ({"limit": -1}, []),
+            ({"ids": [4, 1, 99]}, [1, 4]),
+            ({"ids": []}, []),
+            ({"states": ["done", "failed"]}, [2, 4]),
+            ({"owner": "bob"}, [2, 3]),
+            ({"owner": "o'neil"}, []),
+            ({"ids": [1, 2, 3], "states": ["active"], "owner": "bob"}, [3]),
+            ({"states": ["active"], "limit": 1}, [3]),
+        ],
+    )
+    async def test_selection(
+        self, store: Store, selection: dict[str, Any], expected: list[int]
+    ) -> None:
+        await store.commit(
+            [
+                job(3, owner="bob"),
+                job(1, owner="ada"),
+                job(2, owner="bob", state="done"),
+                job(4, owner="ada", state="failed"),
+            ]
+        )
+        assert [found.job_id for found in store.jobs(**selection)] == expected
+
+    async def test_a_forgotten_job_is_gone_with_its_tasks(self, store: Store) -> None:
+        await store.commit([job(1, state="done"), job(2), done(0, 1), failed(1, 1), failed(0, 2)])
+        await store.commit([JobForgotten(1)])
+        for _ in range(2):
+            assert [found.job_id for found in store.jobs()] == [2]
+            assert (store.tasks(1), store.ended_badly(1)) == ([], [])
+            assert store.ended_badly(2) == [(0, "failed")]
+            reopened(store)
+
+
+class TestTasks:
+    async def test_a_result_comes_back_as_it_was(self, store: Store) -> None:
+        report = Result(
+            number=(5 << 40) + 17,
+            job_id=1,
+            index=4,
+            outcome=Outcome.KILLED,
+            started_at=1_700_000_000.123456,
+            wall_seconds=0.1,
+            waited_seconds=1e-9,
+            cpu_seconds=12345.678,
+            peak_bytes=2**62,
+            exit_code=-1,
+            signal=9,
+            reason="memory",
+            stdout="Zeile\n\0\tend ☃ 🐦",
+            stderr='it\'s "broken"',
+            stdout_bytes=2**40,
+            stderr_bytes=3,
+        )
+        record = TaskRecord(1, 4, TaskState.CANCELLED, 2, 3, "w@pool.internal/ü", report)
+        await store.commit([job(), record])
+        assert store.tasks(1) == [record]
+
+    @pytest.mark.parametrize("record", [waiting(3, 1, 2), lost(3), cancelled(3)])
+    async def test_a_task_without_a_result_comes_back_without(
+        self, store: Store, record: TaskRecord
+    ) -> None:
+        await store.commit([job(), record])
+        assert store.tasks(1) == [record]
+
+    async def test_the_last_word_on_a_task_counts(self, store: Store) -> None:
+        await store.commit([job(), waiting(0, failures=1), done(0), failed(1)])
+        await store.commit([waiting(1)])
+        assert store.tasks(1) == [done(0), waiting(1)]
+
+    @pytest.mark.parametrize(
+        ("selection", "expected"),
+        [
+            ({}, [0, 2, 3, 4, 7]),
+            ({"limit": 2}, [0, 2]),
+            ({"limit": 2, "after": 2}, [3, 4]),
+            ({"after": 7}, []),
+            ({"limit": 0}, []),
+            ({"limit": -1}, []),
+            ({"states": [TaskState.DONE]}, [0, 7]),
+            ({"states": [TaskState.FAILED, TaskState.LOST]}, [2, 3]),
+            ({"states": [TaskState.DONE, TaskState.FAILED], "after": 0}, [2, 7]),
+            ({"states": [TaskState.RUNNING]}, []),
+            ({"indexes": [7, 3, 1, 0]}, [0, 3, 7]),
+            ({"indexes": [7, 3, 0], "after": 0, "limit": 1}, [3]),
+            ({"indexes": [0, 2, 3], "states": [TaskState.LOST]}, [3]),
+            ({"indexes": [0], "after": 0}, []),
+        ],
+    )
+    async def test_selection(
+        self, store: Store, selection: dict[str, Any], expected: list[int]
+    ) -> None:
+        await store.commit([job(1), job(2), done(7), waiting(4, 1), lost(3), failed(2), done(0)])
+        await store.commit([failed(1, 2)])
+        assert [found.index for found in store.tasks(1, **selection)] == expected
+
+    async def test_pages_of_a_long_job_join_up(self, store: Store) -> None:
+        await store.commit([job(), *(done(index) for index in range(2500))])
+        seen: list[int] = []
+        while page := store.tasks(1, after=seen[-1] if seen else -1):
+            seen.extend(task.index for task in page)
+        assert seen == list(range(2500))
+
+    async def test_what_ended_badly(self, store: Store) -> None:
+        await store.commit([job(), done(0), cancelled(4), waiting(1, 1), failed(3), lost(2)])
+        assert store.ended_badly(1) == [(2, "lost"), (3, "failed"), (4, "cancelled")]
+        assert store.ended_badly(1, [4, 0, 2, 9]) == [(2, "lost"), (4, "cancelled")]
+        assert all(type(state) is str for _, state in store.ended_badly(1))
+
+
+class TestCommits:
+    async def test_a_full_store_takes_nothing_and_works_again_when_there_is_space(
+        self, store: Store
+    ) -> None:
+        await store.commit([job(), done(0)])
+        batch: list[Record] = [
+            Progress(1, 400),
+            WorkerRecord("w"),
+            job(2),
+            *(done(index) for index in range(1, 400)),
+        ]
+        with without_space(store):
+            for _ in range(2):
+                with pytest.raises(StoreFull) as caught:
+                    await store.commit(batch)
+                assert caught.value.cause
+            assert [found.index for found in store.tasks(1)] == [0]
+            assert [found.job_id for found in store.jobs()] == [1]
+        await store.commit(batch)
+        assert len(store.tasks(1)) == 400
+        found = reopened(store)
+        assert [unfinished.record.cursor for unfinished in found.jobs] == [400, 0]
+        assert found.workers == [WorkerRecord("w")]
+
+    async def test_a_batch_may_be_committed_twice(self, store: Store) -> None:
+        batch: list[Record] = [job(), Progress(1, 2), done(0), waiting(1, 1), WorkerRecord("w")]
+        await store.commit(batch)
+        await store.commit(batch)
+        [found] = reopened(store).jobs
+        assert found.record.counts == Counts(done=1)
+        assert found.counters == {1: (1, 0)}
+
+    async def test_statistics_count_what_was_committed(self, store: Store) -> None:
+        await store.commit([job(), done(0)])
+        await store.commit([])
+        await store.commit([done(1)])
+        found = store.statistics()
+        assert (found.commits, found.records) == (2, 3)
+
+
+class TestWithAPool:
+    """A pool on this store goes on after a restart with neither more nor less to do."""
+
+    async def test_a_restarted_pool_has_the_rest_to_do(self, store: Store) -> None:
+        pool = Pool(reopened(store))
+        submit = Submit(
+            at=1.0, request="r", owner="ada", spec=JobSpec(argv=("true",), count=20, max_failures=2)
+        )
+        hello = Joined(at=1.0, worker="w/a", incarnation="1", ad=WorkerAd(cpus=8), holds=[])
+        records: list[Record] = []
+        for event in (Reconnected(at=1.0), submit, JobStored(at=1.0, job_id=1), hello):
+            effects = pool.handle(event)
+            records += [r for e in effects if isinstance(e, Persist) for r in e.records]
+        effects = pool.schedule(1.0)
+        [run] = [effect for effect in effects if isinstance(effect, Run)]
+        [(number, job_id, index, n)] = run.spans
+        # The reports become durable; how far the array was sent does not, in time.
+        reports = [
+            result(index + i, job_id, number=number + i, outcome=Outcome.FAILED * (i == n - 1))
+            for i in range(1, n)
+        ]
+        effects = pool.handle(Reported(at=2.0, worker="w/a", results=reports))
+        records += [r for e in effects if isinstance(e, Persist) for r in e.records]
+        await store.commit(records)
+
+        again = Pool(reopened(store))
+        again.check()
+        restored = again.state.jobs[1]
+        assert restored.counts == Counts(done=n - 2)
+        assert restored.remaining == 20 - (n - 2)
+        assert restored.live[n - 1].failures == 1

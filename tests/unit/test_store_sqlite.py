@@ -1,0 +1,410 @@
+"""What is particular to the store on disk: files, locks, versions, damage, full disks, threads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from store_samples import done, failed, job, waiting
+
+from kestrelctl.core.model import Counts, JobSpec
+from kestrelctl.core.records import JobForgotten, Progress, Record, WorkerRecord
+from kestrelctl.errors import KestrelError, StoreFull
+from kestrelctl.store import migrations, sqlite, writing
+from kestrelctl.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "lib" / "kestrel"
+
+
+@pytest.fixture
+def store(data_dir: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(data_dir)
+    store.open()
+    yield store
+    store.close()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def modes_in(directory: Path) -> dict[str, int]:
+    return {path.name: mode(path) for path in directory.iterdir()}
+
+
+class TestFiles:
+    async def test_nobody_else_can_read_them(self, data_dir: Path) -> None:
+        umask = os.umask(0)
+        try:
+            store = SqliteStore(data_dir)
+            store.open()
+            await store.commit([job()])
+            assert mode(data_dir) == 0o700
+            found = modes_in(data_dir)
+            store.close()
+        finally:
+            os.umask(umask)
+        assert set(found) == {"kestrel.db", "kestrel.db-wal", "kestrel.db-shm", "manager.lock"}
+        assert set(found.values()) == {0o600}
+
+    def test_a_readable_database_is_made_private(self, data_dir: Path) -> None:
+        data_dir.mkdir(parents=True)
+        (data_dir / "kestrel.db").touch(0o644)
+        store = SqliteStore(data_dir)
+        store.open()
+        store.close()
+        assert mode(data_dir / "kestrel.db") == 0o600
+
+    @pytest.mark.parametrize("in_the_way", ["", "manager.lock", "kestrel.db"])
+    def test_a_directory_that_cannot_be_used_is_named(
+        self, data_dir: Path, in_the_way: str
+    ) -> None:
+        if in_the_way:
+            (data_dir / in_the_way).mkdir(parents=True)
+        else:
+            data_dir.parent.mkdir()
+            data_dir.touch()
+        with pytest.raises(KestrelError, match=str(data_dir)) as caught:
+            SqliteStore(data_dir).open()
+        assert str(data_dir / in_the_way) in (caught.value.cause or "")
+        assert "--data-dir" in (caught.value.hint or "")
+
+    def test_a_power_failure_loses_nothing(self, store: SqliteStore) -> None:
+        # FULL: the log is flushed to the disk at each commit. https://www.sqlite.org/pragma.html
+        assert store._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert store._writer.execute("PRAGMA synchronous").fetchone() == (2,)
+
+    async def test_statistics_count_the_log_too(self, store: SqliteStore, data_dir: Path) -> None:
+        before = store.statistics().bytes_on_disk
+        await store.commit([job(), *(done(index) for index in range(500))])
+        found = store.statistics()
+        sizes = [(data_dir / name).stat().st_size for name in ("kestrel.db", "kestrel.db-wal")]
+        assert found.bytes_on_disk == sum(sizes) > before
+        assert found.commit_seconds > 0
+
+
+class TestOneManager:
+    def test_a_second_one_is_told_who_holds_the_store(
+        self, store: SqliteStore, data_dir: Path
+    ) -> None:
+        with pytest.raises(KestrelError, match="Another manager") as caught:
+            SqliteStore(data_dir).open()
+        assert f"process {os.getpid()} holds" in (caught.value.cause or "")
+        assert "--data-dir" in (caught.value.hint or "")
+
+    def test_the_refused_one_leaves_the_first_alone(
+        self, store: SqliteStore, data_dir: Path
+    ) -> None:
+        for _ in range(2):
+            with pytest.raises(KestrelError):
+                SqliteStore(data_dir).open()
+        store.close()
+        assert store.open().epoch == 2
+
+    def test_closing_twice_is_closing_once(self, store: SqliteStore) -> None:
+        store.close()
+        store.close()
+
+    async def test_a_program_that_holds_the_database_is_waited_for(
+        self, store: SqliteStore, data_dir: Path
+    ) -> None:
+        store._writer.execute("PRAGMA busy_timeout = 0")
+        other = sqlite3.connect(data_dir / sqlite.DATABASE, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreFull) as caught:
+            await store.commit([job()])
+        assert "locked" in (caught.value.hint or "")
+        other.execute("ROLLBACK")
+        other.close()
+        await store.commit([job()])
+        assert store.jobs() == [job()]
+
+
+class TestVersions:
+    def version_1(self, data_dir: Path) -> Path:
+        """A database as the first migration alone made it, with a little of everything in it."""
+        data_dir.mkdir(parents=True)
+        path = data_dir / sqlite.DATABASE
+        old = sqlite3.connect(path)
+        for statement in migrations.MIGRATIONS[0]:
+            old.execute(statement)
+        old.executescript(
+            """
+            PRAGMA user_version = 1;
+            UPDATE pool SET epoch = 41, last_job_id = 7;
+            INSERT INTO jobs VALUES
+                (3, 'ada', 1.5, 'active', 0, 4, 0, 0, 0, 0, NULL),
+                (5, 'bob', 2.5, 'done', 0, 1, 1, 0, 0, 0, 3.5);
+            INSERT INTO specs VALUES (3, '{"argv":["true"],"count":9}'), (5, '{"argv":["id"]}');
+            INSERT INTO tasks (job_id, idx, state, failures, losses, worker) VALUES
+                (3, 0, 4, 0, 0, ''), (3, 2, 0, 1, 2, 'w');
+            INSERT INTO tasks VALUES
+                (3, 1, 1, 0, 0, 'w', 9, 0, 1.0, 2.0, 3.0, 4.0, 5, 0, 0, '', 'out', 'err', 3, 3);
+            INSERT INTO workers VALUES ('w', 1);
+            """
+        )
+        old.close()
+        return path
+
+    def check(self, store: SqliteStore) -> None:
+        snapshot = store.open()
+        assert (snapshot.epoch, snapshot.next_job_id) == (42, 8)
+        assert snapshot.workers == [WorkerRecord("w", draining=True)]
+        [found] = snapshot.jobs
+        assert (found.record.job_id, found.record.spec.count) == (3, 9)
+        assert found.record.counts == Counts(done=1, cancelled=1)
+        assert (found.unfinished, found.counters) == ([2, 3], {2: (1, 2)})
+        assert [record.state for record in store.jobs()] == ["active", "done"]
+        done_task = store.tasks(3, indexes=[1])[0].result
+        assert done_task is not None
+        assert (done_task.number, done_task.stdout, done_task.peak_bytes) == (9, "out", 5)
+        version = store._reader.execute("PRAGMA user_version").fetchone()[0]
+        store.close()
+        assert version == len(migrations.MIGRATIONS)
+
+    def test_the_first_one_is_still_understood(self, data_dir: Path) -> None:
+        self.version_1(data_dir)
+        self.check(SqliteStore(data_dir))
+
+    def test_a_further_step_is_taken_once(
+        self, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.version_1(data_dir)
+        step = ("ALTER TABLE workers ADD COLUMN note TEXT", "UPDATE workers SET note = 'new'")
+        monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, step))
+        self.check(SqliteStore(data_dir))
+        store = SqliteStore(data_dir)
+        store.open()
+        assert store._reader.execute("SELECT note FROM workers").fetchall() == [("new",)]
+        store.close()
+
+    def test_a_step_that_fails_changes_nothing(
+        self, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.version_1(data_dir)
+        with monkeypatch.context() as patch:
+            step = ("DELETE FROM tasks", "ALTER TABLE nonsense ADD COLUMN note TEXT")
+            patch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, step))
+            with pytest.raises(KestrelError, match="failed") as caught:
+                SqliteStore(data_dir).open()
+            assert "no such table: nonsense" in (caught.value.cause or "")
+        self.check(SqliteStore(data_dir))
+
+    def test_one_from_the_future_is_refused_and_left_alone(self, data_dir: Path) -> None:
+        path = self.version_1(data_dir)
+        future = sqlite3.connect(path)
+        future.execute("PRAGMA user_version = 1000")
+        future.close()
+        before = path.read_bytes()
+        with pytest.raises(KestrelError, match="newer Kestrel") as caught:
+            SqliteStore(data_dir).open()
+        assert "version 1000" in (caught.value.cause or "")
+        assert caught.value.hint
+        assert path.read_bytes() == before
+
+
+class TestDamage:
+    def refused(self, data_dir: Path) -> None:
+        with pytest.raises(KestrelError, match="damaged") as caught:
+            SqliteStore(data_dir).open()
+        assert not isinstance(caught.value, StoreFull)
+        assert "kestrel.db" in (caught.value.cause or "")
+        assert "backup" in (caught.value.hint or "")
+
+    def test_a_file_that_is_no_database(self, data_dir: Path) -> None:
+        data_dir.mkdir(parents=True)
+        (data_dir / sqlite.DATABASE).write_bytes(b"these are not the bytes " * 1000)
+        self.refused(data_dir)
+
+    async def test_a_database_with_holes(self, store: SqliteStore, data_dir: Path) -> None:
+        await store.commit([job(), *(done(index) for index in range(2000))])
+        store.close()
+        path = data_dir / sqlite.DATABASE
+        with path.open("r+b") as file:
+            for page in range(2, path.stat().st_size // 4096):
+                file.seek(page * 4096)
+                file.write(b"\xff" * 4096)
+        self.refused(data_dir)
+
+    async def test_damage_found_while_working_is_told_as_such(
+        self, store: SqliteStore, data_dir: Path
+    ) -> None:
+        await store.commit([job(), *(done(index) for index in range(2000))])
+        store.close()
+        path = data_dir / sqlite.DATABASE
+        with sqlite3.connect(path) as reader:
+            [root] = reader.execute(
+                "SELECT rootpage FROM sqlite_master WHERE name = 'tasks'"
+            ).fetchone()
+            reader.execute("UPDATE jobs SET state = 'done'")  # Recovery does not look at its tasks.
+        reader.close()
+        with path.open("r+b") as file:
+            file.seek((root - 1) * 4096)
+            file.write(b"\xff" * 4096)
+        store.open()
+        for ask in (lambda: store.tasks(1), lambda: store.ended_badly(1, [5])):
+            with pytest.raises(KestrelError, match="damaged"):
+                ask()
+        with pytest.raises(KestrelError, match="damaged"):
+            await store.commit([done(1)])
+        await store.commit([job(2)])
+        assert [found.job_id for found in store.jobs()] == [1, 2]
+
+
+@contextmanager
+def no_file_longer_than(size_bytes: int) -> Iterator[None]:
+    """Writes beyond that size fail, as with an exceeded quota."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class TestFullDisk:
+    async def test_a_commit_that_cannot_be_written_never_was(
+        self, store: SqliteStore, data_dir: Path
+    ) -> None:
+        await store.commit([job(), done(0)])
+        batch: list[Record] = [Progress(1, 300), *(failed(index) for index in range(300))]
+        log = data_dir / "kestrel.db-wal"
+        for room_bytes in (0, 100, 5000, 20000):
+            with no_file_longer_than(log.stat().st_size + room_bytes):
+                with pytest.raises(StoreFull) as caught:
+                    await store.commit(batch)
+                assert str(data_dir) in (caught.value.hint or "")
+                assert store.tasks(1) == [done(0)]
+        await store.commit(batch)
+        assert store.tasks(1) == batch[1:]
+        store.close()
+        assert store.open().jobs[0].record.counts == Counts(failed=300)
+
+    def test_a_store_that_cannot_be_made_says_so(self, data_dir: Path) -> None:
+        data_dir.mkdir(parents=True)
+        with no_file_longer_than(5000), pytest.raises(StoreFull):
+            SqliteStore(data_dir).open()
+        store = SqliteStore(data_dir)
+        assert store.open().epoch == 1
+        store.close()
+
+
+class TestWhileACommitIsUnderWay:
+    @pytest.fixture
+    def go_on(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+        """Commits wait until this is set."""
+        go_on, end = threading.Event(), store._end
+
+        def wait_and_end() -> None:
+            go_on.wait()
+            end()
+
+        monkeypatch.setattr(store, "_end", wait_and_end)
+        return go_on
+
+    async def under_way(self, store: SqliteStore) -> asyncio.Task[None]:
+        commit = asyncio.create_task(store.commit([job(), done(0)]))
+        await asyncio.sleep(0)
+        assert not commit.done()
+        return commit
+
+    async def test_the_loop_is_free_and_what_is_read_is_durable(
+        self, store: SqliteStore, go_on: threading.Event
+    ) -> None:
+        await store.commit_before([job(), failed(0)])
+        commit = await self.under_way(store)
+        assert store.tasks(1) == [failed(0)]
+        assert store.ended_badly(1) == [(0, "failed")]
+        assert len(store.jobs()) == 1
+        go_on.set()
+        await commit
+        assert (store.tasks(1), store.ended_badly(1), len(store.jobs())) == ([done(0)], [], 2)
+
+    async def test_a_second_one_is_a_mistake_of_the_caller(
+        self, store: SqliteStore, go_on: threading.Event
+    ) -> None:
+        commit = await self.under_way(store)
+        with pytest.raises(AssertionError, match="one commit at a time"):
+            await store.commit([job(2)])
+        go_on.set()
+        await commit
+        assert store.jobs() == [job()]
+
+    async def test_a_cancelled_one_ends_before_the_next(
+        self, store: SqliteStore, go_on: threading.Event
+    ) -> None:
+        commit = await self.under_way(store)
+        commit.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
+        await store.commit([job(2)])
+        assert store.jobs() == [job(), job(2)]
+
+    async def test_closing_waits_for_it(self, store: SqliteStore, go_on: threading.Event) -> None:
+        commit = await self.under_way(store)
+        go_on.set()
+        store.close()
+        await commit
+        store.open()
+        assert store.jobs() == [job()]
+
+
+class TestSize:
+    async def test_a_long_forgotten_job_goes_piece_by_piece(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(writing, "FORGET_ROWS", 100)
+        await store.commit([job(1, state="done"), *(done(index) for index in range(250))])
+        await store.commit([job(2), done(0, 2), JobForgotten(1)])
+        left = []
+        for cursor in range(4):
+            left += store._reader.execute("SELECT count(*) FROM tasks WHERE job_id = 1").fetchone()
+            assert (store.tasks(1), store.ended_badly(1)) == ([], [])
+            store.close()
+            assert [found.record.job_id for found in store.open().jobs] == [2]
+            await store.commit([Progress(2, cursor)])
+        assert left == [150, 50, 0, 0]
+        assert store._reader.execute("SELECT count(*) FROM forgotten").fetchone() == (0,)
+        assert store.tasks(2) == [done(0, 2)]
+
+    async def test_the_few_that_are_not_done_are_found_without_a_walk(
+        self, store: SqliteStore
+    ) -> None:
+        many = [done(index) for index in range(20_000)]
+        await store.commit([job(), *many, failed(7_000), waiting(13_000, failures=1)])
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 1000
+
+        store._reader.set_progress_handler(count, 1000)
+        assert store.ended_badly(1) == [(7_000, "failed")]
+        assert store.ended_badly(1, [3, 7_000]) == [(7_000, "failed")]
+        assert store.tasks(1, states=[failed(0).state], after=5) == [failed(7_000)]
+        assert len(store.tasks(1, indexes=[4, 19_999], after=1)) == 2
+        assert steps < 5_000
+
+    async def test_a_long_spec_is_written_once(self, store: SqliteStore, data_dir: Path) -> None:
+        items = tuple(f"item number {index}" for index in range(50_000))
+        record = job(spec=JobSpec(argv=("echo", "{}"), count=50_000, items=items))
+        await store.commit([record])
+        store.close()
+        store.open()
+        for cursor in range(10):
+            await store.commit([Progress(1, cursor)])
+        await store.commit([job(spec=record.spec, state="done")])
+        assert (data_dir / "kestrel.db-wal").stat().st_size < 200_000
+        assert store.jobs() == [job(spec=record.spec, state="done")]

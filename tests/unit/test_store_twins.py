@@ -1,0 +1,157 @@
+"""Whatever is written, both stores say the same."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from store_samples import FULL_SPEC, job
+
+from kestrelctl.core.model import FINAL_STATES, Counts, JobSpec, TaskState
+from kestrelctl.core.records import (
+    JobForgotten,
+    JobRecord,
+    Progress,
+    Record,
+    TaskRecord,
+    WorkerGone,
+    WorkerRecord,
+)
+from kestrelctl.core.result import Result
+from kestrelctl.store import writing
+from kestrelctl.store.memory import MemoryStore
+from kestrelctl.store.port import Store
+from kestrelctl.store.sqlite import SqliteStore
+
+JOBS = range(1, 4)
+INDEXES = range(8)
+STORED_STATES = [TaskState.WAITING, *FINAL_STATES]
+SPECS = {1: FULL_SPEC, 2: JobSpec(argv=("true",), count=10**9), 3: JobSpec(argv=("false",))}
+
+job_ids = st.sampled_from(JOBS)
+indexes = st.sampled_from(INDEXES)
+small = st.integers(0, 3)
+wide = st.integers(-(2**63), 2**63 - 1)
+seconds = st.floats(allow_nan=False, allow_infinity=False)
+words = st.text(max_size=8)
+names = st.sampled_from(["ada", "bob", ""])
+counts = st.builds(Counts, done=small, failed=small, lost=small, cancelled=small)
+
+
+@st.composite
+def job_records(draw: st.DrawFn) -> JobRecord:
+    job_id = draw(job_ids)
+    return job(
+        job_id,
+        owner=f"owner {job_id % 2}",
+        spec=SPECS[job_id],
+        state=draw(st.sampled_from(["active", "active", "done", "failed", "cancelled"])),
+        cancelling=draw(st.booleans()),
+        cursor=draw(indexes),
+        counts=draw(counts),
+        ended_at=draw(st.none() | seconds),
+    )
+
+
+@st.composite
+def task_records(draw: st.DrawFn) -> TaskRecord:
+    job_id, index = draw(job_ids), draw(indexes)
+    result = st.builds(
+        Result,
+        number=wide,
+        job_id=st.just(job_id),
+        index=st.just(index),
+        outcome=small,
+        started_at=seconds,
+        wall_seconds=seconds,
+        peak_bytes=wide,
+        signal=small,
+        reason=words,
+        stdout=words,
+        stderr=words,
+    )
+    return TaskRecord(
+        job_id,
+        index,
+        draw(st.sampled_from(STORED_STATES)),
+        draw(small),
+        draw(small),
+        draw(words),
+        draw(st.none() | result),
+    )
+
+
+records = st.one_of(
+    task_records(),
+    job_records(),
+    st.builds(Progress, job_ids, indexes),
+    st.builds(WorkerRecord, names, st.booleans()),
+    st.builds(WorkerGone, names),
+    st.builds(JobForgotten, job_ids),
+)
+
+
+def allowed(batches: list[list[Record]]) -> list[list[Record]]:
+    """Leaves out what no pool says: anything about a job that was forgotten."""
+    forgotten: set[int] = set()
+    kept: list[list[Record]] = []
+    for batch in batches:
+        kept.append([])
+        for record in batch:
+            job_id = getattr(record, "job_id", None)
+            if job_id in forgotten:
+                continue
+            kept[-1].append(record)
+            if isinstance(record, JobForgotten):
+                forgotten.add(record.job_id)
+    return kept
+
+
+def answers(store: Store) -> list[object]:
+    """All that can be asked of a store, more or less."""
+    said: list[object] = [
+        store.jobs(),
+        store.jobs(limit=2, states=["active", "done"]),
+        store.jobs(ids=[1, 3], owner="owner 1"),
+        store.statistics().commits,
+        store.statistics().records,
+    ]
+    for job_id in JOBS:
+        said += [
+            store.tasks(job_id),
+            store.tasks(job_id, limit=2, after=3),
+            store.tasks(job_id, states=[TaskState.DONE, TaskState.WAITING], limit=3),
+            store.tasks(job_id, states=[TaskState.LOST], after=1),
+            store.tasks(job_id, indexes=[5, 2, 3], states=FINAL_STATES, after=2),
+            store.ended_badly(job_id),
+            store.ended_badly(job_id, [1, 6]),
+        ]
+    return said
+
+
+async def compare(batches: list[list[Record]], data_dir: Path) -> None:
+    memory, sqlite = MemoryStore(), SqliteStore(data_dir)
+    assert memory.open() == sqlite.open()
+    try:
+        for batch in batches:
+            await memory.commit(batch)
+            await sqlite.commit(batch)
+            assert answers(memory) == answers(sqlite)
+        memory.close()
+        sqlite.close()
+        assert memory.open() == sqlite.open()
+        assert answers(memory) == answers(sqlite)
+    finally:
+        sqlite.close()
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches=st.lists(st.lists(records, max_size=12), max_size=4).map(allowed))
+def test_both_stores_give_the_same_answers(batches: list[list[Record]]) -> None:
+    with tempfile.TemporaryDirectory() as data_dir, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "FORGET_ROWS", 2)
+        asyncio.run(compare(batches, Path(data_dir)))

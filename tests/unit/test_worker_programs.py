@@ -1,0 +1,40 @@
+"""Reasons for what could not be started."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from kestrelctl.worker.programs import why_not_started
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (errno.ENOENT, "cannot-start: No such file or directory: 'tool'"),
+        (errno.EACCES, "cannot-start: Permission denied: 'tool'"),
+        (
+            errno.ENOEXEC,
+            "cannot-start: Exec format error: 'tool' (a script needs a first line like #!/bin/sh)",
+        ),
+        (
+            errno.E2BIG,
+            "cannot-start: Argument list too long: 'tool'"
+            " (arguments and environment together are too large)",
+        ),
+        (errno.EAGAIN, "no-resources: Resource temporarily unavailable: 'tool'"),
+        (errno.ENOMEM, "no-resources: Cannot allocate memory: 'tool'"),
+        (errno.EMFILE, "no-resources: Too many open files: 'tool'"),
+        (errno.ENOSPC, "no-space: No space left on device"),
+        (errno.EDQUOT, "no-space: Disk quota exceeded"),
+    ],
+)
+def test_a_reason_names_whose_fault_it_is(code: int, reason: str) -> None:
+    assert why_not_started(OSError(code, os.strerror(code)), "tool") == reason
+
+
+def test_what_is_no_system_error_speaks_for_itself() -> None:
+    reason = why_not_started(ValueError("embedded null byte"), "tool")
+    assert reason == "cannot-start: embedded null byte"
