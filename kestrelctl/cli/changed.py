@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from kestrelctl.cli.output import Output
-from kestrelctl.cli.quantities import plural
+from kestrelctl.cli.quantities import plural, short_address
 from kestrelctl.cli.screen import Screen
 from kestrelctl.protocol.answers import Changed
 
@@ -36,4 +36,5 @@ class Changes(Output):
             return
         noun = self._noun if len(self._changed.what) == 1 else f"{self._noun}s"
         tasks = f" ({plural(self._changed.tasks, 'task')})" if self._changed.tasks else ""
-        screen.write(f"{self._verb} {noun} {', '.join(self._changed.what)}{tasks}\n")
+        names = ", ".join(map(short_address, self._changed.what))
+        screen.write(f"{self._verb} {noun} {names}{tasks}\n")

@@ -7,7 +7,7 @@ import click
 from kestrelctl.cli.command import Command, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.output import Grid, Output, Record, Table, plain
-from kestrelctl.cli.quantities import plural
+from kestrelctl.cli.quantities import plural, short_address
 from kestrelctl.cli.selection import parse_job
 from kestrelctl.core.matching import Reason, Refusal
 from kestrelctl.protocol.answers import Explanation, Obstacle
@@ -52,7 +52,7 @@ def report(explanation: Explanation) -> Record:
     if explanation.obstacles:
         headings = [("WORKERS", True), ("FOR EXAMPLE", False), ("REASON", False)]
         grid = Grid([*headings, ("WANTED", False), ("FOUND", False)])
-        blocks.append(Table(grid, [_row(each) for each in explanation.obstacles]))
+        blocks += ["", Table(grid, [_row(each) for each in explanation.obstacles]), ""]
     blocks.append(f"{why[:1].upper()}{why[1:]}.")
     if hint:
         blocks.append(f"hint: {hint}")
@@ -79,7 +79,7 @@ def conclusion(explanation: Explanation) -> tuple[str, str | None]:
     if not explanation.ever:
         closest = explanation.obstacles[0]
         return (
-            f"no worker could ever run it; the closest is {closest.example}, "
+            f"no worker could ever run it; the closest is {short_address(closest.example)}, "
             f"which {_lack(closest.refusal)}",
             f"add such a worker, or: kestrelctl job cancel {job_id}",
         )
@@ -116,7 +116,7 @@ def _row(obstacle: Obstacle) -> list[str]:
     refusal = obstacle.refusal
     return [
         f"{obstacle.workers:,}",
-        obstacle.example,
+        short_address(obstacle.example),
         refusal.reason.value,
         refusal.wanted,
         refusal.found,

@@ -15,7 +15,7 @@ import click
 
 from kestrelctl import __version__
 from kestrelctl.cli.command import Session, common_options
-from kestrelctl.cli.screen import Mode, Screen
+from kestrelctl.cli.screen import Mode, NobodyReads, Screen
 from kestrelctl.errors import KestrelError, UsageError
 
 #: Command -> (where it is, what it does).
@@ -96,7 +96,7 @@ def _status_of(run: Any, session: Session, args: Sequence[str]) -> int:
         return found.exit_status
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
-    except BrokenPipeError:
+    except (NobodyReads, BrokenPipeError):
         _forget_stdout()
         return _BROKEN_PIPE
     except Exception as error:

@@ -15,25 +15,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.screen import Mode, Screen, one_line
 
 T = TypeVar("T")
-
-_STATE_STYLES = {
-    "done": "green",
-    "idle": "green",
-    "running": "cyan",
-    "active": "cyan",
-    "busy": "cyan",
-    "failed": "red",
-    "lost": "red",
-    "quarantined": "red",
-    "unheard": "yellow",
-    "draining": "yellow",
-    "cancelling": "yellow",
-    "cancelled": "dim",
-    "offline": "dim",
-}
 
 
 class Output(abc.ABC):
@@ -158,61 +143,6 @@ class Record(Output):
                 screen.write(f"{one_line(block)}\n")
             elif block[1]:
                 screen.write(f"{block[0]:<{width}}  {one_line(block[1])}\n")
-
-
-class Grid:
-    """Prints rows under headings: on a terminal coloured and cut to its width, elsewhere whole."""
-
-    def __init__(self, headings: Sequence[tuple[str, bool]]) -> None:
-        """Args:
-        headings: (title, right-aligned) of each column.
-        """
-        self._headings = headings
-        self._widths: list[int] = []
-
-    def print(self, rows: Sequence[Sequence[str]], screen: Screen) -> None:
-        """Prints a page of rows; headings come above the first only."""
-        rows = [[one_line(cell) for cell in row] for row in rows]
-        if screen.is_terminal:
-            self._print_rich(rows, screen)
-        else:
-            self._print_plain(rows, screen)
-        self._widths = self._widths or [1]
-
-    def _print_plain(self, rows: Sequence[Sequence[str]], screen: Screen) -> None:
-        if not self._widths:
-            rows = [[title for title, _ in self._headings], *rows]
-            self._widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            cells = [
-                cell.rjust(width) if right else cell.ljust(width)
-                for cell, width, (_, right) in zip(row, self._widths, self._headings, strict=True)
-            ]
-            screen.write("  ".join(cells).rstrip() + "\n")
-
-    def _print_rich(self, rows: Sequence[Sequence[str]], screen: Screen) -> None:
-        from rich.console import Console
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        table = RichTable(
-            box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=not self._widths
-        )
-        for title, right in self._headings:
-            table.add_column(
-                Text(title, style="bold"),
-                justify="right" if right else "left",
-                no_wrap=True,
-                overflow="ellipsis",
-            )
-        for row in rows:
-            table.add_row(
-                *(
-                    Text(cell, style=_STATE_STYLES.get(cell, "") if title == "STATE" else "")
-                    for cell, (title, _) in zip(row, self._headings, strict=True)
-                )
-            )
-        Console(no_color=not screen.color, highlight=False).print(table)
 
 
 @dataclass(frozen=True, slots=True)

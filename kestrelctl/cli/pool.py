@@ -45,7 +45,8 @@ def report(found: Pool) -> Record:
 
 
 def _counts(numbers: dict[str, int]) -> str:
-    return ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in numbers.items()) or "none"
+    words = (f"{n:,} {name.replace('_', ' ')}" for name, n in numbers.items() if n)
+    return ", ".join(words) or "none"
 
 
 def _size(found: Pool) -> str:

@@ -59,9 +59,11 @@ def size(n: int) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`40 ms`, `2.5 s`, `1m 05s`, `2h 10m`, `3d 4h`; empty for None."""
+    """`0.4 ms`, `40 ms`, `2.5 s`, `1m 05s`, `2h 10m`, `3d 4h`; empty for None."""
     if seconds is None:
         return ""
+    if 0 < seconds < 0.00995:
+        return f"{seconds * 1000:.1f} ms"
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
@@ -79,6 +81,13 @@ def duration(seconds: float | None) -> str:
 def ago(then: float | None, now: float) -> str:
     """`3m 20s ago`; empty for None or for a time that was never set."""
     return f"{duration(max(0.0, now - then))} ago" if then else ""
+
+
+def short_address(address: str) -> str:
+    """`w7` for `w7@workers.example.org/k3bW0`; a resource that numbers a session stays: `w7/2`."""
+    name, _, rest = address.partition("@")
+    resource = rest.partition("/")[2]
+    return f"{name}/{resource}" if resource.isdigit() else name
 
 
 def plural(n: int, noun: str) -> str:

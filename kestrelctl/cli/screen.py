@@ -7,11 +7,16 @@ import json
 import os
 import sys
 from dataclasses import dataclass
-from typing import IO
 
 from kestrelctl.errors import KestrelError, UsageError
 
-_RED, _YELLOW, _DIM, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
+#: Select Graphic Rendition (ECMA-48, 8.3.117).
+BOLD, DIM, RED, GREEN, YELLOW, CYAN = (f"\x1b[{number}m" for number in (1, 2, 31, 32, 33, 36))
+_PLAIN = "\x1b[0m"
+
+
+class NobodyReads(Exception):
+    """Standard output was closed at its other end. No OSError, which click takes for its own."""
 
 
 class Mode(enum.StrEnum):
@@ -65,14 +70,28 @@ class Screen:
         return screen
 
     def write(self, text: str) -> None:
-        """Data."""
-        sys.stdout.write(text)
+        """Data.
+
+        Raises:
+            NobodyReads: whoever read them has gone.
+        """
+        try:
+            sys.stdout.write(text)
+        except BrokenPipeError:
+            raise NobodyReads from None
 
     def write_bytes(self, data: bytes) -> None:
-        """Data that need not be text."""
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        """Data that need not be text.
+
+        Raises:
+            NobodyReads: whoever read them has gone.
+        """
+        try:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise NobodyReads from None
 
     def say(self, text: str) -> None:
         """A remark for people; programs that read JSON are not bothered with it."""
@@ -82,17 +101,17 @@ class Screen:
     def detail(self, text: str) -> None:
         """A remark for those who asked for more (`-v`)."""
         if self.verbose:
-            sys.stderr.write(f"{self._paint(_DIM, text, sys.stderr)}\n")
+            sys.stderr.write(f"{_paint(DIM, text, self.color and sys.stderr.isatty())}\n")
 
     def warn(self, message: str, *, cause: str | None = None, hint: str | None = None) -> None:
         """Something that is probably not as wanted, though it is no error."""
         if not self.quiet:
-            self._trouble("warning", _YELLOW, {"message": message, "cause": cause, "hint": hint})
+            self._trouble("warning", YELLOW, {"message": message, "cause": cause, "hint": hint})
 
     def fail(self, error: KestrelError) -> None:
         """An error, as `error:`, `cause:` and `hint:`, or as one JSON object."""
         fields = {"message": error.message, "cause": error.cause, "hint": error.hint}
-        self._trouble("error", _RED, {"code": error.code, **fields})
+        self._trouble("error", RED, {"code": error.code, **fields})
 
     @property
     def is_table(self) -> bool:
@@ -104,20 +123,24 @@ class Screen:
         """Whether somebody looks at the data."""
         return sys.stdout.isatty()
 
+    def paint(self, color: str, text: str) -> str:
+        """Data in colour, if somebody looks at them and wants it."""
+        return _paint(color, text, self.color and self.is_terminal)
+
     def _trouble(self, kind: str, color: str, fields: dict[str, str | None]) -> None:
         if self.mode.is_json:
             sys.stderr.write(json.dumps({kind: fields}) + "\n")
             return
-        lines = [
-            f"{self._paint(color, f'{kind}:', sys.stderr)} {one_line(fields['message'] or '')}"
-        ]
-        lines += [
-            f"{key}: {one_line(fields[key] or '')}" for key in ("cause", "hint") if fields[key]
-        ]
+        label = _paint(color, f"{kind}:", self.color and sys.stderr.isatty())
+        lines = [f"{label} {one_line(fields['message'] or '')}"]
+        for key in ("cause", "hint"):
+            if text := fields[key]:
+                lines.append(f"{key}: {one_line(text)}")
         sys.stderr.write("\n".join(lines) + "\n")
 
-    def _paint(self, color: str, text: str, stream: IO[str]) -> str:
-        return f"{color}{text}{_PLAIN}" if self.color and stream.isatty() else text
+
+def _paint(color: str, text: str, wanted: bool) -> str:
+    return f"{color}{text}{_PLAIN}" if wanted else text
 
 
 def one_line(text: str) -> str:

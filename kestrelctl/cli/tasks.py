@@ -11,7 +11,7 @@ import msgspec
 from kestrelctl.cli.command import Command, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.output import Column, Listing, Output
-from kestrelctl.cli.quantities import duration, size
+from kestrelctl.cli.quantities import duration, short_address, size
 from kestrelctl.cli.selection import parse_job, parse_tasks
 from kestrelctl.cli.wait import why_ended
 from kestrelctl.core.model import TaskState
@@ -24,13 +24,14 @@ _ON_TERMINAL = 100
 _COLUMNS: list[Column[TaskView]] = [
     Column("TASK", lambda t: str(t.task_id), right=True),
     Column("STATE", lambda t: t.state.value),
-    Column("WORKER", lambda t: t.worker),
+    Column("WORKER", lambda t: short_address(t.worker)),
     Column("TIME", lambda t: duration(t.wall_seconds), right=True),
     Column("CPU", lambda t: duration(t.cpu_seconds), right=True),
     Column("MEMORY", lambda t: size(t.peak_bytes or 0), right=True),
     Column("WAITED", lambda t: duration(t.waited_seconds), right=True, wide=True),
     Column("FAILURES", lambda t: str(t.failures), right=True, wide=True),
     Column("LOSSES", lambda t: str(t.losses), right=True, wide=True),
+    Column("ADDRESS", lambda t: t.worker, wide=True),
     Column("REASON", lambda t: why_ended(t.reason, t.exit_code, t.signal)),
 ]
 

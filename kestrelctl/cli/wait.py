@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.quantities import duration, plural
+from kestrelctl.cli.quantities import duration, plural, short_address
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model import TaskState
 from kestrelctl.errors import TasksFailed, TimedOut, Unreachable
-from kestrelctl.protocol.answers import Ended, Jobs, JobView, Tasks
+from kestrelctl.protocol.answers import Ended, Jobs, JobView, Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks, Watch
 
 #: How often the pool is asked again; the end itself is pushed, and known at once.
@@ -96,11 +96,7 @@ async def check(connection: Connection, views: Sequence[JobView]) -> None:
         message += f"; {plural(len(bad) - 1, 'other job')} not done either"
     request = ListTasks(job=str(view.job_id), states=states, limit=_SHOWN_FAILURES)
     page = await ask(connection, request, Tasks)
-    reasons = "; ".join(
-        f"task {task.task_id}" + (f" on {task.worker}" if task.worker else "") + f": {why}"
-        for task in page.tasks
-        if (why := why_ended(task.reason, task.exit_code, task.signal))
-    )
+    reasons = "; ".join(filter(None, map(_failure, page.tasks)))
     state = f" --state {states[0].value}" if states else ""
     raise TasksFailed(
         message, cause=reasons or None, hint=f"kestrelctl job tasks {view.job_id}{state}"
@@ -108,6 +104,12 @@ async def check(connection: Connection, views: Sequence[JobView]) -> None:
 
 
 _BAD = (TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED)
+
+
+def _failure(task: TaskView) -> str:
+    why = why_ended(task.reason, task.exit_code, task.signal)
+    worker = f" on {short_address(task.worker)}" if task.worker else ""
+    return f"task {task.task_id}{worker}: {why}" if why else ""
 
 
 def why_ended(reason: str, exit_code: int | None, signal: int) -> str:

@@ -13,7 +13,15 @@ from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import Command, Noun, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.output import Column, Listing, Output, Record
-from kestrelctl.cli.quantities import ago, duration, parse_size, plural, size, split_words
+from kestrelctl.cli.quantities import (
+    ago,
+    duration,
+    parse_size,
+    plural,
+    short_address,
+    size,
+    split_words,
+)
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol.answers import Changed, Workers, WorkerView
 from kestrelctl.protocol.requests import DrainWorkers, ListWorkers, ResumeWorkers
@@ -132,10 +140,10 @@ def resume(session: Session, names: tuple[str, ...]) -> None:
 def run(session: Session, /, data_dir: Path | None, tags: tuple[str, ...], **options: Any) -> int:
     """Run a worker in the foreground, until SIGTERM."""
     from kestrelctl.local.state import pools_directory
-    from kestrelctl.worker import daemon
+    from kestrelctl.worker import entry
     from kestrelctl.worker.options import WorkerOptions
 
-    return daemon.run(
+    return entry.run(
         WorkerOptions(
             data_dir=data_dir or pools_directory().parent / "worker",
             tags=split_words(tags),
@@ -183,7 +191,7 @@ def worker_columns(now: float) -> list[Column[WorkerView]]:
         now: seconds since the epoch.
     """
     return [
-        Column("WORKER", lambda w: w.worker),
+        Column("WORKER", lambda w: short_address(w.worker)),
         Column("STATE", lambda w: w.state),
         Column("CPUS", lambda w: f"{w.cpus:g}", right=True),
         Column("FREE", lambda w: f"{w.cpus_free:g}", right=True),
@@ -194,6 +202,7 @@ def worker_columns(now: float) -> list[Column[WorkerView]]:
         Column("DONE", lambda w: f"{w.done:,}", right=True),
         Column("FAILED", lambda w: f"{w.failed:,}", right=True),
         Column("SINCE", lambda w: ago(w.joined_at, now), right=True, wide=True),
+        Column("ADDRESS", lambda w: w.worker, wide=True),
         Column("HOST", lambda w: w.host, wide=True),
         Column("SYSTEM", lambda w: f"{w.os} {w.arch}".strip(), wide=True),
         Column("VERSION", lambda w: w.version, wide=True),

@@ -36,7 +36,7 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
                 lose(state, task, worker.jid)
             else:
                 put_back(state, task, worker.jid)
-            kill.append(number)
+                kill.append(number)
             jobs[task.job] = None
     for number, job_id, index in event.holds:
         job = state.jobs.get(job_id)

@@ -24,17 +24,18 @@ def schedule(state: State, now: float) -> None:
         return
     sent: dict[Worker, list[tuple[int, int, int, int]]] = {}
     touched: dict[Job, None] = {}
+    members = {shape: _members(state, shape) for shape in state.queue.shapes()}
     progress = True
     while progress and state.queue:
         progress = False
         for cls in state.classes.values():
             if not cls.hungry:
                 continue
-            shapes = [s for s in state.queue.shapes() if cls.answer(s)[0] is None]
+            shapes = [s for s in members if cls.answer(s)[0] is None]
             for worker in list(cls.hungry.values()):
                 if not state.queue:
                     break
-                if _feed(state, worker, shapes, now, sent, touched):
+                if _feed(state, worker, shapes, members, now, sent, touched):
                     progress = True
     for worker, spans in sent.items():
         state.emit(_run(state, worker, spans))
@@ -54,18 +55,21 @@ def release_delayed(state: State, now: float) -> None:
             state.refresh(job)
 
 
-def room(worker: Worker, job: Job, now_slots: int, state: State) -> int:
+def room(worker: Worker, job: Job, now_slots: int, state: State, now: float) -> int:
     """How many more tasks of the job the worker should get.
 
     Those that run at once, and, for short tasks, enough behind them to bridge `ahead_seconds`: a
     worker then never waits for the network. Topped up only when half of that is gone, so that
-    messages carry several tasks.
+    messages carry several tasks. A worker that reported nothing for a while is stuck in a long one:
+    nothing is put behind that.
     """
     behind = worker.behind
     free = 0 if behind else times_fitting(job.shape.request, worker.free)
     config = state.config
     mean = job.mean_seconds
     if mean is None or mean >= config.short_seconds:
+        return free
+    if worker.held and worker.reported_at + config.stuck_seconds < now:
         return free
     side_by_side = min(now_slots, free + worker.running_of.get(job, 0))
     if not side_by_side:
@@ -81,10 +85,16 @@ def room(worker: Worker, job: Job, now_slots: int, state: State) -> int:
     return max(0, free + ahead - behind)
 
 
+def _members(state: State, shape: Shape) -> int:
+    """How many online workers could run tasks of the shape."""
+    return sum(cls.members for cls in state.classes.values() if cls.answer(shape)[0] is None)
+
+
 def _feed(
     state: State,
     worker: Worker,
     shapes: list[Shape],
+    members: dict[Shape, int],
     now: float,
     sent: dict[Worker, list[tuple[int, int, int, int]]],
     touched: dict[Job, None],
@@ -96,14 +106,16 @@ def _feed(
         job = state.queue.head(shape)
         if job is None or (best is not None and job.key > best.key):
             continue
-        found = room(worker, job, worker.cls.answer(shape)[1], state)
+        found = room(worker, job, worker.cls.answer(shape)[1], state, now)
         if found:
             best, best_room = job, found
     if best is None:
         worker.park()
         return False
+    if not worker.held:
+        worker.reported_at = now
     # Not more than a worker's share of what is left, so that the last tasks are spread evenly.
-    share = max(1, best.waiting // (2 * worker.cls.members))
+    share = max(1, best.waiting // (2 * members[best.shape]))
     tasks = best.take(min(best_room, share, best.takeable()))
     number = state.next_number
     spans = sent.setdefault(worker, [])

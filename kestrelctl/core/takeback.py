@@ -14,23 +14,25 @@ ROUND_SECONDS = 0.1
 
 
 def take_back(state: State, now: float) -> None:
-    """Asks workers that are stuck for half of what waits there, as far as others idle.
+    """Asks workers that are stuck for half of what waits there, as far as others idle that can run it.
 
     Only workers that reported nothing for `stuck_seconds` are asked: what waits is worth
     `ahead_seconds` of work, so at any other worker it is about to run.
     """
-    if state.queue or now < state.next_take_back_at or not state.connected:
+    if now < state.next_take_back_at or not state.connected:
         return
     state.next_take_back_at = now + ROUND_SECONDS
-    idle = sum(
-        1
+    idlers = [
+        worker
         for cls in state.classes.values()
         for crowd in (cls.hungry, cls.parked)
         for worker in crowd.values()
         if not worker.held
-    )
-    if not idle:
+    ]
+    if not idlers:
         return
+    idle = len(idlers)
+    idle_classes = {id(worker.cls): worker.cls for worker in idlers}.values()
     stuck = [
         worker
         for worker in state.workers.values()
@@ -43,7 +45,14 @@ def take_back(state: State, now: float) -> None:
     for worker in stuck:
         if idle <= 0:
             return
-        waiting = [number for number, task in worker.held.items() if not task.charged]
+        waiting = [
+            number
+            for number, task in worker.held.items()
+            if not task.charged
+            and any(cls.answer(task.job.shape)[0] is None for cls in idle_classes)
+        ]
+        if not waiting:
+            continue
         wanted = waiting[len(waiting) // 2 :]
         worker.taking_back = True
         idle -= len(wanted)

@@ -22,6 +22,7 @@ from kestrelctl import logs
 from kestrelctl.core.backoff import pause_seconds
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.state import PoolState, write_state
+from kestrelctl.worker.discovery import discover
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
 
@@ -152,6 +153,7 @@ class Supervisor:
     def _worker_commands(self) -> list[Child]:
         """One process for one worker; for many, their sessions shared among one per processor."""
         processes = max(1, min(self.workers, os.cpu_count() or 1))
+        memory_bytes = discover().memory_bytes
         found = []
         for index in range(processes):
             numbers = range(index, self.workers, processes) if self.workers else range(1)
@@ -173,7 +175,7 @@ class Supervisor:
                 "--executor", self.executor,
             ]  # fmt: skip
             if self.workers:
-                command += ["--cpus", "1"]
+                command += ["--cpus", "1", "--memory", str(memory_bytes // self.workers)]
             found.append(
                 Child(
                     f"worker-{index + 1}",

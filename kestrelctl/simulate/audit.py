@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.assets import Amounts
-from kestrelctl.core.model import FINAL_STATES, Counts, JobSpec, TaskState
+from kestrelctl.core.model import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.result import Outcome
 from kestrelctl.simulate.clock import Clock
-from kestrelctl.simulate.store import Store
+from kestrelctl.store.memory import MemoryStore
 
 
 class Execution(msgspec.Struct):
@@ -41,12 +41,12 @@ class Audit:
         self.acknowledged_jobs: dict[int, int] = {}
         self.accepted_results = 0
         self._clock = clock
-        self._store: Store | None = None
+        self._jobs: dict[int, JobRecord] = {}
+        self._rows: dict[tuple[int, int], TaskRecord] = {}
         self._running: dict[str, dict[int, Execution]] = {}
         self._capacity: dict[str, Amounts] = {}
         self._accepted: set[tuple[int, int, int]] = set()
         self._results: dict[int, tuple[int, int, int]] = {}
-        self._ended_jobs: set[int] = set()
 
     def expect(self, condition: bool, text: str) -> None:
         """Notes a problem unless the condition holds."""
@@ -103,32 +103,27 @@ class Audit:
 
     def job_ended(self, job_id: int) -> None:
         """Whoever watches was told that the job has ended."""
-        assert self._store is not None
-        state = self._store.jobs[job_id].state
-        self.expect(state != "active", f"job {job_id} was said to have ended while {state}")
+        self.expect(self._jobs[job_id].state != "active", f"active job {job_id} was said to be over")
 
     def acknowledged(self, numbers: list[int]) -> None:
         """A worker may forget these results: those of successes must be final, durably."""
-        assert self._store is not None
         for number in numbers:
             job_id, index, outcome = self._results[number]
-            if outcome != Outcome.DONE or self._store.jobs[job_id].state != "active":
+            job = self._jobs[job_id]
+            if outcome != Outcome.DONE or job.state != "active":
                 continue
-            row = self._store.tasks[job_id].get(index)
-            over = row is not None and row.state in FINAL_STATES
-            over = over or (self._store.jobs[job_id].cancelling and row is None)
+            row = self._rows.get((job_id, index))
+            over = job.cancelling if row is None else row.state in FINAL_STATES
             self.expect(over, f"success {number} of {job_id}/{index} was acknowledged and dropped")
 
-    def committed(self, store: Store, records: list[Record]) -> None:
+    def committed(self, records: list[Record]) -> None:
         """Holds each row against the one that it replaces."""
-        self._store = store
-        written: dict[tuple[int, int], TaskRecord] = {}
         for record in records:
             if isinstance(record, TaskRecord):
-                key = (record.job_id, record.index)
-                before = written.get(key) or store.tasks.get(record.job_id, {}).get(record.index)
-                self._row(before, record)
-                written[key] = record
+                self._row(self._rows.get((record.job_id, record.index)), record)
+                self._rows[record.job_id, record.index] = record
+            elif isinstance(record, JobRecord):
+                self._jobs[record.job_id] = record
 
     def _row(self, before: TaskRecord | None, row: TaskRecord) -> None:
         where = f"task {row.job_id}/{row.index}"
@@ -170,37 +165,36 @@ class Audit:
 
     # -- at the end --------------------------------------------------------------------------------
 
-    def verdict(self, store: Store) -> None:
+    def verdict(self, tables: MemoryStore) -> None:
         """Holds the tables and the machines against each other when all is quiet."""
         for execution in self.running():
             self.expect(False, f"attempt {execution.number} still runs on {execution.worker}")
+        jobs = {job.job_id: job for job in tables.jobs(limit=len(self._jobs))}
         for job_id in self.acknowledged_jobs:
-            self.expect(job_id in store.jobs, f"acknowledged job {job_id} is unknown")
-        for job in store.jobs.values():
-            self._job(job, store)
+            self.expect(job_id in jobs, f"acknowledged job {job_id} is unknown")
+        for job in jobs.values():
+            self._job(job, tables.tasks(job.job_id, limit=job.spec.count))
 
-    def _job(self, job: JobRecord, store: Store) -> None:
+    def _job(self, job: JobRecord, rows: list[TaskRecord]) -> None:
         where = f"job {job.job_id}"
+        spec = job.spec
         self.expect(job.state != "active", f"{where} never ended")
-        spec: JobSpec = job.spec
-        rows = store.tasks[job.job_id]
-        self.expect(all(0 <= i < spec.count for i in rows), f"{where} has rows beyond its array")
-        for index in range(job.cursor):
-            row = rows.get(index)
-            over = row is not None and row.state in FINAL_STATES
-            self.expect(over, f"task {job.job_id}/{index} has no final state")
-        beyond = [index for index in rows if index >= job.cursor]
+        final = {row.index for row in rows if row.state in FINAL_STATES}
+        missing = sorted(set(range(job.cursor)) - final)
+        self.expect(not missing, f"tasks {missing} of {where} have no final state")
+        beyond = [row.index for row in rows if row.index >= job.cursor]
         self.expect(not beyond, f"{where} has rows {beyond} beyond its cursor {job.cursor}")
         never_started = spec.count - job.cursor
         self.expect(job.cancelling or not never_started, f"{where}: {never_started} never started")
-        counts: Counts = store.counts(job.job_id)
-        counts.cancelled += never_started
-        self.expect(counts == job.counts, f"{where} says {job.counts}, its rows say {counts}")
-        self.expect(job.state == counts.outcome(), f"{where} is {job.state} with {counts}")
-        for row in rows.values():
+        counts = Counts(cancelled=never_started)
+        for row in rows:
+            if row.state in FINAL_STATES:
+                setattr(counts, row.state, getattr(counts, row.state) + 1)
             if row.state is TaskState.FAILED:
                 limit = row.failures == spec.max_failures
-                self.expect(limit, f"task {job.job_id}/{row.index} failed at {row.failures}")
+                self.expect(limit, f"task {row.index} of {where} failed at {row.failures}")
             if row.state is TaskState.LOST:
                 limit = row.losses == spec.max_losses
-                self.expect(limit, f"task {job.job_id}/{row.index} lost at {row.losses}")
+                self.expect(limit, f"task {row.index} of {where} was lost at {row.losses}")
+        self.expect(counts == job.counts, f"{where} says {job.counts}, its rows say {counts}")
+        self.expect(job.state == counts.outcome(), f"{where} is {job.state} with {counts}")

@@ -62,9 +62,7 @@ def drop_worker(world: World, random: Random, seconds: float) -> None:
 
 def leave(world: World, random: Random, seconds: float) -> None:
     """A worker is shut down in order; later it is started again."""
-    worker = _worker(world, random)
-    worker.leave()
-    world.clock.after(seconds, worker.start)
+    _worker(world, random).leave(seconds)
 
 
 def repeat_reports(world: World, random: Random, seconds: float) -> None:

@@ -15,6 +15,7 @@ from kestrelctl.core.events import (
     Event,
     Heard,
     Joined,
+    Leaving,
     Lost,
     Reconnected,
     Reported,
@@ -26,7 +27,7 @@ from kestrelctl.core.template import Template
 from kestrelctl.protocol import work
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
-from kestrelctl.simulate.network import UNAVAILABLE, Server
+from kestrelctl.simulate.network import BOUNCED, UNAVAILABLE, Server
 from kestrelctl.simulate.process import Process
 from kestrelctl.simulate.store import Store
 
@@ -73,7 +74,7 @@ class Manager(Process):
     # -- life --------------------------------------------------------------------------------------
 
     def on_start(self) -> None:
-        self.pool = Pool(self.store.snapshot(), self.config)
+        self.pool = Pool(self.store.tables.open(), self.config)
         self._burst = False
         self._tick_at = None
         if self.check:
@@ -92,6 +93,7 @@ class Manager(Process):
     # -- events ------------------------------------------------------------------------------------
 
     def on_message(self, message: Any) -> None:
+        assert self.pool is not None
         worker, said = message
         now = self.clock.now
         self._events += 1
@@ -109,10 +111,12 @@ class Manager(Process):
             case work.Returned(numbers=numbers):
                 event = Returned(at=now, id=cause, worker=worker, numbers=numbers)
             case work.Leaving():
-                event = Drain(at=now, id=cause, worker=worker, by=worker)
+                event = Leaving(at=now, id=cause, worker=worker)
             case _:
-                assert said == UNAVAILABLE
-                event = Lost(at=now, id=cause, worker=worker, cause="unavailable")
+                assert said in (UNAVAILABLE, BOUNCED)
+                if said == BOUNCED and worker not in self.pool.state.workers:
+                    return
+                event = Lost(at=now, id=cause, worker=worker, cause=said)
         self.handle(event)
 
     def handle(self, event: Event) -> None:
@@ -224,7 +228,9 @@ def _essence(event: Event) -> tuple[Any, ...]:
             return (worker, incarnation, holds)
         case Returned(worker=worker, numbers=numbers):
             return (worker, numbers)
-        case Heard(worker=worker) | Lost(worker=worker) | Drain(worker=worker):
+        case Lost(worker=worker, cause=cause):
+            return (worker, cause)
+        case Heard(worker=worker) | Leaving(worker=worker) | Drain(worker=worker):
             return (worker,)
         case _:
             return tuple(

@@ -16,6 +16,8 @@ Receiver = Callable[[Any], None]
 
 #: What the server tells the pool of a worker whose connection ended.
 UNAVAILABLE = "unavailable"
+#: What the server answers to a message for somebody who is not there.
+BOUNCED = "bounced"
 
 _END = object()
 
@@ -187,8 +189,12 @@ class Server:
             other = self._links.get(addressee)
             if other is not None:
                 other.push(message)
-        else:
+            else:
+                link.push((addressee, BOUNCED))
+        elif self.MANAGER in self._links:
             self._to_manager(link.name, message)
+        else:
+            link.push(BOUNCED)
 
     def on_ended(self, link: Link) -> None:
         """A node's end of a connection is gone."""

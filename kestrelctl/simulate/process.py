@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from kestrelctl.core.backoff import pause_seconds
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.network import Link, Server
 
@@ -16,9 +17,6 @@ class Process:
     Everything that happens inside goes through `arrange` or `enter`: it happens later while the process
     is stopped (SIGSTOP), and never once it was killed.
     """
-
-    #: First pause before another attempt to connect, and the longest; jittered by half.
-    retry_seconds = (0.2, 4.0)
 
     def __init__(self, name: str, clock: Clock, random: Random, server: Server) -> None:
         self.name = name
@@ -107,14 +105,15 @@ class Process:
                 lambda link: self.enter(life, self._closed, link),
             )
         if link is None:
-            first, longest = self.retry_seconds
-            pause = min(first * 2**self._tries, longest)
-            self._tries += 1
-            self.arrange(pause * self.random.uniform(0.5, 1.5), self._connect)
+            self._connect_later()
             return
         self._tries = 0
         self.link = link
         self.on_connected()
+
+    def _connect_later(self) -> None:
+        self._tries += 1
+        self.arrange(pause_seconds(self._tries, self.random.random()), self._connect)
 
     def _receive(self, link: Link, message: Any) -> None:
         if link is self.link:
@@ -125,7 +124,7 @@ class Process:
             self.clock.tell(self.name, "loses its connection")
             self.link = None
             self.on_disconnected()
-            self.arrange(self.retry_seconds[0] * self.random.uniform(0.5, 1.5), self._connect)
+            self._connect_later()
 
     def send(self, message: Any) -> None:
         """Says something, if there is a connection."""

@@ -1,35 +1,27 @@
-"""What is durable, with commits that take time and can be cut short."""
+"""What is durable: the store in memory, with commits that take time and can be cut short."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
 
-import msgspec
-
-from kestrelctl.core.model import FINAL_STATES, Counts, TaskState
-from kestrelctl.core.records import (
-    JobForgotten,
-    JobRecord,
-    Progress,
-    Record,
-    Snapshot,
-    TaskRecord,
-    UnfinishedJob,
-    WorkerGone,
-    WorkerRecord,
-)
+from kestrelctl.core.records import Record
 from kestrelctl.simulate.clock import Clock
+from kestrelctl.store.memory import MemoryStore
 
 Action = Callable[[], None]
 
 
 class Store:
-    """Tables, and a group commit: what comes while one commit runs goes into the next.
+    """A group commit in front of tables: what comes while one commit runs goes into the next.
 
     Args:
         commit_seconds: bounds of a commit's duration.
-        on_committed: called with the records of each commit, before they are in the tables.
+        on_committed: called with the records of each commit.
+
+    Attributes:
+        tables: what is durable now.
+        slowness: how many times longer commits take.
     """
 
     def __init__(
@@ -37,13 +29,9 @@ class Store:
         clock: Clock,
         random: Random,
         commit_seconds: tuple[float, float],
-        on_committed: Callable[[Store, list[Record]], None],
+        on_committed: Callable[[list[Record]], None],
     ) -> None:
-        self.jobs: dict[int, JobRecord] = {}
-        self.tasks: dict[int, dict[int, TaskRecord]] = {}
-        self.workers: dict[str, WorkerRecord] = {}
-        self.epoch = 0
-        self.next_job_id = 1
+        self.tables = MemoryStore()
         self.slowness = 1.0
         self._clock = clock
         self._random = random
@@ -58,7 +46,7 @@ class Store:
     @property
     def quiet(self) -> bool:
         """Nothing waits to become durable."""
-        return self._committing is None and not self._pending
+        return self._committing is None
 
     def write(self, records: list[Record]) -> None:
         """Puts records into the next commit."""
@@ -109,64 +97,10 @@ class Store:
         self._committing_actions.clear()
 
     def _apply(self, records: list[Record]) -> None:
-        self._on_committed(self, records)
-        for record in records:
-            if isinstance(record, TaskRecord):
-                self.tasks[record.job_id][record.index] = record
-            elif isinstance(record, Progress):
-                job = self.jobs[record.job_id]
-                self.jobs[record.job_id] = msgspec.structs.replace(job, cursor=record.cursor)
-            elif isinstance(record, JobRecord):
-                self.jobs[record.job_id] = record
-                self.tasks.setdefault(record.job_id, {})
-                self.next_job_id = max(self.next_job_id, record.job_id + 1)
-            elif isinstance(record, WorkerRecord):
-                self.workers[record.worker] = record
-            elif isinstance(record, WorkerGone):
-                self.workers.pop(record.worker, None)
-            elif isinstance(record, JobForgotten):
-                self.jobs.pop(record.job_id, None)
-                self.tasks.pop(record.job_id, None)
-
-    def counts(self, job_id: int) -> Counts:
-        """How many rows of a job's tasks are in each final state."""
-        counts = Counts()
-        for row in self.tasks[job_id].values():
-            if row.state in FINAL_STATES:
-                setattr(counts, row.state, getattr(counts, row.state) + 1)
-        return counts
-
-    def bad_rows(self, job_id: int) -> list[tuple[int, str]]:
-        """The tasks with a row that ended otherwise than done, with their state."""
-        return [
-            (index, str(row.state))
-            for index, row in sorted(self.tasks[job_id].items())
-            if row.state in FINAL_STATES and row.state is not TaskState.DONE
-        ]
-
-    def snapshot(self) -> Snapshot:
-        """What a new manager starts from; each call is a new epoch."""
-        self.epoch += 1
-        return Snapshot(
-            epoch=self.epoch,
-            next_job_id=self.next_job_id,
-            jobs=[self._unfinished(job) for job in self.jobs.values() if job.state == "active"],
-            workers=list(self.workers.values()),
-        )
-
-    def _unfinished(self, job: JobRecord) -> UnfinishedJob:
-        rows = self.tasks[job.job_id]
-        left = [
-            index
-            for index in range(job.cursor)
-            if index not in rows or rows[index].state not in FINAL_STATES
-        ]
-        return UnfinishedJob(
-            record=msgspec.structs.replace(job, counts=self.counts(job.job_id)),
-            unfinished=left,
-            counters={
-                index: (row.failures, row.losses)
-                for index, row in rows.items()
-                if row.state not in FINAL_STATES and (row.failures or row.losses)
-            },
-        )
+        commit = self.tables.commit(records)
+        try:
+            commit.send(None)
+        except StopIteration:
+            self._on_committed(records)
+        else:
+            raise AssertionError("a commit in memory does not wait")

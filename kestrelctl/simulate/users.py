@@ -84,7 +84,7 @@ class Users:
             assert self.manager is not None
             store = self.manager.store
             store.flush()
-            record = store.jobs[job_id]
+            [record] = store.tables.jobs(ids=[job_id])
             self._tell(
                 Retry(
                     at=self.clock.now,
@@ -94,7 +94,7 @@ class Users:
                     admin=False,
                     job_id=job_id,
                     record=None if record.state == "active" else record,
-                    indexes=store.bad_rows(job_id),
+                    indexes=store.tables.ended_badly(job_id),
                     rest=True,
                 )
             )

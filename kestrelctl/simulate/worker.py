@@ -13,7 +13,7 @@ from kestrelctl.core.result import Outcome, Result
 from kestrelctl.protocol import work
 from kestrelctl.simulate.audit import Audit, Execution
 from kestrelctl.simulate.clock import Clock
-from kestrelctl.simulate.network import Server
+from kestrelctl.simulate.network import BOUNCED, Server
 from kestrelctl.simulate.process import Process
 from kestrelctl.simulate.truth import Fate
 
@@ -47,6 +47,7 @@ class Worker(Process):
         self.repeats_reports = False
         self.agent = Agent(ad.cpus, ad.memory_bytes)
         self.leaving = False
+        self._away_seconds = 0.0
         self._fate = fate
         self._running: set[int] = set()
         self._flush_at: float | None = None
@@ -76,12 +77,13 @@ class Worker(Process):
             self.audit.ended(number, None)
         self._running.clear()
 
-    def leave(self) -> None:
-        """Finishes what runs, gives back the rest, and ends the process."""
+    def leave(self, seconds: float) -> None:
+        """Finishes what runs, gives back the rest, ends the process, and is started again later."""
         if not self.alive or self.stopped or self.leaving:
             return
         self.clock.tell(self.name, "leaves")
         self.leaving = True
+        self._away_seconds = seconds
         returned = self.agent.drain()
         self._say(work.Leaving())
         self._say(work.Returned(numbers=returned))
@@ -91,9 +93,13 @@ class Worker(Process):
         if self.leaving and self.agent.idle:
             self.clock.tell(self.name, "has left")
             self._end()
+            self.clock.after(self._away_seconds, self.start)
 
     def on_connected(self) -> None:
         self._hello()
+
+    def on_disconnected(self) -> None:
+        self.agent.welcomed = False
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -115,6 +121,10 @@ class Worker(Process):
                         self._say(work.Leaving())
             case work.Who():
                 self._hello()
+            case work.Refused() | work.FetchOutput():
+                raise AssertionError(f"nobody expects {message}")
+            case _ if message == BOUNCED:
+                self.arrange(self.random.uniform(0.5, 1.5), self._hello_if_unwelcome)
             case work.Kill(numbers=numbers):
                 self._kill(agent.on_kill(numbers, now))
             case work.TakeBack(numbers=numbers):
@@ -142,6 +152,10 @@ class Worker(Process):
             )
         )
 
+    def _hello_if_unwelcome(self) -> None:
+        if not self.agent.welcomed:
+            self._hello()
+
     def _run(self, message: work.Run) -> None:
         if not self.agent.welcomed:
             return
@@ -150,6 +164,8 @@ class Worker(Process):
         )
         if refused:
             self._say(work.Returned(numbers=refused))
+            if not self.agent.draining:
+                self._hello()
 
     def _beat_every(self, seconds: float) -> None:
         self._beat_seconds = seconds

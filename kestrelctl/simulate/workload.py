@@ -10,6 +10,8 @@ from kestrelctl.core.model import JobSpec, OnWorkerLost, WorkerAd
 from kestrelctl.simulate.truth import KINDS
 
 MEBIBYTE = 1 << 20
+#: What no machine has.
+NOWHERE = ("abacus",)
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -56,7 +58,7 @@ def _one(random: Random, count: int, within_seconds: float) -> Submission:
         items=tuple(f"line {i}" for i in range(count)) if sometimes(0.2) else None,
         cpus=random.choice((0.5, 1, 1, 1, 2)),
         memory_bytes=random.choice((0, 0, 0, 100, 200)) * MEBIBYTE,
-        requires=("abacus",) if never_runs else ("gpu",) if sometimes(0.2) else (),
+        requires=NOWHERE if never_runs else ("gpu",) if sometimes(0.2) else (),
         priority=random.choice((50, 100, 100, 200)),
         max_running=random.randint(1, 4) if sometimes(0.2) else None,
         max_failures=random.choice((1, 1, 2, 4)),

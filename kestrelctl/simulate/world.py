@@ -18,7 +18,7 @@ from kestrelctl.simulate.store import Store
 from kestrelctl.simulate.truth import Fate, fate
 from kestrelctl.simulate.users import Users
 from kestrelctl.simulate.worker import Worker
-from kestrelctl.simulate.workload import Submission, some_ads, some_jobs
+from kestrelctl.simulate.workload import NOWHERE, Submission, some_ads, some_jobs
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +201,7 @@ class World:
             clock.run_until(clock.now + 0.5)
         self.audit.expect(self._quiet(), "the world does not come to rest")
         self.store.flush()
-        self.audit.verdict(self.store)
+        self.audit.verdict(self.store.tables)
         return clock.now - clock.start
 
     def _peace(self) -> None:
@@ -217,6 +217,9 @@ class World:
         for worker in self.workers:
             worker.repeats_reports = False
             self.users.resume(worker.name)
+        for job in self.store.tables.jobs(states=["active"]):
+            if job.spec.requires == NOWHERE:
+                self.users.cancel(job.job_id)
 
     def _quiet(self) -> bool:
         """All jobs have ended, and everybody knows."""
@@ -241,7 +244,8 @@ def run(seed: int, settings: Settings | None = None) -> Report:
     world = World(seed, settings or small(seed))
     seconds = world.run()
     counts = Counts()
-    for job in world.store.jobs.values():
+    jobs = world.store.tables.jobs(limit=1_000_000)
+    for job in jobs:
         counts.done += job.counts.done
         counts.failed += job.counts.failed
         counts.lost += job.counts.lost
@@ -251,7 +255,7 @@ def run(seed: int, settings: Settings | None = None) -> Report:
         seed=seed,
         problems=world.audit.problems,
         seconds=seconds,
-        jobs=len(world.store.jobs),
+        jobs=len(jobs),
         counts=counts,
         executions=len(executions),
         wasted=len(executions) - world.audit.accepted_results,

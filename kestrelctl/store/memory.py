@@ -66,6 +66,11 @@ class MemoryStore:
                 for task in tasks.values()
                 if task.index not in ended and (task.failures or task.losses)
             },
+            concluded={
+                task.index: task.concluded
+                for task in tasks.values()
+                if task.index not in ended and task.concluded
+            },
         )
 
     async def commit(self, records: Sequence[Record]) -> None:

@@ -69,7 +69,12 @@ _FIRST = (
     "CREATE TABLE forgotten (job_id INTEGER PRIMARY KEY)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+_SECOND = (
+    # Attempts up to this number are over: a result that comes again is not counted again.
+    "ALTER TABLE tasks ADD COLUMN concluded INTEGER NOT NULL DEFAULT 0",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -63,16 +63,21 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
     cursor = max(record.cursor, beyond)
     unfinished.extend(range(beyond, cursor))
     by_state = {state.value: counts[code] for state, code in STATE_CODES.items() if code}
-    counters = connection.execute(
-        "SELECT idx, failures, losses FROM tasks"
+    remembered = connection.execute(
+        "SELECT idx, failures, losses, concluded FROM tasks"
         f" WHERE job_id = ? AND idx >= 0 AND {_NOT_DONE} AND state = {_WAITING}"
-        " AND (failures <> 0 OR losses <> 0)",
+        " AND (failures <> 0 OR losses <> 0 OR concluded <> 0)",
         (record.job_id,),
-    )
+    ).fetchall()
     return UnfinishedJob(
         record=replace(record, cursor=cursor, counts=Counts(**by_state)),
         unfinished=unfinished,
-        counters={index: (failures, losses) for index, failures, losses in counters},
+        counters={
+            index: (failures, losses)
+            for index, failures, losses, _ in remembered
+            if failures or losses
+        },
+        concluded={index: concluded for index, _, _, concluded in remembered if concluded},
     )
 
 

@@ -22,9 +22,9 @@ STATES: tuple[TaskState, ...] = tuple(STATE_CODES)
 
 #: The order of `task_row`.
 TASK_COLUMNS = (
-    "job_id, idx, state, failures, losses, worker, number, outcome, started_at, wall_seconds,"
-    " waited_seconds, cpu_seconds, peak_bytes, exit_code, signal, reason, stdout, stderr,"
-    " stdout_bytes, stderr_bytes"
+    "job_id, idx, state, failures, losses, concluded, worker, number, outcome, started_at,"
+    " wall_seconds, waited_seconds, cpu_seconds, peak_bytes, exit_code, signal, reason, stdout,"
+    " stderr, stdout_bytes, stderr_bytes"
 )
 TASK_PARAMETERS = ", ".join("?" for _ in TASK_COLUMNS.split(","))
 
@@ -49,6 +49,7 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
             STATE_CODES[record.state],
             record.failures,
             record.losses,
+            record.concluded,
             record.worker,
             *_NO_RESULT,
         )
@@ -58,6 +59,7 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
         STATE_CODES[record.state],
         record.failures,
         record.losses,
+        record.concluded,
         record.worker,
         result.number,
         result.outcome,
@@ -78,9 +80,9 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
 
 def task_record(row: tuple[Any, ...]) -> TaskRecord:
     """The inverse of `task_row`."""
-    job_id, index, state, failures, losses, worker, number, *rest = row
+    job_id, index, state, failures, losses, concluded, worker, number, *rest = row
     result = None if number is None else Result(number, job_id, index, *rest)
-    return TaskRecord(job_id, index, STATES[state], failures, losses, worker, result)
+    return TaskRecord(job_id, index, STATES[state], failures, losses, worker, result, concluded)
 
 
 def encode_spec(spec: JobSpec) -> bytes:

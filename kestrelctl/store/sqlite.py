@@ -26,6 +26,9 @@ from kestrelctl.store.writing import delete_forgotten, write
 
 DATABASE = "kestrel.db"
 
+#: A commit waits for the disk. https://www.sqlite.org/pragma.html#pragma_synchronous
+SYNCHRONOUS = "FULL"
+
 #: How long to wait for another program that has the database locked.
 LOCKED_SECONDS = 1.0
 
@@ -56,9 +59,9 @@ class SqliteStore:
             create_private(self.path)
             with explained(self.path):
                 self._writer = self._connect()
+                self._writer.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
                 migrate(self._writer, self.path)
                 self._writer.execute("PRAGMA journal_mode = WAL")
-                self._writer.execute("PRAGMA synchronous = FULL")
                 self._writer.execute("UPDATE pool SET epoch = epoch + 1")
                 self._reader = self._connect()
                 snapshot = reading.snapshot(self._reader)

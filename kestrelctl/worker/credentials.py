@@ -7,8 +7,11 @@ from pathlib import Path
 from kestrelctl.errors import UsageError
 
 
-def read_credentials(path: Path, sessions: int) -> list[tuple[str, str]]:
-    """JID and password for each session.
+def read_credentials(path: Path, sessions: int, host: str) -> list[tuple[str, str]]:
+    """Full JID and password for each session.
+
+    The resource is the machine's name unless the file gives one: a worker keeps its address over
+    reconnects and restarts, and two machines with the same account are two workers.
 
     Args:
         path: a file with one `JID PASSWORD` a line, readable by its owner alone.
@@ -26,9 +29,12 @@ def read_credentials(path: Path, sessions: int) -> list[tuple[str, str]]:
         raise UsageError(f"the credentials {path} cannot be read", cause=error.strerror) from error
     if not lines or any(len(line) != 2 or "@" not in line[0] for line in lines):
         raise UsageError(f"{path} holds no credentials", hint="one `JID PASSWORD` a line")
-    accounts = [(jid, password) for jid, password in lines]
-    if len(accounts) >= sessions:
-        return accounts[:sessions]
-    jid, password = accounts[0]
-    bare = jid.partition("/")[0]
-    return [(f"{bare}/{number}", password) for number in range(1, sessions + 1)]
+    if len(lines) >= sessions:
+        return [(_with_resource(jid, host), password) for jid, password in lines[:sessions]]
+    jid, password = lines[0]
+    full = _with_resource(jid, host)
+    return [(f"{full}-{number}", password) for number in range(1, sessions + 1)]
+
+
+def _with_resource(jid: str, host: str) -> str:
+    return jid if "/" in jid else f"{jid}/{host}"

@@ -82,7 +82,8 @@ class WorkerProcess:
         if left:
             log.info("%d results of an earlier run are still to be reported", len(left))
         connections = []
-        for index, (jid, password) in enumerate(read_credentials(options.credentials, n)):
+        accounts = read_credentials(options.credentials, n, machine.hostname)
+        for index, (jid, password) in enumerate(accounts):
             agent = Agent(ad.cpus, ad.memory_bytes, left if index == 0 else ())
             worker = WorkerSession(f"s{index + 1}", options.pool, ad, agent, self, jid)
             worker.session = session.client(

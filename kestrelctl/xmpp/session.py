@@ -267,7 +267,7 @@ def client(
     stream.enable_starttls = tls
     stream.enable_direct_tls = False
     stream.enable_plaintext = not tls
-    stream["feature_mechanisms"].unencrypted_plain = not tls
+    stream.plugin["feature_mechanisms"].unencrypted_plain = not tls
     if not tls:
-        stream["feature_mechanisms"].use_mech = "PLAIN"
+        stream.plugin["feature_mechanisms"].use_mech = "PLAIN"
     return Session(stream, listener, host, port)

@@ -1,112 +1,15 @@
-"""Pools to be broken: real processes, ended by pid, and a witness of what tasks really did."""
+"""Pools to be broken."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
+from brokenpool import BrokenPool
 
-from kestrelctl.core.model import JobSpec
-from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.local.state import PoolState, read_state
-from kestrelctl.protocol import answers as an
-from kestrelctl.protocol import requests as rq
-from kestrelctl.xmpp.user import UserConnection
-
-
-class BrokenPool:
-    """A throw-away pool, its user, and the hands that break it."""
-
-    def __init__(self, state: PoolState, witness: Path) -> None:
-        self._directory = Path(state.password_file).parent
-        self._started = state
-        self.witness = witness
-
-    @property
-    def state(self) -> PoolState:
-        return read_state(self._directory) or self._started
-
-    def worker(self, index: int = 0) -> psutil.Process:
-        """A worker's process: the child of its keeper."""
-        keeper = psutil.Process(self.state.worker_pids[index])
-        deadline = time.monotonic() + 10
-        while not (found := keeper.children()):
-            assert time.monotonic() < deadline, "the keeper has no worker"
-            time.sleep(0.01)
-        return found[0]
-
-    @property
-    def manager(self) -> psutil.Process:
-        return psutil.Process(self.state.manager_pid)
-
-    @property
-    def server(self) -> psutil.Process:
-        return psutil.Process(self.state.server_pid)
-
-    @contextlib.asynccontextmanager
-    async def user(self) -> AsyncIterator[UserConnection]:
-        async with connect_local(self.state) as connection:
-            yield connection
-
-    def job(self, count: int, seconds: float, **more: Any) -> JobSpec:
-        """Tasks that leave a line with their id behind, at their end."""
-        script = f'sleep {seconds}; echo "$KESTREL_TASK_ID" >> {self.witness}'
-        return JobSpec(argv=("/bin/sh", "-c", script), count=count, **more)
-
-    def ran(self) -> Counter[int]:
-        """How often each task ran to its end, by the lines that the tasks themselves left."""
-        text = self.witness.read_text() if self.witness.exists() else ""
-        return Counter(int(line) for line in text.split())
-
-    async def submit(self, spec: JobSpec) -> int:
-        async with self.user() as user:
-            answer = await user.ask(rq.Submit(spec=spec))
-        assert isinstance(answer, an.Submitted)
-        return answer.job_id
-
-    async def view(self, job_id: int) -> an.JobView:
-        async with self.user() as user:
-            answer = await user.ask(rq.ListJobs(jobs=str(job_id)))
-        assert isinstance(answer, an.Jobs)
-        return answer.jobs[0]
-
-    async def until(self, what: Callable[[], Any], seconds: float = 30.0) -> float:
-        """Waits for a condition; returns how long that took."""
-        started = time.monotonic()
-        while not what():
-            assert time.monotonic() - started < seconds, "it did not happen in time"
-            await asyncio.sleep(0.005)
-        return time.monotonic() - started
-
-    async def ended(self, job_id: int, seconds: float = 90.0) -> an.JobView:
-        """Waits for a job's end, whatever happens to manager and server meanwhile."""
-        deadline = time.monotonic() + seconds
-        last: an.JobView | None = None
-        while time.monotonic() < deadline:
-            with contextlib.suppress(Exception):
-                last = await asyncio.wait_for(self.view(job_id), 5)
-                if last.state not in ("active", "cancelling"):
-                    return last
-            await asyncio.sleep(0.2)
-        raise AssertionError(f"the job did not end: {last}")
-
-    async def tasks(self, job_id: int) -> list[an.TaskView]:
-        found: list[an.TaskView] = []
-        after: int | None = -1
-        async with self.user() as user:
-            while after is not None:
-                page = await user.ask(rq.ListTasks(job=str(job_id), after=after))
-                assert isinstance(page, an.Tasks)
-                found.extend(page.tasks)
-                after = page.after
-        return found
+from kestrelctl.local.control import throw_away_pool
 
 
 @pytest.fixture

@@ -71,6 +71,8 @@ def cancelled(index: int, job_id: int = 1) -> TaskRecord:
     return TaskRecord(job_id, index, TaskState.CANCELLED, 0, 0, "", None)
 
 
-def waiting(index: int, failures: int = 0, losses: int = 0, job_id: int = 1) -> TaskRecord:
+def waiting(
+    index: int, failures: int = 0, losses: int = 0, concluded: int = 0, job_id: int = 1
+) -> TaskRecord:
     """A task that runs again."""
-    return TaskRecord(job_id, index, TaskState.WAITING, failures, losses, "", None)
+    return TaskRecord(job_id, index, TaskState.WAITING, failures, losses, "", None, concluded)

@@ -25,14 +25,18 @@ from kestrelctl.core.records import (
 )
 from kestrelctl.core.result import Outcome, Result
 from kestrelctl.errors import StoreFull
+from kestrelctl.store import sqlite
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """An open, empty store of each kind."""
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Store]:
+    """An open, empty store of each kind, which does not wait for the disk."""
+    monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")
     store: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "data")
     store.open()
     yield store
@@ -115,6 +119,15 @@ class TestActiveJobs:
         await store.commit([job(cursor=9), *again, failed(4)])
         [found] = reopened(store).jobs
         assert found.counters == {1: (2, 0), 2: (0, 3), 3: (1, 1)}
+
+    async def test_attempts_that_are_over_stay_so(self, store: Store) -> None:
+        over = (3 << 40) + 17
+        again = [waiting(0, concluded=over), waiting(1), waiting(2, failures=1, concluded=5)]
+        await store.commit([job(cursor=9), *again, done(3)])
+        [found] = reopened(store).jobs
+        assert found.concluded == {0: over, 2: 5}
+        assert found.counters == {2: (1, 0)}
+        assert store.tasks(1, limit=3) == again
 
     async def test_the_cursor_is_beyond_every_stored_task(self, store: Store) -> None:
         await store.commit([job(), Progress(1, 2), done(5)])

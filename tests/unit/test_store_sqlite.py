@@ -166,9 +166,14 @@ class TestVersions:
         assert found.record.counts == Counts(done=1, cancelled=1)
         assert (found.unfinished, found.counters) == ([2, 3], {2: (1, 2)})
         assert [record.state for record in store.jobs()] == ["active", "done"]
-        done_task = store.tasks(3, indexes=[1])[0].result
-        assert done_task is not None
-        assert (done_task.number, done_task.stdout, done_task.peak_bytes) == (9, "out", 5)
+        [record] = store.tasks(3, indexes=[1])
+        assert record.concluded == 0
+        assert record.result is not None
+        assert (record.result.number, record.result.stdout, record.result.peak_bytes) == (
+            9,
+            "out",
+            5,
+        )
         version = store._reader.execute("PRAGMA user_version").fetchone()[0]
         store.close()
         assert version == len(migrations.MIGRATIONS)
@@ -302,63 +307,85 @@ class TestFullDisk:
 
 class TestWhileACommitIsUnderWay:
     @pytest.fixture
-    def go_on(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-        """Commits wait until this is set."""
-        go_on, end = threading.Event(), store._end
+    def disk(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[threading.Event]:
+        """The disk: while this is not set, commits wait for it."""
+        disk, end = threading.Event(), store._end
 
         def wait_and_end() -> None:
-            go_on.wait()
+            disk.wait()
             end()
 
         monkeypatch.setattr(store, "_end", wait_and_end)
-        return go_on
+        disk.set()
+        yield disk
+        disk.set()
 
-    async def under_way(self, store: SqliteStore) -> asyncio.Task[None]:
-        commit = asyncio.create_task(store.commit([job(), done(0)]))
+    async def begun(
+        self, store: SqliteStore, disk: threading.Event, records: list[Record]
+    ) -> asyncio.Task[None]:
+        disk.clear()
+        commit = asyncio.create_task(store.commit(records))
         await asyncio.sleep(0)
         assert not commit.done()
         return commit
 
     async def test_the_loop_is_free_and_what_is_read_is_durable(
-        self, store: SqliteStore, go_on: threading.Event
+        self, store: SqliteStore, disk: threading.Event
     ) -> None:
-        await store.commit_before([job(), failed(0)])
-        commit = await self.under_way(store)
+        await store.commit([job(), failed(0)])
+        commit = await self.begun(store, disk, [job(2), done(0)])
+        assert store.jobs() == [job()]
         assert store.tasks(1) == [failed(0)]
         assert store.ended_badly(1) == [(0, "failed")]
-        assert len(store.jobs()) == 1
-        go_on.set()
+        disk.set()
         await commit
-        assert (store.tasks(1), store.ended_badly(1), len(store.jobs())) == ([done(0)], [], 2)
+        assert store.jobs() == [job(), job(2)]
+        assert store.tasks(1) == [done(0)]
+        assert store.ended_badly(1) == []
 
     async def test_a_second_one_is_a_mistake_of_the_caller(
-        self, store: SqliteStore, go_on: threading.Event
+        self, store: SqliteStore, disk: threading.Event
     ) -> None:
-        commit = await self.under_way(store)
+        commit = await self.begun(store, disk, [job()])
         with pytest.raises(AssertionError, match="one commit at a time"):
             await store.commit([job(2)])
-        go_on.set()
+        disk.set()
         await commit
         assert store.jobs() == [job()]
 
     async def test_a_cancelled_one_ends_before_the_next(
-        self, store: SqliteStore, go_on: threading.Event
+        self, store: SqliteStore, disk: threading.Event
     ) -> None:
-        commit = await self.under_way(store)
+        commit = await self.begun(store, disk, [job()])
         commit.cancel()
-        go_on.set()
+        disk.set()
         with pytest.raises(asyncio.CancelledError):
             await commit
         await store.commit([job(2)])
         assert store.jobs() == [job(), job(2)]
 
-    async def test_closing_waits_for_it(self, store: SqliteStore, go_on: threading.Event) -> None:
-        commit = await self.under_way(store)
-        go_on.set()
+    async def test_closing_waits_for_it(self, store: SqliteStore, disk: threading.Event) -> None:
+        commit = await self.begun(store, disk, [job()])
+        disk.set()
         store.close()
         await commit
         store.open()
         assert store.jobs() == [job()]
+
+    async def test_one_that_fails_half_way_leaves_nothing_behind(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(connection: sqlite3.Connection) -> None:
+            raise MemoryError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sqlite, "delete_forgotten", fail)
+            with pytest.raises(MemoryError):
+                await store.commit([job()])
+        await store.commit([job(2)])
+        assert store.jobs() == [job(2)]
 
 
 class TestSize:

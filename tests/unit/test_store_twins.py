@@ -22,7 +22,7 @@ from kestrelctl.core.records import (
     WorkerRecord,
 )
 from kestrelctl.core.result import Result
-from kestrelctl.store import writing
+from kestrelctl.store import sqlite, writing
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
@@ -82,6 +82,7 @@ def task_records(draw: st.DrawFn) -> TaskRecord:
         draw(small),
         draw(words),
         draw(st.none() | result),
+        draw(small),
     )
 
 
@@ -134,19 +135,19 @@ def answers(store: Store) -> list[object]:
 
 
 async def compare(batches: list[list[Record]], data_dir: Path) -> None:
-    memory, sqlite = MemoryStore(), SqliteStore(data_dir)
-    assert memory.open() == sqlite.open()
+    memory, on_disk = MemoryStore(), SqliteStore(data_dir)
+    assert memory.open() == on_disk.open()
     try:
         for batch in batches:
             await memory.commit(batch)
-            await sqlite.commit(batch)
-            assert answers(memory) == answers(sqlite)
+            await on_disk.commit(batch)
+            assert answers(memory) == answers(on_disk)
         memory.close()
-        sqlite.close()
-        assert memory.open() == sqlite.open()
-        assert answers(memory) == answers(sqlite)
+        on_disk.close()
+        assert memory.open() == on_disk.open()
+        assert answers(memory) == answers(on_disk)
     finally:
-        sqlite.close()
+        on_disk.close()
 
 
 @settings(max_examples=60, deadline=None)
@@ -154,4 +155,5 @@ async def compare(batches: list[list[Record]], data_dir: Path) -> None:
 def test_both_stores_give_the_same_answers(batches: list[list[Record]]) -> None:
     with tempfile.TemporaryDirectory() as data_dir, pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "FORGET_ROWS", 2)
+        patch.setattr(sqlite, "SYNCHRONOUS", "OFF")
         asyncio.run(compare(batches, Path(data_dir)))
