@@ -32,7 +32,7 @@ def take_back(state: State, now: float) -> None:
     if not idlers:
         return
     idle = len(idlers)
-    idle_classes = {id(worker.cls): worker.cls for worker in idlers}.values()
+    idle_classes = {worker.cls for worker in idlers}
     stuck = [
         worker
         for worker in state.workers.values()

@@ -1,15 +1,18 @@
-"""What several integration tests stand on: a real XMPP server of their own."""
+"""What several integration tests stand on: a real XMPP server, and a real pool."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from kestrelctl.local.control import connect_local, throw_away_pool
+from kestrelctl.local.state import PoolState
 from kestrelctl.xmpp.prosody import PrivateServer
+from kestrelctl.xmpp.user import UserConnection
 
 
 @asynccontextmanager
@@ -29,3 +32,26 @@ async def private_server(tmp_path: Path) -> AsyncIterator[PrivateServer]:
     """A started server without accounts."""
     async with running(PrivateServer.create(tmp_path / "xmpp")) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def local_pool() -> Iterator[PoolState]:
+    """A pool with two workers, shared by the tests of a module."""
+    with asyncio.Runner() as runner:
+        pool = throw_away_pool(2)
+        yield runner.run(pool.__aenter__())
+        runner.run(pool.__aexit__(None, None, None))
+
+
+@pytest.fixture
+async def user(local_pool: PoolState) -> AsyncIterator[UserConnection]:
+    """The shared pool's user."""
+    async with connect_local(local_pool) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def admin(local_pool: PoolState) -> AsyncIterator[UserConnection]:
+    """The shared pool's admin."""
+    async with connect_local(local_pool, admin=True) as connection:
+        yield connection

@@ -338,6 +338,14 @@ async def test_children_that_outlive_their_task_are_killed(machine: Machine) -> 
     await until(lambda: is_gone(int(ended.stdout)))
 
 
+async def test_children_that_outlive_their_task_need_no_environment_to_be_found(
+    machine: Machine,
+) -> None:
+    machine.start("sleep", "600", slot="b")
+    ended = await machine.sh("env -i sleep 600 & echo $!; sleep 0.1")
+    await until(lambda: is_gone(int(ended.stdout)))
+
+
 @pytest.mark.parametrize("middle_lives_seconds", ["0", "0.3"])
 async def test_a_daemon_dies_with_its_task(
     machine: Machine, tmp_path: Path, middle_lives_seconds: str
@@ -376,6 +384,8 @@ async def test_a_daemon_without_environment_dies_with_the_tasks_of_its_time(
     other = machine.start("sleep", "600", slot="b")
     command = ["env", "-i", sys.executable, "-c", DAEMON, str(told), "0.2"]
     assert (await machine.run(*command)).exit_code == 0
+    following = await machine.run("sleep", "0.2")
+    assert following.stdout == b"", "the daemon wrote into the next task's output"
     assert not is_gone(int(ready.read_text())), "it may be the other task's"
     machine.executor.kill(other)
     await machine.exit_of(other)

@@ -109,7 +109,7 @@ def test_the_file_stays_small_although_something_is_always_open(tmp_path: Path) 
 
 
 def test_on_a_full_disk_results_stay_in_memory_and_are_written_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(spool_module, "RETRY_SECONDS", 0.0)
     spool = Spool(tmp_path)
@@ -125,6 +125,7 @@ def test_on_a_full_disk_results_stay_in_memory_and_are_written_later(
     assert spool.degraded is None
     spool = reopened(spool, tmp_path)
     assert spool.load() == [(1, b"one"), (2, b"2" * 200), (4, b"four")]
+    assert caplog.messages == [], "no broken line was left"
     spool.close()
 
 

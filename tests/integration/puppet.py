@@ -1,0 +1,70 @@
+"""Somebody who talks to a real pool: as it should be done, or in any other way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from kestrelctl.core.model import JobSpec
+from kestrelctl.local.state import PoolState
+from kestrelctl.protocol import answers, requests
+from kestrelctl.xmpp import session
+from kestrelctl.xmpp.prosody import PrivateServer
+from kestrelctl.xmpp.user import UserConnection
+
+
+class Puppet:
+    """A bare session that sends whatever it is told and keeps what comes back."""
+
+    def __init__(self, state: PoolState, name: str, host: str) -> None:
+        directory = Path(state.password_file).parent
+        server = PrivateServer(directory / "server", state.domain, state.port, 0, "")
+        self.jid = f"{name}@{host}.{state.domain}"
+        self._online = asyncio.Event()
+        self.received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self.chat: asyncio.Queue[str] = asyncio.Queue()
+        self.offline: asyncio.Queue[str] = asyncio.Queue()
+        self.session = session.client(
+            self.jid, server.add_account(self.jid), state.host, state.port, self, tls=False
+        )
+
+    def on_online(self) -> None:
+        self._online.set()
+
+    def on_offline(self, why: str) -> None:
+        self.offline.put_nowait(why)
+
+    def on_payload(self, sender: str, to: str, payload: str) -> None:
+        self.received.put_nowait((sender, json.loads(payload)))
+
+    def on_body(self, sender: str, to: str, body: str) -> None:
+        self.chat.put_nowait(body)
+
+    def on_bounce(self, sender: str, condition: str) -> None:
+        self.received.put_nowait((sender, {"bounced": condition}))
+
+    def on_presence(self, sender: str, to: str, kind: str) -> None:
+        """Of no interest."""
+
+    async def __aenter__(self) -> Puppet:
+        self.session.start()
+        await asyncio.wait_for(self._online.wait(), 10)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.session.stop()
+
+    async def answer(self, seconds: float = 10.0) -> dict[str, Any]:
+        """The next message that comes."""
+        return (await asyncio.wait_for(self.received.get(), seconds))[1]
+
+
+async def run_job(user: UserConnection, spec: JobSpec, seconds: float = 30.0) -> answers.JobView:
+    """Submits a job and waits for its end."""
+    await user.ask(requests.Submit(spec=spec, watch=True))
+    async with asyncio.timeout(seconds):
+        async for ended in user.pushed():
+            return ended.job
+    raise AssertionError("unreachable")

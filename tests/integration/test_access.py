@@ -1,0 +1,107 @@
+"""Who may do what, on a real pool: the server vouches for addresses, the pool decides by them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from puppet import Puppet, run_job
+
+from kestrelctl.core.model import JobSpec
+from kestrelctl.errors import NotAllowed
+from kestrelctl.local.state import PoolState
+from kestrelctl.protocol import answers, requests
+from kestrelctl.protocol.codec import encode
+from kestrelctl.xmpp.user import UserConnection
+
+HELLO = '{"type":"hello","version":1,"incarnation":"x","ad":{"cpus":64}}'
+
+
+async def test_a_users_account_cannot_join_as_a_worker(local_pool: PoolState) -> None:
+    async with Puppet(local_pool, "mallory", "users") as mallory:
+        mallory.session.send(HELLO, f"pool@{local_pool.domain}")
+        answer = await mallory.answer()
+    assert answer == {"type": "refused", "reason": "this account may not join as a worker"}
+
+
+async def test_a_workers_account_cannot_submit(local_pool: PoolState) -> None:
+    async with Puppet(local_pool, "w99", "workers") as worker:
+        request = requests.Submit(id="1", spec=JobSpec(argv=("true",)))
+        worker.session.send(encode(request), f"jobs@{local_pool.domain}")
+        answer = await worker.answer()
+    assert (answer["type"], answer["code"], answer["id"]) == ("error", "not-allowed", "1")
+
+
+async def test_a_user_cannot_cancel_or_read_anothers_job_but_an_admin_can(
+    local_pool: PoolState, user: UserConnection, admin: UserConnection
+) -> None:
+    submitted = await user.ask(requests.Submit(spec=JobSpec(argv=("sleep", "60"))))
+    assert isinstance(submitted, answers.Submitted)
+    job = str(submitted.job_id)
+    async with Puppet(local_pool, "mallory", "users") as mallory:
+        for request in (
+            requests.CancelJobs(jobs=job),
+            requests.Logs(job=job, task_id=0),
+            requests.ForgetJobs(jobs=job),
+        ):
+            mallory.session.send(encode(request), f"jobs@{local_pool.domain}")
+            answer = await mallory.answer()
+            assert answer["type"] == "error", request
+            assert answer["code"] in ("not-allowed", "usage"), answer
+    cancelled = await admin.ask(requests.CancelJobs(jobs=job))
+    assert cancelled == answers.Changed(id=cancelled.id, what=[job], tasks=1)
+
+
+async def test_only_an_admin_drains_workers(user: UserConnection, admin: UserConnection) -> None:
+    with pytest.raises(NotAllowed):
+        await user.ask(requests.DrainWorkers(names=["w1"]))
+    await admin.ask(requests.DrainWorkers(names=["w1"]))
+    workers = await user.ask(requests.ListWorkers())
+    assert isinstance(workers, answers.Workers)
+    assert [worker.state for worker in workers.workers] == ["draining", "idle"]
+    await admin.ask(requests.ResumeWorkers(names=["w1"]))
+    workers = await user.ask(requests.ListWorkers())
+    assert isinstance(workers, answers.Workers)
+    assert [worker.state for worker in workers.workers] == ["idle", "idle"]
+
+
+async def test_a_forged_sender_is_not_believed(
+    local_pool: PoolState, user: UserConnection
+) -> None:
+    """Mallory sends a result in a real worker's name. The server does not pass that on."""
+    submitted = await user.ask(requests.Submit(spec=JobSpec(argv=("sleep", "2")), watch=True))
+    assert isinstance(submitted, answers.Submitted)
+    forged = f'{{"type":"report","results":[[1,{submitted.job_id},0,1,0.0,0.0]]}}'
+    async with Puppet(local_pool, "mallory", "users") as mallory:
+        workers = await user.ask(requests.ListWorkers())
+        assert isinstance(workers, answers.Workers)
+        for worker in workers.workers:
+            mallory.session.send(
+                forged, f"pool@{local_pool.domain}", sender=worker.worker
+            )
+        async for ended in user.pushed():
+            break
+    assert (ended.job.job_id, ended.job.done) == (submitted.job_id, 1)
+
+
+async def test_a_worker_ignores_work_from_anybody_but_its_pool(
+    local_pool: PoolState, user: UserConnection, tmp_path: str
+) -> None:
+    witness = f"{tmp_path}/witness"
+    workers = await user.ask(requests.ListWorkers())
+    assert isinstance(workers, answers.Workers)
+    run = (
+        '{"type":"run","spans":[[1,99,0,1]],"jobs":[{"job_id":99,"argv":["touch","%s"]}]}' % witness
+    )
+    async with Puppet(local_pool, "mallory", "users") as mallory:
+        for worker in workers.workers:
+            mallory.session.send(run, worker.worker)
+        job = await run_job(user, JobSpec(argv=("/bin/sh", "-c", f"sleep 0.5; test ! -e {witness}")))
+    assert job.done == 1
+
+
+async def test_what_is_typed_into_a_chat_window_is_answered_there(local_pool: PoolState) -> None:
+    async with Puppet(local_pool, "ada", "users") as ada:
+        ada.session.send_body('{"type": "pool_status"}', f"jobs@{local_pool.domain}")
+        answer = await asyncio.wait_for(ada.chat.get(), 10)
+    assert '"type":"pool"' in answer
