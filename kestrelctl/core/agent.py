@@ -16,7 +16,7 @@ from kestrelctl.core.result import Outcome, Result
 from kestrelctl.core.template import Template
 
 #: A result does not wait longer than this for company, and only while the next task is at hand.
-COMPANY_SECONDS = 0.1
+COMPANY_SECONDS = 0.2
 
 
 class Start(msgspec.Struct, frozen=True):

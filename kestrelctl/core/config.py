@@ -15,7 +15,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: The most tasks that wait at a worker, per task that it runs side by side.
     ahead_per_slot: int = 32
     #: A worker that reported nothing for this long has what waits there taken back when others idle.
-    stuck_seconds: float = 0.25
+    stuck_seconds: float = 0.5
 
     #: Signs of life the whole pool sends together, so that their cost does not grow with it.
     beats_per_second: float = 100.0

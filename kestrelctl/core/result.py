@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+#: A count that every store can hold; more is refused when it is decoded.
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Outcome:
@@ -20,19 +26,19 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     succeeded in silence costs about fifty bytes.
     """
 
-    number: int
-    job_id: int
-    index: int
-    outcome: int
+    number: Count
+    job_id: Count
+    index: Count
+    outcome: Whole
     started_at: float  #: seconds since the epoch, the worker's clock
     wall_seconds: float
     waited_seconds: float = 0.0  #: between its arrival at the worker and its start
     cpu_seconds: float = 0.0
-    peak_bytes: int = 0
-    exit_code: int = 0
-    signal: int = 0
+    peak_bytes: Count = 0
+    exit_code: Whole = 0
+    signal: Whole = 0
     reason: str = ""
     stdout: str = ""  #: the tail
     stderr: str = ""  #: the tail
-    stdout_bytes: int = 0  #: the whole size; the rest is kept by the worker
-    stderr_bytes: int = 0
+    stdout_bytes: Count = 0  #: the whole size; the rest is kept by the worker
+    stderr_bytes: Count = 0

@@ -8,6 +8,7 @@ from kestrelctl.core.model import JobSpec, WorkerAd
 
 MAX_TASKS = 1_000_000_000
 MAX_PRIORITY = 255
+MAX_ID = 1_000_000_000_000
 
 
 def problem_with_job(spec: JobSpec) -> str | None:
@@ -15,6 +16,8 @@ def problem_with_job(spec: JobSpec) -> str | None:
     checks = (
         (bool(spec.argv) and bool(spec.argv[0]), "the command is empty"),
         (1 <= spec.count <= MAX_TASKS, f"an array has 1 to {MAX_TASKS:,} tasks, not {spec.count}"),
+        (abs(spec.first) <= MAX_ID, f"the first task cannot have the id {spec.first}"),
+        (spec.step <= MAX_ID, f"the step of an array cannot be {spec.step}"),
         (spec.step >= 1, f"the step of an array is at least 1, not {spec.step}"),
         (
             spec.items is None or len(spec.items) == spec.count,

@@ -9,6 +9,7 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.store.port import Store
 
 MAX_SELECTED = 10_000
+MAX_JOB_ID = 1 << 62
 
 
 class Selection:
@@ -126,6 +127,8 @@ def parse_ids(text: str) -> list[int]:
                 f"{text!r} selects no jobs", hint="write `last`, `all`, or ids like `3,5-9`"
             )
         low, high = int(first), int(last or first)
+        if high >= MAX_JOB_ID:
+            raise NotFound(f"there is no job {high}")
         if high < low:
             raise UsageError(f"the range {part.strip()} runs backwards", hint=f"write {high}-{low}")
         if high - low + len(found) >= MAX_SELECTED:

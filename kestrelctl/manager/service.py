@@ -165,6 +165,9 @@ class Service:
             await self._commit_batches()
         except KestrelError as error:
             self.broken.set_result(error)
+        except Exception as error:
+            log.exception("a commit failed in a way that should not exist")
+            self.broken.set_result(KestrelError("the store failed", cause=repr(error)))
 
     async def _commit_batches(self) -> None:
         while True:

@@ -7,6 +7,7 @@ Every request carries an `id` that its answer repeats.
 from __future__ import annotations
 
 from kestrelctl.core.model import JobSpec, TaskState
+from kestrelctl.core.result import Count, Whole
 from kestrelctl.protocol.work import Message
 
 
@@ -54,7 +55,7 @@ class ListJobs(Request, frozen=True, kw_only=True, tag="job_status"):
     jobs: str = ""
     owner: str = ""
     states: list[str] = []
-    limit: int = 100
+    limit: Count = 100
 
 
 class ListTasks(Request, frozen=True, kw_only=True, tag="tasks"):
@@ -67,9 +68,9 @@ class ListTasks(Request, frozen=True, kw_only=True, tag="tasks"):
 
     job: str
     states: list[TaskState] = []
-    after: int = -1
-    limit: int = 1000
-    ids: list[int] = []
+    after: Whole = -1
+    limit: Count = 1000
+    ids: list[Whole] = []
 
 
 class Watch(Request, frozen=True, kw_only=True, tag="watch"):
@@ -85,16 +86,16 @@ class Logs(Request, frozen=True, kw_only=True, tag="logs"):
     """Output of a task: what the manager has, or from the worker that ran it. Answered by `log`."""
 
     job: str
-    task_id: int
+    task_id: Whole
     stream: str = "stdout"
-    offset: int = 0
+    offset: Count = 0
 
 
 class RetryJobs(Request, frozen=True, kw_only=True, tag="retry"):
     """Run tasks again that ended badly. Answered by `changed`."""
 
     jobs: str
-    task_ids: list[int] = []
+    task_ids: list[Whole] = []
 
 
 class ExplainJob(Request, frozen=True, kw_only=True, tag="explain"):
@@ -117,7 +118,7 @@ class ListWorkers(Request, frozen=True, kw_only=True, tag="workers"):
     """
 
     names: list[str] = []
-    limit: int = 1000
+    limit: Count = 1000
     after: str = ""
 
 

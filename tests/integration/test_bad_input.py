@@ -181,3 +181,21 @@ async def test_a_full_disk_at_the_spool_loses_no_result(
                 pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
             )
     assert job.done == 50
+
+
+async def test_numbers_that_no_store_can_hold_are_refused(local_pool: PoolState) -> None:
+    async with Puppet(local_pool, "w97", "workers") as worker:
+        report = '{"type":"report","results":[[1,1,0,0,0.0,0.0,0.0,0.0,%d]]}' % 2**63
+        worker.session.send(report, f"pool@{local_pool.domain}")
+        answer = await worker.answer()
+        assert answer["type"] == "refused"
+    async with Puppet(local_pool, "ada", "users") as ada:
+        for request in (
+            '{"type":"tasks","job":"last","after":%d}' % 2**64,
+            '{"type":"job_status","jobs":"%d"}' % 2**70,
+            '{"type":"submit","spec":{"argv":["x"],"first":%d}}' % 2**70,
+        ):
+            ada.session.send(request, f"jobs@{local_pool.domain}")
+            answer = await ada.answer()
+            assert answer["type"] == "error"
+            assert answer["code"] in ("usage", "not-found")
