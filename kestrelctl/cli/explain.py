@@ -6,7 +6,8 @@ import click
 
 from kestrelctl.cli.command import Command, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.output import Grid, Output, Record, Table, plain
+from kestrelctl.cli.grid import Grid
+from kestrelctl.cli.output import Output, Record, Table, plain
 from kestrelctl.cli.quantities import plural, short_address
 from kestrelctl.cli.selection import parse_job
 from kestrelctl.core.matching import Reason, Refusal

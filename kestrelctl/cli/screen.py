@@ -133,9 +133,8 @@ class Screen:
             return
         label = _paint(color, f"{kind}:", self.color and sys.stderr.isatty())
         lines = [f"{label} {one_line(fields['message'] or '')}"]
-        for key in ("cause", "hint"):
-            if text := fields[key]:
-                lines.append(f"{key}: {one_line(text)}")
+        known = ((key, fields[key]) for key in ("cause", "hint"))
+        lines += [f"{key}: {one_line(text)}" for key, text in known if text]
         sys.stderr.write("\n".join(lines) + "\n")
 
 

@@ -43,7 +43,8 @@ class _SubmitCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.allow_interspersed_args = False
-        _, words, _ = self.make_parser(ctx).parse_args(list(args))
+        found, _, _ = self.make_parser(ctx).parse_args(list(args))
+        words = list(found.get("words") or ())
         after_dashes = len(words) < len(args) and args[len(args) - len(words) - 1] == "--"
         if words and not after_dashes and looks_like_job_file(words[0]):
             job_file = read_job_file(Path(words[0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.job import Phase
+from kestrelctl.core.model import OnWorkerLost
 from kestrelctl.core.state import State
 
 
@@ -26,6 +27,8 @@ def violations(state: State) -> list[str]:
             must(task.number == number, f"attempt {number} has number {task.number}")
             must(task.phase is Phase.RUNNING, f"held attempt {number} is {task.phase}")
             must(task.job.live.get(task.index) is task, f"attempt {number} is not live")
+            waits = task.job.spec.on_worker_lost is OnWorkerLost.WAIT and not task.job.cancelling
+            must(worker.online or waits, f"attempt {number} stays at {worker.jid}, which is gone")
             if task.charged:
                 charged += 1
                 running_of[task.job.id] = running_of.get(task.job.id, 0) + 1
@@ -55,6 +58,11 @@ def violations(state: State) -> list[str]:
             must((index in job.requeued) == waits, f"job {job.id}: task {index} waits wrongly")
             if task.phase is Phase.RUNNING:
                 must(task.number in held_by, f"job {job.id}: nobody holds running task {index}")
+            if task.phase is Phase.LIMBO:
+                recovering = state.limbo_until is not None or not state.connected
+                must(recovering, f"job {job.id}: nobody will ever ask for task {index}")
+            elif job.cancelling:
+                must(task.phase is Phase.RUNNING, f"job {job.id}: cancelled task {index} waits")
             must(task.failures < job.spec.max_failures, f"job {job.id}: task {index} failed out")
         must(by_phase[Phase.RUNNING] == job.running, f"job {job.id}: running count is off")
         must(

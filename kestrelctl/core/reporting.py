@@ -83,9 +83,9 @@ def _late(state: State, result: Result, now: float) -> Task | None:
     task = job.live.get(result.index)
     if task is None:
         return None
-    if result.outcome != Outcome.DONE and not job.cancelling:
+    if result.outcome != Outcome.DONE:
         told_before = result.number <= task.concluded
-        if told_before or task.phase is not Phase.LIMBO:
+        if told_before or not (task.phase is Phase.LIMBO or job.cancelling):
             return None
     other = task.worker if task.phase is Phase.RUNNING else None
     number = task.number

@@ -14,6 +14,7 @@ import msgspec
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.pace import Pace
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.records import Record
 from kestrelctl.core.template import Template
@@ -27,6 +28,12 @@ log = logging.getLogger(__name__)
 
 #: Pause before a failed commit is tried again.
 RETRY_SECONDS = 1.0
+#: How long an acknowledgement may wait for attempts to travel with.
+ACK_SECONDS = 0.1
+#: Commits in a row that follow each other at once, and their rate under lasting load: an idle pool
+#: answers without delay, a busy one pays for fewer disk flushes.
+COMMIT_BURST = 20.0
+COMMITS_PER_SECOND = 100.0
 
 
 class Service:
@@ -53,6 +60,9 @@ class Service:
         self._committing = False
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+        self._acks: dict[str, list[int]] = {}
+        self._ack_timer: asyncio.TimerHandle | None = None
+        self._pace = Pace(COMMITS_PER_SECOND, COMMIT_BURST)
         self._loop = asyncio.get_running_loop()
         #: Set when the store is damaged: going on would break what was promised.
         self.broken: asyncio.Future[KestrelError] = self._loop.create_future()
@@ -108,7 +118,7 @@ class Service:
         if isinstance(effect, fx.Run):
             self._send(effect.worker, self._run_message(effect))
         elif isinstance(effect, fx.Acknowledge):
-            self._send(effect.worker, work.Ack(numbers=effect.numbers))
+            self._acknowledge(effect.worker, effect.numbers)
         elif isinstance(effect, fx.Welcome):
             self._send(
                 effect.worker,
@@ -140,6 +150,18 @@ class Service:
     def _send(self, worker: str, message: work.Message) -> None:
         self.session.send(codec.encode(message), worker, self._sender)
 
+    def _acknowledge(self, worker: str, numbers: list[int]) -> None:
+        """Acknowledgements travel with the next attempts for that worker, or on their own soon."""
+        self._acks.setdefault(worker, []).extend(numbers)
+        if self._ack_timer is None:
+            self._ack_timer = self._loop.call_later(ACK_SECONDS, self._send_acks)
+
+    def _send_acks(self) -> None:
+        self._ack_timer = None
+        acks, self._acks = self._acks, {}
+        for worker, numbers in acks.items():
+            self._send(worker, work.Ack(numbers=numbers))
+
     def send_to_worker(self, worker: str, message: work.Message) -> None:
         """Sends a worker something that the core need not know of."""
         self._send(worker, message)
@@ -156,6 +178,7 @@ class Service:
             jobs=[Template.of(job_id, jobs[job_id].spec) for job_id in effect.new_jobs],
             items=items,
             forget=effect.ended_jobs,
+            ack=self._acks.pop(effect.worker, []),
         )
 
     # -- durability --------------------------------------------------------------------------------
@@ -172,6 +195,9 @@ class Service:
     async def _commit_batches(self) -> None:
         while True:
             await self._work.wait()
+            pause = self._pace.pause_seconds(self._loop.time())
+            if pause:
+                await asyncio.sleep(pause)
             self._work.clear()
             records, self._records = self._records, []
             after, self._after = self._after, []
@@ -225,6 +251,7 @@ class Service:
             if not (self._records or self._committing or self._after):
                 break
             await asyncio.sleep(0.02)
+        self._send_acks()
         if self._timer is not None:
             self._timer.cancel()
         self._commits.cancel()

@@ -101,12 +101,14 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
         jobs: templates of jobs that this worker has not been sent yet.
         items: for spans of jobs with items: one per attempt, in the order of the spans.
         forget: jobs that have ended.
+        ack: results that are safe, as in `ack`.
     """
 
     spans: list[tuple[int, int, int, int]]
     jobs: list[Template] = []
     items: list[str] = []
     forget: list[int] = []
+    ack: list[int] = []
 
 
 class Kill(Message, frozen=True, kw_only=True, tag="kill"):

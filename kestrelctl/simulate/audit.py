@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.assets import Amounts
+from kestrelctl.core.assets import Amounts, times_fitting
 from kestrelctl.core.model import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.records import JobRecord, Record, TaskRecord
@@ -43,6 +43,8 @@ class Audit:
         self._clock = clock
         self._jobs: dict[int, JobRecord] = {}
         self._rows: dict[tuple[int, int], TaskRecord] = {}
+        self.over_since: dict[tuple[int, int], float] = {}  #: tasks in a final state
+        self.stopped_since: dict[int, float] = {}  #: cancelled jobs
         self._running: dict[str, dict[int, Execution]] = {}
         self._capacity: dict[str, Amounts] = {}
         self._accepted: set[tuple[int, int, int]] = set()
@@ -60,6 +62,18 @@ class Audit:
             pool.check()
         except AssertionError as error:
             self.expect(False, str(error))
+
+    def check_schedule(self, pool: Pool, now: float) -> None:
+        """Verifies that nothing waits while somebody could take it."""
+        state = pool.state
+        if not state.connected:
+            return
+        for shape in state.queue.shapes():
+            for worker in state.workers.values():
+                # The end of a quarantine is noticed with the next look at the leases.
+                able = worker.may_take(now - 1.0) and worker.cls.answer(shape)[0] is None
+                free = able and not worker.behind and times_fitting(shape.request, worker.free)
+                self.expect(not free, f"{worker.jid} idles while tasks wait that it could run")
 
     # -- machines ----------------------------------------------------------------------------------
 
@@ -122,8 +136,16 @@ class Audit:
             if isinstance(record, TaskRecord):
                 self._row(self._rows.get((record.job_id, record.index)), record)
                 self._rows[record.job_id, record.index] = record
+                if record.state in FINAL_STATES:
+                    self.over_since[record.job_id, record.index] = self._clock.now
+                else:
+                    self.over_since.pop((record.job_id, record.index), None)
             elif isinstance(record, JobRecord):
                 self._jobs[record.job_id] = record
+                if record.cancelling:
+                    self.stopped_since.setdefault(record.job_id, self._clock.now)
+                else:
+                    self.stopped_since.pop(record.job_id, None)
 
     def _row(self, before: TaskRecord | None, row: TaskRecord) -> None:
         where = f"task {row.job_id}/{row.index}"

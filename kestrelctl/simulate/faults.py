@@ -12,12 +12,16 @@ if TYPE_CHECKING:
 
 
 def plan(world: World, random: Random, faults: int, within_seconds: float) -> None:
-    """Lets so many faults happen in the world's first `within_seconds`."""
+    """Lets so many faults happen in the world's first `within_seconds`; they like company."""
+    begin = 0.0
     for _ in range(faults):
         kind = random.choices(list(KINDS), list(KINDS.values()))[0]
         seconds = min(random.expovariate(0.5), 12.0)
-        begin = world.clock.start + random.uniform(0.0, within_seconds)
-        world.clock.at(begin, kind, world, random, seconds)
+        if random.random() < 0.5:
+            begin = random.uniform(0.0, within_seconds)
+        else:
+            begin += random.uniform(0.0, 0.5)
+        world.clock.at(world.clock.start + begin, kind, world, random, seconds)
 
 
 def _worker(world: World, random: Random) -> Worker:

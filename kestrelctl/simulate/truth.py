@@ -22,7 +22,7 @@ SECONDS: dict[str, tuple[float, float]] = {
     "tiny": (0.0001, 0.001),
     "short": (0.002, 0.05),
     "medium": (0.1, 0.9),
-    "long": (1.5, 5.0),
+    "long": (1.5, 25.0),
     "mixed": (0.002, 0.02),  #: one in ten takes seconds
     "flaky": (0.01, 0.3),  #: three in ten fail
     "poison": (0.01, 0.1),  #: each fifth task always fails

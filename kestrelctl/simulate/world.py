@@ -17,8 +17,12 @@ from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.store import Store
 from kestrelctl.simulate.truth import Fate, fate
 from kestrelctl.simulate.users import Users
+from kestrelctl.simulate.vigil import Vigil
 from kestrelctl.simulate.worker import Worker
 from kestrelctl.simulate.workload import NOWHERE, Submission, some_ads, some_jobs
+
+#: How often the world is looked at from outside.
+LOOK_SECONDS = 0.5
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,11 +95,11 @@ def small(seed: int) -> Settings:
     return Settings(
         ads=some_ads(random, random.randint(2, 8)),
         submissions=some_jobs(random, random.randint(10, 80), fault_seconds / 2),
-        faults=random.choice((0, 2, 4, 8, 16)),
+        faults=random.choice((0, 4, 8, 16, 32)),
         fault_seconds=fault_seconds,
-        patience_seconds=300.0,
-        latency_seconds=random.choice(((0.0005, 0.005), (0.005, 0.1))),
-        commit_seconds=random.choice(((0.001, 0.005), (0.01, 0.1))),
+        patience_seconds=2000.0,
+        latency_seconds=random.choice(((0.0005, 0.005), (0.005, 0.1), (0.05, 0.5))),
+        commit_seconds=random.choice(((0.001, 0.005), (0.01, 0.1), (0.1, 1.0))),
         config=Config(
             min_beat_seconds=2.0,
             late_seconds=1.5,
@@ -179,6 +183,7 @@ class World:
             )
             for which, ad in enumerate(settings.ads)
         ]
+        self.vigil = Vigil(self)
         self.manager.start()
         for worker in self.workers:
             self.clock.after(random["workers"].uniform(0.0, settings.join_seconds), worker.start)
@@ -194,15 +199,20 @@ class World:
         """Lets everything happen, then has peace; returns the seconds until all had ended."""
         clock = self.clock
         if self.settings.faults:
-            clock.run_until(clock.start + self.settings.fault_seconds)
+            self._watch_until(clock.start + self.settings.fault_seconds)
             self._peace()
         deadline = clock.now + self.settings.patience_seconds
         while clock.now < deadline and not self._quiet():
-            clock.run_until(clock.now + 0.5)
+            self._watch_until(clock.now + LOOK_SECONDS)
         self.audit.expect(self._quiet(), "the world does not come to rest")
         self.store.flush()
         self.audit.verdict(self.store.tables)
         return clock.now - clock.start
+
+    def _watch_until(self, moment: float) -> None:
+        while self.clock.now < moment:
+            self.clock.run_until(min(moment, self.clock.now + LOOK_SECONDS))
+            self.vigil.look()
 
     def _peace(self) -> None:
         """Whatever was broken is mended."""

@@ -193,6 +193,7 @@ class WorkerSession:
     # -- attempts ----------------------------------------------------------------------------------
 
     def _on_run(self, message: work.Run) -> None:
+        self._acknowledged(message.ack)
         if not self.agent.welcomed:
             return
         refused = self.agent.on_run(
@@ -270,7 +271,10 @@ class WorkerSession:
         self._send(work.Returned(numbers=self.agent.on_take_back(message.numbers)))
 
     def _on_ack(self, message: work.Ack) -> None:
-        known = self.agent.on_ack(message.numbers)
+        self._acknowledged(message.numbers)
+
+    def _acknowledged(self, numbers: list[int]) -> None:
+        known = self.agent.on_ack(numbers)
         if known:
             self._process.forget(known)
         if self.agent.idle:

@@ -29,6 +29,8 @@ _JSON = f"{{{JSON_NAMESPACE}}}json"
 #: A peer that neither answers nor closes is given up after this long.
 _USER_TIMEOUT_MS = 20_000
 _CONNECT_SECONDS = 30.0
+#: Stanzas that follow a write sooner than this are written together.
+COMPANY_SECONDS = 0.003
 
 
 class Listener(Protocol):
@@ -80,6 +82,7 @@ class Session:
         self._listener = listener
         self._host, self._port = host, port
         self._outbox: list[str] = []
+        self._flushed_at = 0.0
         self._failures = 0
         self._stopping = False
         self._timer: asyncio.TimerHandle | None = None
@@ -142,10 +145,16 @@ class Session:
         if not self.online:
             return
         if not self._outbox:
-            asyncio.get_running_loop().call_soon(self._flush)
+            loop = asyncio.get_running_loop()
+            since = loop.time() - self._flushed_at
+            if since > COMPANY_SECONDS:
+                loop.call_soon(self._flush)
+            else:
+                loop.call_later(COMPANY_SECONDS - since, self._flush)
         self._outbox.append(text)
 
     def _flush(self) -> None:
+        self._flushed_at = asyncio.get_running_loop().time()
         if self._outbox and self.online and self._stream.transport is not None:
             self._stream.transport.write("".join(self._outbox).encode())
         self._outbox.clear()
