@@ -48,14 +48,14 @@ def list_(
 ) -> None:
     """List jobs, the newest last, with a reason for those that wait."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> None:
         request = ListJobs(jobs=jobs or "", owner=owner, states=list(states), limit=limit)
         views = (await ask(connection, request, Jobs)).jobs
         views = [v for v in views if _is_wanted(v, states, owner)][-limit:]
         reasons = await why_waiting(connection, views) if session.screen.is_table else {}
+        await session.show(job_list(views, session.now(), reasons))
         if views:
             session.screen.say(totals(views))
-        return job_list(views, session.now(), reasons)
 
     session.talk(work)
 

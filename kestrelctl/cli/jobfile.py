@@ -165,5 +165,7 @@ def _refuse_unknown(path: Path, fields: dict[str, Any], known: tuple[str, ...]) 
 
 def _not_a_job_file(path: Path, why: str) -> UsageError:
     return UsageError(
-        f"{path} is not a job file", cause=why, hint=f"to run it as a command: submit -- {path}"
+        f"{path} is not a job file",
+        cause=why,
+        hint=f"to run it as a command: kestrelctl submit -- {path} …",
     )

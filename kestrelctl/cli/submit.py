@@ -44,8 +44,9 @@ class _SubmitCommand(Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.allow_interspersed_args = False
         found, _, _ = self.make_parser(ctx).parse_args(list(args))
-        words = list(found.get("words") or ())
-        after_dashes = len(words) < len(args) and args[len(args) - len(words) - 1] == "--"
+        words = found["words"] if isinstance(found["words"], tuple) else ()
+        start = len(args) - len(words)
+        after_dashes = start > 0 and args[start - 1] == "--"
         if words and not after_dashes and looks_like_job_file(words[0]):
             job_file = read_job_file(Path(words[0]))
             ctx.meta[_JOB_FILE] = job_file

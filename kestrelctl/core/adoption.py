@@ -8,7 +8,7 @@ from __future__ import annotations
 from kestrelctl.core.effects import Kill
 from kestrelctl.core.events import Joined
 from kestrelctl.core.job import Job, Phase, Task
-from kestrelctl.core.losses import lose, put_back
+from kestrelctl.core.losses import find_again, lose, put_back
 from kestrelctl.core.state import State
 from kestrelctl.core.worker import Worker
 
@@ -23,9 +23,10 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
         The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere, or
         nobody counts on them any more (it may get them only after it has spoken).
     """
-    kill: list[int] = []
     jobs: dict[Job, None] = {}
     said = {number for number, _, _ in event.holds}
+    kill = [] if reborn else sorted(worker.strays - said)
+    worker.strays.clear()
     for number, task in reversed(list(worker.held.items())):
         if number not in said:
             # It died with the process, or never arrived: the server lost a message.
@@ -72,6 +73,8 @@ def _claim(state: State, worker: Worker, number: int, task: Task, now: float) ->
             other.promote()
             if other.online:
                 state.emit(Kill(cause=state.cause, worker=other.jid, numbers=[other_number]))
+            else:
+                other.strays.add(other_number)
             if other.may_take(now):
                 other.wake()
     else:
@@ -80,4 +83,5 @@ def _claim(state: State, worker: Worker, number: int, task: Task, now: float) ->
         task.phase = Phase.RUNNING
     worker.hold(number, task)
     task.sent_at = 0.0
+    find_again(state, task, worker.jid)
     return True

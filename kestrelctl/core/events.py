@@ -88,6 +88,12 @@ class Lost(Event, frozen=True, kw_only=True):
     cause: str
 
 
+class Bounced(Event, frozen=True, kw_only=True):
+    """The server returned a message for this worker: nobody is there."""
+
+    worker: str
+
+
 class Reported(Event, frozen=True, kw_only=True):
     """A worker reports attempts that ended."""
 

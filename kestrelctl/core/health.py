@@ -24,13 +24,16 @@ def note_failure(state: State, worker: Worker, job: Job, result: Result, now: fl
     failed_elsewhere = max(0, job.attempts_failed - worker.streak)
     if job.counts.done == 0 or job.counts.done < failed_elsewhere:
         return
+    last = result.reason or f"exit {result.exit_code}"
+    quarantine(state, worker, f"{worker.streak} failures in a row, last: {last}", now)
+
+
+def quarantine(state: State, worker: Worker, why: str, now: float) -> None:
+    """Sends a worker nothing for a while, longer each time."""
+    config = state.config
     pause = min(config.quarantine_seconds * 2**worker.quarantines, config.max_quarantine_seconds)
     worker.quarantines = min(worker.quarantines + 1, 30)
     worker.quarantined_until = now + pause
     worker.hide()
     state.totals.workers_quarantined += 1
-    state.note(
-        "warning",
-        f"worker {worker.jid} is in quarantine for {pause:g} s: "
-        f"{worker.streak} failures in a row, last: {result.reason or f'exit {result.exit_code}'}",
-    )
+    state.note("warning", f"worker {worker.jid} is in quarantine for {pause:g} s: {why}")

@@ -33,6 +33,7 @@ class Task:
         "index",
         "job",
         "losses",
+        "lost_numbers",
         "number",
         "phase",
         "sent_at",
@@ -49,6 +50,7 @@ class Task:
         self.charged = False
         self.failures = 0
         self.losses = 0
+        self.lost_numbers: tuple[int, ...] = ()  #: attempts that were counted as losses
         #: Attempts up to this number are over, their results counted: nobody can still run them.
         self.concluded = 0
 

@@ -21,6 +21,7 @@ def let_go(state: State, worker: Worker, now: float, *, keep_waiting: bool) -> N
             continue
         begun = task.charged
         worker.release(number)
+        worker.strays.add(number)
         job.running -= 1
         jobs[job] = None
         if begun:
@@ -36,12 +37,22 @@ def lose(state: State, task: Task, jid: str) -> None:
     """Counts a loss for a task whose attempt went with its worker, and requeues it or gives it up."""
     state.totals.attempts_lost += 1
     task.losses += 1
+    task.lost_numbers += (task.number,)
     if task.losses >= task.job.spec.max_losses and not task.job.cancelling:
         state.finish(task, TaskState.LOST, jid, None)
         return
     if not task.job.cancelling:
         state.remember(task, TaskState.WAITING, jid, None)
     put_back(state, task, jid)
+
+
+def find_again(state: State, task: Task, jid: str) -> None:
+    """Takes a loss back: the attempt survived, only the way to its worker was gone."""
+    if task.number in task.lost_numbers:
+        task.lost_numbers = tuple(n for n in task.lost_numbers if n != task.number)
+        task.losses -= 1
+        state.totals.attempts_lost -= 1
+        state.remember(task, TaskState.WAITING, jid, None)
 
 
 def put_back(state: State, task: Task, jid: str) -> None:

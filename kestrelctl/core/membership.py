@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from kestrelctl.core.adoption import adopt
+from kestrelctl.core.backoff import LONGEST_SECONDS
 from kestrelctl.core.effects import AskWho, Persist, SetBeat, TakeBack, Welcome
 from kestrelctl.core.events import (
+    Bounced,
     Disconnected,
     Drain,
     Heard,
@@ -72,6 +74,7 @@ def _replace(state: State, old: Worker | None, event: Joined) -> Worker:
         draining = worker.draining = old.draining
         worker.tasks_done, worker.tasks_failed = old.tasks_done, old.tasks_failed
         worker.incarnation, worker.leaving = old.incarnation, old.leaving
+        worker.strays = old.strays
         _set_offline(state, old, event.at)
         for number, task in list(old.held.items()):
             old.release(number)
@@ -108,6 +111,17 @@ def on_lost(state: State, event: Lost) -> None:
     worker.away_until = event.at + state.config.away_seconds
     let_go(state, worker, event.at, keep_waiting=True)
     end_limbo_if_all_spoke(state, event.at)
+
+
+def on_bounced(state: State, event: Bounced) -> None:
+    """Nobody is where a worker was: it is lost, unless it may only be on its way back.
+
+    After an outage of the server the manager is often back before its workers are. Those that have yet
+    to say what they hold have until their lease runs out.
+    """
+    worker = state.worker(event.worker)
+    if worker is not None and worker.online and worker.synced:
+        on_lost(state, Lost(at=event.at, id=event.id, worker=event.worker, cause="bounced"))
 
 
 def on_drain(state: State, event: Drain) -> None:
@@ -155,7 +169,7 @@ def on_disconnected(state: State, event: Disconnected) -> None:
 
 
 def on_reconnected(state: State, event: Reconnected) -> None:
-    """Asks every known worker what it holds, and gives each a fresh lease to answer in."""
+    """Asks every known worker what it holds, and gives each a lease to come back and answer in."""
     state.connected = True
     state.limbo_until = event.at + state.config.limbo_seconds
     state.leases_checked_at = event.at
@@ -167,7 +181,7 @@ def on_reconnected(state: State, event: Reconnected) -> None:
             worker.offline_since = event.at
         worker.synced = False
         worker.hide()
-        renew(state, worker, event.at)
+        renew(state, worker, event.at + LONGEST_SECONDS)
         ask(state, worker.jid)
     end_limbo_if_all_spoke(state, event.at)
 

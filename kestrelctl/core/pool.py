@@ -10,6 +10,7 @@ from kestrelctl.core.config import Config
 from kestrelctl.core.dispatch import schedule
 from kestrelctl.core.effects import Effect
 from kestrelctl.core.events import (
+    Bounced,
     Cancel,
     Disconnected,
     Drain,
@@ -40,6 +41,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any], None]] = {
     Joined: membership.on_joined,
     Heard: membership.on_heard,
     Lost: membership.on_lost,
+    Bounced: membership.on_bounced,
     Drain: membership.on_drain,
     Leaving: membership.on_leaving,
     Resume: membership.on_resume,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kestrelctl.core.effects import Acknowledge, Kill
 from kestrelctl.core.events import Reported
-from kestrelctl.core.health import note_failure
+from kestrelctl.core.health import note_failure, quarantine
 from kestrelctl.core.job import Job, Phase, Task
+from kestrelctl.core.losses import lose
 from kestrelctl.core.membership import ask, renew
 from kestrelctl.core.model import TaskState
 from kestrelctl.core.result import Outcome, Result
@@ -86,6 +87,8 @@ def _late(state: State, result: Result, now: float) -> Task | None:
     if result.outcome != Outcome.DONE:
         told_before = result.number <= task.concluded
         if told_before or not (task.phase is Phase.LIMBO or job.cancelling):
+            # It is acknowledged, so the worker forgets it: a hello under way must not revive it.
+            task.concluded = max(task.concluded, result.number)
             return None
     other = task.worker if task.phase is Phase.RUNNING else None
     number = task.number
@@ -110,6 +113,11 @@ def _failed(
     if result.outcome == Outcome.KILLED:
         # Killed for no reason that still holds: it runs again, and nothing is held against it.
         job.requeue(task)
+        return
+    if result.outcome == Outcome.UNABLE:
+        lose(state, task, jid)
+        if worker:
+            quarantine(state, worker, result.reason, now)
         return
     state.totals.attempts_failed += 1
     job.attempts_failed += 1

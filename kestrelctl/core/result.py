@@ -17,6 +17,7 @@ class Outcome:
     DONE = 0  #: exit status 0
     FAILED = 1  #: any other end: exit status, signal, limit, could not start
     KILLED = 2  #: the manager asked for it
+    UNABLE = 3  #: the machine could not start it: no space, no processes; not the task's fault
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):

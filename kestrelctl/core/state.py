@@ -142,8 +142,11 @@ class State:
         """Takes a task out of whatever phase it is in, leaving only `job.live`."""
         if task.phase is Phase.RUNNING:
             task.job.running -= 1
-            if task.worker is not None:
-                task.worker.release(task.number)
+            worker = task.worker
+            if worker is not None:
+                worker.release(task.number)
+                if not worker.online:
+                    worker.strays.add(task.number)
         elif task.phase is Phase.WAITING:
             task.job.requeued.pop(task.index, None)
 

@@ -68,6 +68,7 @@ class Worker:
         "quarantines",
         "reported_at",
         "running_of",
+        "strays",
         "streak",
         "synced",
         "taking_back",
@@ -83,6 +84,8 @@ class Worker:
         self.incarnation = ""
         self.free: Amounts = dict(cls.capacity)
         self.held: dict[int, Task] = {}  #: attempt number -> task
+        #: Attempts taken away while it was offline: what it was sent may still reach it.
+        self.strays: set[int] = set()
         self.backlog: deque[tuple[int, Task]] = deque()  #: uncharged ones; may name ended attempts
         self.charged = 0
         self.running_of: dict[Job, int] = {}  #: charged attempts of each job

@@ -46,6 +46,15 @@ class Manager:
         self._service.handle(ev.Reconnected(at=now(), id="server"))
 
     def on_offline(self, why: str) -> None:
+        if self.session.refused:
+            self._service.give_up(
+                NotAllowed(
+                    "the server refused the manager",
+                    cause=self.session.refused,
+                    hint="compare the secret file with `component_secret` of the server",
+                )
+            )
+            return
         log.warning("the server is away: %s", why)
         self._service.handle(ev.Disconnected(at=now(), id="server"))
 
@@ -54,8 +63,8 @@ class Manager:
             self._service.handle(ev.Lost(at=now(), id=sender, worker=sender, cause="unavailable"))
 
     def on_bounce(self, sender: str, condition: str) -> None:
-        if condition in GONE and sender in self._service.pool.state.workers:
-            self._service.handle(ev.Lost(at=now(), id=sender, worker=sender, cause=condition))
+        if condition in GONE and self._access.may_work(sender):
+            self._service.handle(ev.Bounced(at=now(), id=sender, worker=sender))
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         if to == self._pool:

@@ -64,7 +64,7 @@ class Service:
         self._ack_timer: asyncio.TimerHandle | None = None
         self._pace = Pace(COMMITS_PER_SECOND, COMMIT_BURST)
         self._loop = asyncio.get_running_loop()
-        #: Set when the store is damaged: going on would break what was promised.
+        #: Set by `give_up`.
         self.broken: asyncio.Future[KestrelError] = self._loop.create_future()
         self._commits = self._loop.create_task(self._commit_forever())
 
@@ -187,10 +187,15 @@ class Service:
         try:
             await self._commit_batches()
         except KestrelError as error:
-            self.broken.set_result(error)
+            self.give_up(error)
         except Exception as error:
             log.exception("a commit failed in a way that should not exist")
-            self.broken.set_result(KestrelError("the store failed", cause=repr(error)))
+            self.give_up(KestrelError("the store failed", cause=repr(error)))
+
+    def give_up(self, error: KestrelError) -> None:
+        """Ends the manager: going on would break what was promised, or help nobody."""
+        if not self.broken.done():
+            self.broken.set_result(error)
 
     async def _commit_batches(self) -> None:
         while True:

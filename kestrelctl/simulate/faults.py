@@ -10,12 +10,21 @@ if TYPE_CHECKING:
     from kestrelctl.simulate.worker import Worker
     from kestrelctl.simulate.world import World
 
+#: Something that can go wrong: in a world, for so many seconds.
+Kind = Callable[["World", Random, float], None]
 
-def plan(world: World, random: Random, faults: int, within_seconds: float) -> None:
-    """Lets so many faults happen in the world's first `within_seconds`; they like company."""
+
+def plan(
+    world: World, random: Random, faults: int, within_seconds: float, kinds: dict[Kind, float]
+) -> None:
+    """Lets so many faults happen in the world's first `within_seconds`; they like company.
+
+    Args:
+        kinds: how often each comes, relative to the others.
+    """
     begin = 0.0
     for _ in range(faults):
-        kind = random.choices(list(KINDS), list(KINDS.values()))[0]
+        kind = random.choices(list(kinds), list(kinds.values()))[0]
         seconds = min(random.expovariate(0.5), 12.0)
         if random.random() < 0.5:
             begin = random.uniform(0.0, within_seconds)
@@ -47,7 +56,9 @@ def cut_worker(world: World, random: Random, seconds: float) -> None:
     worker = _worker(world, random)
     worker.cut()
     if random.random() < 0.4:
-        world.clock.after(seconds * random.random(), lambda: world.server.drop(worker.name, lossy=True))
+        world.clock.after(
+            seconds * random.random(), lambda: world.server.drop(worker.name, lossy=True)
+        )
     if random.random() < 0.2:
         world.clock.after(seconds * random.random(), worker.kill)
         world.clock.after(seconds, worker.start)
@@ -133,9 +144,7 @@ def drain(world: World, random: Random, seconds: float) -> None:
     world.clock.after(seconds, world.users.resume, worker.name)
 
 
-Kind = Callable[["World", Random, float], None]
-
-#: Each kind of fault and how often it comes, relative to the others.
+#: Every kind of fault and how often it comes, relative to the others.
 KINDS: dict[Kind, float] = {
     crash_worker: 4,
     hang_worker: 3,

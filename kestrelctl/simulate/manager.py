@@ -10,6 +10,7 @@ from typing import Any
 from kestrelctl.core import effects as fx
 from kestrelctl.core.config import Config
 from kestrelctl.core.events import (
+    Bounced,
     Disconnected,
     Drain,
     Event,
@@ -114,10 +115,10 @@ class Manager(Process):
                 event = Returned(at=now, id=cause, worker=worker, numbers=numbers)
             case work.Leaving():
                 event = Leaving(at=now, id=cause, worker=worker)
+            case _ if said == BOUNCED:
+                event = Bounced(at=now, id=cause, worker=worker)
             case _:
-                assert said in (UNAVAILABLE, BOUNCED)
-                if said == BOUNCED and worker not in self.pool.state.workers:
-                    return
+                assert said == UNAVAILABLE
                 event = Lost(at=now, id=cause, worker=worker, cause=said)
         self.handle(event)
 
@@ -234,8 +235,8 @@ def _essence(event: Event) -> tuple[Any, ...]:
             return (worker, numbers)
         case Lost(worker=worker, cause=cause):
             return (worker, cause)
-        case Heard(worker=worker) | Leaving(worker=worker) | Drain(worker=worker):
-            return (worker,)
+        case Heard() | Leaving() | Drain() | Bounced():
+            return (event.worker,)
         case _:
             return tuple(
                 getattr(event, name) for name in ("job_id", "request") if hasattr(event, name)

@@ -26,7 +26,11 @@ class Pipe:
     """One direction of a connection."""
 
     def __init__(
-        self, clock: Clock, latency: Callable[[], float], deliver: Receiver, ended: Callable[[], None]
+        self,
+        clock: Clock,
+        latency: Callable[[], float],
+        deliver: Receiver,
+        ended: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._latency = latency
@@ -150,9 +154,7 @@ class Server:
 
     MANAGER = "manager"
 
-    def __init__(
-        self, clock: Clock, random: Random, latency_seconds: tuple[float, float]
-    ) -> None:
+    def __init__(self, clock: Clock, random: Random, latency_seconds: tuple[float, float]) -> None:
         self.clock = clock
         self.up = True
         self._random = random

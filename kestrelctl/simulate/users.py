@@ -7,10 +7,11 @@ from collections.abc import Callable
 from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import Cancel, Drain, Event, Resume, Retry, Submit
 from kestrelctl.core.model import JobSpec
+from kestrelctl.core.records import JobRecord
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.manager import Manager
-from kestrelctl.simulate.workload import Submission
+from kestrelctl.simulate.workload import NOWHERE, Submission
 
 #: How long they wait for an answer, or for the manager to be there, before they ask again.
 PATIENCE_SECONDS = 3.0
@@ -33,6 +34,7 @@ class Users:
         self.open: dict[str, Callable[[str], None]] = {}
         self.submissions: dict[int, int] = {}
         self._asked = 0
+        self._given_up: set[int] = set()
         self._specs: dict[str, tuple[int, JobSpec]] = {}
         self._plans: list[Submission] = []
 
@@ -76,6 +78,13 @@ class Users:
                 )
             ),
         )
+
+    def give_up_hopeless(self, jobs: list[JobRecord]) -> None:
+        """Has those of these jobs stopped that no machine can run, known to their owner or not."""
+        for job in jobs:
+            if job.spec.requires == NOWHERE and job.job_id not in self._given_up:
+                self._given_up.add(job.job_id)
+                self.cancel(job.job_id)
 
     def retry(self, job_id: int) -> None:
         """Has all of a job that ended badly run again."""

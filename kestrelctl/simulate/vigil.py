@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kestrelctl.core.backoff import LONGEST_SECONDS
+
 if TYPE_CHECKING:
     from kestrelctl.core.pool import Pool
     from kestrelctl.simulate.process import Process
@@ -20,6 +22,7 @@ class Vigil:
         self._world = world
         self._disturbed_at: dict[str, float] = {}  #: process -> when it was last out of order
         self._in_order_at: dict[str, float] = {}  #: process -> when it was last in order
+        self._differing: dict[tuple[str, int], float] = {}  #: (worker, attempt) -> since when
         self._complained: set[tuple[str, object]] = set()
 
     def look(self) -> None:
@@ -34,6 +37,7 @@ class Vigil:
         pool = world.manager.pool
         assert pool is not None
         self._look_at_members(pool)
+        self._look_at_holds(pool)
         self._look_at_executions()
 
     def _steady(self, process: Process, seconds: float) -> bool:
@@ -51,17 +55,33 @@ class Vigil:
             lease = self._world.settings.config.lease_seconds(worker.beat_seconds)
             silent = self._in_order_at.get(process.name, self._world.clock.start)
             late = now - silent > lease + GRACE_SECONDS and self._steady(
-                self._world.manager, lease + GRACE_SECONDS
+                self._world.manager, lease + LONGEST_SECONDS + GRACE_SECONDS
             )
             self._expect(not (late and worker.online), "is believed to be there", process.name)
             given_up = not worker.online and worker.away_until + GRACE_SECONDS < now
             self._expect(not (given_up and worker.held), "is waited for in vain", process.name)
 
+    def _look_at_holds(self, pool: Pool) -> None:
+        """What the pool thinks that a worker has, it has; and the other way round."""
+        now = self._world.clock.now
+        differing: dict[tuple[str, int], float] = {}
+        for process in self._world.workers:
+            worker = pool.state.workers.get(process.name)
+            if worker is None or not self._steady(process, GRACE_SECONDS):
+                continue
+            for number in worker.held.keys() ^ process.holds():
+                since = self._differing.get((process.name, number), now)
+                differing[process.name, number] = since
+                self._expect(since + GRACE_SECONDS > now, "is held by one side only", number)
+        self._differing = differing
+
     def _look_at_executions(self) -> None:
         """Nothing runs for a task that is over, or twice."""
         now = self._world.clock.now
         audit = self._world.audit
-        steady = {worker.name for worker in self._world.workers if self._steady(worker, GRACE_SECONDS)}
+        steady = {
+            worker.name for worker in self._world.workers if self._steady(worker, GRACE_SECONDS)
+        }
         seen: dict[tuple[int, int], int] = {}
         for execution in audit.running():
             if execution.worker not in steady or execution.began_at + GRACE_SECONDS > now:

@@ -61,6 +61,12 @@ class Worker(Process):
         """It is in, and has nothing left to do or to say."""
         return self.alive and self.agent.welcomed and self.agent.idle and not self.spool
 
+    def holds(self) -> set[int]:
+        """The numbers of all attempts that it has, queued, running or not yet acknowledged."""
+        agent = self.agent
+        queued = {attempt.number for attempt in agent.queue}
+        return queued | agent.running.keys() | agent.unacknowledged.keys()
+
     # -- life --------------------------------------------------------------------------------------
 
     def on_start(self) -> None:

@@ -29,9 +29,7 @@ def some_ads(random: Random, n: int) -> list[WorkerAd]:
     while len(ads) < n:
         tags = tuple(tag for tag in ("gpu", "linux") if random.random() < 0.5)
         memory_bytes = random.choice((0, 256, 1024)) * MEBIBYTE
-        ads.append(
-            WorkerAd(cpus=random.choice((1, 1, 2, 4)), memory_bytes=memory_bytes, tags=tags)
-        )
+        ads.append(WorkerAd(cpus=random.choice((1, 1, 2, 4)), memory_bytes=memory_bytes, tags=tags))
     return ads
 
 

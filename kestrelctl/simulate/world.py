@@ -9,9 +9,9 @@ import msgspec
 from kestrelctl.core.config import Config
 from kestrelctl.core.model import Counts, JobSpec, WorkerAd
 from kestrelctl.core.result import Outcome
-from kestrelctl.simulate import faults
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
+from kestrelctl.simulate.faults import KINDS, Kind, plan
 from kestrelctl.simulate.manager import Manager
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.store import Store
@@ -19,7 +19,7 @@ from kestrelctl.simulate.truth import Fate, fate
 from kestrelctl.simulate.users import Users
 from kestrelctl.simulate.vigil import Vigil
 from kestrelctl.simulate.worker import Worker
-from kestrelctl.simulate.workload import NOWHERE, Submission, some_ads, some_jobs
+from kestrelctl.simulate.workload import Submission, some_ads, some_jobs
 
 #: How often the world is looked at from outside.
 LOOK_SECONDS = 0.5
@@ -32,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ads: one for each worker.
         submissions: the jobs, with their times and their owners' second thoughts.
         faults: how many things go wrong within the first `fault_seconds`.
+        fault_kinds: which, and how often each, relative to the others.
         patience_seconds: how long after that everything must have come to its end.
         join_seconds: over how long the workers come in at the beginning.
         check: verify the pool's invariants after every event.
@@ -42,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     submissions: list[Submission]
     faults: int = 0
     fault_seconds: float = 20.0
+    fault_kinds: dict[Kind, float] = msgspec.field(default_factory=lambda: KINDS)
     patience_seconds: float = 600.0
     join_seconds: float = 0.5
     latency_seconds: tuple[float, float] = (0.0005, 0.02)
@@ -188,7 +190,7 @@ class World:
         for worker in self.workers:
             self.clock.after(random["workers"].uniform(0.0, settings.join_seconds), worker.start)
         self.users.plan(settings.submissions)
-        faults.plan(self, random["faults"], settings.faults, settings.fault_seconds)
+        plan(self, random["faults"], settings.faults, settings.fault_seconds, settings.fault_kinds)
 
     def _fate(self, worker: str, kind: str, index: int) -> Fate:
         if worker in self.broken:
@@ -204,6 +206,7 @@ class World:
         deadline = clock.now + self.settings.patience_seconds
         while clock.now < deadline and not self._quiet():
             self._watch_until(clock.now + LOOK_SECONDS)
+            self.users.give_up_hopeless(self.store.tables.jobs(states=["active"]))
         self.audit.expect(self._quiet(), "the world does not come to rest")
         self.store.flush()
         self.audit.verdict(self.store.tables)
@@ -227,9 +230,6 @@ class World:
         for worker in self.workers:
             worker.repeats_reports = False
             self.users.resume(worker.name)
-        for job in self.store.tables.jobs(states=["active"]):
-            if job.spec.requires == NOWHERE:
-                self.users.cancel(job.job_id)
 
     def _quiet(self) -> bool:
         """All jobs have ended, and everybody knows."""

@@ -234,15 +234,11 @@ class WorkerSession:
         """An attempt of this session has ended."""
         self._slots_free.append(self._slot_of.pop(end.number))
         job_id, index = self.agent.identity(end.number)
-        if end.exit_code == 0:
-            outcome = Outcome.DONE
-        else:
-            outcome = Outcome.KILLED if end.reason == "cancelled" else Outcome.FAILED
         result = Result(
             number=end.number,
             job_id=job_id,
             index=index,
-            outcome=outcome,
+            outcome=_outcome(end),
             started_at=round(end.started_at, 6),
             wall_seconds=round(end.wall_seconds, 6),
             cpu_seconds=round(end.cpu_seconds, 6),
@@ -350,3 +346,12 @@ class WorkerSession:
             if timer is not None:
                 timer.cancel()
         self._timer = self._hello_timer = None
+
+
+def _outcome(end: Exit) -> int:
+    if end.exit_code == 0:
+        return Outcome.DONE
+    if end.reason == "cancelled":
+        return Outcome.KILLED
+    machine_failed = end.reason.startswith(("no-space:", "no-resources:"))
+    return Outcome.UNABLE if machine_failed else Outcome.FAILED

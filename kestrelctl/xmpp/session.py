@@ -98,6 +98,7 @@ class Session:
         stream.add_event_handler("disconnected", self._on_disconnected)
         stream.add_event_handler("connection_failed", self._on_failed)
         stream.add_event_handler("failed_all_auth", self._on_refused)
+        stream.add_event_handler("stream_error", self._on_stream_error)
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -197,6 +198,12 @@ class Session:
     def _on_refused(self, _event: Any) -> None:
         self.refused = "the server refused the credentials"
         self._lost(self.refused)
+
+    def _on_stream_error(self, error: Any) -> None:
+        condition = str(error["condition"])
+        if condition in ("not-authorized", "host-unknown"):
+            self.refused = f"the server refused the credentials: {error['text'] or condition}"
+            self._lost(self.refused)
 
     def _too_slow(self) -> None:
         self._watchdog = None

@@ -65,8 +65,12 @@ def is_gone(process: psutil.Process) -> bool:
 
 
 def tasks_below(process: psutil.Process) -> list[psutil.Process]:
-    below = process.children(recursive=True)
-    return [child for child in below if child.name() == "sleep"]
+    tasks = []
+    for child in process.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # a shell on its way out
+            if child.name() == "sleep":
+                tasks.append(child)
+    return tasks
 
 
 class Kept:

@@ -1,0 +1,242 @@
+"""Daemons as an operator meets them: how they start, stop, and say what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from puppet import run_job
+
+from kestrelctl.core.model import JobSpec
+from kestrelctl.local.control import connect_local
+from kestrelctl.local.state import PoolState, is_alive, read_state
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.xmpp.prosody import PrivateServer
+from kestrelctl.xmpp.user import UserConnection
+
+Spawn = Callable[..., "subprocess.Popen[str]"]
+KESTRELCTL = [sys.executable, "-m", "kestrelctl"]
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Starts `kestrelctl …` and ends what is left of it."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: object, **how: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(  # type: ignore[call-overload]
+            [*KESTRELCTL, *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **how,
+        )
+        started.append(process)
+        return process  # type: ignore[no-any-return]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def worker_words(pool: PoolState, directory: Path, name: str, *, password: str = "") -> list[str]:
+    """The command line of one more worker for a pool."""
+    server = PrivateServer(
+        Path(pool.password_file).parent / "server", pool.domain, pool.port, 0, ""
+    )
+    jid = f"{name}@workers.{pool.domain}"
+    credentials = directory / "credentials"
+    credentials.write_text(f"{jid} {password or server.add_account(jid)}\n")
+    credentials.chmod(0o600)
+    return [
+        "worker", "run", "--pool", pool.domain, "--port", str(pool.port), "--no-tls",
+        "--credentials", str(credentials), "--data-dir", str(directory / "data"),
+        "--cpus", "1", "--tags", name,
+    ]  # fmt: skip
+
+
+async def until(what: Callable[[], object], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.02)
+
+
+async def known(user: UserConnection, name: str) -> str:
+    """A worker's state, or an empty text if the pool does not know it."""
+    page = await user.ask(rq.ListWorkers(names=[f"{name}@"]))
+    assert isinstance(page, an.Workers)
+    return page.workers[0].state if page.workers else ""
+
+
+async def joined(user: UserConnection, name: str, state: str = "idle") -> None:
+    async with asyncio.timeout(15):
+        while await known(user, name) != state:
+            await asyncio.sleep(0.05)
+
+
+async def test_the_first_sigterm_drains_a_worker(
+    local_pool: PoolState, user: UserConnection, spawn: Spawn, tmp_path: Path
+) -> None:
+    worker = spawn(*worker_words(local_pool, tmp_path, "drained"))
+    await joined(user, "drained")
+    script = f"touch {tmp_path}/begun; sleep 1"
+    spec = JobSpec(argv=("/bin/sh", "-c", script), count=3, requires=("drained",))
+    submitted = await user.ask(rq.Submit(spec=spec))
+    assert isinstance(submitted, an.Submitted)
+    await until((tmp_path / "begun").exists)
+    worker.send_signal(signal.SIGTERM)
+    await until(lambda: worker.poll() is not None)
+    assert worker.returncode == 0
+    answer = await user.ask(rq.ListJobs(jobs=str(submitted.job_id)))
+    assert isinstance(answer, an.Jobs)
+    job = answer.jobs[0]
+    assert (job.done, job.waiting, job.lost) == (1, 2, 0), "what ran was finished, the rest given back"
+    await user.ask(rq.CancelJobs(jobs=str(submitted.job_id)))
+
+
+async def test_the_second_sigterm_stops_it(
+    local_pool: PoolState, user: UserConnection, spawn: Spawn, tmp_path: Path
+) -> None:
+    worker = spawn(*worker_words(local_pool, tmp_path, "stopped"))
+    await joined(user, "stopped")
+    script = f"touch {tmp_path}/begun; exec sleep 60"
+    spec = JobSpec(argv=("/bin/sh", "-c", script), requires=("stopped",))
+    submitted = await user.ask(rq.Submit(spec=spec))
+    assert isinstance(submitted, an.Submitted)
+    await until((tmp_path / "begun").exists)
+    worker.send_signal(signal.SIGTERM)
+    await joined(user, "stopped", "draining")
+    worker.send_signal(signal.SIGTERM)
+    await until(lambda: worker.poll() is not None)
+    assert worker.returncode == 143
+    await user.ask(rq.CancelJobs(jobs=str(submitted.job_id)))
+
+
+async def test_json_logs_are_json(
+    local_pool: PoolState, user: UserConnection, spawn: Spawn, tmp_path: Path
+) -> None:
+    worker = spawn(*worker_words(local_pool, tmp_path, "logged"), "--log-format", "json")
+    await joined(user, "logged")
+    worker.send_signal(signal.SIGTERM)
+    _, errors = worker.communicate(timeout=15)
+    entries = [json.loads(line) for line in errors.splitlines()]
+    assert {"time", "level", "logger", "message"} <= set(entries[0])
+    assert any("draining" in entry["message"] for entry in entries)
+
+
+async def test_a_worker_with_a_wrong_password_says_so_and_ends(
+    local_pool: PoolState, spawn: Spawn, tmp_path: Path
+) -> None:
+    worker = spawn(*worker_words(local_pool, tmp_path, "w1", password="wrong"))
+    _, errors = worker.communicate(timeout=15)
+    assert worker.returncode == 4
+    assert "error: the worker was refused" in errors
+    assert "credentials" in errors
+
+
+def test_credentials_that_others_can_read_are_refused(
+    local_pool: PoolState, spawn: Spawn, tmp_path: Path
+) -> None:
+    words = worker_words(local_pool, tmp_path, "open")
+    (tmp_path / "credentials").chmod(0o644)
+    worker = spawn(*words)
+    _, errors = worker.communicate(timeout=15)
+    assert worker.returncode == 2
+    assert "chmod 600" in errors
+
+
+def test_two_managers_on_one_store_are_refused(
+    local_pool: PoolState, spawn: Spawn
+) -> None:
+    directory = Path(local_pool.password_file).parent
+    manager = spawn(
+        "manager", "run", "--domain", local_pool.domain,
+        "--secret-file", directory / "component.secret", "--data-dir", directory / "manager",
+    )  # fmt: skip
+    _, errors = manager.communicate(timeout=15)
+    assert manager.returncode == 1
+    assert errors.count("error:") == 1
+    assert "hint:" in errors
+
+
+async def test_a_manager_with_a_wrong_secret_says_so_and_ends(
+    private_server: PrivateServer, spawn: Spawn, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("wrong")
+    manager = spawn(
+        "manager", "run", "--domain", private_server.domain, "--port", private_server.component_port,
+        "--secret-file", tmp_path / "secret", "--data-dir", tmp_path / "data",
+    )  # fmt: skip
+    _, errors = await asyncio.to_thread(manager.communicate, timeout=15)
+    assert manager.returncode == 4
+    assert "secret" in errors
+
+
+def local_up(spawn: Spawn, home: Path, name: str) -> PoolState:
+    environment = {**os.environ, "XDG_STATE_HOME": str(home)}
+    up = spawn("up", "--name", name, "--workers", "2", env=environment)
+    out, errors = up.communicate(timeout=60)
+    assert up.returncode == 0, errors
+    assert f"pool {name} is up" in out + errors
+    state = read_state(home / "kestrel" / "pools" / name)
+    assert state is not None
+    return state
+
+
+def descendants(state: PoolState) -> list[psutil.Process]:
+    parent = psutil.Process(state.pid)
+    return [parent, *parent.children(recursive=True)]
+
+
+async def test_two_local_pools_side_by_side_and_nothing_of_them_after_down(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    one, two = (local_up(spawn, tmp_path, name) for name in ("one", "two"))
+    processes = descendants(one) + descendants(two)
+    assert len(processes) == 14, "supervisor, server, manager, two keepers, two workers; twice"
+    for state in (one, two):
+        async with connect_local(state) as user:
+            job = await run_job(user, JobSpec(argv=("true",), count=20))
+            assert job.done == 20
+            await user.ask(rq.Submit(spec=JobSpec(argv=("sleep", "1000"))))
+            async with asyncio.timeout(10):
+                while not any(p.name() == "sleep" for p in descendants(state)):
+                    await asyncio.sleep(0.05)
+            processes += [p for p in descendants(state) if p.name() == "sleep"]
+    for name in ("one", "two"):
+        down = spawn("down", "--name", name, env={**os.environ, "XDG_STATE_HOME": str(tmp_path)})
+        assert down.wait(60) == 0
+    assert not [process for process in processes if is_alive(process.pid)]
+    assert list((tmp_path / "kestrel" / "pools").iterdir()) == []
+
+
+async def test_a_crash_of_the_supervisor_leaves_no_process_behind(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    state = local_up(spawn, tmp_path, "crash")
+    async with connect_local(state) as user:
+        await user.ask(rq.Submit(spec=JobSpec(argv=("sleep", "1000"), count=2)))
+        async with asyncio.timeout(10):
+            while sum(p.name() == "sleep" for p in descendants(state)) < 2:
+                await asyncio.sleep(0.05)
+    processes = descendants(state)
+    os.kill(state.pid, signal.SIGKILL)
+
+    await until(lambda: not [process for process in processes if is_alive(process.pid)])
+    again = local_up(spawn, tmp_path, "crash")
+    down = spawn("down", "--name", "crash", env={**os.environ, "XDG_STATE_HOME": str(tmp_path)})
+    assert down.wait(60) == 0
+    assert not is_alive(again.pid)

@@ -1,0 +1,200 @@
+"""A pool for tests of the command line: it answers what it was told to, and remembers the questions."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from kestrelctl.cli.command import Session
+from kestrelctl.cli.main import kestrelctl
+from kestrelctl.core.matching import Reason, Refusal
+from kestrelctl.core.model import TaskState
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+
+NOW = 1_000_000.0
+
+JOB = an.JobView(
+    job_id=7,
+    name="sweep",
+    owner="ada@example.org",
+    state="active",
+    tasks=1000,
+    submitted_at=NOW - 65,
+    waiting=998,
+    running=1,
+    done=1,
+    argv=["./fit", "{}"],
+    first=1,
+)
+ENDED_JOB = an.JobView(
+    job_id=7,
+    name="sweep",
+    owner="ada@example.org",
+    state="done",
+    tasks=1000,
+    submitted_at=NOW - 65,
+    ended_at=NOW - 5,
+    done=1000,
+    argv=["./fit", "{}"],
+    first=1,
+)
+FAILED_JOB = an.JobView(
+    job_id=7,
+    name="sweep",
+    owner="ada@example.org",
+    state="failed",
+    tasks=1000,
+    submitted_at=NOW - 65,
+    ended_at=NOW - 5,
+    done=998,
+    failed=1,
+    lost=1,
+    argv=["./fit", "{}"],
+    first=1,
+)
+TASK = an.TaskView(
+    index=16,
+    task_id=17,
+    state=TaskState.FAILED,
+    worker="w1@workers.example.org/k3bW0",
+    exit_code=2,
+    failures=1,
+    wall_seconds=1.5,
+    cpu_seconds=0.04,
+    peak_bytes=3 << 20,
+)
+WORKER = an.WorkerView(
+    worker="w1@workers.example.org/k3bW0",
+    state="idle",
+    cpus=4,
+    cpus_free=3.5,
+    memory_bytes=8 << 30,
+    memory_free_bytes=8 << 30,
+    tags=["LINUX"],
+    done=12,
+    joined_at=NOW - 3600,
+)
+EXPLANATION = an.Explanation(
+    id="",
+    job=JOB,
+    waiting=998,
+    job_reasons=[],
+    obstacles=[
+        an.Obstacle(
+            workers=3,
+            example="w1@workers.example.org/k3bW0",
+            refusal=Refusal(Reason.TOO_SMALL, "64 cpus", "8 cpus", 0.56),
+        ),
+        an.Obstacle(
+            workers=12,
+            example="w2@workers.example.org/x",
+            refusal=Refusal(Reason.MISSING_TAGS, "GPU", "LINUX", 0.0),
+        ),
+    ],
+    could_run=0,
+    ever=False,
+)
+RUNNABLE = an.Explanation(
+    id="", job=JOB, waiting=998, job_reasons=[], obstacles=[], could_run=2, ever=True
+)
+POOL = an.Pool(
+    id="",
+    version="0.1.0",
+    epoch=3,
+    up_seconds=3600.0,
+    workers={"idle": 900, "busy": 17},
+    jobs_active=1,
+    tasks_waiting=998,
+    tasks_running=1,
+    totals={"tasks_ended": 50_000, "leases_expired": 0},
+    manager_cpu_seconds=12.0,
+    manager_rss_bytes=40 << 20,
+    commits=1000,
+    commit_seconds_mean=0.002,
+)
+
+
+def log_of(data: bytes, **fields: Any) -> an.Log:
+    """A piece of output that ends the stream, unless told otherwise."""
+    return an.Log(
+        id="", data=base64.b64encode(data).decode(), **{"size_bytes": len(data), **fields}
+    )
+
+
+Answering = an.AnyAnswer | Exception | Callable[[Any], an.AnyAnswer]
+
+
+class FakePool:
+    """The in-memory twin of a connection.
+
+    Attributes:
+        answers: by kind of request: an answer, an error to raise, or a function of the request.
+        ends: jobs that are pushed as ended, once somebody listens.
+        asked: every request so far.
+        opened: (pool that was wanted, whether as admin) of every connection.
+    """
+
+    def __init__(self, **answers: Answering) -> None:
+        self.answers: dict[str, Answering] = {
+            "Submit": an.Submitted(id="", job_id=7, tasks=1000),
+            "UploadItems": lambda r: an.Changed(id="", what=[r.upload], tasks=len(r.lines)),
+            "CancelJobs": an.Changed(id="", what=["7"], tasks=999),
+            "ListJobs": an.Jobs(id="", jobs=[JOB]),
+            "ListTasks": an.Tasks(id="", tasks=[TASK]),
+            "Watch": an.Jobs(id="", jobs=[ENDED_JOB]),
+            "Logs": log_of(b"hello\n"),
+            "RetryJobs": an.Changed(id="", what=["7"], tasks=2),
+            "ExplainJob": RUNNABLE,
+            "ForgetJobs": an.Changed(id="", what=["7"]),
+            "ListWorkers": an.Workers(id="", workers=[WORKER]),
+            "DrainWorkers": an.Changed(id="", what=[WORKER.worker]),
+            "ResumeWorkers": an.Changed(id="", what=[WORKER.worker]),
+            "PoolStatus": POOL,
+            **answers,
+        }
+        self.ends: list[an.JobView] = []
+        self.asked: list[rq.AnyRequest] = []
+        self.opened: list[tuple[str, bool]] = []
+
+    @asynccontextmanager
+    async def open(self, wanted: str, *, as_admin: bool = False) -> AsyncIterator[FakePool]:
+        self.opened.append((wanted, as_admin))
+        yield self
+
+    async def ask(self, request: rq.AnyRequest, timeout_seconds: float = 30.0) -> an.AnyAnswer:
+        self.asked.append(request)
+        answer = self.answers[type(request).__name__]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(request) if callable(answer) else answer
+
+    async def pushed(self) -> AsyncIterator[an.Ended]:
+        for job in self.ends:
+            yield an.Ended(id="", job=job)
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+    def last(self, kind: type[Any]) -> Any:
+        """The last request of that kind."""
+        return [request for request in self.asked if isinstance(request, kind)][-1]
+
+    def count(self, kind: type[Any]) -> int:
+        """How many requests of that kind there were."""
+        return sum(isinstance(request, kind) for request in self.asked)
+
+
+def run(pool: FakePool, *args: str, stdin: bytes | None = None) -> Result:
+    """Runs a command line against a pool."""
+    session = Session(open_pool=pool.open, now=lambda: NOW)
+    environment = {"KESTREL_OUTPUT": "", "KESTREL_POOL": "", "NO_COLOR": ""}
+    return CliRunner(env=environment).invoke(
+        kestrelctl, args, obj=session, input=stdin, prog_name="kestrelctl"
+    )

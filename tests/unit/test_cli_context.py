@@ -1,0 +1,281 @@
+"""Which pool a command talks to, and as whom."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kestrelctl.cli.connection import ask, open_pool
+from kestrelctl.cli.context import find_context
+from kestrelctl.errors import KestrelError, Unreachable, UsageError
+from kestrelctl.local.state import PoolState, pool_directory, write_state
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol.requests import PoolStatus
+from kestrelctl.xmpp import user
+
+LAB = """
+[context.lab]
+jid = "ada@example.org"
+password_file = "lab.password"
+pool = "pool.example.org"
+"""
+OFFICE = """
+[context.office]
+jid = "ada@office.example.org/desk"
+password_file = "/run/secrets/office"
+pool = "pool.office.example.org"
+host = "xmpp.office.example.org"
+port = 5223
+"""
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty configuration and no local pools; returns the configuration's file."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("KESTREL_POOL", raising=False)
+    file = tmp_path / "config" / "kestrel" / "config.toml"
+    file.parent.mkdir(parents=True)
+    return file
+
+
+def run_locally(name: str, pid: int | None = None) -> None:
+    """Makes it look as if a pool ran here: as long as this process does, or another."""
+    directory = pool_directory(name)
+    directory.mkdir(parents=True)
+    write_state(
+        directory,
+        PoolState(
+            name=name,
+            pid=os.getpid() if pid is None else pid,
+            domain=f"{name}.localhost",
+            host="127.0.0.1",
+            port=40_000,
+            user="user@users.localhost",
+            password_file=str(directory / "user.password"),
+            admin="admin@users.localhost",
+            admin_password_file=str(directory / "admin.password"),
+            workers=1,
+            server_pid=0,
+            manager_pid=0,
+            worker_pids=[],
+        ),
+    )
+
+
+def test_without_any_pool_it_says_how_to_start_one() -> None:
+    with pytest.raises(Unreachable) as caught:
+        find_context("")
+    assert caught.value.hint == "kestrelctl up"
+
+
+def test_the_only_local_pool_is_meant() -> None:
+    run_locally("mine")
+    context = find_context("")
+    assert (context.name, context.pool, context.port) == ("mine", "mine.localhost", 40_000)
+    assert not context.tls
+    assert context.user.jid == "user@users.localhost"
+    assert context.admin is not None
+    assert context.admin.jid == "admin@users.localhost"
+
+
+def test_of_several_local_pools_the_default_is_meant() -> None:
+    run_locally("default")
+    run_locally("other")
+    assert find_context("").name == "default"
+    assert find_context("other").name == "other"
+
+
+def test_of_several_others_none_is_meant() -> None:
+    run_locally("a")
+    run_locally("b")
+    with pytest.raises(UsageError, match="which pool") as caught:
+        find_context("")
+    assert caught.value.cause == "several run here: a, b"
+
+
+def test_a_local_pool_that_has_ended_is_not_meant() -> None:
+    run_locally("gone", pid=2**22 + 1)
+    with pytest.raises(Unreachable):
+        find_context("gone")
+
+
+def test_a_configured_context_is_meant_before_a_local_pool(config: Path) -> None:
+    run_locally("default")
+    config.write_text(LAB)
+    context = find_context("")
+    assert (context.name, context.pool) == ("lab", "pool.example.org")
+    assert (context.host, context.port, context.tls) == ("example.org", 5222, True)
+    assert context.user.password_file == config.parent / "lab.password"
+    assert context.admin is None
+    assert find_context("default").pool == "default.localhost"
+
+
+def test_the_default_context_is_meant(config: Path) -> None:
+    config.write_text(f'default = "office"\n{LAB}{OFFICE}')
+    context = find_context("")
+    assert (context.name, context.host, context.port) == (
+        "office",
+        "xmpp.office.example.org",
+        5223,
+    )
+    assert context.user.password_file == Path("/run/secrets/office")
+
+
+def test_the_option_counts_more_than_the_environment_and_this_more_than_the_file(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text(f'default = "office"\n{LAB}{OFFICE}')
+    monkeypatch.setenv("KESTREL_POOL", "lab")
+    assert find_context("").name == "lab"
+    assert find_context("office").name == "office"
+
+
+def test_of_several_contexts_none_is_meant(config: Path) -> None:
+    config.write_text(LAB + OFFICE)
+    with pytest.raises(UsageError, match="which pool") as caught:
+        find_context("")
+    assert caught.value.cause == "several are configured: lab, office"
+
+
+def test_a_name_that_nobody_knows_is_refused_with_the_nearest(config: Path) -> None:
+    config.write_text(LAB)
+    run_locally("default")
+    with pytest.raises(Unreachable) as caught:
+        find_context("lba")
+    assert caught.value.cause == "known: default, lab"
+    assert caught.value.hint == "did you mean lab?"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "hint"),
+    [
+        ("[context.x", "is not TOML", None),
+        ("contexts = {}", "is wrong", "did you mean context?"),
+        (LAB + 'passwordfile = "x"', "is wrong", "did you mean password_file?"),
+        ('[context.x]\njid = "a@b"', "is wrong", None),
+        (LAB + 'port = "x"', "is wrong", None),
+    ],
+)
+def test_a_wrong_configuration_is_refused(
+    config: Path, text: str, error: str, hint: str | None
+) -> None:
+    config.write_text(text)
+    with pytest.raises(UsageError, match=error) as caught:
+        find_context("")
+    assert caught.value.hint == hint
+
+
+# -- connecting ------------------------------------------------------------------------------------
+
+
+class Logins:
+    """Stands in for the real connection; remembers who came in, and how."""
+
+    def __init__(self, failure: KestrelError | None = None) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+        self.failure = failure
+
+    @asynccontextmanager
+    async def connect_user(self, *args: Any, tls: bool) -> AsyncIterator[Any]:
+        if self.failure is not None:
+            raise self.failure
+        self.seen.append((*args, tls))
+        yield None
+
+
+@pytest.fixture
+def logins(monkeypatch: pytest.MonkeyPatch) -> Logins:
+    found = Logins()
+    monkeypatch.setattr(user, "connect_user", found.connect_user)
+    return found
+
+
+async def test_it_logs_in_with_the_first_line_of_the_password_file(
+    config: Path, logins: Logins
+) -> None:
+    config.write_text(LAB)
+    (config.parent / "lab.password").write_text("open sesame\nsecond line\n")
+    async with open_pool("lab"):
+        pass
+    assert logins.seen == [
+        ("ada@example.org", "open sesame", "pool.example.org", "example.org", 5222, True)
+    ]
+
+
+async def test_an_admin_command_uses_the_admins_account_of_a_local_pool(logins: Logins) -> None:
+    run_locally("default")
+    (pool_directory("default") / "admin.password").write_text("s3cret")
+    async with open_pool("", as_admin=True):
+        pass
+    assert logins.seen[0][:2] == ("admin@users.localhost", "s3cret")
+
+
+async def test_elsewhere_it_uses_the_account_that_there_is(config: Path, logins: Logins) -> None:
+    config.write_text(LAB)
+    (config.parent / "lab.password").write_text("x")
+    async with open_pool("", as_admin=True):
+        pass
+    assert logins.seen[0][0] == "ada@example.org"
+
+
+@pytest.mark.parametrize("text", [None, "", "\n"])
+async def test_a_missing_password_is_refused(
+    config: Path, logins: Logins, text: str | None
+) -> None:
+    config.write_text(LAB)
+    if text is not None:
+        (config.parent / "lab.password").write_text(text)
+    with pytest.raises(UsageError, match="the password of ada@example.org"):
+        async with open_pool(""):
+            pass
+
+
+async def test_a_password_never_crosses_a_network_in_the_clear(
+    config: Path, logins: Logins
+) -> None:
+    config.write_text(LAB + "tls = false")
+    (config.parent / "lab.password").write_text("x")
+    with pytest.raises(UsageError, match="in the clear"):
+        async with open_pool(""):
+            pass
+    assert not logins.seen
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
+async def test_without_tls_only_this_machine_is_trusted(
+    config: Path, logins: Logins, host: str
+) -> None:
+    config.write_text(LAB + f'tls = false\nhost = "{host}"')
+    (config.parent / "lab.password").write_text("x")
+    async with open_pool(""):
+        pass
+    assert len(logins.seen) == 1
+
+
+async def test_a_pool_that_does_not_answer_comes_with_a_hint(
+    config: Path, logins: Logins
+) -> None:
+    config.write_text(LAB)
+    (config.parent / "lab.password").write_text("x")
+    logins.failure = Unreachable("no server", cause="refused")
+    with pytest.raises(Unreachable, match="no server") as caught:
+        async with open_pool(""):
+            pass
+    assert caught.value.cause == "refused"
+    assert caught.value.hint == f"see [context.lab] in {config}"
+
+
+async def test_an_answer_of_another_kind_is_an_error() -> None:
+    class Confused:
+        async def ask(self, request: Any, timeout_seconds: float) -> Any:
+            return an.Changed(id="", what=[])
+
+    with pytest.raises(KestrelError, match="something else"):
+        await ask(Confused(), PoolStatus(), an.Pool)  # type: ignore[arg-type]

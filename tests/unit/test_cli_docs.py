@@ -1,0 +1,91 @@
+"""Every command line in the documents can be run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_fake_pool import ENDED_JOB, FakePool, run
+
+from kestrelctl.bench import run as bench_run
+from kestrelctl.cli.jobfile import read_job_file
+from kestrelctl.local import control
+from kestrelctl.manager import daemon as manager_daemon
+from kestrelctl.protocol import answers as an
+from kestrelctl.worker import daemon as worker_daemon
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+LINES = re.findall(r"^(kestrelctl .*)$", PAGE, re.MULTILINE)
+BLOCKS = dict(re.findall(r"^```(toml|ini)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+TOML = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+class Reached(Exception):
+    """A command got as far as the work itself."""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the files that the page speaks of; what would start processes does not."""
+    (tmp_path / "names.txt").write_text("ada\ngrace\n")
+    (tmp_path / "points.json").write_text('[{"x": 1, "y": 2}]')
+    (tmp_path / "sweep.toml").write_text(TOML[0])
+    (tmp_path / "sample.job").write_text(BLOCKS["ini"])
+    monkeypatch.chdir(tmp_path)
+
+    def reached(*_args: Any, **_options: Any) -> Any:
+        raise Reached
+
+    for module, name in (
+        (control, "up"),
+        (control, "down"),
+        (bench_run, "bench"),
+        (worker_daemon, "run"),
+        (manager_daemon, "run"),
+    ):
+        monkeypatch.setattr(module, name, reached)
+    return tmp_path
+
+
+def test_there_are_command_lines() -> None:
+    assert len(LINES) > 30
+
+
+@pytest.mark.usefixtures("desk")
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_line_of_the_page_works(line: str) -> None:
+    one = ENDED_JOB if "logs" not in line or "--all" in line else ENDED_JOB
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[one]))
+    result = run(pool, *shlex.split(line)[1:])
+    if result.exit_code == 1:
+        assert "Reached" in result.stderr
+    else:
+        assert result.exit_code == 0, result.stderr
+        assert pool.asked
+
+
+def test_the_job_files_of_the_page_can_be_read(desk: Path) -> None:
+    job = read_job_file(desk / "sweep.toml")
+    assert job.argv == ("./fit", "{x}", "{y}")
+    assert job.cleanup == ("rm", "-f", "lock")
+    assert read_job_file(desk / "sample.job").options == {
+        "array": "0-4",
+        "requires": ["FOO", "BAR", "BAZ"],
+    }
+
+
+def test_the_configuration_of_the_page_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kestrelctl.cli.context import find_context
+
+    assert tomllib.loads(TOML[1])["default"] == "lab"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("KESTREL_POOL", raising=False)
+    (tmp_path / "kestrel").mkdir()
+    (tmp_path / "kestrel" / "config.toml").write_text(TOML[1])
+    assert find_context("").host == "xmpp.example.org"

@@ -1,0 +1,166 @@
+"""Job files, of today and of 2009."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from cli_fake_pool import FakePool, run
+
+from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
+from kestrelctl.core.model import JobSpec
+from kestrelctl.core.template import fill
+from kestrelctl.errors import UsageError
+from kestrelctl.protocol.requests import Submit
+
+
+def written(directory: Path, name: str, text: str) -> Path:
+    file = directory / name
+    file.write_text(text)
+    return file
+
+
+def submitted(file: Path, *args: str) -> JobSpec:
+    pool = FakePool()
+    result = run(pool, "submit", str(file), *args)
+    assert result.exit_code == 0, result.stderr
+    spec = pool.last(Submit).spec
+    assert isinstance(spec, JobSpec)
+    return spec
+
+
+def test_a_toml_file_says_what_options_say(tmp_path: Path) -> None:
+    (tmp_path / "points.json").write_text('[{"x": 1}, {"x": 2}]')
+    spec = submitted(
+        written(
+            tmp_path,
+            "sweep.toml",
+            """
+            command = ["./fit", "{x}"]
+            cleanup = ["rm", "-f", "lock"]
+            from-json = "points.json"
+            name = "sweep"
+            priority = 200
+            cpus = 0.5
+            memory = "1.5GiB"
+            requires = ["LINUX", "GPU,X86"]
+            max-running = 10
+            max-failures = 3
+            max-losses = 2
+            time-limit = "1h30m"
+            on-worker-lost = "wait"
+            env = { MODE = "fast", LEVEL = 3 }
+            """,
+        )
+    )
+    assert spec == JobSpec(
+        argv=("./fit", "{x}"),
+        cleanup=("rm", "-f", "lock"),
+        count=2,
+        items=('{"x":1}', '{"x":2}'),
+        name="sweep",
+        priority=200,
+        cpus=0.5,
+        memory_bytes=3 << 29,
+        requires=("LINUX", "GPU", "X86"),
+        max_running=10,
+        max_failures=3,
+        max_losses=2,
+        time_limit_seconds=5400.0,
+        on_worker_lost=spec.on_worker_lost,
+        env={"MODE": "fast", "LEVEL": "3"},
+    )
+    assert spec.on_worker_lost.value == "wait"
+
+
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, "j.toml", 'command = ["x"]\npriority = 1\nname = "a"')
+    spec = submitted(file, "--priority", "2")
+    assert (spec.priority, spec.name) == (2, "a")
+
+
+def test_a_command_as_one_line_goes_to_the_shell(tmp_path: Path) -> None:
+    file = written(tmp_path, "j.toml", 'command = "a | b {}"\narray = "1-3"')
+    spec = submitted(file)
+    assert spec.argv == ("/bin/sh", "-c", "a | b {}")
+    assert (spec.first, spec.count) == (1, 3)
+
+
+def test_the_sample_of_2009_runs_as_it_did(tmp_path: Path) -> None:
+    text = "[job]\nqueue=5\ncommand=./run_task.sh\ncleanup=./cleanup.sh\nrequires=foo BAR\n  baz\n"
+    spec = submitted(written(tmp_path, "sample.job", text))
+    assert (spec.first, spec.count, spec.step) == (0, 5, 1)
+    assert spec.requires == ("FOO", "BAR", "BAZ")
+    assert fill(spec.argv, 3, 3, None)[-1] == "3"
+    assert spec.cleanup == ("/bin/sh", "-c", './cleanup.sh "$0"', "{n}")
+
+
+def test_a_command_of_2009_finds_the_task_number_in_its_last_argument(tmp_path: Path) -> None:
+    text = "[job]\ncommand=echo it is;\n  echo 100% '$HOME' x\n"
+    job = read_job_file(written(tmp_path, "j.job", text))
+    argv = fill(job.argv, 42, 0, None)
+    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert output == "it is\n100% $HOME x 42\n"
+
+
+def test_a_job_file_of_2009_needs_no_more_than_a_command(tmp_path: Path) -> None:
+    job = read_job_file(written(tmp_path, "j", "[job]\ncommand = true\n"))
+    assert job == JobFile(("/bin/sh", "-c", 'true "$0"', "{n}"), (), {"array": "0-0"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error", "hint"),
+    [
+        ("j.toml", "command = ['x']\nmax_running = 3", "unknown key max_running", "max-running"),
+        ("j.toml", "command = ['x']\nwait = true", "unknown key wait", None),
+        ("j.toml", "name = 'x'", "has no command", "command ="),
+        ("j.toml", "command = [1]", "a word of command is no string", "quotes"),
+        ("j.toml", "command = ", "is not TOML", None),
+        ("j.toml", "command = 'x'\nname = ['a']", "name is neither text nor a number", None),
+        ("j.toml", "command = 'x'\npriority = true", "priority is neither", None),
+        ("j.toml", "command = 'x'\nenv = 'A=1'", "env is not a table", None),
+        ("j.toml", "command = 'x'\neach-line = 3", "each-line is not text", None),
+        ("j.job", "[job]\ncommand=x\nrequire=A", "unknown key require", "requires"),
+        ("j.job", "[job]\nqueue=0\ncommand=x", "queue = 0", "queue=5"),
+        ("j.job", "[job]\nqueue=5", "has no command", "command="),
+        ("j.job", "[jbo]\nqueue=5", "not a job file", "submit --"),
+        ("run.sh", "#!/bin/sh\necho", "not a job file", "submit --"),
+        ("bytes", "\udcff", "not a job file", "submit --"),
+    ],
+)
+def test_a_wrong_file_is_refused(
+    tmp_path: Path, name: str, text: str, error: str, hint: str | None
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(UsageError, match=error) as caught:
+        read_job_file(file)
+    if hint is not None:
+        assert hint in (caught.value.hint or "")
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    result = run(FakePool(), "submit", str(tmp_path / "none.toml"))
+    assert result.exit_code == 2
+    assert "cannot be read" in result.stderr
+
+
+def test_wrong_values_are_refused_as_on_the_command_line(tmp_path: Path) -> None:
+    file = written(tmp_path, "j.toml", 'command = ["x"]\nmemory = "lots"')
+    result = run(FakePool(), "submit", str(file))
+    assert result.exit_code == 2
+    assert "not a size: 'lots'" in result.stderr
+
+
+def test_what_looks_like_a_job_file(tmp_path: Path) -> None:
+    assert looks_like_job_file("missing.toml")
+    assert looks_like_job_file(str(written(tmp_path, "plain", "")))
+    assert not looks_like_job_file("sleep")
+
+
+def test_a_job_file_and_a_command_exclude_each_other(tmp_path: Path) -> None:
+    file = written(tmp_path, "j.toml", 'command = ["x"]')
+    result = run(FakePool(), "submit", str(file), "--", "sleep", "1")
+    assert result.exit_code == 2
+    assert "not both" in result.stderr

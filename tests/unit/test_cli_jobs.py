@@ -1,0 +1,418 @@
+"""What `kestrelctl job` and `kestrelctl worker` ask, and what they show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from cli_fake_pool import (
+    ENDED_JOB,
+    EXPLANATION,
+    FAILED_JOB,
+    JOB,
+    POOL,
+    RUNNABLE,
+    TASK,
+    WORKER,
+    FakePool,
+    log_of,
+    run,
+)
+
+from kestrelctl.cli.explain import conclusion
+from kestrelctl.core.matching import Reason, Refusal
+from kestrelctl.core.model import TaskState
+from kestrelctl.errors import KestrelError
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+
+replace = msgspec.structs.replace
+
+
+def test_a_list_has_one_line_for_each_job_and_totals_beside_it() -> None:
+    jobs = [ENDED_JOB, replace(FAILED_JOB, job_id=8, name="")]
+    result = run(FakePool(ListJobs=an.Jobs(id="", jobs=jobs)), "job", "list")
+    assert result.stdout == (
+        "JOB  NAME        STATE   TASKS  WAITING  RUNNING   DONE  FAILED    TIME  REASON\n"
+        "  7  sweep       done    1,000        0        0  1,000       0  1m 00s\n"
+        "  8  ./fit '{}'  failed  1,000        0        0    998       1  1m 00s\n"
+    )
+    assert result.stderr == "2 jobs; tasks: 1,998 done, 1 failed, 1 lost\n"
+
+
+def test_a_list_says_why_jobs_wait() -> None:
+    stuck = replace(JOB, running=0, waiting=999)
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[stuck]), ExplainJob=EXPLANATION)
+    assert "no worker could ever run it; the closest is w1" in run(pool, "job", "list").stdout
+
+
+def test_a_list_asks_only_about_jobs_that_are_stuck_and_only_for_people() -> None:
+    jobs = [JOB, ENDED_JOB]
+    for mode in ("table", "wide"):
+        pool = FakePool(ListJobs=an.Jobs(id="", jobs=jobs))
+        run(pool, "job", "list", "-o", mode)
+        assert not pool.count(rq.ExplainJob)
+    many = [replace(JOB, job_id=n, running=0) for n in range(50)]
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=many))
+    run(pool, "job", "list", "-o", "json")
+    assert not pool.count(rq.ExplainJob)
+    run(pool, "job", "list")
+    asked = [request.job for request in pool.asked if isinstance(request, rq.ExplainJob)]
+    assert asked == [str(n) for n in range(30, 50)]
+
+
+def test_a_list_survives_a_job_that_ends_meanwhile() -> None:
+    stuck = replace(JOB, running=0)
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[stuck]), ExplainJob=KestrelError("it ended"))
+    assert run(pool, "job", "list").exit_code == 0
+
+
+def test_a_list_passes_its_filters_on_and_applies_them_to_a_selection() -> None:
+    jobs = [JOB, replace(JOB, job_id=8, state="cancelling"), replace(ENDED_JOB, job_id=9)]
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=jobs))
+    result = run(
+        pool, "job", "list", "7-9", "--state", "active", "--owner", JOB.owner, "-o", "quiet"
+    )
+    assert result.stdout == "7\n8\n"
+    request = pool.last(rq.ListJobs)
+    assert (request.jobs, request.states, request.owner) == ("7-9", ["active"], JOB.owner)
+
+
+def test_no_jobs_are_said_to_people_only() -> None:
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[]))
+    result = run(pool, "job", "list")
+    assert (result.stdout, result.stderr) == ("", "no jobs\n")
+    assert run(pool, "job", "list", "-o", "json").stdout == "[]\n"
+
+
+def test_info_of_no_job_is_not_found() -> None:
+    result = run(FakePool(ListJobs=an.Jobs(id="", jobs=[])), "job", "info", "7")
+    assert result.exit_code == 7
+
+
+def test_info_shows_times_of_day_as_distances() -> None:
+    result = run(FakePool(ListJobs=an.Jobs(id="", jobs=[ENDED_JOB])), "job", "info", "7")
+    assert "submitted       1m 05s ago\n" in result.stdout
+    assert "tasks           1,000 (1-1000)\n" in result.stdout
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+def paged(total: int, page: int = 1000) -> FakePool:
+    """A job of `total` tasks, given out in pages."""
+
+    def answer(request: rq.ListTasks) -> an.Tasks:
+        if request.ids:
+            assert len(request.ids) <= page
+            indexes = range(len(request.ids))
+            found = [replace(TASK, index=i, task_id=request.ids[i]) for i in indexes]
+            return an.Tasks(id="", tasks=found)
+        first = request.after + 1
+        end = min(first + page, total)
+        found = [replace(TASK, index=i, task_id=i) for i in range(first, end)]
+        return an.Tasks(id="", tasks=found, after=end - 1 if end < total else None)
+
+    return FakePool(ListTasks=answer)
+
+
+def test_tasks_come_in_pages_and_are_all_shown_in_a_pipe() -> None:
+    pool = paged(2500)
+    result = run(pool, "job", "tasks", "7", "-o", "quiet")
+    assert result.stdout.split() == [str(n) for n in range(2500)]
+    assert pool.count(rq.ListTasks) == 3
+
+
+def test_a_table_of_many_pages_has_one_heading() -> None:
+    lines = run(paged(2500), "job", "tasks", "7").stdout.splitlines()
+    assert len(lines) == 2501
+    assert lines[0] == (
+        "TASK  STATE   WORKER   TIME    CPU  MEMORY  REASON"
+    )
+    assert lines[1] == "   0  failed  w1      1.5 s  40 ms   3 MiB  exit code 2"
+
+
+@pytest.mark.parametrize(("limit", "shown"), [("10", 10), ("1000", 1000), ("1500", 1500)])
+def test_a_limit_cuts_and_says_so(limit: str, shown: int) -> None:
+    result = run(paged(2500), "job", "tasks", "7", "--limit", limit)
+    assert len(result.stdout.splitlines()) == shown + 1
+    assert result.stderr == f"only the first {shown:,}; --limit 0 shows all\n"
+
+
+def test_a_limit_that_cuts_nothing_is_not_mentioned() -> None:
+    result = run(paged(10), "job", "tasks", "7", "--limit", "10")
+    assert len(result.stdout.splitlines()) == 11
+    assert result.stderr == ""
+
+
+def test_many_tasks_in_json_are_one_array() -> None:
+    found = json.loads(run(paged(2500), "job", "tasks", "7", "-o", "json").stdout)
+    assert [task["task_id"] for task in found] == list(range(2500))
+
+
+def test_tasks_are_chosen_by_id_and_state() -> None:
+    pool = paged(0)
+    result = run(pool, "job", "tasks", "7", "3,5-1504", "--state", "failed", "-o", "quiet")
+    assert result.stdout.split() == ["3", *map(str, range(5, 1505))]
+    assert pool.last(rq.ListTasks).states == [TaskState.FAILED]
+
+
+# -- logs ------------------------------------------------------------------------------------------
+
+ONE = an.Jobs(id="", jobs=[replace(ENDED_JOB, tasks=1, first=4)])
+
+
+def in_pieces(data: bytes, size: int = 4, skipped: int = 0) -> FakePool:
+    """A task whose output comes in pieces, its beginning lost."""
+
+    def answer(request: rq.Logs) -> an.Log:
+        start = max(request.offset, skipped)
+        end = start + size
+        return log_of(
+            data[start:end],
+            size_bytes=len(data),
+            skipped_bytes=start - request.offset,
+            next_offset=end if end < len(data) else None,
+        )
+
+    return FakePool(Logs=answer, ListJobs=ONE)
+
+
+def test_logs_are_the_bytes_that_the_task_wrote() -> None:
+    data = bytes(range(256)) * 3
+    pool = in_pieces(data, 100)
+    result = run(pool, "job", "logs", "7")
+    assert result.stdout_bytes == data
+    assert pool.count(rq.Logs) == 8
+    assert pool.last(rq.Logs).task_id == 4
+    assert pool.last(rq.Logs).stream == "stdout"
+
+
+@pytest.mark.parametrize("mode", ["table", "wide", "quiet"])
+def test_logs_are_the_same_bytes_in_every_mode_for_people(mode: str) -> None:
+    assert run(in_pieces(b"\x00\xff"), "job", "logs", "7", "-o", mode).stdout_bytes == b"\x00\xff"
+
+
+def test_logs_say_what_is_missing() -> None:
+    result = run(in_pieces(b"0123456789", 4, skipped=6), "job", "logs", "7")
+    assert result.stdout == "6789"
+    assert result.stderr == (
+        "warning: 6 bytes of task 4 are missing here\n"
+        "cause: the worker that ran it no longer has them\n"
+    )
+
+
+def test_logs_in_json_are_text_with_what_is_known_of_it() -> None:
+    result = run(in_pieces(b"0123\xff5", 2, skipped=2), "job", "logs", "7", "--stderr", "-o", "json")
+    assert json.loads(result.stdout) == {
+        "job_id": 7,
+        "task_id": 4,
+        "stream": "stderr",
+        "size_bytes": 6,
+        "skipped_bytes": 2,
+        "text": "23�5",
+    }
+
+
+def test_silence_is_remarked_upon() -> None:
+    result = run(FakePool(Logs=log_of(b""), ListJobs=ONE), "job", "logs", "7")
+    assert result.stdout == ""
+    assert result.stderr == "task 4 wrote nothing to stdout; try --stderr\n"
+
+
+def test_of_an_array_a_task_must_be_named() -> None:
+    result = run(FakePool(), "job", "logs", "7")
+    assert result.exit_code == 2
+    assert "hint: kestrelctl job logs 7 1, or --all\n" in result.stderr
+    assert run(FakePool(), "job", "logs", "7", "5").stdout == "hello\n"
+
+
+def test_all_logs_have_headings_or_are_an_array() -> None:
+    tasks = an.Tasks(id="", tasks=[replace(TASK, task_id=n) for n in (1, 2)])
+    pool = FakePool(ListTasks=tasks)
+    assert run(pool, "job", "logs", "7", "--all").stdout == (
+        "==> task 1 <==\nhello\n==> task 2 <==\nhello\n"
+    )
+    assert TaskState.WAITING not in pool.last(rq.ListTasks).states
+    found = json.loads(run(pool, "job", "logs", "7", "--all", "-o", "json").stdout)
+    assert [(log["task_id"], log["text"]) for log in found] == [(1, "hello\n"), (2, "hello\n")]
+
+
+def test_one_task_and_all_exclude_each_other() -> None:
+    assert run(FakePool(), "job", "logs", "7", "1", "--all").exit_code == 2
+
+
+# -- explain ---------------------------------------------------------------------------------------
+
+
+def test_an_explanation_shows_the_closest_fit_first_and_a_conclusion() -> None:
+    result = run(FakePool(ExplainJob=EXPLANATION), "job", "explain", "7")
+    assert result.stdout == (
+        "job 7 (sweep): 998 tasks waiting\n"
+        "\n"
+        "WORKERS  FOR EXAMPLE  REASON        WANTED   FOUND\n"
+        "      3  w1           too-small     64 cpus  8 cpus\n"
+        "     12  w2           missing-tags  GPU      LINUX\n"
+        "\n"
+        "No worker could ever run it; "
+        "the closest is w1, which has 8 cpus where 64 cpus are wanted.\n"
+        "hint: add such a worker, or: kestrelctl job cancel 7\n"
+    )
+
+
+def busy(*reasons: Reason) -> an.Explanation:
+    """Every worker that could run the job is taken, for these reasons."""
+    obstacles = [an.Obstacle(workers=2, example="w@x", refusal=Refusal(r)) for r in reasons]
+    return replace(RUNNABLE, could_run=0, obstacles=obstacles)
+
+
+@pytest.mark.parametrize(
+    ("explanation", "why", "hint"),
+    [
+        (replace(RUNNABLE, waiting=0), "nothing waits", None),
+        (RUNNABLE, "2 workers could take a task at once", None),
+        (
+            replace(RUNNABLE, job_reasons=[Refusal(Reason.MAX_RUNNING, "at most 1", "1")]),
+            "as many of its tasks run as --max-running allows (wanted at most 1, found 1)",
+            None,
+        ),
+        (
+            replace(RUNNABLE, job_reasons=[Refusal(Reason.BACKOFF, found="3 tasks")]),
+            "tasks that failed pause before they are tried again (found 3 tasks)",
+            "kestrelctl job tasks 7 --state failed",
+        ),
+        (
+            replace(RUNNABLE, could_run=0, job_reasons=[Refusal(Reason.NO_WORKERS)], ever=False),
+            "there are no workers",
+            "kestrelctl worker run --help",
+        ),
+        (
+            busy(Reason.BUSY, Reason.BUSY, Reason.DRAINING, Reason.TOO_SMALL),
+            "every worker that could run it is taken or away (4 busy, 2 draining)",
+            None,
+        ),
+        (
+            busy(Reason.OFFLINE, Reason.QUARANTINED),
+            "every worker that could run it is taken or away (2 offline, 2 quarantined)",
+            "kestrelctl worker list",
+        ),
+        (
+            replace(busy(Reason.MISSING_TAGS), ever=False),
+            "no worker could ever run it; the closest is w, which lacks ",
+            "add such a worker, or: kestrelctl job cancel 7",
+        ),
+    ],
+)
+def test_a_conclusion_is_one_clause(
+    explanation: an.Explanation, why: str, hint: str | None
+) -> None:
+    assert conclusion(explanation) == (why, hint)
+
+
+def test_every_reason_can_be_told() -> None:
+    for reason in Reason:
+        for explanation in (
+            replace(RUNNABLE, job_reasons=[Refusal(reason)]),
+            busy(reason),
+            replace(busy(reason), ever=False),
+        ):
+            assert conclusion(explanation)[0]
+
+
+def test_an_explanation_in_json_carries_the_conclusion() -> None:
+    result = run(FakePool(ExplainJob=EXPLANATION), "job", "explain", "7", "-o", "json")
+    found = json.loads(result.stdout)
+    assert found["obstacles"][0]["refusal"]["reason"] == "too-small"
+    assert found["conclusion"].startswith("no worker could ever run it")
+    assert not {"id", "type"} & set(found)
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("job", "cancel", "7"), "cancelled job 7 (999 tasks)\n"),
+        (("job", "retry", "7", "3,5-6"), "retried job 7 (2 tasks)\n"),
+        (("job", "forget", "7"), "forgot job 7\n"),
+        (("worker", "drain", "w1"), "draining worker w1\n"),
+        (("worker", "resume", "w1"), "resumed worker w1\n"),
+    ],
+)
+def test_changes_are_told(args: tuple[str, ...], said: str) -> None:
+    assert run(FakePool(), *args).stdout == said
+
+
+def test_retry_names_tasks() -> None:
+    pool = FakePool()
+    run(pool, "job", "retry", "7", "3,5-6")
+    assert pool.last(rq.RetryJobs).task_ids == [3, 5, 6]
+
+
+def test_no_change_is_told_too() -> None:
+    pool = FakePool(CancelJobs=an.Changed(id="", what=[]))
+    result = run(pool, "job", "cancel", "all")
+    assert (result.stdout, result.stderr) == ("", "no job cancelled\n")
+
+
+def test_workers_are_drained_and_resumed_by_the_admin() -> None:
+    pool = FakePool()
+    for args in (("worker", "drain", "w1"), ("worker", "resume", "w1"), ("worker", "list")):
+        run(pool, *args)
+    assert [as_admin for _, as_admin in pool.opened] == [True, True, False]
+
+
+# -- workers ---------------------------------------------------------------------------------------
+
+
+def of_workers(*names: str, page: int = 2) -> FakePool:
+    workers = [replace(WORKER, worker=name) for name in names]
+
+    def answer(request: rq.ListWorkers) -> an.Workers:
+        left = [w for w in workers if w.worker > request.after]
+        left = [w for w in left if all(name in w.worker for name in request.names)]
+        after = left[page - 1].worker if len(left) > page else None
+        return an.Workers(id="", workers=left[:page], after=after)
+
+    return FakePool(ListWorkers=answer)
+
+
+def test_workers_come_in_pages() -> None:
+    names = [f"w{n}@x/r" for n in range(5)]
+    result = run(of_workers(*names), "worker", "list", "-o", "quiet")
+    assert result.stdout.split() == names
+    assert "5 workers: 5 idle\n" in run(of_workers(*names), "worker", "list").stderr
+
+
+def test_a_worker_is_found_by_its_name_or_by_a_part_of_its_address() -> None:
+    pool = of_workers("w1@x/a", "w10@x/b", "w2@y/c")
+    assert run(pool, "worker", "info", "w1", "-o", "quiet").stdout == "w1@x/a\n"
+    assert run(pool, "worker", "info", "y/", "-o", "quiet").stdout == "w2@y/c\n"
+    assert run(pool, "worker", "info", "@x").exit_code == 2
+    assert run(pool, "worker", "info", "z").exit_code == 7
+
+
+def test_a_quarantined_worker_says_for_how_long() -> None:
+    view = replace(WORKER, state="quarantined", quarantined_until=1_000_030.0)
+    pool = FakePool(ListWorkers=an.Workers(id="", workers=[view]))
+    assert "quarantined for 30 s more\n" in run(pool, "worker", "info", "w1").stdout
+
+
+# -- the pool --------------------------------------------------------------------------------------
+
+
+def test_a_store_that_fails_is_shown_first() -> None:
+    pool = FakePool(PoolStatus=replace(POOL, store_error="disk full"))
+    assert run(pool, "pool", "status").stdout.startswith("store         FAILING: disk full\n")
+    assert "FAILING" not in run(FakePool(), "pool", "status").stdout
+
+
+def test_other_pools_are_named_before_or_after_the_command(tmp_path: Path) -> None:
+    pool = FakePool()
+    run(pool, "--pool", "lab", "pool", "status")
+    run(pool, "pool", "status", "--pool", "office")
+    run(pool, "pool", "status")
+    assert [wanted for wanted, _ in pool.opened] == ["lab", "office", ""]

@@ -1,0 +1,187 @@
+"""Sizes, durations, selections and arrays, as people write and read them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kestrelctl.cli.array import Range, parse_array
+from kestrelctl.cli.quantities import (
+    ago,
+    duration,
+    parse_duration,
+    parse_size,
+    plural,
+    short_address,
+    size,
+    split_words,
+)
+from kestrelctl.cli.selection import parse_job, parse_jobs, parse_tasks
+from kestrelctl.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("0", 0),
+        ("1048576", 1 << 20),
+        ("100B", 100),
+        ("512M", 512 << 20),
+        ("512 MB", 512 << 20),
+        ("2g", 2 << 30),
+        ("1.5GiB", 3 << 29),
+        ("1T", 1 << 40),
+    ],
+)
+def test_a_size_is_read(text: str, n: int) -> None:
+    assert parse_size(text) == n
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1P", "1G2", "1e3", "inf", "1,5G"])
+def test_what_is_no_size_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_size(text)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("0.5", 0.5), ("15m", 900), ("1h30m", 5400), ("2d", 172_800), ("1h5s", 3605)],
+)
+def test_a_duration_is_read(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "x", "1h30", "30m1h", "-5", "500ms", "1 h", "inf"])
+def test_what_is_no_duration_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_duration(text)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, ""),
+        (0, "0 ms"),
+        (0.0004, "0.4 ms"),
+        (0.04, "40 ms"),
+        (0.9994, "999 ms"),
+        (0.9996, "1.0 s"),
+        (2.54, "2.5 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.6, "1m 00s"),
+        (65, "1m 05s"),
+        (7800, "2h 10m"),
+        (273_600, "3d 4h"),
+    ],
+)
+def test_durations_for_people(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("n", "text"), [(0, ""), (100, "100 B"), (1 << 20, "1 MiB"), (1023 << 10, "1023 KiB")]
+)
+def test_sizes_for_people(n: int, text: str) -> None:
+    assert size(n) == text
+
+
+def test_times_and_counts_for_people() -> None:
+    assert ago(40.0, 100.0) == "1m 00s ago"
+    assert ago(None, 100.0) == ""
+    assert plural(1, "task") == "1 task"
+    assert plural(1000, "task") == "1,000 tasks"
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("w7@workers.example.org/k3bW0", "w7"),
+        ("w7@workers.example.org/2", "w7/2"),
+        ("w7@workers.example.org", "w7"),
+        ("7", "7"),
+        ("", ""),
+    ],
+)
+def test_addresses_for_people(address: str, text: str) -> None:
+    assert short_address(address) == text
+
+
+def test_words_may_be_repeated_or_have_commas() -> None:
+    assert split_words(["A,B", " C ", "A", ""]) == ("A", "B", "C")
+
+
+@pytest.mark.parametrize("text", ["last", "all", "7", "3,5-9", "3, 5-9", "1-1"])
+def test_a_selection_of_jobs_passes_on_to_the_pool(text: str) -> None:
+    assert parse_jobs(text) == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("text", ["", "x", "9-5", "1-", "-3", "1,,2", "all,3", "3:5"])
+def test_what_selects_no_jobs_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_jobs(text)
+    assert caught.value.hint
+
+
+def test_a_single_job_is_an_id_or_the_last() -> None:
+    assert parse_job("7") == "7"
+    assert parse_job("last") == "last"
+    for text in ("all", "3,5", "", "1-2"):
+        with pytest.raises(UsageError):
+            parse_job(text)
+
+
+def test_tasks_are_selected_by_id() -> None:
+    assert parse_tasks("3,5-7") == [3, 5, 6, 7]
+    assert parse_tasks("0") == [0]
+    with pytest.raises(UsageError, match="100,000"):
+        parse_tasks("1-10000000000")
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("1-5", [1, 2, 3, 4, 5]),
+        ("0-9:3", [0, 3, 6, 9]),
+        ("0-8:3", [0, 3, 6]),
+        ("5", [5]),
+        ("5-5", [5]),
+        (7, [7]),
+    ],
+)
+def test_an_array_is_read(text: object, ids: list[int]) -> None:
+    found = parse_array(text)
+    assert [found.first + i * found.step for i in range(found.count)] == ids
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 10**6))
+def test_an_array_is_a_range(first: int, length: int, step: int) -> None:
+    ids = range(first, first + length + 1, step)
+    assert parse_array(f"{first}-{first + length}:{step}") == Range(first, len(ids), step)
+
+
+def test_ten_million_tasks_are_a_range() -> None:
+    assert parse_array("1-10000000") == Range(1, 10_000_000, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("9-1", "write --array 1-9 instead"),
+        ("1,3,7", "write 1-1000, or 0-9:3 for every third; for a list: --each-line FILE"),
+        ("1-9:0", "the step after `:` is 1 or more"),
+        ("x", "write 1-1000, or 0-9:3 for every third"),
+    ],
+)
+def test_what_is_no_array_is_refused_with_a_hint(text: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_array(text)
+    assert caught.value.hint == hint
+
+
+def test_ids_stay_exact_in_json() -> None:
+    with pytest.raises(UsageError, match="below"):
+        parse_array(f"0-{2**60}")

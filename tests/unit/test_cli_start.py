@@ -1,0 +1,62 @@
+"""What a start of kestrelctl costs: no command imports what it does not need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+HEAVY = ("asyncio", "msgspec", "rich", "slixmpp", "psutil", "sqlite3", "matplotlib", "json")
+
+
+def modules_after(*args: str) -> set[str]:
+    """The modules that are loaded when a command line has run."""
+    program = (
+        "import sys\n"
+        "from kestrelctl.cli.main import main\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n    sys.stderr.write(' '.join(sys.modules))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *args],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_load_next_to_nothing(option: str) -> None:
+    loaded = modules_after(option)
+    assert "click" in loaded
+    assert not loaded & (set(HEAVY) - {"json"})
+    ours = {name for name in loaded if name.startswith("kestrelctl.") and name.count(".") > 1}
+    assert ours == {"kestrelctl.cli.command", "kestrelctl.cli.main", "kestrelctl.cli.screen"}
+
+
+@pytest.mark.parametrize("noun", ["submit", "job", "worker", "pool", "manager", "up", "bench"])
+def test_help_of_a_command_loads_no_session_and_no_tables(noun: str) -> None:
+    loaded = modules_after(noun, "--help")
+    assert not loaded & {"rich", "slixmpp", "psutil", "sqlite3", "matplotlib", "kestrelctl.bench.run"}
+
+
+def test_python_m_is_the_same_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kestrelctl", "--version"],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("kestrelctl ")
+
+
+def test_a_reader_that_goes_away_is_no_trouble() -> None:
+    command = f"{sys.executable} -m kestrelctl --help | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout in ("141\n", "0\n")

@@ -1,0 +1,296 @@
+"""From a command line to a job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_fake_pool import EXPLANATION, FAILED_JOB, JOB, FakePool, run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kestrelctl.cli.array import read_elements, read_lines
+from kestrelctl.cli.upload import PIECE_BYTES, pieces, text_bytes
+from kestrelctl.core.model import JobSpec
+from kestrelctl.errors import NotAllowed, TimedOut, UsageError
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import codec
+from kestrelctl.protocol.requests import ExplainJob, ListTasks, Submit, UploadItems
+
+
+def submitted(*args: str, stdin: bytes | None = None) -> JobSpec:
+    pool = FakePool()
+    result = run(pool, "submit", *args, stdin=stdin)
+    assert result.exit_code == 0, result.stderr
+    spec = pool.last(Submit).spec
+    assert isinstance(spec, JobSpec)
+    return spec
+
+
+def refused(*args: str) -> str:
+    pool = FakePool()
+    result = run(pool, "submit", *args)
+    assert result.exit_code == 2
+    assert not pool.asked, "nothing is sent that is wrong"
+    return result.stderr
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def test_a_command_is_a_job_of_one_task() -> None:
+    assert submitted("--", "sleep", "1") == JobSpec(argv=("sleep", "1"))
+
+
+def test_options_after_the_dashes_belong_to_the_command() -> None:
+    assert submitted("--name", "x", "--", "ls", "--name", "-o").argv == ("ls", "--name", "-o")
+
+
+def test_dashes_may_be_left_out_before_a_command() -> None:
+    assert submitted("--priority", "3", "ls", "-l", "--name").argv == ("ls", "-l", "--name")
+
+
+def test_dashes_of_the_command_stay() -> None:
+    assert submitted("--", "git", "log", "--", "x").argv == ("git", "log", "--", "x")
+
+
+def test_after_dashes_a_job_file_is_a_command(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.touch()
+    assert submitted("--", str(file)).argv == (str(file),)
+
+
+def test_all_options_reach_the_pool() -> None:
+    spec = submitted(
+        *("--array", "0-9:3", "--name", "n", "--priority", "255", "--cpus", "0.5"),
+        *("--memory", "2G", "--requires", "A,B", "--requires", "C", "--max-running", "4"),
+        *("--max-failures", "2", "--max-losses", "3", "--time-limit", "15m"),
+        *("--on-worker-lost", "wait", "--env", "A=1", "--env", "B=x=y", "--", "run", "{}"),
+    )
+    assert (spec.first, spec.count, spec.step) == (0, 4, 3)
+    assert (spec.name, spec.priority, spec.cpus, spec.memory_bytes) == ("n", 255, 0.5, 2 << 30)
+    assert spec.requires == ("A", "B", "C")
+    assert (spec.max_running, spec.max_failures, spec.max_losses) == (4, 2, 3)
+    assert (spec.time_limit_seconds, spec.on_worker_lost.value) == (900.0, "wait")
+    assert spec.env == {"A": "1", "B": "x=y"}
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        ((), "there is no command"),
+        (("--",), "there is no command"),
+        (("--", ""), "the command is empty"),
+        (("--array", "9-1", "--", "x"), "runs backwards"),
+        (("--array", "1-2000000000", "--", "x"), "1 to 1,000,000,000 tasks"),
+        (("--array", "1", "--each-line", "f", "--", "x"), "exclude each other"),
+        (("--priority", "256", "--", "x"), "priority"),
+        (("--cpus", "0", "--", "x"), "at least 0.001 cpus"),
+        (("--memory", "5Q", "--", "x"), "not a size"),
+        (("--time-limit", "0", "--", "x"), "not a duration"),
+        (("--max-running", "0", "--", "x"), "max-running"),
+        (("--on-worker-lost", "cry", "--", "x"), "on-worker-lost"),
+        (("--env", "A", "--", "x"), "not a variable"),
+        (("--env", "=1", "--", "x"), "not a variable"),
+        (("--name", "x" * 201, "--", "x"), "200 characters"),
+        (("--each-line", "/nonexistent", "--", "x"), "cannot be read"),
+        (("--", "a\udcff"), "not UTF-8"),
+        (("--", "x" * 10_000_000), "too large"),
+        (("--", "&" * 200_000), "too large"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_it_is_sent(args: tuple[str, ...], error: str) -> None:
+    assert error in refused(*args)
+
+
+# -- items -----------------------------------------------------------------------------------------
+
+
+def test_each_line_is_a_task(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes("one\n\ntwo words\r\nthree\u2028x".encode())
+    spec = submitted("--each-line", str(file), "--", "echo", "{}")
+    assert spec.items == ("one", "", "two words", "three\u2028x")
+    assert (spec.count, spec.first, spec.step) == (4, 0, 1)
+
+
+def test_lines_come_from_standard_input() -> None:
+    assert submitted("--each-line", "-", "--", "echo", stdin=b"a\nb\n").items == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [(b"", "is empty"), (b"a\nb\xff\n", "line 2 of"), (b"a\nb\nc\0\n", "line 3 of")],
+)
+def test_lines_that_cannot_be_items_are_refused(tmp_path: Path, data: bytes, error: str) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(data)
+    with pytest.raises(UsageError, match=error):
+        read_lines(file)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r\0\ufeff", exclude_categories=["Cs"]))))
+def test_lines_are_what_was_written(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    file = tmp_path_factory.mktemp("lines") / "f"
+    file.write_text("".join(f"{line}\n" for line in ["", *lines]), newline="")
+    assert read_lines(file) == ("", *lines)
+
+
+def test_each_element_of_a_json_array_is_a_task(tmp_path: Path) -> None:
+    file = tmp_path / "items.json"
+    file.write_text('[ {"x": 1.50, "s": "ä"}, "plain \\n text", [1, 2], 3, null ]')
+    assert submitted("--from-json", str(file), "--", "echo").items == (
+        '{"x":1.5,"s":"ä"}',
+        "plain \n text",
+        "[1,2]",
+        "3",
+        "null",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"a": 1}', "one object, not an array"),
+        ("[]", "an empty array"),
+        ("3", "one number"),
+        ("nope", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+    ],
+)
+def test_json_that_is_no_array_is_refused(tmp_path: Path, text: str, error: str) -> None:
+    file = tmp_path / "items.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=error):
+        read_elements(file)
+
+
+def test_many_items_go_ahead_of_the_job_in_pieces(tmp_path: Path) -> None:
+    lines = [f'item {n} "quoted" & <tagged>' for n in range(20_000)]
+    file = tmp_path / "lines"
+    file.write_text("\n".join(lines))
+    pool = FakePool()
+    result = run(pool, "submit", "--each-line", str(file), "--", "echo", "{}")
+    assert result.exit_code == 0
+    uploads = [request for request in pool.asked if isinstance(request, UploadItems)]
+    submit = pool.last(Submit)
+    assert len(uploads) > 3
+    assert {upload.upload for upload in uploads} == {submit.upload} != {""}
+    assert [line for upload in uploads for line in upload.lines] == lines
+    assert submit.spec.items is None
+    assert submit.spec.count == len(lines)
+    assert all(len(codec.encode(upload)) < codec.MAX_PAYLOAD_BYTES for upload in uploads)
+
+
+@given(st.lists(st.text(max_size=50_000).map(lambda s: s * 3), max_size=20))
+def test_pieces_fit_and_lose_nothing(items: list[str]) -> None:
+    found = list(pieces([item for item in items if item.isprintable()]))
+    assert [item for piece in found for item in piece] == [i for i in items if i.isprintable()]
+    for piece in found:
+        assert text_bytes(codec.encode(UploadItems(upload="u", lines=piece))) < PIECE_BYTES + 100
+
+
+def test_an_item_that_fits_into_no_message_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text("short\n" + "x" * 300_000)
+    assert "the item of task 1 is too large" in refused("--each-line", str(file), "--", "echo")
+
+
+# -- what it says ----------------------------------------------------------------------------------
+
+
+def test_it_says_what_was_submitted_and_what_to_do_next() -> None:
+    result = run(FakePool(), "submit", "--array", "1-1000", "--", "x")
+    assert result.stdout == "job 7: 1,000 tasks\n"
+    assert result.stderr == "next: kestrelctl job wait 7, or kestrelctl job tasks 7\n"
+
+
+def test_for_scripts_it_prints_the_id() -> None:
+    assert run(FakePool(), "submit", "-o", "quiet", "--", "x").stdout == "7\n"
+
+
+def test_in_json_it_prints_the_object_and_nothing_else() -> None:
+    result = run(FakePool(), "submit", "-o", "json", "--", "x")
+    assert json.loads(result.stdout) == {"job_id": 7, "tasks": 1000}
+    assert result.stderr == ""
+
+
+def test_it_warns_if_no_worker_could_ever_run_it() -> None:
+    result = run(FakePool(ExplainJob=EXPLANATION), "submit", "--cpus", "64", "--", "x")
+    assert result.exit_code == 0
+    assert (
+        "warning: job 7 waits: no worker could ever run it; "
+        "the closest is w1, which has 8 cpus where 64 cpus are wanted\n"
+        "hint: add such a worker, or: kestrelctl job cancel 7\n"
+    ) in result.stderr
+
+
+def test_it_warns_in_json_as_json() -> None:
+    result = run(FakePool(ExplainJob=EXPLANATION), "submit", "-o", "json", "--", "x")
+    assert "no worker could ever" in json.loads(result.stderr)["warning"]["message"]
+
+
+def test_a_quiet_user_is_not_warned() -> None:
+    pool = FakePool(ExplainJob=EXPLANATION)
+    assert run(pool, "submit", "-q", "--", "x").stderr == ""
+    assert not pool.count(ExplainJob)
+
+
+def test_advice_that_cannot_be_had_is_no_error() -> None:
+    result = run(FakePool(ExplainJob=UsageError("it has ended")), "submit", "--", "x")
+    assert result.exit_code == 0
+    assert "warning" not in result.stderr
+
+
+def test_a_lost_answer_says_that_the_job_may_be_there() -> None:
+    result = run(FakePool(Submit=TimedOut("no answer")), "submit", "--", "x")
+    assert result.exit_code == 6
+    assert "may have been accepted" in result.stderr
+    assert "hint: kestrelctl job list" in result.stderr
+
+
+def test_a_refusal_of_the_pool_is_an_error_with_its_status() -> None:
+    error = NotAllowed("you may not submit", cause="not on the list", hint="ask ada")
+    result = run(FakePool(Submit=error), "submit", "--", "x")
+    assert result.exit_code == 4
+    assert result.stderr == "error: you may not submit\ncause: not on the list\nhint: ask ada\n"
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+def test_waiting_ends_well_if_all_tasks_are_done() -> None:
+    pool = FakePool()
+    result = run(pool, "submit", "--wait", "--", "x")
+    assert result.exit_code == 0
+    assert result.stdout == "job 7 done: 1,000 tasks in 1m 00s\n"
+    assert pool.last(Submit).watch
+
+
+def test_waiting_ends_badly_if_a_task_failed() -> None:
+    pool = FakePool(Watch=an.Jobs(id="", jobs=[FAILED_JOB]))
+    result = run(pool, "submit", "--wait", "--", "x")
+    assert result.exit_code == 3
+    assert result.stdout == "job 7 failed: 1,000 tasks in 1m 00s\n"
+    assert (
+        "error: job 7: 2 of 1,000 tasks not done (1 failed, 1 lost)\n"
+        "cause: task 17 on w1: exit code 2\n"
+        "hint: kestrelctl job tasks 7 --state failed\n"
+    ) in result.stderr
+    assert [state.value for state in pool.last(ListTasks).states] == ["failed", "lost"]
+
+
+def test_waiting_prints_the_ended_job_as_json() -> None:
+    pool = FakePool(Watch=an.Jobs(id="", jobs=[FAILED_JOB]))
+    result = run(pool, "submit", "--wait", "-o", "json", "--", "x")
+    assert json.loads(result.stdout)["failed"] == 1
+    assert json.loads(result.stderr)["error"]["code"] == "tasks-failed"
+
+
+def test_progress_waits_too_and_shows_nothing_in_a_pipe() -> None:
+    pool = FakePool(Watch=an.Jobs(id="", jobs=[JOB]))
+    pool.ends = [FAILED_JOB]
+    result = run(pool, "submit", "--progress", "--", "x")
+    assert result.exit_code == 3
+    assert "\x1b" not in result.stderr

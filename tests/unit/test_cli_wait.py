@@ -1,0 +1,170 @@
+"""Waiting for jobs to end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+from cli_fake_pool import ENDED_JOB, FAILED_JOB, JOB, FakePool, run
+
+from kestrelctl.cli import wait
+from kestrelctl.cli.screen import Screen
+from kestrelctl.core.model import TaskState
+from kestrelctl.errors import KestrelError, NotFound, TasksFailed, TimedOut, Unreachable
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "INTERVAL_SECONDS", 0.001)
+    monkeypatch.setattr(wait, "PROGRESS_INTERVAL_SECONDS", 0.001)
+
+
+def watched(*answers: list[an.JobView] | KestrelError) -> FakePool:
+    """A pool that answers one after the other to `watch`, the last one for ever."""
+    left = list(answers)
+
+    def answer(_request: rq.Watch) -> an.Jobs:
+        found = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(found, KestrelError):
+            raise found
+        return an.Jobs(id="", jobs=found)
+
+    return FakePool(Watch=answer)
+
+
+def job(job_id: int, state: str) -> an.JobView:
+    return msgspec.structs.replace(JOB, job_id=job_id, state=state)
+
+
+async def states_of(pool: FakePool, jobs: str) -> dict[int, str]:
+    views = await wait.until_ended(pool, jobs, Screen(quiet=True))
+    return {view.job_id: view.state for view in views}
+
+
+async def test_a_job_that_has_ended_is_not_waited_for() -> None:
+    assert await states_of(watched([job(7, "failed")]), "last") == {7: "failed"}
+
+
+async def test_the_end_is_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "INTERVAL_SECONDS", 3600.0)
+    pool = watched([job(7, "active")])
+    pool.ends = [job(7, "done")]
+    assert await states_of(pool, "7") == {7: "done"}
+    assert pool.count(rq.Watch) == 1
+
+
+async def test_a_push_that_was_lost_is_made_up_for_by_asking_again() -> None:
+    pool = watched([job(7, "active")], [job(7, "active")], [job(7, "cancelling")], [job(7, "done")])
+    assert await states_of(pool, "7") == {7: "done"}
+    assert pool.count(rq.Watch) == 4
+
+
+async def test_several_jobs_are_waited_for_each() -> None:
+    pool = watched([job(3, "active"), job(5, "done"), job(6, "active")], [job(6, "active")])
+    pool.ends = [job(3, "failed"), job(6, "done")]
+    assert await states_of(pool, "3-6") == {3: "failed", 5: "done", 6: "done"}
+
+
+async def test_what_a_selection_means_is_settled_at_the_start() -> None:
+    pool = watched([job(3, "active"), job(5, "done")], [job(3, "done")])
+    await states_of(pool, "all")
+    assert pool.last(rq.Watch).jobs == "3"
+
+
+async def test_other_peoples_ends_do_not_matter() -> None:
+    pool = watched([job(7, "active")], [job(7, "done")])
+    pool.ends = [job(8, "failed")]
+    assert await states_of(pool, "7") == {7: "done"}
+
+
+async def test_a_late_answer_does_not_undo_an_end() -> None:
+    views = {7: job(7, "done")}
+    wait._update(views, [job(7, "active"), job(8, "active")])
+    assert views == {7: job(7, "done"), 8: job(8, "active")}
+
+
+async def test_no_jobs_have_ended_at_once() -> None:
+    assert await states_of(watched([]), "all") == {}
+
+
+async def test_a_refused_selection_is_an_error() -> None:
+    with pytest.raises(NotFound):
+        await states_of(watched(NotFound("there is no job 9")), "9")
+
+
+async def test_a_manager_that_is_restarted_is_waited_for() -> None:
+    away = [TimedOut("no answer"), Unreachable("gone"), Unreachable("gone")]
+    pool = watched([job(7, "active")], *away, [job(7, "done")])
+    assert await states_of(pool, "7") == {7: "done"}
+
+
+async def test_a_pool_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "PATIENCE_SECONDS", 0.0)
+    pool = watched([job(7, "active")], Unreachable("gone"))
+    with pytest.raises(Unreachable, match="gone"):
+        await states_of(pool, "7")
+
+
+async def test_whoever_stops_waiting_hears_that_the_job_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pool = watched([job(7, "active")])
+    waiting = asyncio.create_task(wait.until_ended(pool, "7", Screen()))
+    while not pool.asked:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert capsys.readouterr().err == (
+        "the pool goes on with it; to stop it: kestrelctl job cancel 7\n"
+    )
+
+
+async def test_all_done_passes() -> None:
+    pool = FakePool()
+    await wait.check(pool, [ENDED_JOB])
+    assert not pool.asked
+
+
+async def test_failures_are_counted_and_explained() -> None:
+    tasks = [
+        an.TaskView(index=0, task_id=1, state=TaskState.FAILED, exit_code=1, worker="w1@x/a"),
+        an.TaskView(index=1, task_id=2, state=TaskState.FAILED, signal=9),
+        an.TaskView(index=2, task_id=3, state=TaskState.LOST, reason="time-limit"),
+        an.TaskView(index=3, task_id=4, state=TaskState.CANCELLED),
+    ]
+    pool = FakePool(ListTasks=an.Tasks(id="", tasks=tasks))
+    with pytest.raises(TasksFailed) as caught:
+        await wait.check(pool, [FAILED_JOB])
+    assert caught.value.message == "job 7: 2 of 1,000 tasks not done (1 failed, 1 lost)"
+    assert caught.value.cause == "task 1 on w1: exit code 1; task 2: signal 9; task 3: time-limit"
+    assert caught.value.hint == "kestrelctl job tasks 7 --state failed"
+
+
+async def test_the_hint_names_a_state_that_there_is() -> None:
+    cancelled = msgspec.structs.replace(JOB, state="cancelled", cancelled=999, waiting=0)
+    with pytest.raises(TasksFailed) as caught:
+        await wait.check(FakePool(), [cancelled])
+    assert caught.value.hint == "kestrelctl job tasks 7 --state cancelled"
+
+
+async def test_other_jobs_that_failed_are_mentioned() -> None:
+    views = [ENDED_JOB, FAILED_JOB, job(8, "failed"), job(9, "failed")]
+    with pytest.raises(TasksFailed, match="job 7: .*; 2 other jobs not done either"):
+        await wait.check(FakePool(), views)
+
+
+def test_job_wait_prints_the_jobs_and_ends_with_what_came_of_them() -> None:
+    result = run(watched([FAILED_JOB, job(8, "done")]), "job", "wait", "7-8", "-o", "jsonl")
+    assert [json.loads(line)["state"] for line in result.stdout.splitlines()] == ["failed", "done"]
+    assert result.exit_code == 3
+
+
+def test_job_wait_gives_up_after_the_given_time() -> None:
+    result = run(watched([JOB]), "job", "wait", "7", "--timeout", "0.01")
+    assert result.exit_code == 6
+    assert "error: the jobs have not ended in the given time\n" in result.stderr
