@@ -80,6 +80,8 @@ def room(worker: Worker, job: Job, now_slots: int, state: State, now: float) -> 
         ahead = ceil(per_slot_wanted * side_by_side)
     else:
         ahead = per_slot * side_by_side
+    # Not more than a worker's share of what is left, so that the last tasks are spread evenly.
+    ahead = min(ahead, job.waiting // worker.cls.members)
     if not free and behind > ahead // 2:
         return 0
     return max(0, free + ahead - behind)
@@ -114,7 +116,7 @@ def _feed(
         return False
     if not worker.held:
         worker.reported_at = now
-    # Not more than a worker's share of what is left, so that the last tasks are spread evenly.
+    # In rounds of shares, so that no worker is filled before the others have anything.
     share = max(1, best.waiting // (2 * members[best.shape]))
     tasks = best.take(min(best_room, share, best.takeable()))
     number = state.next_number

@@ -1,4 +1,4 @@
-"""A pool for tests of the command line: it answers what it was told to, and remembers the questions."""
+"""A pool for tests of the command line: answers what it was told to, remembers the questions."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_wide_characters_take_two_columns() -> None:
         "日本  1  x",
         "e\u0301     2  y",
     ]
-    assert printed([["日" * 30, "1", "x"]], terminal=True)[1] == f"{'日' * 10}…  1  x"
+    assert printed([["日" * 30, "1", "x"]], terminal=True)[1] == f"{'日' * 10}…   1  x"
 
 
 def test_later_pages_keep_the_widths_and_have_no_headings() -> None:

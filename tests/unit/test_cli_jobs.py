@@ -128,9 +128,7 @@ def test_tasks_come_in_pages_and_are_all_shown_in_a_pipe() -> None:
 def test_a_table_of_many_pages_has_one_heading() -> None:
     lines = run(paged(2500), "job", "tasks", "7").stdout.splitlines()
     assert len(lines) == 2501
-    assert lines[0] == (
-        "TASK  STATE   WORKER   TIME    CPU  MEMORY  REASON"
-    )
+    assert lines[0] == ("TASK  STATE   WORKER   TIME    CPU  MEMORY  REASON")
     assert lines[1] == "   0  failed  w1      1.5 s  40 ms   3 MiB  exit code 2"
 
 
@@ -205,7 +203,9 @@ def test_logs_say_what_is_missing() -> None:
 
 
 def test_logs_in_json_are_text_with_what_is_known_of_it() -> None:
-    result = run(in_pieces(b"0123\xff5", 2, skipped=2), "job", "logs", "7", "--stderr", "-o", "json")
+    result = run(
+        in_pieces(b"0123\xff5", 2, skipped=2), "job", "logs", "7", "--stderr", "-o", "json"
+    )
     assert json.loads(result.stdout) == {
         "job_id": 7,
         "task_id": 4,

@@ -10,12 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import click
+import msgspec
 import pytest
 from cli_fake_pool import EXPLANATION, JOB, FakePool, run
 
 from kestrelctl.cli.command import CommonOption
 from kestrelctl.cli.main import COMMANDS, kestrelctl
 from kestrelctl.cli.screen import Mode
+from kestrelctl.core.model import TaskState
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed
 from kestrelctl.protocol import answers as an
 
@@ -61,7 +63,8 @@ LEAVES = dict(leaves())
 
 
 def test_no_command_is_forgotten_here() -> None:
-    tested = {name for name in LEAVES for line in COMMAND_LINES if f"{line} ".startswith(f"{name} ")}
+    lines = [f"{line} " for line in COMMAND_LINES]
+    tested = {name for name in LEAVES if any(line.startswith(f"{name} ") for line in lines)}
     assert tested | WITHOUT_POOL == set(LEAVES)
 
 
@@ -154,10 +157,7 @@ def test_help_works_everywhere(name: str) -> None:
 def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
     command = kestrelctl.get_command(click.Context(kestrelctl), name)
     assert command is not None
-    first = (command.help or "").partition("\n")[0]
-    assert COMMANDS[name][1].rstrip(".").split(":")[0].split(",")[0].split(";")[0] in first or (
-        COMMANDS[name][1] == first
-    )
+    assert (command.help or "").partition("\n")[0] == COMMANDS[name][1]
 
 
 @pytest.mark.parametrize("name", LEAVES)
@@ -230,7 +230,8 @@ def test_a_wrong_command_line_is_an_error_like_any_other(line: str, error: str) 
 
 
 @pytest.mark.parametrize(
-    "line", ["job list --bogus -o json", "-o json job lsit", "job info -ojson", "job info --output=jsonl"]
+    "line",
+    ["job list --bogus -o json", "-o json job lsit", "job info -ojson", "job info --output=jsonl"],
 )
 def test_a_command_line_that_cannot_be_read_still_says_its_mode(line: str) -> None:
     assert json.loads(run(FakePool(), *line.split()).stderr)["error"]["code"] == "usage"
@@ -254,13 +255,16 @@ def test_a_defect_is_reported_without_a_traceback_unless_wanted() -> None:
 
 
 def test_an_interrupt_ends_with_130() -> None:
-    result = run(FakePool(ListJobs=lambda _: (_ for _ in ()).throw(KeyboardInterrupt)), "job", "list")
+    def interrupt(_request: object) -> an.Jobs:
+        raise KeyboardInterrupt
+
+    result = run(FakePool(ListJobs=interrupt), "job", "list")
     assert result.exit_code == 130
     assert "error" not in result.stderr
 
 
 def test_control_characters_of_others_reach_no_terminal() -> None:
-    job = JOB.__class__(**{**{f: getattr(JOB, f) for f in JOB.__struct_fields__}, "name": "\x1b[2J\n"})
+    job = msgspec.structs.replace(JOB, name="\x1b[2J\n")
     result = run(FakePool(ListJobs=an.Jobs(id="", jobs=[job])), "job", "list")
     assert "\\x1b[2J" in result.stdout
     assert "\x1b" not in result.stdout
@@ -305,11 +309,11 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from kestrelctl.worker import daemon
+    from kestrelctl.worker import entry
     from kestrelctl.worker.options import WorkerOptions
 
     seen: list[WorkerOptions] = []
-    monkeypatch.setattr(daemon, "run", lambda options: seen.append(options) or 143)
+    monkeypatch.setattr(entry, "run", lambda options: seen.append(options) or 143)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     line = "worker run --pool p.example.org --credentials c --sessions 3 --cpus 2 --memory 1G"
     result = run(FakePool(), *line.split(), "--tags", "A,B", "--no-tls", "-v")
@@ -393,14 +397,14 @@ def test_help_of_bench_names_the_defaults_of_a_plan() -> None:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Standard output is a terminal of 40 columns; what was written there is in `text`."""
+    """Standard output is a terminal of 60 columns; what was written there is in `text`."""
     written = SimpleNamespace(text="")
 
     def write(text: str) -> None:
         written.text += text
 
     stdout = SimpleNamespace(isatty=lambda: True, write=write, flush=lambda: None)
-    monkeypatch.setattr("kestrelctl.cli.screen.sys", SimpleNamespace(stdout=stdout, stderr=sys.stderr))
+    monkeypatch.setattr("kestrelctl.cli.screen.sys", SimpleNamespace(stdout=stdout, stderr=stdout))
     monkeypatch.setenv("COLUMNS", "60")
     return written
 
@@ -410,8 +414,8 @@ def test_on_a_terminal_a_table_is_coloured_and_fits(terminal: SimpleNamespace) -
     lines = terminal.text.splitlines()
     assert lines[2].startswith("\x1b[1mWORKERS")
     run(FakePool(), "worker", "list", "-o", "wide")
-    rows = re.sub(r"\x1b\[\d+m", "", terminal.text).splitlines()[-2:]
-    assert "…" in rows[1]
+    rows = re.sub(r"\x1b\[\d+m", "", terminal.text).splitlines()
+    assert any("…" in row for row in rows)
     assert "\x1b[32midle\x1b[0m" in terminal.text
 
 
@@ -422,13 +426,11 @@ def test_without_colour_there_is_none(terminal: SimpleNamespace) -> None:
 
 
 def test_of_many_tasks_a_terminal_shows_the_first_hundred(terminal: SimpleNamespace) -> None:
-    tasks = [an.TaskView(index=n, task_id=n, state="done") for n in range(500)]  # type: ignore[arg-type]
-    from kestrelctl.core.model import TaskState
-
     tasks = [an.TaskView(index=n, task_id=n, state=TaskState.DONE) for n in range(500)]
-    result = run(FakePool(ListTasks=an.Tasks(id="", tasks=tasks)), "job", "tasks", "7")
-    assert len(terminal.text.splitlines()) == 101
-    assert "only the first 100" in result.stderr
+    run(FakePool(ListTasks=an.Tasks(id="", tasks=tasks)), "job", "tasks", "7")
+    lines = terminal.text.splitlines()
+    assert len(lines) == 1 + 100 + 1
+    assert lines[-1] == "only the first 100; --limit 0 shows all"
 
 
 def test_modes_are_what_the_documents_say() -> None:

@@ -130,8 +130,12 @@ def test_lines_that_cannot_be_items_are_refused(tmp_path: Path, data: bytes, err
         read_lines(file)
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\n\r\0\ufeff", exclude_categories=["Cs"]))))
-def test_lines_are_what_was_written(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\n\r\0\ufeff", exclude_categories=["Cs"])))
+)
+def test_lines_are_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
     file = tmp_path_factory.mktemp("lines") / "f"
     file.write_text("".join(f"{line}\n" for line in ["", *lines]), newline="")
     assert read_lines(file) == ("", *lines)

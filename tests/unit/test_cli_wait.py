@@ -112,10 +112,14 @@ async def test_a_pool_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatc
 async def test_whoever_stops_waiting_hears_that_the_job_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pool = watched([job(7, "active")])
-    waiting = asyncio.create_task(wait.until_ended(pool, "7", Screen()))
-    while not pool.asked:
-        await asyncio.sleep(0)
+    asked = asyncio.Event()
+
+    def answer(_request: rq.Watch) -> an.Jobs:
+        asked.set()
+        return an.Jobs(id="", jobs=[JOB])
+
+    waiting = asyncio.create_task(wait.until_ended(FakePool(Watch=answer), "7", Screen()))
+    await asked.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -154,7 +158,7 @@ async def test_the_hint_names_a_state_that_there_is() -> None:
 
 async def test_other_jobs_that_failed_are_mentioned() -> None:
     views = [ENDED_JOB, FAILED_JOB, job(8, "failed"), job(9, "failed")]
-    with pytest.raises(TasksFailed, match="job 7: .*; 2 other jobs not done either"):
+    with pytest.raises(TasksFailed, match=r"job 7: .*; 2 other jobs not done either"):
         await wait.check(FakePool(), views)
 
 

@@ -1,0 +1,153 @@
+"""A pool on the desk: one fake clock, workers that answer when they are told to, records of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from kestrelctl.core import effects as fx
+from kestrelctl.core import events as ev
+from kestrelctl.core.config import Config
+from kestrelctl.core.model import JobSpec, WorkerAd
+from kestrelctl.core.pool import Pool
+from kestrelctl.core.records import Record, Snapshot
+from kestrelctl.core.result import Outcome, Result
+from kestrelctl.core.worker import Worker
+
+E = TypeVar("E", bound=fx.Effect)
+FRESH = Snapshot(epoch=1, next_job_id=1, jobs=[], workers=[])
+
+#: (attempt number, job id, index)
+Attempt = tuple[int, int, int]
+
+
+class Desk:
+    """Drives a pool by hand and checks every invariant after each event."""
+
+    def __init__(self, config: Config | None = None, snapshot: Snapshot = FRESH) -> None:
+        self.pool = Pool(snapshot, config)
+        self.now = 1000.0
+        self.effects: list[fx.Effect] = []
+        self.records: list[Record] = []
+        self.ended: list[int] = []
+        self.answers: list[fx.Answer] = []
+        self._requests = 0
+        self.tell(ev.Reconnected(at=self.now))
+
+    # -- time and events ---------------------------------------------------------------------------
+
+    def tell(self, event: ev.Event) -> list[fx.Effect]:
+        """An event, then a scheduling pass, and at once the commit of what came of both."""
+        found = self._commit(self.pool.handle(event))
+        found += self._commit(self.pool.schedule(self.now))
+        self.effects = found
+        return found
+
+    def _commit(self, effects: list[fx.Effect]) -> list[fx.Effect]:
+        found = list(effects)
+        for effect in effects:
+            if isinstance(effect, fx.Persist):
+                self.records.extend(effect.records)
+            elif isinstance(effect, fx.Feed):
+                found += self._commit(self.pool.handle(effect.event))
+            elif isinstance(effect, fx.JobEnded):
+                self.ended.append(effect.job_id)
+            elif isinstance(effect, fx.Answer):
+                self.answers.append(effect)
+        self.pool.check()
+        return found
+
+    def wait(self, seconds: float) -> list[fx.Effect]:
+        """Lets time pass."""
+        self.now += seconds
+        return self.tell(ev.Tick(at=self.now))
+
+    def live(self, seconds: float, step: float = 1.0) -> None:
+        """Lets time pass while every worker gives its signs of life."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += step
+            for name, worker in list(self.pool.state.workers.items()):
+                if worker.online:
+                    self.tell(ev.Heard(at=self.now, worker=name))
+            self.tell(ev.Tick(at=self.now))
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The effects of one kind among those of the last event."""
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    # -- users -------------------------------------------------------------------------------------
+
+    def submit(self, count: int = 1, owner: str = "ada", **spec: Any) -> int:
+        """A job of so many tasks; returns its id."""
+        self._requests += 1
+        job = JobSpec(argv=("true",), count=count, **spec)
+        self.tell(ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job))
+        return self.answers[-1].job_id
+
+    def cancel(self, job_id: int, by: str = "ada", *, admin: bool = False) -> fx.Answer:
+        self.tell(ev.Cancel(at=self.now, request="c", by=by, admin=admin, job_id=job_id))
+        return self.answers[-1]
+
+    # -- workers -----------------------------------------------------------------------------------
+
+    def join(
+        self,
+        *names: str,
+        cpus: float = 1,
+        memory_bytes: int = 0,
+        tags: Iterable[str] = (),
+        holds: Iterable[Attempt] = (),
+        incarnation: str = "one",
+    ) -> None:
+        """Workers say hello."""
+        ad = WorkerAd(cpus=cpus, memory_bytes=memory_bytes, tags=tuple(tags))
+        for name in names:
+            self.tell(
+                ev.Joined(
+                    at=self.now, worker=name, incarnation=incarnation, ad=ad, holds=list(holds)
+                )
+            )
+
+    def lose(self, name: str) -> list[fx.Effect]:
+        return self.tell(ev.Lost(at=self.now, worker=name, cause="unavailable"))
+
+    def held(self, name: str) -> list[Attempt]:
+        """What the pool thinks a worker has, oldest first."""
+        worker = self.worker(name)
+        return [(number, task.job.id, task.index) for number, task in worker.held.items()]
+
+    def worker(self, name: str) -> Worker:
+        return self.pool.state.workers[name]
+
+    def jobs_at(self, name: str) -> list[int]:
+        return [job_id for _, job_id, _ in self.held(name)]
+
+    def report(
+        self,
+        name: str,
+        *attempts: Attempt,
+        outcome: int = Outcome.DONE,
+        seconds: float = 2.0,
+        reason: str = "",
+    ) -> list[fx.Effect]:
+        """A worker reports attempts as ended; without any, the oldest that it holds."""
+        results = [
+            Result(number, job_id, index, outcome, self.now, seconds, reason=reason)
+            for number, job_id, index in attempts or self.held(name)[:1]
+        ]
+        return self.tell(ev.Reported(at=self.now, worker=name, results=results))
+
+    def fail(self, name: str, *attempts: Attempt, seconds: float = 0.1) -> list[fx.Effect]:
+        return self.report(name, *attempts, outcome=Outcome.FAILED, seconds=seconds)
+
+    def finish_all(self, seconds: float = 2.0, rounds: int = 100_000) -> None:
+        """Every worker reports what it holds, until nothing is left to do."""
+        for _ in range(rounds):
+            busy = [name for name, worker in self.pool.state.workers.items() if worker.held]
+            if not busy:
+                return
+            self.now += seconds
+            for name in busy:
+                self.report(name, *self.held(name), seconds=seconds)
+        raise AssertionError("the work does not end")
