@@ -1,4 +1,6 @@
-"""Time for decisions: seconds since the epoch that never go back, whatever the machine's clock does."""
+"""Time for decisions: seconds since the epoch that never go back, whatever the machine's clock
+does.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import time
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (RFC 3339, UTC), level, logger, message, and a traceback if any."""
+    """One JSON object a line: time (RFC 3339, UTC), level, logger, message, any traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))

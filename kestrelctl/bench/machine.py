@@ -49,7 +49,7 @@ def prosody_version() -> str:
     """
     tool = find_prosody().with_name("prosodyctl")
     about = subprocess.run([tool, "about"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"^Prosody (\S+)", about, re.MULTILINE)
+    found = re.search(r"^Prosody (\d\S*)", about, re.MULTILINE)
     return found.group(1) if found else ""
 
 

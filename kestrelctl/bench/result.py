@@ -17,8 +17,11 @@ PROCESS = "process"
 
 
 class LatencyMs(msgspec.Struct, frozen=True):
-    """What dispatch added to a task: from its hand-out to its report at the manager, less the time it
-    waited at the worker behind others and the time it ran. Median and 99th percentile."""
+    """What dispatch added to a task: median and 99th percentile.
+
+    From its hand-out to its report at the manager, less the time it waited at the worker behind
+    others and the time it ran.
+    """
 
     p50: float
     p99: float

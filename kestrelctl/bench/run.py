@@ -70,10 +70,8 @@ async def bench(
             "the inline executor does not sleep", hint="give it `--sleep 0`, or leave it out"
         )
     spawn_limit = await asyncio.to_thread(measure_spawn_rate)
-    runs: list[Run] = []
     async with _measured_pool(plan, pool) as (connection, local):
-        for sleep in sleeps:
-            runs.append(await _run(plan, sleep, connection, local, progress))
+        runs = [await _run(plan, sleep, connection, local, progress) for sleep in sleeps]
     result = Result(
         machine=this_machine(prosody_version()),
         spawn_limit_per_second=spawn_limit,
@@ -213,7 +211,9 @@ async def _workers(connection: UserConnection) -> int:
     while after is not None:
         page = await connection.ask(rq.ListWorkers(after=after))
         assert isinstance(page, an.Workers)
-        total += sum(int(worker.cpus) for worker in page.workers if worker.state in ("idle", "busy"))
+        total += sum(
+            int(worker.cpus) for worker in page.workers if worker.state in ("idle", "busy")
+        )
         after = page.after
     if not total:
         raise KestrelError("the pool has no worker that could run the sweep")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -20,14 +20,23 @@ from kestrelctl.errors import KestrelError, UsageError
 
 #: Command -> (where it is, what it does).
 COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("kestrelctl.cli.local:up", "Start a pool on this machine."),
+    "up": (
+        "kestrelctl.cli.local:up",
+        "Start a pool on this machine: a server, a manager and workers, for you alone.",
+    ),
     "submit": ("kestrelctl.cli.submit:submit", "Run a command as a job of one or many tasks."),
     "job": ("kestrelctl.cli.job:job", "See, wait for, cancel and repeat jobs."),
     "worker": ("kestrelctl.cli.worker:worker", "See and drain workers; run one."),
     "pool": ("kestrelctl.cli.pool:pool", "See how the pool is."),
     "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool."),
-    "bench": ("kestrelctl.cli.bench:bench", "Measure a pool on this machine."),
-    "down": ("kestrelctl.cli.local:down", "Stop a pool on this machine."),
+    "bench": (
+        "kestrelctl.cli.bench:bench",
+        "Measure a pool made for it on this machine, or with --pool one that runs.",
+    ),
+    "down": (
+        "kestrelctl.cli.local:down",
+        "Stop a pool on this machine, and delete its jobs and results.",
+    ),
 }
 
 _INTERRUPTED = 130
@@ -74,7 +83,7 @@ class Root(click.Group):
         )
 
 
-def _status_of(run: Any, session: Session, args: Sequence[str]) -> int:
+def _status_of(run: Callable[[], object], session: Session, args: Sequence[str]) -> int:
     screen = session.screen
     try:
         environment = Screen.of_environment()

@@ -20,16 +20,14 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
         reborn: the worker's process was restarted, so what it no longer holds died with it.
 
     Returns:
-        The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere, or
-        nobody counts on them any more (it may get them only after it has spoken).
+        The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere.
     """
+    kill: list[int] = []
     jobs: dict[Job, None] = {}
     said = {number for number, _, _ in event.holds}
-    kill = [] if reborn else sorted(worker.strays - said)
-    worker.strays.clear()
     for number, task in reversed(list(worker.held.items())):
         if number not in said:
-            # It died with the process, or never arrived: the server lost a message.
+            # It died with the process, or came too late: before the welcome nothing counts.
             begun = task.charged
             worker.release(number)
             task.job.running -= 1
@@ -37,7 +35,6 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
                 lose(state, task, worker.jid)
             else:
                 put_back(state, task, worker.jid)
-                kill.append(number)
             jobs[task.job] = None
     for number, job_id, index in event.holds:
         job = state.jobs.get(job_id)
@@ -73,8 +70,6 @@ def _claim(state: State, worker: Worker, number: int, task: Task, now: float) ->
             other.promote()
             if other.online:
                 state.emit(Kill(cause=state.cause, worker=other.jid, numbers=[other_number]))
-            else:
-                other.strays.add(other_number)
             if other.may_take(now):
                 other.wake()
     else:

@@ -69,17 +69,23 @@ class Agent:
         self.unacknowledged: dict[int, Result] = {r.number: r for r in unacknowledged}
         self.fresh: list[Result] = []
         self.fresh_since: float | None = None
+        self.greeting = 0
         self.welcomed = False
         self.draining = False
 
     # -- from the manager --------------------------------------------------------------------------
 
-    def on_welcome(self, kill: Sequence[int], now: float) -> list[int]:
+    def on_welcome(self, greeting: int, kill: Sequence[int], now: float) -> list[int]:
         """The session is in: everything unacknowledged is to be reported again.
+
+        A welcome that answers another than the latest hello does not count: what follows it was sent
+        in ignorance of what the latest said.
 
         Returns:
             Running attempts to be killed.
         """
+        if greeting != self.greeting:
+            return []
         self.welcomed = True
         running = self.on_kill(kill, now)
         self.fresh = list(self.unacknowledged.values())
@@ -164,8 +170,12 @@ class Agent:
         return returned
 
     def holds(self) -> list[tuple[int, int, int]]:
-        """(number, job id, index) of all that it has, for `hello`. Until the welcome, it takes nothing."""
+        """(number, job id, index) of all that it has, for the next `hello`, number `greeting`.
+
+        Until the welcome to that, the session takes nothing.
+        """
         self.welcomed = False
+        self.greeting += 1
         held = [(a.number, a.template.job_id, a.index) for a in self.running.values()]
         held.extend((a.number, a.template.job_id, a.index) for a in self.queue)
         held.extend((r.number, r.job_id, r.index) for r in self.unacknowledged.values())

@@ -1,7 +1,8 @@
 """Amounts of assets: what an aggregate has, what a task asks for, what is left.
 
-Amounts are whole numbers, so that what is taken and given back adds up exactly: processors are counted
-in thousandths, memory in bytes. The consumption policy of this version takes what was asked for.
+Amounts are whole numbers, so that what is taken and given back adds up exactly: processors are
+counted in thousandths, memory in bytes. The consumption policy of this version takes what was asked
+for.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def times_fitting(request: Amounts, free: Amounts) -> int:
 
 
 def take(free: Amounts, request: Amounts, times: int = 1) -> None:
-    """Takes `times` copies of `request` out of `free`, in place. The caller has checked that they fit."""
+    """Takes `times` copies of `request` out of `free`, in place. The caller has checked that they
+    fit.
+    """
     for name, amount in request.items():
         free[name] -= amount * times
 

@@ -9,8 +9,8 @@ LONGEST_SECONDS = 10.0
 def pause_seconds(failures: int, chance: float) -> float:
     """The pause after so many failures in a row.
 
-    Doubles up to ten seconds, spread over its upper half, so that a thousand workers do not come back
-    in the same moment.
+    Doubles up to ten seconds, spread over its upper half, so that a thousand workers do not come
+    back in the same moment.
 
     Args:
         failures: at least 1.

@@ -14,7 +14,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     short_seconds: float = 1.0
     #: The most tasks that wait at a worker, per task that it runs side by side.
     ahead_per_slot: int = 32
-    #: A worker that reported nothing for this long has what waits there taken back when others idle.
+    #: A worker that reported nothing for this long has what waits there taken back when others
+    #: idle.
     stuck_seconds: float = 0.5
 
     #: Signs of life the whole pool sends together, so that their cost does not grow with it.
@@ -43,7 +44,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def beat_seconds(self, workers: int) -> float:
         """The interval of a worker's signs of life in a pool of that many workers."""
-        return min(max(workers / self.beats_per_second, self.min_beat_seconds), self.max_beat_seconds)
+        return min(
+            max(workers / self.beats_per_second, self.min_beat_seconds), self.max_beat_seconds
+        )
 
     def lease_seconds(self, beat_seconds: float) -> float:
         """How long a worker that beats at this interval may stay silent."""

@@ -142,7 +142,9 @@ def _feed(
 
 def _run(state: State, worker: Worker, spans: list[tuple[int, int, int, int]]) -> Run:
     known = worker.known_jobs
-    new_jobs = [job_id for job_id in dict.fromkeys(span[1] for span in spans) if job_id not in known]
+    new_jobs = [
+        job_id for job_id in dict.fromkeys(span[1] for span in spans) if job_id not in known
+    ]
     known.update(new_jobs)
     ended: list[int] = []
     if len(known) > KNOWN_JOBS:

@@ -1,7 +1,7 @@
 """What a pool wants done. The shell does it, in order.
 
-An effect whose class says `after_commit` waits until every `Persist` before it is durable: that is how an
-acknowledgement comes to mean something.
+An effect whose class says `after_commit` waits until every `Persist` before it is durable: that is
+how an acknowledgement comes to mean something.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Welcome(Effect, frozen=True, kw_only=True):
 
     worker: str
     incarnation: str
+    greeting: int
     beat_seconds: float
     kill: list[int]
 

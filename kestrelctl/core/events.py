@@ -66,11 +66,13 @@ class Joined(Event, frozen=True, kw_only=True):
     """A worker says hello, with all that it still holds.
 
     Attributes:
+        greeting: the number of this hello of its process; the welcome repeats it.
         holds: (number, job id, index) of every attempt that it runs, has queued or has to report.
     """
 
     worker: str
     incarnation: str
+    greeting: int = 0
     ad: WorkerAd
     holds: list[tuple[int, int, int]]
 

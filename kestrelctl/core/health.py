@@ -11,15 +11,15 @@ from kestrelctl.core.worker import Worker
 def note_failure(state: State, worker: Worker, job: Job, result: Result, now: float) -> None:
     """Counts a failure against a worker; many fast ones in a row put it in quarantine.
 
-    Only where the fault seems to be the machine's: others must have brought tasks of the same job to
-    a good end at least as often as they failed. A job that fails everywhere quarantines nobody.
+    Only where the fault seems to be the machine's: others must have brought tasks of the same job
+    to a good end at least as often as they failed. A job that fails everywhere quarantines nobody.
     """
     config = state.config
     if result.wall_seconds > config.quarantine_fast_seconds:
         worker.streak = 0
         return
     worker.streak += 1
-    if worker.streak < config.quarantine_failures or worker.quarantined_until > now:
+    if worker.streak < config.quarantine_failures:
         return
     failed_elsewhere = max(0, job.attempts_failed - worker.streak)
     if job.counts.done == 0 or job.counts.done < failed_elsewhere:
@@ -30,6 +30,8 @@ def note_failure(state: State, worker: Worker, job: Job, result: Result, now: fl
 
 def quarantine(state: State, worker: Worker, why: str, now: float) -> None:
     """Sends a worker nothing for a while, longer each time."""
+    if worker.quarantined_until > now:
+        return
     config = state.config
     pause = min(config.quarantine_seconds * 2**worker.quarantines, config.max_quarantine_seconds)
     worker.quarantines = min(worker.quarantines + 1, 30)

@@ -21,7 +21,9 @@ def violations(state: State) -> list[str]:
         charged = 0
         running_of: dict[int, int] = {}
         for number, task in worker.held.items():
-            must(number not in held_by, f"attempt {number} at {worker.jid} and {held_by.get(number)}")
+            must(
+                number not in held_by, f"attempt {number} at {worker.jid} and {held_by.get(number)}"
+            )
             held_by[number] = worker.jid
             must(task.worker is worker, f"attempt {number} does not know its worker")
             must(task.number == number, f"attempt {number} has number {task.number}")

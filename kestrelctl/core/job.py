@@ -99,12 +99,15 @@ class Job:
         #: Smoothed run time of its tasks; None until one has ended.
         self.mean_seconds: float | None = None
         self.attempts_failed = 0
-        #: What dispatch added to its latest tasks: from hand-out to report, less queue and run time.
+        #: What dispatch added to its latest tasks: from hand-out to report, less queue and run
+        #: time.
         self.latencies: deque[float] = deque(maxlen=4096)
 
     @property
     def never_started(self) -> int:
-        """Tasks beyond the cursor. In a cancelled job they are cancelled, without an object or a row."""
+        """Tasks beyond the cursor. In a cancelled job they are cancelled, without an object or a
+        row.
+        """
         return self.spec.count - self.cursor
 
     @property

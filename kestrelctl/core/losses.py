@@ -21,7 +21,6 @@ def let_go(state: State, worker: Worker, now: float, *, keep_waiting: bool) -> N
             continue
         begun = task.charged
         worker.release(number)
-        worker.strays.add(number)
         job.running -= 1
         jobs[job] = None
         if begun:
@@ -34,7 +33,7 @@ def let_go(state: State, worker: Worker, now: float, *, keep_waiting: bool) -> N
 
 
 def lose(state: State, task: Task, jid: str) -> None:
-    """Counts a loss for a task whose attempt went with its worker, and requeues it or gives it up."""
+    """Counts a loss for a task whose worker went away, and requeues it or gives it up."""
     state.totals.attempts_lost += 1
     task.losses += 1
     task.lost_numbers += (task.number,)

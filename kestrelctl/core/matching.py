@@ -1,7 +1,8 @@
 """Which workers can run which tasks, and why not.
 
-Jobs that ask alike share a `Shape`, workers that offer alike a `WorkerClass`; a shape is held against a
-class once and the answer kept. A refusal is a value: `job explain`, metrics and log all show the same.
+Jobs that ask alike share a `Shape`, workers that offer alike a `WorkerClass`; a shape is held
+against a class once and the answer kept. A refusal is a value: `job explain`, metrics and log all
+show the same.
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ def on_joined(state: State, event: Joined) -> None:
             cause=state.cause,
             worker=worker.jid,
             incarnation=event.incarnation,
+            greeting=event.greeting,
             beat_seconds=worker.beat_seconds,
             kill=kill,
         )
@@ -74,7 +75,6 @@ def _replace(state: State, old: Worker | None, event: Joined) -> Worker:
         draining = worker.draining = old.draining
         worker.tasks_done, worker.tasks_failed = old.tasks_done, old.tasks_failed
         worker.incarnation, worker.leaving = old.incarnation, old.leaving
-        worker.strays = old.strays
         _set_offline(state, old, event.at)
         for number, task in list(old.held.items()):
             old.release(number)
@@ -116,8 +116,8 @@ def on_lost(state: State, event: Lost) -> None:
 def on_bounced(state: State, event: Bounced) -> None:
     """Nobody is where a worker was: it is lost, unless it may only be on its way back.
 
-    After an outage of the server the manager is often back before its workers are. Those that have yet
-    to say what they hold have until their lease runs out.
+    After an outage of the server the manager is often back before its workers are. Those that have
+    yet to say what they hold have until their lease runs out.
     """
     worker = state.worker(event.worker)
     if worker is not None and worker.online and worker.synced:
@@ -198,7 +198,7 @@ def renew(state: State, worker: Worker, now: float) -> None:
 
 
 def check_leases(state: State, now: float) -> None:
-    """Declares silent workers lost, drops long gone ones, ends quarantines and limbo that are over."""
+    """Declares silent workers lost, drops those long gone, ends what had a time limit."""
     pause = now - state.leases_checked_at
     if not state.connected or now < state.leases_checked_at + LEASE_ROUND_SECONDS:
         return

@@ -31,9 +31,9 @@ FINAL_STATES = (TaskState.DONE, TaskState.FAILED, TaskState.LOST, TaskState.CANC
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job as submitted: one command template and an array of tasks.
 
-    Task number i of the array (0 <= i < count) has the id `first + i * step`. Limits count per task:
-    a task is given up as failed at its `max_failures`th failed attempt, as lost at its `max_losses`th
-    lost worker.
+    Task number i of the array (0 <= i < count) has the id `first + i * step`. Limits count per
+    task: a task is given up as failed at its `max_failures`th failed attempt, as lost at its
+    `max_losses`th lost worker.
     """
 
     argv: tuple[str, ...]

@@ -13,8 +13,8 @@ from kestrelctl.core.worker import Worker
 def restore(config: Config, snapshot: Snapshot) -> State:
     """The state a manager starts with.
 
-    Tasks that had been dispatched and did not end are in limbo: their workers may still run them, and
-    say so when they are asked. The manager is not connected yet.
+    Tasks that had been dispatched and did not end are in limbo: their workers may still run them,
+    and say so when they are asked. The manager is not connected yet.
     """
     state = State(config, snapshot.epoch, snapshot.next_job_id)
     state.connected = False

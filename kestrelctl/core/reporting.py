@@ -70,9 +70,9 @@ def on_reported(state: State, event: Reported) -> None:
 def _late(state: State, result: Result, now: float) -> Task | None:
     """The task of a result whose attempt the pool had given up or, after a restart, never knew.
 
-    The first success of a task without a final state is accepted whichever attempt it comes from, and
-    a later attempt under way is stopped. A failure of an attempt already given up is not held against
-    the task a second time.
+    The first success of a task without a final state is accepted whichever attempt it comes from,
+    and a later attempt under way is stopped. A failure of an attempt already given up is not held
+    against the task a second time.
     """
     job = state.jobs.get(result.job_id)
     if job is None or not 0 <= result.index < job.spec.count:

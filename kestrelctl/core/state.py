@@ -142,11 +142,8 @@ class State:
         """Takes a task out of whatever phase it is in, leaving only `job.live`."""
         if task.phase is Phase.RUNNING:
             task.job.running -= 1
-            worker = task.worker
-            if worker is not None:
-                worker.release(task.number)
-                if not worker.online:
-                    worker.strays.add(task.number)
+            if task.worker is not None:
+                task.worker.release(task.number)
         elif task.phase is Phase.WAITING:
             task.job.requeued.pop(task.index, None)
 

@@ -77,7 +77,9 @@ def on_retry(state: State, event: Retry) -> None:
         return
     if record is not None and record.cancelling and not event.rest:
         text = f"job {event.job_id} was cancelled; it can only be retried as a whole"
-        state.emit(_refused(state, event.request, "usage", text, "leave the selection of tasks out"))
+        state.emit(
+            _refused(state, event.request, "usage", text, "leave the selection of tasks out")
+        )
         return
     if job is None and record is not None:
         job = state.new_job(record.job_id, record.owner, record.spec, record.submitted_at)
@@ -108,12 +110,8 @@ def on_retry(state: State, event: Retry) -> None:
         state.refresh(job)
     elif not before:
         del state.jobs[job.id]
-    state.emit(
-        Answer(cause=state.cause, request=event.request, job_id=job.id, tasks=brought_back)
-    )
+    state.emit(Answer(cause=state.cause, request=event.request, job_id=job.id, tasks=brought_back))
 
 
 def _refused(state: State, request: str, code: str, message: str, hint: str = "") -> Answer:
     return Answer(cause=state.cause, request=request, error=code, message=message, hint=hint)
-
-

@@ -14,12 +14,13 @@ ROUND_SECONDS = 0.1
 
 
 def take_back(state: State, now: float) -> None:
-    """Asks workers that are stuck for half of what waits there, as far as others idle that can run it.
+    """Asks workers that are stuck for half of what waits there, as far as others idle that can run
+    it.
 
     Only workers that reported nothing for `stuck_seconds` are asked: what waits is worth
     `ahead_seconds` of work, so at any other worker it is about to run.
     """
-    if now < state.next_take_back_at or not state.connected:
+    if now < state.next_take_back_at or not state.connected or not state.jobs:
         return
     state.next_take_back_at = now + ROUND_SECONDS
     idlers = [

@@ -47,8 +47,7 @@ def problem_with_job(spec: JobSpec) -> str | None:
         ),
         (
             not any(
-                "\0" in text
-                for text in (*spec.argv, *spec.cleanup, *spec.env, *spec.env.values())
+                "\0" in text for text in (*spec.argv, *spec.cleanup, *spec.env, *spec.env.values())
             ),
             "commands and environment cannot hold a NUL character",
         ),

@@ -24,7 +24,8 @@ class WorkerClass:
         self.answers: dict[Shape, tuple[Refusal | None, int]] = {}
         #: Workers that may be able to take tasks, longest waiting first.
         self.hungry: dict[str, Worker] = {}
-        #: Workers that could take nothing of what waited; looked at again when something else waits.
+        #: Workers that could take nothing of what waited; looked at again when something else
+        #: waits.
         self.parked: dict[str, Worker] = {}
         self.members = 0  #: online ones
 
@@ -42,8 +43,8 @@ class Worker:
     """One session's aggregate, its attempts, and what is known of its health.
 
     Attempts that run (as far as the manager can tell) are *charged*: their request is taken out of
-    `free`. Those that wait behind them are not; they are charged in order of arrival as room appears,
-    which is what the worker itself does.
+    `free`. Those that wait behind them are not; they are charged in order of arrival as room
+    appears, which is what the worker itself does.
     """
 
     __slots__ = (
@@ -68,7 +69,6 @@ class Worker:
         "quarantines",
         "reported_at",
         "running_of",
-        "strays",
         "streak",
         "synced",
         "taking_back",
@@ -84,8 +84,6 @@ class Worker:
         self.incarnation = ""
         self.free: Amounts = dict(cls.capacity)
         self.held: dict[int, Task] = {}  #: attempt number -> task
-        #: Attempts taken away while it was offline: what it was sent may still reach it.
-        self.strays: set[int] = set()
         self.backlog: deque[tuple[int, Task]] = deque()  #: uncharged ones; may name ended attempts
         self.charged = 0
         self.running_of: dict[Job, int] = {}  #: charged attempts of each job

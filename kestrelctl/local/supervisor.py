@@ -1,7 +1,8 @@
-"""The parent of a local pool's processes: starts them, starts them again, and leaves nothing behind.
+"""The parent of a local pool's processes: starts them, starts them again, and leaves nothing
+behind.
 
-It is the nearest subreaper above the pool, so that whatever a killed process leaves comes to it; its
-children are told by the kernel when it dies itself (prctl(2), PR_SET_PDEATHSIG).
+It is the nearest subreaper above the pool, so that whatever a killed process leaves comes to it;
+its children are told by the kernel when it dies itself (prctl(2), PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop.set)
         try:
-            user, admin = (self._account(name, self.server.users_domain) for name in ("user", "admin"))
+            user, admin = (
+                self._account(name, self.server.users_domain) for name in ("user", "admin")
+            )
             server = self._add(Child("server", self.server.command(), self.directory))
             server.start()
             await self.server.wait_ready(20.0)
@@ -281,9 +284,7 @@ def main() -> int:
         log.error("a pool runs in %s already", options.directory)
         return 1
     try:
-        supervisor = Supervisor(
-            options.directory, options.name, options.workers, options.executor
-        )
+        supervisor = Supervisor(options.directory, options.name, options.workers, options.executor)
         asyncio.run(supervisor.run())
     except KestrelError as error:
         log.error("%s%s", error.message, f" ({error.hint})" if error.hint else "")

@@ -8,12 +8,12 @@ import logging
 import signal
 
 from kestrelctl import logs
+from kestrelctl.clock import now
 from kestrelctl.core import events as ev
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.validate import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, UsageError
 from kestrelctl.manager.access import Access
-from kestrelctl.clock import now
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.desk import Desk, failed
 from kestrelctl.manager.options import ManagerOptions
@@ -114,6 +114,7 @@ class Manager:
                 id=sender,
                 worker=sender,
                 incarnation=message.incarnation,
+                greeting=message.greeting,
                 ad=message.ad,
                 holds=message.holds,
             )

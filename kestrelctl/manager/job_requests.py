@@ -13,15 +13,12 @@ from kestrelctl.errors import StoreFull, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.decisions import Decisions
-from kestrelctl.manager.selection import Selection, must_own
+from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_own
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.uploads import Uploads
 from kestrelctl.manager.watchers import Watchers
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-
-#: The most jobs in one answer.
-MAX_JOBS = 500
 
 
 class JobRequests:
@@ -119,9 +116,7 @@ class JobRequests:
                 )
             ids.append(record.job_id)
         reply = an.Changed(id=request.id, what=[str(job_id) for job_id in ids])
-        self._service.persist(
-            [JobForgotten(job_id) for job_id in ids], lambda: caller.reply(reply)
-        )
+        self._service.persist([JobForgotten(job_id) for job_id in ids], lambda: caller.reply(reply))
 
     async def list_jobs(self, caller: Caller, request: rq.ListJobs) -> None:
         if request.jobs:
@@ -130,7 +125,7 @@ class JobRequests:
             records = self._service.store.jobs(
                 owner=request.owner or None,
                 states=request.states,
-                limit=min(request.limit, MAX_JOBS),
+                limit=min(request.limit, MAX_RECORDS),
             )
         caller.reply(an.Jobs(id=request.id, jobs=self._views(records)))
 
@@ -143,7 +138,7 @@ class JobRequests:
 
     def _views(self, records: list[JobRecord]) -> list[an.JobView]:
         active = self._service.pool.state.jobs
-        return [views.job_view(record, active.get(record.job_id)) for record in records[:MAX_JOBS]]
+        return [views.job_view(record, active.get(record.job_id)) for record in records]
 
     async def explain(self, caller: Caller, request: rq.ExplainJob) -> None:
         record = self._selection.one(caller, request.job)

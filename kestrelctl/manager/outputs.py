@@ -45,8 +45,10 @@ def tail_log(request_id: str, record: TaskRecord, stream: str, offset: int) -> L
     """What the manager itself has of an output: its end."""
     result = record.result
     tail = "" if result is None else (result.stderr if stream == "stderr" else result.stdout)
-    size = 0 if result is None else (
-        result.stderr_bytes if stream == "stderr" else result.stdout_bytes
+    size = (
+        0
+        if result is None
+        else (result.stderr_bytes if stream == "stderr" else result.stdout_bytes)
     )
     data = tail.encode()
     size = max(size, len(data))

@@ -9,7 +9,7 @@ from kestrelctl.clock import now
 from kestrelctl.core import events as ev
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.selection import Selection
+from kestrelctl.manager.selection import Selection, workers_named
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -30,12 +30,8 @@ class PoolRequests:
         moment = now()
         limit = max(1, min(request.limit, MAX_WORKERS))
         workers = self._service.pool.state.workers
-        found = sorted(
-            jid
-            for jid in workers
-            if jid > request.after
-            and (not request.names or any(name in jid for name in request.names))
-        )
+        named = [jid for name in request.names for jid in workers_named(name, workers)]
+        found = sorted(jid for jid in (named if request.names else workers) if jid > request.after)
         page = [views.worker_view(workers[jid], moment) for jid in found[:limit]]
         after = found[limit - 1] if len(found) > limit else None
         caller.reply(an.Workers(id=request.id, workers=page, after=after))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kestrelctl.core.records import JobRecord
 from kestrelctl.core.state import State
 from kestrelctl.errors import NotAllowed, NotFound, UsageError
@@ -10,6 +12,8 @@ from kestrelctl.store.port import Store
 
 MAX_SELECTED = 10_000
 MAX_JOB_ID = 1 << 62
+#: The most jobs in one answer: it must fit into a stanza.
+MAX_RECORDS = 500
 
 
 class Selection:
@@ -24,8 +28,17 @@ class Selection:
         return select_jobs(selector, caller.user, self._state, self._store)
 
     def records(self, caller: Caller, selector: str) -> list[JobRecord]:
-        """The records of the jobs that a selector names."""
+        """The records of the jobs that a selector names.
+
+        Raises:
+            UsageError: they are too many for one answer.
+        """
         ids = self.jobs(caller, selector)
+        if len(ids) > MAX_RECORDS:
+            raise UsageError(
+                f"{selector!r} selects {len(ids):,} jobs; {MAX_RECORDS} is the most at once",
+                hint="select a range, such as 1-500",
+            )
         return self._store.jobs(ids=ids, limit=len(ids)) if ids else []
 
     def one(self, caller: Caller, selector: str) -> JobRecord:
@@ -64,7 +77,7 @@ class Selection:
         return found
 
     def workers(self, caller: Caller, names: list[str]) -> list[str]:
-        """The workers whose address contains one of the names, for an admin to change.
+        """The workers of these names (see `workers_named`), for an admin to change.
 
         Raises:
             NotAllowed: the caller is none.
@@ -74,13 +87,22 @@ class Selection:
             raise NotAllowed("only an admin of the pool may drain and resume workers")
         found: set[str] = set()
         for name in names:
-            matches = [jid for jid in self._state.workers if name in jid]
+            matches = workers_named(name, self._state.workers)
             if not matches:
                 raise NotFound(
                     f"there is no worker {name}", hint="`kestrelctl worker list` shows all workers"
                 )
             found.update(matches)
         return sorted(found)
+
+
+def workers_named(name: str, jids: Iterable[str]) -> list[str]:
+    """The workers of that address, account or machine; if there is none, those with it in their
+    address.
+    """
+    known = list(jids)
+    exact = [jid for jid in known if name in (jid, *jid.partition("/")[::2], jid.partition("@")[0])]
+    return exact or [jid for jid in known if name in jid]
 
 
 def must_own(record: JobRecord, caller: Caller) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from kestrelctl.clock import now
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.pace import Pace
@@ -19,7 +20,6 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.records import Record
 from kestrelctl.core.template import Template
 from kestrelctl.errors import KestrelError, StoreFull
-from kestrelctl.clock import now
 from kestrelctl.protocol import codec, work
 from kestrelctl.store.port import Store
 from kestrelctl.xmpp.session import Session
@@ -124,6 +124,7 @@ class Service:
                 effect.worker,
                 work.Welcome(
                     incarnation=effect.incarnation,
+                    greeting=effect.greeting,
                     beat_seconds=effect.beat_seconds,
                     kill=effect.kill,
                 ),
@@ -227,7 +228,9 @@ class Service:
             except StoreFull as error:
                 if not self.store_error:
                     log.error("%s (%s); trying again", error.message, error.cause)
-                self.store_error = f"{error.message}: {error.cause}" if error.cause else error.message
+                self.store_error = (
+                    f"{error.message}: {error.cause}" if error.cause else error.message
+                )
                 self._answer_in_vain(after)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
@@ -237,7 +240,7 @@ class Service:
                 return
 
     def _answer_in_vain(self, after: list[fx.Effect | Callable[[], None]]) -> None:
-        """Users need not wait for a disk that is full: they hear so, and the rest stays in order."""
+        """Users need not wait for a full disk: they hear of it, and the rest stays in order."""
         for effect in list(after):
             if isinstance(effect, fx.Answer):
                 after.remove(effect)

@@ -44,8 +44,10 @@ class TaskRequests:
         if request.ids:
             indexes: Iterable[int] = self._selection.indexes(record, request.ids[:limit])
             rows = self._rows(record, indexes=indexes)
-        elif states and TaskState.WAITING not in states and not (
-            TaskState.CANCELLED in states and record.cancelling
+        elif (
+            states
+            and TaskState.WAITING not in states
+            and not (TaskState.CANCELLED in states and record.cancelling)
         ):
             # Only tasks with an object or a row can be in these states, so all others are skipped.
             rows = self._rows(record, states=states, after=request.after, limit=limit)

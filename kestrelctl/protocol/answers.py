@@ -190,6 +190,4 @@ class Pool(Reply, frozen=True, kw_only=True, tag="pool"):
     store_error: str = ""
 
 
-AnyAnswer = (
-    Failed | Submitted | Changed | Jobs | Ended | Tasks | Log | Explanation | Workers | Pool
-)
+AnyAnswer = Failed | Submitted | Changed | Jobs | Ended | Tasks | Log | Explanation | Workers | Pool

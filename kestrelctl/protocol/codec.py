@@ -33,7 +33,8 @@ class Codec(Generic[T]):
         """The message in a payload.
 
         Raises:
-            BadMessage: it is too large, no JSON, of an unknown type, or has a field of a wrong type.
+            BadMessage: it is too large, no JSON, of an unknown type, or has a field of a wrong
+            type.
         """
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise BadMessage(f"payload of {len(payload)} bytes; the limit is {MAX_PAYLOAD_BYTES}")

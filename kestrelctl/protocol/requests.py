@@ -1,7 +1,7 @@
 """What users ask of the pool. `docs/protocol.md` shows one of each.
 
-`jobs` selects jobs: `last`, `all` (the active ones of the asking user), or ids and ranges like `3,5-9`.
-Every request carries an `id` that its answer repeats.
+`jobs` selects jobs: `last`, `all` (the active ones of the asking user), or ids and ranges like
+`3,5-9`. Every request carries an `id` that its answer repeats.
 """
 
 from __future__ import annotations
@@ -156,4 +156,3 @@ AnyRequest = (
 )
 
 JOB_STATES = ("active", "done", "failed", "cancelled")
-

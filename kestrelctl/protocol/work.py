@@ -16,7 +16,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """Anything that travels: one JSON object, told apart by `type`. Unknown fields are ignored."""
 
 
-# -- worker to pool ----------------------------------------------------------------------------------
+# -- worker to pool
+# ----------------------------------------------------------------------------------
 
 
 class Hello(Message, frozen=True, kw_only=True, tag="hello"):
@@ -24,11 +25,14 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
 
     Attributes:
         incarnation: a random word of this worker process: after a restart it is another one.
+        greeting: the number of this hello of this process; the welcome repeats it, and a welcome to
+            an earlier one does not count.
         holds: (number, job id, index) of each attempt that it runs, has queued or has to report.
     """
 
     version: int
     incarnation: str
+    greeting: int = 0
     ad: WorkerAd
     holds: list[tuple[int, int, int]] = []
 
@@ -67,7 +71,8 @@ class Output(Message, frozen=True, kw_only=True, tag="output"):
     size_bytes: int | None = None
 
 
-# -- pool to worker ----------------------------------------------------------------------------------
+# -- pool to worker
+# ----------------------------------------------------------------------------------
 
 
 class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
@@ -79,6 +84,7 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
     """
 
     incarnation: str
+    greeting: int = 0
     beat_seconds: float
     kill: list[int] = []
 

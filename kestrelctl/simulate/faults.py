@@ -96,6 +96,14 @@ def break_machine(world: World, random: Random, seconds: float) -> None:
     world.clock.after(seconds, world.broken.discard, worker.name)
 
 
+def fill_disk(world: World, random: Random, seconds: float) -> None:
+    """A worker's machine cannot start anything."""
+    worker = _worker(world, random)
+    world.clock.tell(worker.name, "has a full disk")
+    world.full.add(worker.name)
+    world.clock.after(seconds, world.full.discard, worker.name)
+
+
 def restart_server(world: World, random: Random, seconds: float) -> None:
     """The server dies with all connections."""
     world.clock.tell("server", "dies")
@@ -153,6 +161,7 @@ KINDS: dict[Kind, float] = {
     leave: 2,
     repeat_reports: 1,
     break_machine: 1,
+    fill_disk: 1,
     restart_server: 2,
     crash_manager: 4,
     hang_manager: 1,

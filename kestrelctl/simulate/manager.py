@@ -107,9 +107,15 @@ class Manager(Process):
                 event = Reported(at=now, id=cause, worker=worker, results=results)
             case work.Beat():
                 event = Heard(at=now, id=cause, worker=worker)
-            case work.Hello(incarnation=incarnation, ad=ad, holds=holds):
+            case work.Hello():
                 event = Joined(
-                    at=now, id=cause, worker=worker, incarnation=incarnation, ad=ad, holds=holds
+                    at=now,
+                    id=cause,
+                    worker=worker,
+                    incarnation=said.incarnation,
+                    greeting=said.greeting,
+                    ad=said.ad,
+                    holds=said.holds,
                 )
             case work.Returned(numbers=numbers):
                 event = Returned(at=now, id=cause, worker=worker, numbers=numbers)
@@ -184,6 +190,7 @@ class Manager(Process):
                     effect.worker,
                     work.Welcome(
                         incarnation=effect.incarnation,
+                        greeting=effect.greeting,
                         beat_seconds=effect.beat_seconds,
                         kill=effect.kill,
                     ),

@@ -69,7 +69,9 @@ class Vigil:
             worker = pool.state.workers.get(process.name)
             if worker is None or not self._steady(process, GRACE_SECONDS):
                 continue
-            for number in worker.held.keys() ^ process.holds():
+            begun, ended = process.holds()
+            held = worker.held.keys()
+            for number in sorted((held - begun - ended) | (begun - held)):
                 since = self._differing.get((process.name, number), now)
                 differing[process.name, number] = since
                 self._expect(since + GRACE_SECONDS > now, "is held by one side only", number)

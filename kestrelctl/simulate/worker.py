@@ -61,11 +61,11 @@ class Worker(Process):
         """It is in, and has nothing left to do or to say."""
         return self.alive and self.agent.welcomed and self.agent.idle and not self.spool
 
-    def holds(self) -> set[int]:
-        """The numbers of all attempts that it has, queued, running or not yet acknowledged."""
+    def holds(self) -> tuple[set[int], set[int]]:
+        """The numbers of attempts that it has: queued or running; ended and not acknowledged."""
         agent = self.agent
-        queued = {attempt.number for attempt in agent.queue}
-        return queued | agent.running.keys() | agent.unacknowledged.keys()
+        begun = {attempt.number for attempt in agent.queue} | agent.running.keys()
+        return begun, set(agent.unacknowledged)
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -120,11 +120,7 @@ class Worker(Process):
                     self.spool.pop(number, None)
                 self._depart_if_idle()
             case work.Welcome():
-                if message.incarnation == self._incarnation:
-                    self._beat_every(message.beat_seconds)
-                    self._kill(agent.on_welcome(message.kill, now))
-                    if self.leaving:
-                        self._say(work.Leaving())
+                self._welcomed(message)
             case work.Who():
                 self._hello()
             case work.Refused() | work.FetchOutput():
@@ -149,14 +145,26 @@ class Worker(Process):
         self.send(message)
 
     def _hello(self) -> None:
+        holds = self.agent.holds()
         self._say(
             work.Hello(
                 version=work.VERSION,
                 incarnation=self._incarnation,
                 ad=self.ad,
-                holds=self.agent.holds(),
+                greeting=self.agent.greeting,
+                holds=holds,
             )
         )
+
+    def _welcomed(self, message: work.Welcome) -> None:
+        if message.incarnation != self._incarnation:
+            return
+        self._kill(self.agent.on_welcome(message.greeting, message.kill, self.clock.now))
+        if not self.agent.welcomed:
+            return
+        self._beat_every(message.beat_seconds)
+        if self.leaving:
+            self._say(work.Leaving())
 
     def _hello_if_unwelcome(self) -> None:
         if not self.agent.welcomed:

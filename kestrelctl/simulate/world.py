@@ -6,51 +6,22 @@ from random import Random
 
 import msgspec
 
-from kestrelctl.core.config import Config
-from kestrelctl.core.model import Counts, JobSpec, WorkerAd
+from kestrelctl.core.model import Counts
 from kestrelctl.core.result import Outcome
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
-from kestrelctl.simulate.faults import KINDS, Kind, plan
+from kestrelctl.simulate.faults import plan
 from kestrelctl.simulate.manager import Manager
 from kestrelctl.simulate.network import Server
+from kestrelctl.simulate.settings import Settings, small
 from kestrelctl.simulate.store import Store
 from kestrelctl.simulate.truth import Fate, fate
 from kestrelctl.simulate.users import Users
 from kestrelctl.simulate.vigil import Vigil
 from kestrelctl.simulate.worker import Worker
-from kestrelctl.simulate.workload import Submission, some_ads, some_jobs
 
 #: How often the world is looked at from outside.
 LOOK_SECONDS = 0.5
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """A world.
-
-    Attributes:
-        ads: one for each worker.
-        submissions: the jobs, with their times and their owners' second thoughts.
-        faults: how many things go wrong within the first `fault_seconds`.
-        fault_kinds: which, and how often each, relative to the others.
-        patience_seconds: how long after that everything must have come to its end.
-        join_seconds: over how long the workers come in at the beginning.
-        check: verify the pool's invariants after every event.
-        keep_story: remember what happened, for `Report.story`.
-    """
-
-    ads: list[WorkerAd]
-    submissions: list[Submission]
-    faults: int = 0
-    fault_seconds: float = 20.0
-    fault_kinds: dict[Kind, float] = msgspec.field(default_factory=lambda: KINDS)
-    patience_seconds: float = 600.0
-    join_seconds: float = 0.5
-    latency_seconds: tuple[float, float] = (0.0005, 0.02)
-    commit_seconds: tuple[float, float] = (0.002, 0.02)
-    config: Config = Config()
-    check: bool = True
-    keep_story: bool = True
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +29,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         problems: promises that were broken; empty if all is well.
-        seconds: simulated time until the last job had ended.
-        executions: commands that were started, repetitions included.
-        messages: what the simulation did, in actions of its clock.
-        digest: fingerprint of the story.
+        seconds: simulated time until all was quiet.
+        counts: tasks of all jobs by final state.
+        executions: commands that were started.
+        wasted: those without an accepted result: repetitions, and what died with its worker.
+        actions: how much happened, in actions of the clock.
+        story: what happened, if it was kept; `digest` is its fingerprint.
     """
 
     seed: int
@@ -85,63 +58,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             return
         first = next((i for i, line in enumerate(self.story) if " PROBLEM " in line), None)
         told = self.story if first is None else self.story[: first + 1]
-        raise AssertionError(
-            "\n".join([f"seed {self.seed}:", *self.problems, "the story:", *told[-lines:]])
-        )
-
-
-def small(seed: int) -> Settings:
-    """A small world in which much goes wrong: 2 to 8 workers, 10 to 80 tasks."""
-    random = Random(f"small {seed}")
-    fault_seconds = random.uniform(5.0, 20.0)
-    return Settings(
-        ads=some_ads(random, random.randint(2, 8)),
-        submissions=some_jobs(random, random.randint(10, 80), fault_seconds / 2),
-        faults=random.choice((0, 4, 8, 16, 32)),
-        fault_seconds=fault_seconds,
-        patience_seconds=2000.0,
-        latency_seconds=random.choice(((0.0005, 0.005), (0.005, 0.1), (0.05, 0.5))),
-        commit_seconds=random.choice(((0.001, 0.005), (0.01, 0.1), (0.1, 1.0))),
-        config=Config(
-            min_beat_seconds=2.0,
-            late_seconds=1.5,
-            limbo_seconds=1.0,
-            away_seconds=random.choice((3.0, 10.0)),
-            forget_worker_seconds=random.choice((6.0, 60.0)),
-            backoff_seconds=0.2,
-            max_backoff_seconds=2.0,
-            quarantine_failures=4,
-            quarantine_fast_seconds=1.0,
-            quarantine_seconds=3.0,
-            max_quarantine_seconds=12.0,
-        ),
-    )
-
-
-def large(seed: int, *, workers: int = 200, tasks: int = 5000, check: bool = False) -> Settings:
-    """A pool of ordinary size on a bad day."""
-    random = Random(f"large {seed}")
-    submissions = [
-        Submission(
-            at_seconds=random.uniform(0.0, 5.0),
-            spec=JobSpec(
-                argv=("task", "{}"),
-                name=name,
-                count=tasks // 4,
-                max_failures=3,
-                priority=random.choice((50, 100, 200)),
-            ),
-        )
-        for name in ("short", "medium", "mixed", "flaky")
-    ]
-    return Settings(
-        ads=some_ads(random, workers),
-        submissions=submissions,
-        faults=40,
-        fault_seconds=30.0,
-        check=check,
-        keep_story=False,
-    )
+        head = f"seed {self.seed} breaks promises (the same seed and settings do it again):"
+        raise AssertionError("\n".join([head, *self.problems, "the story:", *told[-lines:]]))
 
 
 class World:
@@ -153,6 +71,7 @@ class World:
         self.audit = Audit(self.clock)
         self.users = Users(self.clock, self.audit)
         self.broken: set[str] = set()  #: workers that fail everything just now
+        self.full: set[str] = set()  #: workers that can start nothing just now
         random = {
             part: Random(f"{seed} {part}")
             for part in ("network", "store", "manager", "workers", "truth", "faults")
@@ -195,6 +114,8 @@ class World:
     def _fate(self, worker: str, kind: str, index: int) -> Fate:
         if worker in self.broken:
             return Fate(0.001, Outcome.FAILED)
+        if worker in self.full:
+            return Fate(0.001, Outcome.UNABLE)
         return fate(self._truth, kind, index)
 
     def run(self) -> float:
@@ -221,6 +142,7 @@ class World:
         """Whatever was broken is mended."""
         self.clock.tell("world", "has peace")
         self.broken.clear()
+        self.full.clear()
         self.server.start()
         self.store.slowness = 1.0
         for process in (self.manager, *self.workers):
@@ -252,7 +174,13 @@ def run(seed: int, settings: Settings | None = None) -> Report:
         settings: the world; by default the small one of that seed.
     """
     world = World(seed, settings or small(seed))
-    seconds = world.run()
+    try:
+        seconds = world.run()
+    except Exception as error:
+        error.add_note(
+            f"in the world of seed {seed}, after:\n" + "\n".join(world.clock.lines()[-50:])
+        )
+        raise
     counts = Counts()
     jobs = world.store.tables.jobs(limit=1_000_000)
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Where a worker process begins: the keeper stays behind, small, and the worker is loaded after it."""
+"""Where a worker process begins: the keeper stays behind, small; then the worker is loaded."""
 
 from __future__ import annotations
 

@@ -1,21 +1,22 @@
-"""One worker session: a connection, the agent that decides for it, and its share of the executor."""
+"""One worker session: a connection, the agent that decides for it, a share of the executor."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import logging
+import math
 import random
 from collections.abc import Callable
 from typing import Protocol
 
+from kestrelctl.clock import now
 from kestrelctl.core.agent import Agent
 from kestrelctl.core.model import WorkerAd
 from kestrelctl.core.result import Outcome, Result
 from kestrelctl.core.template import fill
 from kestrelctl.errors import KestrelError
 from kestrelctl.protocol import codec, work
-from kestrelctl.clock import now
 from kestrelctl.worker.environment import Environments
 from kestrelctl.worker.launch import Executor, Exit, Launch
 from kestrelctl.xmpp.session import Session
@@ -129,12 +130,14 @@ class WorkerSession:
     def _hello(self) -> None:
         self._hello_timer = None
         self._stop_beats()
+        holds = self.agent.holds()
         self._send(
             work.Hello(
                 version=work.VERSION,
                 incarnation=self._process.incarnation,
                 ad=self._ad,
-                holds=self.agent.holds(),
+                holds=holds,
+                greeting=self.agent.greeting,
             )
         )
         self._hello_later(UNANSWERED_SECONDS * random.uniform(1.0, 1.5))
@@ -150,10 +153,13 @@ class WorkerSession:
     def _on_welcome(self, message: work.Welcome) -> None:
         if message.incarnation != self._process.incarnation:
             return
+        to_kill = self.agent.on_welcome(message.greeting, message.kill, now())
+        if not self.agent.welcomed:
+            return
         if self._hello_timer is not None:
             self._hello_timer.cancel()
             self._hello_timer = None
-        for number in self.agent.on_welcome(message.kill, now()):
+        for number in to_kill:
             self._process.executor.kill(number)
         self._set_beat(message.beat_seconds)
         if self.agent.draining:
@@ -173,17 +179,23 @@ class WorkerSession:
     def _set_beat(self, seconds: float) -> None:
         self._beat_seconds = max(0.1, seconds)
         self._stop_beats()
-        self._beat_timer = asyncio.get_running_loop().call_later(
-            self._beat_seconds * random.uniform(0.5, 1.0), self._beat
-        )
+        self._beat_in(self._beat_seconds * random.uniform(0.5, 1.0))
 
     def _beat(self) -> None:
         if not self._spoke:
             self._send(work.Beat())
         self._spoke = False
-        self._beat_timer = asyncio.get_running_loop().call_later(
-            self._beat_seconds * random.uniform(0.9, 1.0), self._beat
-        )
+        self._beat_in(self._beat_seconds * random.uniform(0.9, 1.0))
+
+    def _beat_in(self, seconds: float) -> None:
+        """Plans a sign of life, on a whole second of the clock if there is one before it is due.
+
+        Signs of life that come together cost server and manager a third of what they cost singly.
+        """
+        moment = now()
+        due = math.floor(moment + seconds)
+        wait = due - moment if due > moment else seconds
+        self._beat_timer = asyncio.get_running_loop().call_later(wait, self._beat)
 
     def _stop_beats(self) -> None:
         if self._beat_timer is not None:

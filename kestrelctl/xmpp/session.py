@@ -279,7 +279,8 @@ def client(
         tls: whether the connection must be encrypted. Without it only a server on loopback is
             trusted with the password; callers check that.
     """
-    stream = ClientXMPP(jid, password, ssl_context=_tls_context(), lang=None)
+    context = _tls_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    stream = ClientXMPP(jid, password, ssl_context=context, lang=None)
     stream.enable_starttls = tls
     stream.enable_direct_tls = False
     stream.enable_plaintext = not tls

@@ -30,7 +30,9 @@ def chat(text: str, to: str, sender: str | None = None) -> str:
     """A chat message for a person. Characters that XML cannot carry are left out."""
     clean = "".join(c for c in text if c in "\n\t" or (c >= " " and ord(c) not in _NOT_XML))
     source = f" from='{attribute(sender)}'" if sender else ""
-    return f"<message to='{attribute(to)}'{source} type='chat'><body>{escape(clean)}</body></message>"
+    return (
+        f"<message to='{attribute(to)}'{source} type='chat'><body>{escape(clean)}</body></message>"
+    )
 
 
 def presence(to: str, kind: str | None = None, sender: str | None = None) -> str:

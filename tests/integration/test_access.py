@@ -8,10 +8,12 @@ import pytest
 from puppet import Puppet, run_job
 
 from kestrelctl.core.model import JobSpec
+from kestrelctl.core.template import Template
 from kestrelctl.errors import NotAllowed
 from kestrelctl.local.state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import encode
+from kestrelctl.protocol.work import Run
 from kestrelctl.xmpp.user import UserConnection
 
 HELLO = '{"type":"hello","version":1,"incarnation":"x","ad":{"cpus":64}}'
@@ -65,9 +67,7 @@ async def test_only_an_admin_drains_workers(user: UserConnection, admin: UserCon
     assert [worker.state for worker in workers.workers] == ["idle", "idle"]
 
 
-async def test_a_forged_sender_is_not_believed(
-    local_pool: PoolState, user: UserConnection
-) -> None:
+async def test_a_forged_sender_is_not_believed(local_pool: PoolState, user: UserConnection) -> None:
     """Mallory sends a result in a real worker's name. The server does not pass that on."""
     submitted = await user.ask(requests.Submit(spec=JobSpec(argv=("sleep", "2")), watch=True))
     assert isinstance(submitted, answers.Submitted)
@@ -76,11 +76,8 @@ async def test_a_forged_sender_is_not_believed(
         workers = await user.ask(requests.ListWorkers())
         assert isinstance(workers, answers.Workers)
         for worker in workers.workers:
-            mallory.session.send(
-                forged, f"pool@{local_pool.domain}", sender=worker.worker
-            )
-        async for ended in user.pushed():
-            break
+            mallory.session.send(forged, f"pool@{local_pool.domain}", sender=worker.worker)
+        ended = await anext(aiter(user.pushed()))
     assert (ended.job.job_id, ended.job.done) == (submitted.job_id, 1)
 
 
@@ -90,13 +87,14 @@ async def test_a_worker_ignores_work_from_anybody_but_its_pool(
     witness = f"{tmp_path}/witness"
     workers = await user.ask(requests.ListWorkers())
     assert isinstance(workers, answers.Workers)
-    run = (
-        '{"type":"run","spans":[[1,99,0,1]],"jobs":[{"job_id":99,"argv":["touch","%s"]}]}' % witness
-    )
+    template = Template(job_id=99, argv=("touch", str(witness)))
+    run = encode(Run(spans=[(1, 99, 0, 1)], jobs=[template]))
     async with Puppet(local_pool, "mallory", "users") as mallory:
         for worker in workers.workers:
             mallory.session.send(run, worker.worker)
-        job = await run_job(user, JobSpec(argv=("/bin/sh", "-c", f"sleep 0.5; test ! -e {witness}")))
+        job = await run_job(
+            user, JobSpec(argv=("/bin/sh", "-c", f"sleep 0.5; test ! -e {witness}"))
+        )
     assert job.done == 1
 
 

@@ -80,8 +80,12 @@ async def test_a_job_that_makes_no_sense_is_refused(
 
 async def test_a_worker_that_sends_rubbish_hears_why(local_pool: PoolState) -> None:
     async with Puppet(local_pool, "w98", "workers") as worker:
-        for payload in ("{", '{"type":"dance"}', '{"type":"hello","version":99,"incarnation":"x","ad":{}}',
-                        '{"type":"hello","version":1,"incarnation":"x","ad":{"cpus":-1}}'):  # fmt: skip
+        for payload in (
+            "{",
+            '{"type":"dance"}',
+            '{"type":"hello","version":99,"incarnation":"x","ad":{}}',
+            '{"type":"hello","version":1,"incarnation":"x","ad":{"cpus":-1}}',
+        ):
             worker.session.send(payload, f"pool@{local_pool.domain}")
             answer = await worker.answer()
             assert answer["type"] == "refused"
@@ -132,7 +136,9 @@ async def test_a_daemon_that_a_task_leaves_behind_dies_with_it(
     user: UserConnection, tmp_path: Path
 ) -> None:
     note = tmp_path / "pid"
-    script = f"setsid sh -c 'echo $$ > {note}; exec sleep 1000' & while ! test -s {note}; do :; done"
+    script = (
+        f"setsid sh -c 'echo $$ > {note}; exec sleep 1000' & while ! test -s {note}; do :; done"
+    )
     job = await run_job(user, JobSpec(argv=("/bin/sh", "-c", script)))
     assert job.done == 1
     pid = int(note.read_text())
@@ -185,15 +191,15 @@ async def test_a_full_disk_at_the_spool_loses_no_result(
 
 async def test_numbers_that_no_store_can_hold_are_refused(local_pool: PoolState) -> None:
     async with Puppet(local_pool, "w97", "workers") as worker:
-        report = '{"type":"report","results":[[1,1,0,0,0.0,0.0,0.0,0.0,%d]]}' % 2**63
+        report = f'{{"type":"report","results":[[1,1,0,0,0.0,0.0,0.0,0.0,{2**63}]]}}'
         worker.session.send(report, f"pool@{local_pool.domain}")
         answer = await worker.answer()
         assert answer["type"] == "refused"
     async with Puppet(local_pool, "ada", "users") as ada:
         for request in (
-            '{"type":"tasks","job":"last","after":%d}' % 2**64,
-            '{"type":"job_status","jobs":"%d"}' % 2**70,
-            '{"type":"submit","spec":{"argv":["x"],"first":%d}}' % 2**70,
+            f'{{"type":"tasks","job":"last","after":{2**64}}}',
+            f'{{"type":"job_status","jobs":"{2**70}"}}',
+            f'{{"type":"submit","spec":{{"argv":["x"],"first":{2**70}}}}}',
         ):
             ada.session.send(request, f"jobs@{local_pool.domain}")
             answer = await ada.answer()

@@ -103,7 +103,9 @@ async def test_the_first_sigterm_drains_a_worker(
     answer = await user.ask(rq.ListJobs(jobs=str(submitted.job_id)))
     assert isinstance(answer, an.Jobs)
     job = answer.jobs[0]
-    assert (job.done, job.waiting, job.lost) == (1, 2, 0), "what ran was finished, the rest given back"
+    assert (job.done, job.waiting, job.lost) == (1, 2, 0), (
+        "what ran was finished, the rest given back"
+    )
     await user.ask(rq.CancelJobs(jobs=str(submitted.job_id)))
 
 
@@ -158,9 +160,7 @@ def test_credentials_that_others_can_read_are_refused(
     assert "chmod 600" in errors
 
 
-def test_two_managers_on_one_store_are_refused(
-    local_pool: PoolState, spawn: Spawn
-) -> None:
+def test_two_managers_on_one_store_are_refused(local_pool: PoolState, spawn: Spawn) -> None:
     directory = Path(local_pool.password_file).parent
     manager = spawn(
         "manager", "run", "--domain", local_pool.domain,
@@ -177,8 +177,9 @@ async def test_a_manager_with_a_wrong_secret_says_so_and_ends(
 ) -> None:
     (tmp_path / "secret").write_text("wrong")
     manager = spawn(
-        "manager", "run", "--domain", private_server.domain, "--port", private_server.component_port,
-        "--secret-file", tmp_path / "secret", "--data-dir", tmp_path / "data",
+        "manager", "run", "--domain", private_server.domain, "--port",
+        private_server.component_port, "--secret-file", tmp_path / "secret", "--data-dir", tmp_path
+        / "data",
     )  # fmt: skip
     _, errors = await asyncio.to_thread(manager.communicate, timeout=15)
     assert manager.returncode == 4

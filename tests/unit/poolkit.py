@@ -1,4 +1,6 @@
-"""A pool on the desk: one fake clock, workers that answer when they are told to, records of a store."""
+"""A pool on the desk: one fake clock, workers that answer when they are told to, records of a
+store.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,9 @@ def test_every_documented_example_decodes_and_comes_back_unchanged(
 
 def unknown_fields(message: typing.Any, example: dict[str, typing.Any]) -> set[str]:
     """Fields of an example that the message type does not have."""
-    return set(example) - {field.encode_name for field in msgspec.structs.fields(message)} - {"type"}
+    return (
+        set(example) - {field.encode_name for field in msgspec.structs.fields(message)} - {"type"}
+    )
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

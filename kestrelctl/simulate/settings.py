@@ -1,0 +1,94 @@
+"""What a simulated world consists of."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from kestrelctl.core.config import Config
+from kestrelctl.core.model import JobSpec, WorkerAd
+from kestrelctl.simulate.faults import KINDS, Kind
+from kestrelctl.simulate.workload import Submission, some_ads, some_jobs
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """A world.
+
+    Attributes:
+        ads: one for each worker.
+        submissions: the jobs, with their times and their owners' second thoughts.
+        faults: how many things go wrong within the first `fault_seconds`.
+        fault_kinds: which, and how often each, relative to the others.
+        patience_seconds: how long after that everything must have come to its end.
+        join_seconds: over how long the workers come in at the beginning.
+        check: verify the pool's invariants after every event.
+        keep_story: remember what happened, for `Report.story`.
+    """
+
+    ads: list[WorkerAd]
+    submissions: list[Submission]
+    faults: int = 0
+    fault_seconds: float = 20.0
+    fault_kinds: dict[Kind, float] = msgspec.field(default_factory=lambda: KINDS)
+    patience_seconds: float = 600.0
+    join_seconds: float = 0.5
+    latency_seconds: tuple[float, float] = (0.0005, 0.02)
+    commit_seconds: tuple[float, float] = (0.002, 0.02)
+    config: Config = Config()
+    check: bool = True
+    keep_story: bool = True
+
+
+def small(seed: int) -> Settings:
+    """A small world in which much goes wrong: 2 to 8 workers, 10 to 80 tasks."""
+    random = Random(f"small {seed}")
+    fault_seconds = random.uniform(5.0, 20.0)
+    return Settings(
+        ads=some_ads(random, random.randint(2, 8)),
+        submissions=some_jobs(random, random.randint(10, 80), fault_seconds / 2),
+        faults=random.choice((0, 4, 8, 16, 32)),
+        fault_seconds=fault_seconds,
+        patience_seconds=2000.0,
+        latency_seconds=random.choice(((0.0005, 0.005), (0.005, 0.1), (0.05, 0.5))),
+        commit_seconds=random.choice(((0.001, 0.005), (0.01, 0.1), (0.1, 1.0))),
+        config=Config(
+            min_beat_seconds=2.0,
+            late_seconds=1.5,
+            limbo_seconds=1.0,
+            away_seconds=random.choice((3.0, 10.0)),
+            forget_worker_seconds=random.choice((6.0, 60.0)),
+            backoff_seconds=0.2,
+            max_backoff_seconds=2.0,
+            quarantine_failures=4,
+            quarantine_fast_seconds=1.0,
+            quarantine_seconds=3.0,
+            max_quarantine_seconds=12.0,
+        ),
+    )
+
+
+def large(seed: int, *, workers: int = 200, tasks: int = 5000) -> Settings:
+    """A pool of ordinary size on a bad day; its invariants are not verified after every event."""
+    random = Random(f"large {seed}")
+    kinds = ("short", "medium", "long", "mixed", "flaky")
+    return Settings(
+        ads=some_ads(random, workers),
+        submissions=[
+            Submission(
+                at_seconds=random.uniform(0.0, 5.0),
+                spec=JobSpec(
+                    argv=("task", "{}"),
+                    name=kind,
+                    count=tasks // len(kinds),
+                    max_failures=3,
+                    priority=random.choice((50, 100, 200)),
+                ),
+            )
+            for kind in kinds
+        ],
+        faults=60,
+        fault_seconds=60.0,
+        check=False,
+        keep_story=False,
+    )

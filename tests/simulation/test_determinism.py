@@ -1,0 +1,38 @@
+"""The same seed tells the same story, in this process and in any other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from kestrelctl import simulate
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    first, again = simulate.run(17), simulate.run(17)
+    assert first.story == again.story
+    assert first.digest == again.digest
+
+
+def test_another_seed_tells_another_story() -> None:
+    assert simulate.run(17).digest != simulate.run(18).digest
+
+
+def test_the_order_of_hashes_does_not_matter() -> None:
+    program = "from kestrelctl import simulate; print(simulate.run(17).digest)"
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for hash_seed in ("1", "2")
+    }
+    assert told == {simulate.run(17).digest}

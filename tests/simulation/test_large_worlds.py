@@ -1,0 +1,54 @@
+"""Pools of ordinary size."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelctl import simulate
+from kestrelctl.core.model import JobSpec, WorkerAd
+from kestrelctl.simulate.workload import Submission
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_200_workers_and_5000_tasks_on_a_bad_day(seed: int) -> None:
+    report = simulate.run(seed, simulate.large(seed))
+    report.raise_problems()
+    assert report.counts.total() == 5000
+
+
+@pytest.mark.parametrize(("kind", "mean_seconds"), [("medium", 0.5), ("long", 13.25)])
+def test_a_quiet_pool_wastes_hardly_any_time(kind: str, mean_seconds: float) -> None:
+    workers, tasks = 100, 4000
+    report = simulate.run(
+        1,
+        simulate.Settings(
+            ads=[WorkerAd()] * workers,
+            submissions=[
+                Submission(at_seconds=0.5, spec=JobSpec(argv=("t",), name=kind, count=tasks))
+            ],
+            check=False,
+            keep_story=False,
+        ),
+    )
+    report.raise_problems()
+    assert (report.counts.done, report.executions) == (tasks, tasks)
+    bound_seconds = tasks * mean_seconds / workers
+    assert bound_seconds / (report.seconds - 0.5) > 0.9
+
+
+def test_one_slow_task_does_not_hold_up_the_tasks_behind_it() -> None:
+    """Nine in ten tasks take milliseconds and are sent ahead; each tenth takes seconds."""
+    report = simulate.run(
+        2,
+        simulate.Settings(
+            ads=[WorkerAd()] * 20,
+            submissions=[
+                Submission(at_seconds=0.5, spec=JobSpec(argv=("t",), name="mixed", count=2000))
+            ],
+            check=False,
+            keep_story=False,
+        ),
+    )
+    report.raise_problems()
+    bound_seconds = 2000 * 0.1 * 3.0 / 20
+    assert report.seconds < 1.5 * bound_seconds

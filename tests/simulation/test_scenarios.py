@@ -1,0 +1,76 @@
+"""One kind of trouble at a time: what it may cost, and what it must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelctl import simulate
+from kestrelctl.core.model import JobSpec, WorkerAd
+from kestrelctl.simulate import Report, faults
+from kestrelctl.simulate.faults import Kind
+from kestrelctl.simulate.workload import Submission
+
+TASKS = 40
+SEEDS = range(10)
+
+
+def live_through(
+    seed: int, *kinds: Kind, kind: str = "long", max_losses: int = 5, cpus: float = 2
+) -> Report:
+    """Six workers run forty tasks while eight faults of these kinds happen."""
+    spec = JobSpec(argv=("task",), name=kind, count=TASKS, max_losses=max_losses)
+    report = simulate.run(
+        seed,
+        simulate.Settings(
+            ads=[WorkerAd(cpus=cpus)] * 6,
+            submissions=[Submission(at_seconds=0.0, spec=spec)],
+            faults=8 if kinds else 0,
+            fault_kinds=dict.fromkeys(kinds, 1.0),
+            fault_seconds=30.0,
+        ),
+    )
+    report.raise_problems()
+    return report
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_trouble_every_task_runs_once(seed: int) -> None:
+    report = live_through(seed)
+    assert (report.counts.done, report.executions) == (TASKS, TASKS)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        faults.crash_manager,
+        faults.hang_manager,
+        faults.drop_manager,
+        faults.restart_server,
+        faults.slow_commits,
+        faults.repeat_reports,
+        faults.drain,
+        faults.leave,
+    ],
+)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_trouble_around_the_workers_repeats_nothing(kind: Kind, seed: int) -> None:
+    report = live_through(seed, kind)
+    assert (report.counts.done, report.executions) == (TASKS, TASKS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_broken_connections_lose_nothing_however_often_they_break(seed: int) -> None:
+    assert live_through(seed, faults.drop_worker, max_losses=4).counts.done == TASKS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tasks_of_killed_workers_run_elsewhere(seed: int) -> None:
+    report = live_through(seed, faults.crash_worker, max_losses=9)
+    assert report.counts.done == TASKS
+    assert report.executions > TASKS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_task_that_ends_its_worker_is_given_up(seed: int) -> None:
+    report = live_through(seed, kind="killer", max_losses=2, cpus=1)
+    assert (report.counts.done, report.counts.lost) == (35, 5)

@@ -1,0 +1,97 @@
+"""The worlds are worth something only if they find defects: here some are planted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kestrelctl import simulate
+from kestrelctl.core import effects
+from kestrelctl.core.agent import Agent
+from kestrelctl.core.config import Config
+from kestrelctl.core.events import Event
+from kestrelctl.core.job import Task
+from kestrelctl.core.losses import put_back
+from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.pool import Pool
+from kestrelctl.core.state import State
+from kestrelctl.simulate import faults
+from kestrelctl.simulate.manager import Manager
+
+
+def is_found(problem: str, seeds: int = 60) -> bool:
+    """Whether one of so many worlds shows the problem."""
+    return any(problem in line for seed in range(seeds) for line in simulate.run(seed).problems)
+
+
+def test_a_result_acknowledged_before_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects.Acknowledge, "after_commit", False)
+    assert is_found("was acknowledged and dropped")
+
+
+def test_a_job_acknowledged_before_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects.Answer, "after_commit", False)
+    assert is_found("was acknowledged twice")
+
+
+def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_welcome(self: Agent, kill: Sequence[int], now: float) -> list[int]:
+        self.welcomed = True
+        return self.on_kill(kill, now)
+
+    monkeypatch.setattr(Agent, "on_welcome", on_welcome)
+    assert is_found("the world does not come to rest")
+
+
+def test_a_worker_that_runs_too_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrelctl.core.agent.times_fitting", lambda request, free: 1)
+    assert is_found("at once, it has")
+
+
+def test_kills_that_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    do_one = Manager._do_one
+
+    def forgetful(self: Manager, effect: effects.Effect) -> None:
+        if not isinstance(effect, effects.Kill):
+            do_one(self, effect)
+
+    monkeypatch.setattr(Manager, "_do_one", forgetful)
+    assert is_found("runs though its task is over")
+
+
+def test_attempts_that_a_hello_brings_back_to_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Task, "concluded", property(lambda task: 0, lambda task, number: None))
+    assert is_found("was accepted twice")
+
+
+def test_tasks_of_a_cancelled_job_that_wait_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requeue(state: State, task: Task, jid: str) -> None:
+        if task.job.cancelling:
+            task.job.requeue(task)
+        else:
+            put_back(state, task, jid)
+
+    monkeypatch.setattr("kestrelctl.core.membership.put_back", requeue)
+    assert is_found("cancelled task", seeds=200)
+
+
+def test_leases_that_never_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = Pool.handle
+
+    def hopeful(self: Pool, event: Event) -> list[effects.Effect]:
+        for worker in self.state.workers.values():
+            worker.lease_until = float("inf")
+        return handle(self, event)
+
+    monkeypatch.setattr(Pool, "handle", hopeful)
+    world = simulate.Settings(
+        ads=[WorkerAd()],
+        submissions=[],
+        faults=8,
+        fault_kinds={faults.hang_worker: 1.0},
+        fault_seconds=60.0,
+        config=Config(min_beat_seconds=1.0, late_seconds=0.5),
+    )
+    problems = [line for seed in range(5) for line in simulate.run(seed, world).problems]
+    assert any("w0 is believed to be there" in line for line in problems)
