@@ -1,0 +1,399 @@
+"""Any order of events whatever: the pool's invariants hold, and all work comes to its end.
+
+Four workers, two of them of the same kind, are played by the machine: they answer late, twice, wrongly,
+or not at all. Records become durable when the machine says so, and a restart loses what is not.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from kestrelctl.core import effects as fx
+from kestrelctl.core import events as ev
+from kestrelctl.core.config import Config
+from kestrelctl.core.model import FINAL_STATES, JobSpec, OnWorkerLost, TaskState, WorkerAd
+from kestrelctl.core.pool import Pool
+from kestrelctl.core.records import JobRecord, Record, TaskRecord
+from kestrelctl.core.result import Outcome, Result
+from kestrelctl.store.memory import MemoryStore
+
+PROFILE = settings(
+    max_examples=200,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+MEBIBYTE = 1 << 20
+ADS = {
+    "small": WorkerAd(cpus=1),
+    "twin": WorkerAd(cpus=1),
+    "large": WorkerAd(cpus=4, memory_bytes=512 * MEBIBYTE, tags=("gpu",)),
+    "odd": WorkerAd(cpus=1.5, memory_bytes=100 * MEBIBYTE),
+}
+CONFIG = Config(away_seconds=20.0, quarantine_failures=3, forget_worker_seconds=100.0)
+
+names = st.sampled_from(sorted(ADS))
+specs = st.builds(
+    JobSpec,
+    argv=st.just(("true",)),
+    count=st.sampled_from([1, 2, 7, 30, 1000]),
+    cpus=st.sampled_from([0.3, 1.0, 1.5]),
+    memory_bytes=st.sampled_from([0, 0, 90 * MEBIBYTE]),
+    requires=st.sampled_from([(), (), ("GPU",)]),
+    priority=st.sampled_from([50, 100]),
+    max_running=st.sampled_from([None, None, 1, 3]),
+    max_failures=st.integers(1, 3),
+    max_losses=st.integers(1, 3),
+    on_worker_lost=st.sampled_from(OnWorkerLost),
+)
+outcomes = st.sampled_from([Outcome.DONE, Outcome.FAILED, Outcome.KILLED, Outcome.UNABLE])
+
+
+class Worker:
+    """What a worker has, whatever the pool thinks."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.process = 0
+        self.greeting = 0
+        self.welcomed = False
+        self.has: dict[int, tuple[int, int]] = {}  #: number -> (job id, index), not yet ended
+        self.ended: dict[int, Result] = {}  #: not yet acknowledged
+        self.history: list[Result] = []  #: everything that it ever reported
+
+    def holds(self) -> list[tuple[int, int, int]]:
+        held = [(number, *task) for number, task in self.has.items()]
+        return held + [(r.number, r.job_id, r.index) for r in self.ended.values()]
+
+    def end(self, number: int, outcome: int, now: float, seconds: float = 0.05) -> None:
+        job_id, index = self.has.pop(number)
+        self.ended[number] = Result(number, job_id, index, outcome, now, seconds)
+
+
+class PoolMachine(RuleBasedStateMachine):
+    """Plays users, workers, disk and clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.store = MemoryStore()
+        self.workers = {name: Worker(name) for name in sorted(ADS)}
+        self.acknowledged: set[int] = set()
+        self.final: dict[tuple[int, int], TaskState] = {}
+        self.accepted: set[int] = set()
+        self.retried: set[int] = set()
+        self.requests = 0
+        self.broken = False
+
+    # -- the manager's shell -----------------------------------------------------------------------
+
+    @initialize()
+    def start(self) -> None:
+        self.pending: list[Record] = []
+        self.waiting: list[fx.Effect] = []
+        self.pool = Pool(self.store.open(), CONFIG)
+        self.tell(ev.Reconnected(at=self.now))
+
+    def tell(self, event: ev.Event) -> None:
+        self.do(self.pool.handle(event))
+        self.do(self.pool.schedule(self.now))
+
+    def do(self, effects: list[fx.Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, fx.Persist):
+                self.pending += effect.records
+            elif effect.after_commit and self.pending:
+                self.waiting.append(effect)
+            else:
+                self.do_one(effect)
+
+    def do_one(self, effect: fx.Effect) -> None:
+        worker = self.workers.get(getattr(effect, "worker", ""))
+        match effect:
+            case fx.Feed(event=event):
+                self.tell(event)
+            case fx.Answer(error=None, job_id=job_id, request=request):
+                if request.startswith("submit"):
+                    self.acknowledged.add(job_id)
+            case fx.Acknowledge(numbers=numbers) if worker:
+                for number in numbers:
+                    worker.ended.pop(number, None)
+            case fx.Welcome(greeting=greeting, kill=kill) if worker:
+                if greeting == worker.greeting:
+                    worker.welcomed = True
+                    self.kill(worker, kill)
+            case fx.Run(spans=spans) if worker:
+                if worker.welcomed:
+                    worker.has |= {
+                        number + k: (job_id, index + k)
+                        for number, job_id, index, n in spans
+                        for k in range(n)
+                    }
+            case fx.Kill(numbers=numbers) if worker:
+                self.kill(worker, numbers)
+
+    def kill(self, worker: Worker, numbers: list[int]) -> None:
+        for number in numbers:
+            if number in worker.has:
+                worker.end(number, Outcome.KILLED, self.now)
+
+    @rule()
+    def commit(self) -> None:
+        records, self.pending = self.pending, []
+        actions, self.waiting = self.waiting, []
+        try:
+            self.store.commit(records).send(None)
+        except StopIteration:
+            pass
+        for record in records:
+            self.hold_against_history(record)
+        for effect in actions:
+            self.do_one(effect)
+
+    def hold_against_history(self, record: Record) -> None:
+        if not isinstance(record, TaskRecord):
+            return
+        key = (record.job_id, record.index)
+        if key in self.final:
+            assert record.state is TaskState.WAITING, f"{key} was {self.final[key]}"
+            assert record.job_id in self.retried, f"nobody wanted {key} again"
+            assert self.final.pop(key) is not TaskState.DONE
+        if record.result is not None:
+            assert record.result.number not in self.accepted, f"{key} accepted twice"
+            assert (record.result.job_id, record.result.index) == key
+            self.accepted.add(record.result.number)
+        if record.state is TaskState.DONE:
+            assert record.result is not None
+            assert record.result.outcome == Outcome.DONE
+        if record.state in FINAL_STATES:
+            self.final[key] = record.state
+
+    @rule()
+    def crash(self) -> None:
+        """What was not durable is lost; so is what the workers were told meanwhile."""
+        self.start()
+
+    # -- users -------------------------------------------------------------------------------------
+
+    @rule(spec=specs)
+    def submit(self, spec: JobSpec) -> None:
+        self.requests += 1
+        request = f"submit {self.requests}"
+        self.tell(ev.Submit(at=self.now, request=request, owner="ada", spec=spec))
+
+    @rule(which=st.integers(0, 5))
+    def cancel(self, which: int) -> None:
+        job_id = self.some_job(which)
+        self.tell(ev.Cancel(at=self.now, request="c", by="ada", admin=False, job_id=job_id))
+
+    @rule(which=st.integers(0, 5))
+    def retry(self, which: int) -> None:
+        """As a manager does: it looks into the store when all is durable."""
+        self.commit()
+        job_id = self.some_job(which)
+        record: JobRecord | None = next(iter(self.store.jobs(ids=[job_id])), None)
+        if record is not None and record.state == "active":
+            record = None
+        self.retried.add(job_id)
+        self.tell(
+            ev.Retry(
+                at=self.now,
+                request="r",
+                by="ada",
+                admin=False,
+                job_id=job_id,
+                record=record,
+                indexes=self.store.ended_badly(job_id),
+                rest=True,
+            )
+        )
+
+    def some_job(self, which: int) -> int:
+        known = sorted(self.acknowledged)
+        return known[which % len(known)] if known else 1
+
+    # -- workers -----------------------------------------------------------------------------------
+
+    @rule(name=names, forgets=st.sets(st.integers(0, 40)), dies=st.booleans())
+    def hello(self, name: str, forgets: set[int], dies: bool) -> None:
+        """A worker joins, comes back, or is asked; some of what it had may be gone."""
+        worker = self.workers[name]
+        worker.process += dies
+        if dies:
+            worker.has.clear()
+        for place, number in enumerate(list(worker.has)):
+            if place in forgets:
+                del worker.has[number]
+        worker.greeting += 1
+        worker.welcomed = False
+        self.tell(
+            ev.Joined(
+                at=self.now,
+                worker=name,
+                incarnation=f"{worker.process}",
+                greeting=worker.greeting,
+                ad=ADS[name],
+                holds=worker.holds(),
+            )
+        )
+
+    @rule(name=names, capacity=st.sampled_from([1.0, 2.0, 8.0]))
+    def another_machine(self, name: str, capacity: float) -> None:
+        """A worker is restarted with another size."""
+        worker = self.workers[name]
+        worker.process += 1
+        worker.has.clear()
+        worker.greeting += 1
+        worker.welcomed = False
+        self.tell(
+            ev.Joined(
+                at=self.now,
+                worker=name,
+                incarnation=f"{worker.process}",
+                greeting=worker.greeting,
+                ad=msgspec.structs.replace(ADS[name], cpus=capacity),
+                holds=worker.holds(),
+            )
+        )
+
+    @rule(name=names, n=st.integers(1, 9), outcome=outcomes, seconds=st.sampled_from([0.01, 30.0]))
+    def report(self, name: str, n: int, outcome: int, seconds: float) -> None:
+        worker = self.workers[name]
+        for number in list(worker.has)[:n]:
+            worker.end(number, outcome, self.now, seconds)
+        self.send_report(worker, list(worker.ended.values()))
+
+    def send_report(self, worker: Worker, results: list[Result]) -> None:
+        worker.history += results
+        self.tell(ev.Reported(at=self.now, worker=worker.name, results=results))
+
+    @rule(name=names, which=st.integers(0, 100))
+    def report_again(self, name: str, which: int) -> None:
+        worker = self.workers[name]
+        if worker.history:
+            self.tell(
+                ev.Reported(
+                    at=self.now,
+                    worker=name,
+                    results=[worker.history[which % len(worker.history)]],
+                )
+            )
+
+    @rule(name=names, ahead=st.integers(0, 5), index=st.integers(-1, 40), outcome=outcomes)
+    def report_what_never_was(self, name: str, ahead: int, index: int, outcome: int) -> None:
+        """Numbers that this start of the manager never gave out; nothing may come of them."""
+        before = {job_id: job.counts.total() for job_id, job in self.pool.state.jobs.items()}
+        number = self.pool.state.next_number + ahead
+        fresh = [job_id for job_id, job in self.pool.state.jobs.items() if not job.cursor]
+        for job_id in [*fresh, 10_000]:
+            result = Result(number, job_id, index, outcome, self.now, 0.1)
+            self.tell(ev.Reported(at=self.now, worker=name, results=[result]))
+        for job_id in fresh:
+            assert self.pool.state.jobs[job_id].counts.total() == before[job_id]
+
+    @rule(name=names, n=st.integers(1, 40))
+    def give_back(self, name: str, n: int) -> None:
+        worker = self.workers[name]
+        numbers = list(worker.has)[-n:]
+        for number in numbers:
+            del worker.has[number]
+        self.tell(ev.Returned(at=self.now, worker=name, numbers=[*numbers, 3]))
+
+    @rule(name=names)
+    def lose(self, name: str) -> None:
+        self.tell(ev.Lost(at=self.now, worker=name, cause="unavailable"))
+
+    @rule(name=names)
+    def bounce(self, name: str) -> None:
+        self.tell(ev.Bounced(at=self.now, worker=name))
+
+    @rule(name=names)
+    def hear(self, name: str) -> None:
+        self.tell(ev.Heard(at=self.now, worker=name))
+
+    @rule(name=names)
+    def leave(self, name: str) -> None:
+        self.tell(ev.Leaving(at=self.now, worker=name))
+
+    @rule(name=names)
+    def drain(self, name: str) -> None:
+        self.tell(ev.Drain(at=self.now, worker=name, by="root"))
+
+    @rule(name=names)
+    def resume(self, name: str) -> None:
+        self.tell(ev.Resume(at=self.now, worker=name))
+
+    # -- time and the manager's connection ---------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.1, 0.6, 1.9, 5.0, 30.0, 700.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.tell(ev.Tick(at=self.now))
+
+    @rule()
+    def disconnect(self) -> None:
+        self.tell(ev.Disconnected(at=self.now))
+
+    @precondition(lambda self: not self.pool.state.connected)
+    @rule()
+    def reconnect(self) -> None:
+        self.tell(ev.Reconnected(at=self.now))
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    @invariant()
+    def nothing_is_broken(self) -> None:
+        if hasattr(self, "pool"):
+            try:
+                self.pool.check()
+            except AssertionError:
+                self.broken = True
+                raise
+
+    @invariant()
+    def no_job_is_forgotten(self) -> None:
+        for job_id in self.acknowledged:
+            assert self.store.jobs(ids=[job_id]), f"acknowledged job {job_id} is gone"
+
+    def teardown(self) -> None:
+        """From wherever this led: with honest workers every job comes to its end."""
+        if self.broken or not hasattr(self, "pool"):
+            return
+        self.tell(ev.Reconnected(at=self.now))
+        for _ in range(400):
+            self.commit()
+            if not self.pool.state.jobs and not self.pending:
+                break
+            self.now += 1.0
+            for name, worker in self.workers.items():
+                known = self.pool.state.workers.get(name)
+                self.resume(name)
+                if known is None or not known.online or not worker.welcomed:
+                    self.hello(name, set(), dies=True)
+                self.report(name, 10_000, Outcome.DONE, 1.0)
+            self.tell(ev.Tick(at=self.now))
+            self.nothing_is_broken()
+        assert not self.pool.state.jobs, "work is left that nobody will ever do"
+        for job_id in self.acknowledged:
+            [job] = self.store.jobs(ids=[job_id])
+            over = sum(1 for key in self.final if key[0] == job_id)
+            assert job.state != "active"
+            assert over + job.counts.cancelled >= job.spec.count
+
+
+def test_any_order_of_events() -> None:
+    run_state_machine_as_test(PoolMachine, settings=PROFILE)
