@@ -80,8 +80,9 @@ def room(worker: Worker, job: Job, now_slots: int, state: State, now: float) -> 
         ahead = ceil(per_slot_wanted * side_by_side)
     else:
         ahead = per_slot * side_by_side
-    # Not more than a worker's share of what is left, so that the last tasks are spread evenly.
-    ahead = min(ahead, job.waiting // worker.cls.members)
+    # Not more than a worker's share of what is left, so that the last tasks are spread evenly; but
+    # a quarter of the time to be bridged is not worth more messages.
+    ahead = min(ahead, max(job.waiting // worker.cls.members, ahead // 4))
     if not free and behind > ahead // 2:
         return 0
     return max(0, free + ahead - behind)

@@ -16,8 +16,6 @@ from xml.etree.ElementTree import Element
 
 from slixmpp.clientxmpp import ClientXMPP
 from slixmpp.componentxmpp import ComponentXMPP
-from slixmpp.xmlstream.handler.base import BaseHandler
-from slixmpp.xmlstream.matcher.base import MatcherBase
 
 from kestrelctl.core.backoff import pause_seconds
 from kestrelctl.protocol.codec import JSON_NAMESPACE
@@ -55,25 +53,6 @@ class Listener(Protocol):
         """Somebody is `available` or `unavailable` (or another presence type of RFC 6121)."""
 
 
-class _AllStanzas(MatcherBase):
-    def match(self, xml: Any) -> bool:
-        return bool(xml.xml.tag.endswith(("}message", "}presence")))
-
-
-class _Inlet(BaseHandler):
-    """Takes messages and presence as they come from the parser, without building more objects."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__("kestrel", _AllStanzas(None))
-        self._session = session
-
-    def prerun(self, payload: Any) -> None:
-        """Part of slixmpp's handler interface; everything happens in `run`."""
-
-    def run(self, payload: Any, instream: bool = False) -> None:
-        self._session.receive(payload.xml)
-
-
 class Session:
     """A connection that reconnects by itself, with jittered pauses, until it is stopped."""
 
@@ -90,10 +69,7 @@ class Session:
         self.online = False
         #: Set when the server refuses the credentials: trying again would not help.
         self.refused: str | None = None
-        # The library would keep rosters and answer presence by itself.
-        for name in ("Presence", "IM", "IMError"):
-            stream.remove_handler(name)
-        stream.register_handler(_Inlet(self))
+        stream.add_filter("in", self._take)
         stream.add_event_handler("session_start", self._on_start)
         stream.add_event_handler("disconnected", self._on_disconnected)
         stream.add_event_handler("connection_failed", self._on_failed)
@@ -162,8 +138,17 @@ class Session:
 
     # -- in ----------------------------------------------------------------------------------------
 
-    def receive(self, xml: Element) -> None:
-        """Takes a stanza from the parser."""
+    def _take(self, found: Any) -> Any:
+        """Takes messages and presence out of the stream before the library looks for handlers.
+
+        It would hold each stanza against a dozen of them, keep rosters, and answer presence.
+        """
+        if not found.xml.tag.endswith(("}message", "}presence")):
+            return found
+        self._receive(found.xml)
+        return None
+
+    def _receive(self, xml: Element) -> None:
         sender = xml.get("from", "")
         kind = xml.get("type", "")
         if xml.tag.endswith("}presence"):

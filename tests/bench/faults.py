@@ -73,7 +73,9 @@ async def measure(workers: int) -> None:
 
             before = await status(first)
             psutil.Process(state().worker_pids[0]).children()[0].kill()
-            lost = f"pool.totals['attempts_lost'] >= {before.totals['attempts_lost']} + {workers // 3}"
+            lost = (
+                f"pool.totals['attempts_lost'] >= {before.totals['attempts_lost']} + {workers // 3}"
+            )
             took = await until(first, lost)
             print(f"worker process with {workers // 2} sessions killed: known after {took:.3f} s")
             await until(first, f"idle_or_busy == {workers}")
@@ -82,7 +84,9 @@ async def measure(workers: int) -> None:
             hung.suspend()
             took = await until(first, f"idle_or_busy <= {workers} - {workers // 2}")
             hung.resume()
-            print(f"worker process with {workers // 2} sessions hung: all noticed after {took:.1f} s")
+            print(
+                f"worker process with {workers // 2} sessions hung: all noticed after {took:.1f} s"
+            )
             took = await until(first, f"idle_or_busy == {workers}")
             print(f"it speaks again: all back after {took:.1f} s")
 

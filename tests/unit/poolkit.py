@@ -5,6 +5,7 @@ store.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from kestrelctl.core import effects as fx
@@ -15,6 +16,7 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.records import Record, Snapshot
 from kestrelctl.core.result import Outcome, Result
 from kestrelctl.core.worker import Worker
+from kestrelctl.store.memory import MemoryStore
 
 E = TypeVar("E", bound=fx.Effect)
 FRESH = Snapshot(epoch=1, next_job_id=1, jobs=[], workers=[])
@@ -34,6 +36,23 @@ class Desk:
         self.ended: list[int] = []
         self.answers: list[fx.Answer] = []
         self._requests = 0
+        self._starts = 1
+        self.tell(ev.Reconnected(at=self.now))
+
+    def store(self) -> MemoryStore:
+        """What is durable by now."""
+        store = MemoryStore()
+        with suppress(StopIteration):
+            store.commit(self.records).send(None)
+        return store
+
+    def restart(self) -> None:
+        """The manager dies and another one starts with what is durable."""
+        store = self.store()
+        self._starts += 1
+        for _ in range(self._starts):
+            snapshot = store.open()
+        self.pool = Pool(snapshot, self.pool.state.config)
         self.tell(ev.Reconnected(at=self.now))
 
     # -- time and events ---------------------------------------------------------------------------
@@ -89,6 +108,24 @@ class Desk:
 
     def cancel(self, job_id: int, by: str = "ada", *, admin: bool = False) -> fx.Answer:
         self.tell(ev.Cancel(at=self.now, request="c", by=by, admin=admin, job_id=job_id))
+        return self.answers[-1]
+
+    def retry(self, job_id: int, by: str = "ada", *, rest: bool = True) -> fx.Answer:
+        """All of a job that ended badly shall run again, as the store has it."""
+        store = self.store()
+        record = next((job for job in store.jobs(ids=[job_id]) if job.state != "active"), None)
+        self.tell(
+            ev.Retry(
+                at=self.now,
+                request="r",
+                by=by,
+                admin=False,
+                job_id=job_id,
+                record=record,
+                indexes=store.ended_badly(job_id),
+                rest=rest,
+            )
+        )
         return self.answers[-1]
 
     # -- workers -----------------------------------------------------------------------------------

@@ -1,0 +1,122 @@
+"""A worker behind a network that fails without a word, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from brokenpool import BrokenPool
+
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
+
+StartPool = Callable[[int], AbstractAsyncContextManager[BrokenPool]]
+
+
+class Line:
+    """A TCP relay that can go dead: it keeps connections open and passes nothing on."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._whole = asyncio.Event()
+        self._whole.set()
+        self.port = 0
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Line]:
+        server = await asyncio.start_server(self._accept, LOOPBACK, 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+
+    def cut(self) -> None:
+        self._whole.clear()
+
+    def mend(self) -> None:
+        self._whole.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(LOOPBACK, self._to)
+        await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                await self._whole.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def far_worker(pool: BrokenPool, line: Line, directory: Path) -> AsyncIterator[str]:
+    """A worker that reaches the pool over the line alone; yields its tag."""
+    state = pool.state
+    server = PrivateServer(
+        Path(state.password_file).parent / "server", state.domain, state.port, 0, ""
+    )
+    jid = f"far@workers.{state.domain}"
+    credentials = directory / "credentials"
+    credentials.write_text(f"{jid} {server.add_account(jid)}\n")
+    credentials.chmod(0o600)
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "kestrelctl", "worker", "run",
+        "--pool", state.domain, "--port", str(line.port), "--no-tls", "--cpus", "1",
+        "--credentials", str(credentials), "--data-dir", str(directory / "data"),
+    )  # fmt: skip
+    try:
+        yield jid
+    finally:
+        worker.send_signal(signal.SIGHUP)
+        await worker.wait()
+
+
+async def workers(pool: BrokenPool) -> dict[str, str]:
+    async with pool.user() as user:
+        found = await user.ask(rq.ListWorkers())
+    assert isinstance(found, an.Workers)
+    return {worker.worker.partition("@")[0]: worker.state for worker in found.workers}
+
+
+async def until_far_is(pool: BrokenPool, state: str, seconds: float) -> float:
+    started = time.monotonic()
+    while (await workers(pool)).get("far") != state:
+        assert time.monotonic() - started < seconds, await workers(pool)
+        await asyncio.sleep(0.1)
+    return time.monotonic() - started
+
+
+async def test_a_cut_off_worker_is_noticed_and_its_task_counts_once_when_it_is_back(
+    broken_pool: StartPool, tmp_path: Path
+) -> None:
+    async with (
+        broken_pool(2) as pool,
+        Line(pool.state.port).open() as line,
+        far_worker(pool, line, tmp_path),
+    ):
+        await until_far_is(pool, "idle", 15)
+        job_id = await pool.submit(pool.job(3, 20.0))
+        await until_far_is(pool, "busy", 5)
+        await asyncio.sleep(0.5)
+        line.cut()
+        noticed = await until_far_is(pool, "offline", 15)
+        line.mend()
+        await until_far_is(pool, "busy", 25)
+        job = await pool.ended(job_id, 60)
+        ran = pool.ran()
+        tasks = await pool.tasks(job_id)
+    assert noticed < 15
+    assert job.done == 3
+    assert [task.state for task in tasks] == ["done"] * 3
+    assert ran == {0: 1, 1: 1, 2: 1}, (
+        "the earlier attempt was kept and no repetition ran to its end"
+    )

@@ -1,0 +1,238 @@
+"""Workers join, fall silent, leave, and come back; the manager does so too."""
+
+from __future__ import annotations
+
+import pytest
+from poolkit import Desk
+
+from kestrelctl.core import effects as fx
+from kestrelctl.core import events as ev
+from kestrelctl.core.backoff import LONGEST_SECONDS
+from kestrelctl.core.config import Config
+from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.records import WorkerGone, WorkerRecord
+
+
+def records_of(desk: Desk, worker: str) -> list[object]:
+    return [
+        record
+        for record in desk.records
+        if isinstance(record, WorkerRecord | WorkerGone) and record.worker == worker
+    ]
+
+
+def test_a_worker_is_remembered_when_it_joins_for_the_first_time() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.lose("w")
+    desk.join("w")
+    assert records_of(desk, "w") == [WorkerRecord("w")]
+
+
+def test_a_welcome_repeats_what_identifies_the_hello() -> None:
+    desk = Desk()
+    desk.tell(
+        ev.Joined(at=desk.now, worker="w", incarnation="xyz", greeting=7, ad=WorkerAd(), holds=[])
+    )
+    (welcome,) = desk.of(fx.Welcome)
+    assert (welcome.incarnation, welcome.greeting) == ("xyz", 7)
+
+
+def test_a_worker_that_comes_back_larger_gets_more() -> None:
+    desk = Desk()
+    desk.submit(8)
+    desk.join("w")
+    assert len(desk.held("w")) == 1
+    desk.join("w", cpus=4, incarnation="two")
+    assert len(desk.held("w")) == 4
+
+
+def test_a_worker_that_says_hello_with_another_ad_keeps_what_it_runs() -> None:
+    desk = Desk()
+    desk.join("w", cpus=2)
+    desk.submit(2)
+    running = desk.held("w")
+    desk.join("w", cpus=2, tags=["new"], holds=running)
+    assert desk.held("w") == running
+    assert desk.worker("w").free["cpus"] == 0
+
+
+def test_an_unknown_worker_that_speaks_is_asked_who_it_is() -> None:
+    desk = Desk()
+    desk.tell(ev.Heard(at=desk.now, worker="stranger"))
+    assert [ask.worker for ask in desk.of(fx.AskWho)] == ["stranger"]
+    assert "stranger" not in desk.pool.state.workers
+
+
+def test_a_worker_believed_dead_that_reports_is_asked_once() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.submit()
+    attempt = desk.held("w")[0]
+    desk.lose("w")
+    asked = 0
+    for _ in range(5):
+        desk.report("w", attempt)
+        asked += len(desk.of(fx.AskWho))
+    assert asked == 1, "its hello is on the way"
+    desk.tell(ev.Heard(at=desk.now, worker="w"))
+    assert desk.of(fx.AskWho), "a sign of life is rare enough to ask again"
+
+
+# -- leases --------------------------------------------------------------------------------------------
+
+
+def test_what_a_worker_gives_back_is_a_sign_of_life() -> None:
+    desk = Desk()
+    desk.join("w")
+    for _ in range(30):
+        desk.now += 1.0
+        desk.tell(ev.Returned(at=desk.now, worker="w", numbers=[]))
+        desk.wait(0.0)
+    assert desk.worker("w").online
+
+
+def test_a_manager_that_slept_holds_nobodys_silence_against_him() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.submit()
+    running = desk.held("w")
+    desk.wait(600.0)
+    assert desk.held("w") == running
+    for _ in range(20):
+        desk.wait(0.5)
+    assert not desk.worker("w").online, "but now it listened, and heard nothing"
+
+
+def test_workers_have_time_to_find_the_server_again() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.submit()
+    running = desk.held("w")
+    desk.tell(ev.Disconnected(at=desk.now))
+    desk.tell(ev.Reconnected(at=desk.now))
+    for _ in range(int(2 * LONGEST_SECONDS)):
+        desk.wait(0.5)
+    desk.join("w", holds=running)
+    assert desk.held("w") == running
+    assert desk.pool.state.totals.attempts_lost == 0
+
+
+def test_a_message_that_bounces_means_that_its_worker_is_gone() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.submit()
+    desk.tell(ev.Bounced(at=desk.now, worker="w"))
+    assert not desk.worker("w").online
+    assert desk.pool.state.totals.attempts_lost == 1
+
+
+def test_unless_it_is_only_on_its_way_back_to_the_server() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.submit()
+    running = desk.held("w")
+    desk.tell(ev.Reconnected(at=desk.now))
+    desk.tell(ev.Bounced(at=desk.now, worker="w"))
+    desk.tell(ev.Bounced(at=desk.now, worker="stranger"))
+    assert desk.held("w") == running
+
+
+def test_nothing_is_sent_to_a_worker_that_has_yet_to_say_what_it_holds() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.tell(ev.Reconnected(at=desk.now))
+    desk.submit()
+    assert desk.held("w") == []
+    desk.join("w")
+    assert len(desk.held("w")) == 1
+
+
+def test_nothing_is_sent_while_the_manager_has_no_connection() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.tell(ev.Disconnected(at=desk.now))
+    desk.submit()
+    assert desk.held("w") == []
+
+
+# -- leaving and forgetting ----------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_about_to_leave_gets_nothing_new_until_it_was_started_again() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.tell(ev.Leaving(at=desk.now, worker="w"))
+    desk.submit(5)
+    assert desk.held("w") == []
+    desk.join("w")
+    assert desk.held("w") == [], "the same process says hello again, for whatever reason"
+    desk.restart()
+    desk.join("w", incarnation="two")
+    assert len(desk.held("w")) == 1
+
+
+def test_a_worker_is_forgotten_long_after_it_went_and_not_before() -> None:
+    desk = Desk(Config(forget_worker_seconds=100.0))
+    desk.join("w")
+    desk.live(500.0, step=2.0)
+    desk.lose("w")
+    desk.wait(60.0)
+    assert "w" in desk.pool.state.workers
+    desk.wait(60.0)
+    assert "w" not in desk.pool.state.workers
+    assert records_of(desk, "w") == [WorkerRecord("w"), WorkerGone("w")]
+
+
+@pytest.mark.parametrize("hours", [0.0, 100.0])
+def test_a_drain_outlasts_restarts_of_both_sides(hours: float) -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.tell(ev.Drain(at=desk.now, worker="w", by="root"))
+    desk.now += hours * 3600
+    desk.restart()
+    for _ in range(4):
+        desk.wait(1.0)
+    desk.join("w", cpus=2, incarnation="two")
+    desk.submit()
+    assert desk.worker("w").draining
+    assert desk.held("w") == []
+    desk.tell(ev.Resume(at=desk.now, worker="w"))
+    assert len(desk.held("w")) == 1
+
+
+def test_a_quarantine_is_not_prolonged_by_what_was_already_on_the_way() -> None:
+    desk = Desk()
+    desk.join("w", cpus=8)
+    desk.submit(8)
+    desk.report("w", *desk.held("w"), outcome=3, reason="no-space")
+    assert desk.worker("w").quarantines == 1
+
+
+# -- when to wake --------------------------------------------------------------------------------------
+
+
+def test_an_empty_pool_need_not_wake() -> None:
+    desk = Desk()
+    desk.wait(10.0)
+    assert desk.pool.wake_at(desk.now) is None
+
+
+def test_a_pool_wakes_for_leases_and_retries() -> None:
+    desk = Desk(Config(backoff_seconds=0.25))
+    desk.join("w")
+    assert desk.pool.wake_at(desk.now) == desk.now + 0.5
+    desk.submit(max_failures=2)
+    desk.fail("w")
+    assert desk.pool.wake_at(desk.now) == desk.now + 0.25
+
+
+def test_a_manager_without_connection_is_not_kept_awake_by_what_it_cannot_end() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.submit()
+    desk.restart()
+    desk.tell(ev.Disconnected(at=desk.now))
+    desk.wait(100.0)
+    wake_at = desk.pool.wake_at(desk.now)
+    assert wake_at is None or wake_at > desk.now
