@@ -78,8 +78,8 @@ class Agent:
     def on_welcome(self, greeting: int, kill: Sequence[int], now: float) -> list[int]:
         """The session is in: everything unacknowledged is to be reported again.
 
-        A welcome that answers another than the latest hello does not count: what follows it was sent
-        in ignorance of what the latest said.
+        A welcome that answers another than the latest hello does not count: what follows it was
+        sent in ignorance of what the latest said.
 
         Returns:
             Running attempts to be killed.

@@ -55,7 +55,9 @@ def release_delayed(state: State, now: float) -> None:
             state.refresh(job)
 
 
-def room(worker: Worker, job: Job, now_slots: int, state: State, now: float) -> int:
+def room(
+    worker: Worker, job: Job, now_slots: int, members: int, state: State, now: float
+) -> int:
     """How many more tasks of the job the worker should get.
 
     Those that run at once, and, for short tasks, enough behind them to bridge `ahead_seconds`: a
@@ -82,7 +84,7 @@ def room(worker: Worker, job: Job, now_slots: int, state: State, now: float) -> 
         ahead = per_slot * side_by_side
     # Not more than a worker's share of what is left, so that the last tasks are spread evenly; but
     # a quarter of the time to be bridged is not worth more messages.
-    ahead = min(ahead, max(job.waiting // worker.cls.members, ahead // 4))
+    ahead = min(ahead, max(job.waiting // members, ahead // 4))
     if not free and behind > ahead // 2:
         return 0
     return max(0, free + ahead - behind)
@@ -109,7 +111,7 @@ def _feed(
         job = state.queue.head(shape)
         if job is None or (best is not None and job.key > best.key):
             continue
-        found = room(worker, job, worker.cls.answer(shape)[1], state, now)
+        found = room(worker, job, worker.cls.answer(shape)[1], members[shape], state, now)
         if found:
             best, best_room = job, found
     if best is None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from kestrelctl.core.events import JobStored
+from kestrelctl.core.events import JobClosed, JobStored
 from kestrelctl.core.records import Record
 
 
@@ -103,7 +103,7 @@ class Feed(Effect, frozen=True, kw_only=True):
     """Hand this event back to the pool, now that what came before it is durable."""
 
     after_commit: ClassVar[bool] = True
-    event: JobStored
+    event: JobStored | JobClosed
 
 
 class JobEnded(Effect, frozen=True, kw_only=True):

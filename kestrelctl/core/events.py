@@ -35,6 +35,12 @@ class JobStored(Event, frozen=True, kw_only=True):
     job_id: int
 
 
+class JobClosed(Event, frozen=True, kw_only=True):
+    """The end of a job is durable, so it may be looked up in the store."""
+
+    job_id: int
+
+
 class Cancel(Event, frozen=True, kw_only=True):
     """A user wants a job stopped, running tasks included."""
 

@@ -16,6 +16,7 @@ from kestrelctl.core.events import (
     Drain,
     Event,
     Heard,
+    JobClosed,
     JobStored,
     Joined,
     Leaving,
@@ -36,6 +37,7 @@ from kestrelctl.core.state import State
 _HANDLERS: dict[type[Event], Callable[[State, Any], None]] = {
     Submit: submission.on_submit,
     JobStored: submission.on_job_stored,
+    JobClosed: submission.on_job_closed,
     Cancel: submission.on_cancel,
     Retry: submission.on_retry,
     Joined: membership.on_joined,

@@ -6,7 +6,8 @@ import heapq
 
 from kestrelctl.core.assets import amounts
 from kestrelctl.core.config import Config
-from kestrelctl.core.effects import Effect, JobEnded, Note, Persist
+from kestrelctl.core.effects import Effect, Feed, JobEnded, Note, Persist
+from kestrelctl.core.events import JobClosed
 from kestrelctl.core.job import Job, Phase, Task
 from kestrelctl.core.matching import Shape
 from kestrelctl.core.model import JobSpec, TaskState, WorkerAd
@@ -56,6 +57,8 @@ class State:
         self.first_number = self.next_number = epoch << EPOCH_BITS
         self.first_job_id = self.next_job_id = next_job_id
         self.jobs: dict[int, Job] = {}
+        #: Jobs whose end is not yet durable: to users they are still active.
+        self.ending: dict[int, Job] = {}
         self.queue = JobQueue()
         self.workers: dict[str, Worker] = {}
         self.classes: dict[tuple[frozenset[str], tuple[tuple[str, int], ...]], WorkerClass] = {}
@@ -190,6 +193,7 @@ class State:
             return
         self.refresh(job)
         del self.jobs[job.id]
+        self.ending[job.id] = job
         self.flush_records()
         record = job.record(job.counts.outcome(), now)
         self.emit(Persist(cause=self.cause, records=[record]))
@@ -201,6 +205,11 @@ class State:
                 dispatch_seconds=sorted(job.latencies),
             )
         )
+        self.emit(Feed(cause=self.cause, event=JobClosed(at=now, id=self.cause, job_id=job.id)))
+
+    def job(self, job_id: int) -> Job | None:
+        """A job that is active as far as users know."""
+        return self.jobs.get(job_id) or self.ending.get(job_id)
 
     def worker(self, jid: str) -> Worker | None:
         return self.workers.get(jid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.effects import Answer, Feed, Kill, Persist
-from kestrelctl.core.events import Cancel, JobStored, Retry, Submit
+from kestrelctl.core.events import Cancel, JobClosed, JobStored, Retry, Submit
 from kestrelctl.core.job import Phase, Task
 from kestrelctl.core.model import Counts, TaskState
 from kestrelctl.core.state import State
@@ -27,6 +27,11 @@ def on_job_stored(state: State, event: JobStored) -> None:
     if job is not None:
         job.stored = True
         state.settle(job, event.at)
+
+
+def on_job_closed(state: State, event: JobClosed) -> None:
+    """A job is over."""
+    state.ending.pop(event.job_id, None)
 
 
 def on_cancel(state: State, event: Cancel) -> None:
@@ -63,6 +68,10 @@ def on_retry(state: State, event: Retry) -> None:
     """Brings tasks back that ended badly, in an active job or one that has ended."""
     job = state.jobs.get(event.job_id)
     record = event.record
+    if event.job_id in state.ending:
+        text = f"job {event.job_id} is ending just now"
+        state.emit(_refused(state, event.request, "error", text, "try again"))
+        return
     if job is None and record is None:
         state.emit(_refused(state, event.request, "not-found", f"there is no job {event.job_id}"))
         return

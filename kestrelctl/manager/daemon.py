@@ -98,6 +98,7 @@ class Manager:
             handle(ev.Returned(at=now(), id=sender, worker=sender, numbers=message.numbers))
         elif isinstance(message, work.Leaving):
             handle(ev.Leaving(at=now(), id=sender, worker=sender))
+            self._service.acknowledge_now(sender)
         else:
             self._desk.outputs.on_output(sender, message)
 

@@ -89,7 +89,7 @@ class JobRequests:
             raise UsageError(
                 f"job {record.job_id} has no such task that failed, was lost or cancelled"
             )
-        active = record.job_id in self._service.pool.state.jobs
+        active = self._service.pool.state.job(record.job_id) is not None
         answer = await self._decisions.on(
             lambda token: ev.Retry(
                 at=now(),
@@ -109,7 +109,7 @@ class JobRequests:
         ids: list[int] = []
         for record in self._selection.records(caller, request.jobs):
             must_own(record, caller)
-            if record.job_id in self._service.pool.state.jobs:
+            if self._service.pool.state.job(record.job_id):
                 raise UsageError(
                     f"job {record.job_id} is active",
                     hint=f"`kestrelctl job cancel {record.job_id}` first",
@@ -132,13 +132,13 @@ class JobRequests:
     async def watch(self, caller: Caller, request: rq.Watch) -> None:
         records = self._selection.records(caller, request.jobs)
         for record in records:
-            if record.job_id in self._service.pool.state.jobs:
+            if self._service.pool.state.job(record.job_id):
                 self._watchers.add(record.job_id, caller, now())
         caller.reply(an.Jobs(id=request.id, jobs=self._views(records)))
 
     def _views(self, records: list[JobRecord]) -> list[an.JobView]:
-        active = self._service.pool.state.jobs
-        return [views.job_view(record, active.get(record.job_id)) for record in records]
+        find = self._service.pool.state.job
+        return [views.job_view(record, find(record.job_id)) for record in records]
 
     async def explain(self, caller: Caller, request: rq.ExplainJob) -> None:
         record = self._selection.one(caller, request.job)

@@ -28,12 +28,13 @@ log = logging.getLogger(__name__)
 
 #: Pause before a failed commit is tried again.
 RETRY_SECONDS = 1.0
-#: How long an acknowledgement may wait for attempts to travel with.
-ACK_SECONDS = 0.1
+#: How long an acknowledgement may wait for attempts to travel with. A worker that is leaving waits for
+#: it, any other only keeps the result a little longer.
+ACK_SECONDS = 2.0
 #: Commits in a row that follow each other at once, and their rate under lasting load: an idle pool
 #: answers without delay, a busy one pays for fewer disk flushes.
 COMMIT_BURST = 20.0
-COMMITS_PER_SECOND = 100.0
+COMMITS_PER_SECOND = 50.0
 
 
 class Service:
@@ -153,9 +154,19 @@ class Service:
 
     def _acknowledge(self, worker: str, numbers: list[int]) -> None:
         """Acknowledgements travel with the next attempts for that worker, or on their own soon."""
+        known = self.pool.state.workers.get(worker)
+        if known is not None and known.leaving:
+            self._send(worker, work.Ack(numbers=[*self._acks.pop(worker, []), *numbers]))
+            return
         self._acks.setdefault(worker, []).extend(numbers)
         if self._ack_timer is None:
             self._ack_timer = self._loop.call_later(ACK_SECONDS, self._send_acks)
+
+    def acknowledge_now(self, worker: str) -> None:
+        """Sends a worker the acknowledgements that wait for company."""
+        numbers = self._acks.pop(worker, None)
+        if numbers:
+            self._send(worker, work.Ack(numbers=numbers))
 
     def _send_acks(self) -> None:
         self._ack_timer = None

@@ -37,7 +37,7 @@ class TaskRequests:
 
     async def list_tasks(self, caller: Caller, request: rq.ListTasks) -> None:
         record = self._selection.one(caller, request.job)
-        job = self._service.pool.state.jobs.get(record.job_id)
+        job = self._service.pool.state.job(record.job_id)
         limit = max(1, min(request.limit, MAX_TASKS))
         states = frozenset(request.states)
         after: int | None = None
@@ -114,7 +114,7 @@ class TaskRequests:
         record = self._selection.one(caller, request.job)
         must_own(record, caller)
         (index,) = self._selection.indexes(record, [request.task_id])
-        job = self._service.pool.state.jobs.get(record.job_id)
+        job = self._service.pool.state.job(record.job_id)
         live = job.live.get(index) if job is not None else None
         row = self._rows(record, indexes=[index]).get(index)
         runs = live is not None and live.phase is Phase.RUNNING and live.worker is not None

@@ -1,7 +1,7 @@
 """A world in which the core runs on simulated time.
 
-`run(seed)` lets one small pool live through a bad day; `run(seed, settings)` any other. The same seed
-and settings tell the same story.
+`run(seed)` lets one small pool live through a bad day; `run(seed, settings)` any other. The same
+seed and settings tell the same story.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def cut_manager(world: World, random: Random, seconds: float) -> None:
 def slow_commits(world: World, random: Random, seconds: float) -> None:
     """The disk is busy."""
     world.clock.tell("store", "is slow")
-    world.store.slowness = 50.0
+    world.store.slowness = 10.0
     world.clock.after(seconds, setattr, world.store, "slowness", 1.0)
 
 

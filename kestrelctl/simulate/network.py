@@ -1,7 +1,7 @@
 """The XMPP server and the connections to it, as far as their failures matter.
 
-A connection delivers in order or not at all. What is in flight when either end dies may be lost; what is
-in flight while it is cut arrives when it heals, if the connection still exists then.
+A connection delivers in order or not at all. What is in flight when either end dies may be lost;
+what is in flight while it is cut arrives when it heals, if the connection still exists then.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Pipe:
             self._deliver(message)
 
     def close(self, *, lossy: bool) -> None:
-        """The sending end goes away; the other learns of it, after what is in flight if not lossy."""
+        """The sending end goes away; the other learns of it, after what is in flight or instead."""
         if self._closed:
             return
         self._closed = True
@@ -173,7 +173,7 @@ class Server:
         deliver: Callable[[Link, Any], None],
         ended: Callable[[Link], None],
     ) -> Link | None:
-        """A new connection, in place of an older one of that name; None while the server is down."""
+        """A new connection, in place of an older one of that name; None if the server is down."""
         if not self.up:
             return None
         older = self._links.get(name)
@@ -183,7 +183,7 @@ class Server:
         return link
 
     def on_message(self, link: Link, message: Any) -> None:
-        """Passes a worker's message to the manager, a manager's (addressee, message) to the worker."""
+        """Passes a worker's message to the manager, a manager's (addressee, message) to him."""
         if self._links.get(link.name) is not link:
             return
         if link.name == self.MANAGER:

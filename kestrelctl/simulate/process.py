@@ -1,4 +1,4 @@
-"""A process that can be killed, stopped and continued, and that connects to the server again and again."""
+"""A process that can be killed, stopped and continued, and that connects again and again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kestrelctl.simulate.network import Link, Server
 class Process:
     """What manager and worker have in common: a life of their own and one connection.
 
-    Everything that happens inside goes through `arrange` or `enter`: it happens later while the process
-    is stopped (SIGSTOP), and never once it was killed.
+    Everything that happens inside goes through `arrange` or `enter`: it happens later while the
+    process is stopped (SIGSTOP), and never once it was killed.
     """
 
     def __init__(self, name: str, clock: Clock, random: Random, server: Server) -> None:
@@ -28,6 +28,7 @@ class Process:
         self.stopped = False
         self.cut_off = False
         self.link: Link | None = None
+        self.disturbed_at = clock.now  #: when something last happened to it
         self._tries = 0
         self._deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
@@ -40,7 +41,7 @@ class Process:
         self.alive = True
         self.life += 1
         self._tries = 0
-        self.clock.tell(self.name, "starts", self.life)
+        self._tell("starts", self.life)
         self.on_start()
         self._connect()
 
@@ -48,7 +49,7 @@ class Process:
         """The process ends without a word; the kernel closes its connection."""
         if not self.alive:
             return
-        self.clock.tell(self.name, "is killed")
+        self._tell("is killed")
         self._end()
         self.on_killed()
 
@@ -64,14 +65,14 @@ class Process:
     def stop(self) -> None:
         """SIGSTOP: nothing happens inside until it is continued."""
         if self.alive and not self.stopped:
-            self.clock.tell(self.name, "hangs")
+            self._tell("hangs")
             self.stopped = True
 
     def go_on(self) -> None:
         """SIGCONT: what should have happened happens now."""
         if not self.stopped:
             return
-        self.clock.tell(self.name, "goes on")
+        self._tell("goes on")
         self.stopped = False
         deferred, self._deferred = self._deferred, []
         life = self.life
@@ -90,6 +91,10 @@ class Process:
             self._deferred.append((action, arguments))
         else:
             action(*arguments)
+
+    def _tell(self, what: str, *details: object) -> None:
+        self.disturbed_at = self.clock.now
+        self.clock.tell(self.name, what, *details)
 
     # -- connection --------------------------------------------------------------------------------
 
@@ -121,7 +126,7 @@ class Process:
 
     def _closed(self, link: Link) -> None:
         if link is self.link:
-            self.clock.tell(self.name, "loses its connection")
+            self._tell("loses its connection")
             self.link = None
             self.on_disconnected()
             self._connect_later()
@@ -140,7 +145,7 @@ class Process:
 
     def cut(self) -> None:
         """The machine is cut off: nothing arrives or leaves, nobody is told."""
-        self.clock.tell(self.name, "is cut off")
+        self._tell("is cut off")
         self.cut_off = True
         if self.link is not None:
             self.link.cut()
@@ -149,7 +154,7 @@ class Process:
         """The machine is reachable again."""
         if not self.cut_off:
             return
-        self.clock.tell(self.name, "is reachable again")
+        self._tell("is reachable again")
         self.cut_off = False
         if self.link is not None:
             self.link.heal()

@@ -14,7 +14,7 @@ from kestrelctl.simulate.manager import Manager
 from kestrelctl.simulate.workload import NOWHERE, Submission
 
 #: How long they wait for an answer, or for the manager to be there, before they ask again.
-PATIENCE_SECONDS = 3.0
+PATIENCE_SECONDS = 5.0
 
 
 class Users:

@@ -43,7 +43,7 @@ class Vigil:
     def _steady(self, process: Process, seconds: float) -> bool:
         """Whether a process has been in order for so long."""
         since = self._disturbed_at.get(process.name, self._world.clock.start)
-        return since + seconds < self._world.clock.now
+        return max(since, process.disturbed_at) + seconds < self._world.clock.now
 
     def _look_at_members(self, pool: Pool) -> None:
         """A worker that is out of order is found out; what waits for it does not wait for ever."""

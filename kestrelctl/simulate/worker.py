@@ -19,8 +19,8 @@ from kestrelctl.simulate.truth import Fate
 
 #: Between an event and the report that follows from it: company may come.
 FLUSH_SECONDS = 0.002
-#: Interval of its signs of life until the pool has named one.
-FIRST_BEAT_SECONDS = 2.0
+#: Pause before it says hello again when nobody answered; doubled each time.
+UNANSWERED_SECONDS = 3.0
 
 
 class Worker(Process):
@@ -51,7 +51,8 @@ class Worker(Process):
         self._fate = fate
         self._running: set[int] = set()
         self._flush_at: float | None = None
-        self._beat_seconds = FIRST_BEAT_SECONDS
+        self._beat_seconds = 0.0
+        self._unanswered = 0
         self._beats = 0
         self._spoke_at = clock.now
         audit.machine(name, amounts(ad.cpus, ad.memory_bytes))
@@ -73,7 +74,7 @@ class Worker(Process):
         self.agent = Agent(self.ad.cpus, self.ad.memory_bytes, self.spool.values())
         self.leaving = False
         self._flush_at = None
-        self._beat_every(FIRST_BEAT_SECONDS)
+        self._unanswered = 0
 
     def on_killed(self) -> None:
         self._end_commands()
@@ -126,7 +127,8 @@ class Worker(Process):
             case work.Refused() | work.FetchOutput():
                 raise AssertionError(f"nobody expects {message}")
             case _ if message == BOUNCED:
-                self.arrange(self.random.uniform(0.5, 1.5), self._hello_if_unwelcome)
+                pause_seconds = self.random.uniform(0.5, 1.5)
+                self.arrange(pause_seconds, self._hello_again, agent.greeting)
             case work.Kill(numbers=numbers):
                 self._kill(agent.on_kill(numbers, now))
             case work.TakeBack(numbers=numbers):
@@ -155,6 +157,14 @@ class Worker(Process):
                 holds=holds,
             )
         )
+        self._beats += 1
+        pause_seconds = UNANSWERED_SECONDS * 2.0**self._unanswered * self.random.uniform(1.0, 1.5)
+        self._unanswered = min(self._unanswered + 1, 4)
+        self.arrange(pause_seconds, self._hello_again, self.agent.greeting)
+
+    def _hello_again(self, greeting: int) -> None:
+        if greeting == self.agent.greeting and not self.agent.welcomed and self.link is not None:
+            self._hello()
 
     def _welcomed(self, message: work.Welcome) -> None:
         if message.incarnation != self._incarnation:
@@ -162,13 +172,10 @@ class Worker(Process):
         self._kill(self.agent.on_welcome(message.greeting, message.kill, self.clock.now))
         if not self.agent.welcomed:
             return
+        self._unanswered = 0
         self._beat_every(message.beat_seconds)
         if self.leaving:
             self._say(work.Leaving())
-
-    def _hello_if_unwelcome(self) -> None:
-        if not self.agent.welcomed:
-            self._hello()
 
     def _run(self, message: work.Run) -> None:
         if not self.agent.welcomed:
@@ -192,10 +199,7 @@ class Worker(Process):
         interval = self._beat_seconds * self.random.uniform(0.9, 1.0)
         silent = self.clock.now - self._spoke_at
         if silent >= interval - 1e-6:
-            if self.agent.welcomed:
-                self._say(work.Beat())
-            else:
-                self._hello()
+            self._say(work.Beat())
             silent = 0.0
         self.arrange(interval - silent, self._beat, series)
 

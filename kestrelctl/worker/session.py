@@ -25,7 +25,10 @@ log = logging.getLogger(__name__)
 
 #: Pause before the pool is told hello again when nobody answered.
 HELLO_AGAIN_SECONDS = (0.5, 1.5)
+#: The same when it seems to be there; doubled each time, because a welcome that is under way to the
+#: hello before does not count.
 UNANSWERED_SECONDS = 10.0
+UNANSWERED_DOUBLINGS = 5
 #: Results travel in stanzas of about this size at most.
 REPORT_BYTES = 100_000
 REPORT_RESULTS = 512
@@ -75,6 +78,7 @@ class WorkerSession:
         self._timer: asyncio.TimerHandle | None = None
         self._beat_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
+        self._unanswered = 0
         self._beat_seconds = 0.0
         self._spoke = False
         self._serve: dict[type, Callable[[work.ToWorker], None]] = {
@@ -92,6 +96,7 @@ class WorkerSession:
     # -- Listener ----------------------------------------------------------------------------------
 
     def on_online(self) -> None:
+        self._unanswered = 0
         self.session.send_presence(self._manager)
         self._hello()
 
@@ -140,7 +145,9 @@ class WorkerSession:
                 greeting=self.agent.greeting,
             )
         )
-        self._hello_later(UNANSWERED_SECONDS * random.uniform(1.0, 1.5))
+        pause_seconds = UNANSWERED_SECONDS * 2.0 ** min(self._unanswered, UNANSWERED_DOUBLINGS)
+        self._unanswered += 1
+        self._hello_later(pause_seconds * random.uniform(1.0, 1.5))
 
     def _hello_later(self, seconds: float) -> None:
         if self._hello_timer is not None:
@@ -159,6 +166,7 @@ class WorkerSession:
         if self._hello_timer is not None:
             self._hello_timer.cancel()
             self._hello_timer = None
+        self._unanswered = 0
         for number in to_kill:
             self._process.executor.kill(number)
         self._set_beat(message.beat_seconds)

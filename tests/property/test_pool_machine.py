@@ -1,12 +1,14 @@
 """Any order of events whatever: the pool's invariants hold, and all work comes to its end.
 
-Four workers, two of them of the same kind, are played by the machine: they answer late, twice, wrongly,
-or not at all. Records become durable when the machine says so, and a restart loses what is not.
+Four workers, two of them of the same kind, are played by the machine: they answer late, twice,
+wrongly, or not at all. Records become durable when the machine says so, and a restart loses what is
+not.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import msgspec
 from hypothesis import HealthCheck, settings
@@ -30,7 +32,7 @@ from kestrelctl.core.result import Outcome, Result
 from kestrelctl.store.memory import MemoryStore
 
 PROFILE = settings(
-    max_examples=200,
+    max_examples=400,
     stateful_step_count=50,
     deadline=None,
     derandomize="CI" in os.environ,
@@ -155,10 +157,8 @@ class PoolMachine(RuleBasedStateMachine):
     def commit(self) -> None:
         records, self.pending = self.pending, []
         actions, self.waiting = self.waiting, []
-        try:
+        with suppress(StopIteration):
             self.store.commit(records).send(None)
-        except StopIteration:
-            pass
         for record in records:
             self.hold_against_history(record)
         for effect in actions:

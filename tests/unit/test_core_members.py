@@ -79,7 +79,7 @@ def test_a_worker_believed_dead_that_reports_is_asked_once() -> None:
     assert desk.of(fx.AskWho), "a sign of life is rare enough to ask again"
 
 
-# -- leases --------------------------------------------------------------------------------------------
+# -- leases ----------------------------------------------------------------------------------------
 
 
 def test_what_a_worker_gives_back_is_a_sign_of_life() -> None:
@@ -156,7 +156,7 @@ def test_nothing_is_sent_while_the_manager_has_no_connection() -> None:
     assert desk.held("w") == []
 
 
-# -- leaving and forgetting ----------------------------------------------------------------------------
+# -- leaving and forgetting ------------------------------------------------------------------------
 
 
 def test_a_worker_that_is_about_to_leave_gets_nothing_new_until_it_was_started_again() -> None:
@@ -209,7 +209,7 @@ def test_a_quarantine_is_not_prolonged_by_what_was_already_on_the_way() -> None:
     assert desk.worker("w").quarantines == 1
 
 
-# -- when to wake --------------------------------------------------------------------------------------
+# -- when to wake ----------------------------------------------------------------------------------
 
 
 def test_an_empty_pool_need_not_wake() -> None:

@@ -42,7 +42,7 @@ def test_results_are_acknowledged_only_after_they_are_durable() -> None:
     result = Result(number, job_id, index, Outcome.DONE, desk.now, 0.1)
     effects = desk.pool.handle(ev.Reported(at=desk.now, worker="w", results=[result]))
     kinds = [type(effect) for effect in effects]
-    assert kinds == [fx.Persist, fx.Persist, fx.JobEnded, fx.Acknowledge]
+    assert kinds == [fx.Persist, fx.Persist, fx.JobEnded, fx.Feed, fx.Acknowledge]
     assert all(effect.after_commit for effect in effects[2:])
 
 

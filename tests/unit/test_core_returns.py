@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 from poolkit import Desk
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model import OnWorkerLost
+from kestrelctl.core.pool import Pool
 from kestrelctl.core.records import Progress, TaskRecord
 from kestrelctl.core.result import Outcome
 
@@ -15,7 +17,7 @@ def last_row(desk: Desk, index: int) -> TaskRecord:
     return [r for r in desk.records if isinstance(r, TaskRecord) and r.index == index][-1]
 
 
-# -- failures are counted once -------------------------------------------------------------------------
+# -- failures are counted once ---------------------------------------------------------------------
 
 
 def test_a_failure_whose_acknowledgement_was_lost_is_not_counted_again() -> None:
@@ -103,7 +105,7 @@ def test_a_hello_does_not_revive_what_was_refused_and_acknowledged_meanwhile() -
     assert desk.ended == [job]
 
 
-# -- losses that were none -----------------------------------------------------------------------------
+# -- losses that were none -------------------------------------------------------------------------
 
 
 def test_an_attempt_that_is_found_again_was_not_lost() -> None:
@@ -140,7 +142,7 @@ def test_waiting_for_a_worker_ends_when_its_new_process_does_not_have_the_task()
     assert last_row(desk, 0).losses == 1, "else a task that ends its worker would run for ever"
 
 
-# -- cancelled jobs come to their end --------------------------------------------------------------------
+# -- cancelled jobs come to their end ------------------------------------------------------------
 
 
 def test_a_kill_that_was_lost_with_its_attempt_does_not_keep_a_cancelled_job_alive() -> None:
@@ -197,7 +199,7 @@ def test_a_cancelled_job_ends_after_a_restart_though_its_worker_never_returns() 
     assert (record.state, record.counts.cancelled) == ("cancelled", 100)
 
 
-# -- a manager that starts again -----------------------------------------------------------------------
+# -- a manager that starts again -------------------------------------------------------------------
 
 
 def test_counters_survive() -> None:
@@ -266,9 +268,10 @@ def test_restoring_does_not_change_what_was_found() -> None:
     desk.join("a")
     desk.submit(10)
     desk.cancel(1)
-    store = desk.store()
-    desk.restart()
-    assert desk.store().jobs() == store.jobs()
+    snapshot = desk.store().open()
+    before = msgspec.json.encode(snapshot)
+    Pool(snapshot)
+    assert msgspec.json.encode(snapshot) == before
 
 
 def test_what_dispatch_adds_is_not_measured_where_it_cannot_be() -> None:

@@ -1,0 +1,226 @@
+"""What a worker session does with the attempts that it is sent."""
+
+from __future__ import annotations
+
+from kestrelctl.core.agent import COMPANY_SECONDS, Agent
+from kestrelctl.core.result import Outcome, Result
+from kestrelctl.core.template import Template
+
+KIB = 1024
+
+
+def template(job_id: int = 1, cpus: float = 1.0, **more: object) -> Template:
+    return Template(job_id=job_id, argv=("true",), cpus=cpus, **more)  # type: ignore[arg-type]
+
+
+def welcomed(cpus: float = 2.0, memory_bytes: int = 0) -> Agent:
+    """An agent that is in and has nothing to do."""
+    agent = Agent(cpus, memory_bytes)
+    agent.holds()
+    agent.on_welcome(agent.greeting, [], 0.0)
+    return agent
+
+
+def give(agent: Agent, n: int, first: int = 100, job: Template | None = None) -> list[int]:
+    """Sends n attempts numbered from `first`; returns those that are refused."""
+    job = job or template()
+    return agent.on_run([(first, job.job_id, 0, n)], [job], [], [], now=1.0)
+
+
+def start(agent: Agent, now: float = 1.0) -> list[int]:
+    return [one.number for one in agent.startable(now)]
+
+
+def end(agent: Agent, number: int, outcome: int = Outcome.DONE, now: float = 2.0) -> Result:
+    job_id, index = agent.identity(number)
+    return agent.on_exit(Result(number, job_id, index, outcome, 1.5, 0.5), now)
+
+
+# -- starting --------------------------------------------------------------------------------------
+
+
+def test_attempts_start_in_their_order_as_far_as_there_is_room() -> None:
+    agent = welcomed(cpus=2)
+    give(agent, 5)
+    assert start(agent) == [100, 101]
+    assert start(agent) == []
+    end(agent, 101)
+    assert start(agent) == [102]
+
+
+def test_a_large_one_at_the_head_is_not_passed() -> None:
+    agent = welcomed(cpus=2)
+    give(agent, 1)
+    start(agent)
+    give(agent, 1, first=200, job=template(2, cpus=2))
+    give(agent, 1, first=300)
+    assert start(agent) == []
+    end(agent, 100)
+    assert start(agent) == [200]
+
+
+def test_memory_counts_too() -> None:
+    agent = welcomed(cpus=8, memory_bytes=3 * KIB)
+    give(agent, 8, job=template(memory_bytes=KIB))
+    assert len(start(agent)) == 3
+
+
+def test_a_start_says_which_task_of_which_job_with_which_line() -> None:
+    agent = welcomed()
+    job = template(with_items=True, first=10, step=5)
+    agent.on_run([(100, 1, 4, 2)], [job], ["four", "five"], [], now=1.0)
+    first, second = agent.startable(1.0)
+    assert (first.index, first.item, first.template.task_id(first.index)) == (4, "four", 30)
+    assert (second.index, second.item) == (5, "five")
+
+
+def test_lines_go_to_the_jobs_that_have_some() -> None:
+    agent = welcomed(cpus=4)
+    with_lines = template(2, with_items=True)
+    agent.on_run([(1, 1, 0, 1), (2, 2, 0, 2)], [template(), with_lines], ["a", "b"], [], now=1.0)
+    assert [one.item for one in agent.startable(1.0)] == [None, "a", "b"]
+
+
+def test_a_template_is_sent_once_and_can_be_forgotten() -> None:
+    agent = welcomed()
+    give(agent, 1)
+    assert agent.on_run([(101, 1, 1, 1)], [], [], [], now=1.0) == []
+    assert agent.on_run([], [], [], [1], now=1.0) == []
+    assert agent.on_run([(102, 1, 2, 2)], [], [], [], now=1.0) == [102, 103]
+    assert start(agent) == [100, 101], "what had come before still runs"
+
+
+# -- reporting -------------------------------------------------------------------------------------
+
+
+def test_a_result_is_reported_at_once_when_nothing_else_waits() -> None:
+    agent = welcomed()
+    give(agent, 1)
+    start(agent)
+    assert agent.report_at() is None
+    end(agent, 100, now=2.0)
+    assert agent.report_at() == 2.0
+
+
+def test_results_wait_for_company_while_more_than_they_are_is_queued() -> None:
+    agent = welcomed(cpus=1)
+    give(agent, 4)
+    start(agent)
+    end(agent, 100, now=2.0)
+    assert agent.report_at() == 2.0 + COMPANY_SECONDS
+    start(agent)
+    end(agent, 101, now=2.01)
+    assert agent.report_at() == 2.0, "two are done, and two left: the manager should hurry"
+    assert [result.number for result in agent.take_report()] == [100, 101]
+    assert agent.report_at() is None
+
+
+def test_a_result_says_how_long_its_attempt_waited_here() -> None:
+    agent = welcomed(cpus=1)
+    give(agent, 1)
+    start(agent)
+    assert end(agent, 100).waited_seconds == 0.5
+
+
+def test_what_is_not_acknowledged_is_reported_again_after_every_welcome() -> None:
+    agent = welcomed()
+    give(agent, 2)
+    start(agent)
+    end(agent, 100)
+    end(agent, 101)
+    agent.take_report()
+    assert agent.on_ack([100, 7]) == [100]
+    agent.holds()
+    agent.on_welcome(agent.greeting, [], 3.0)
+    assert [result.number for result in agent.take_report()] == [101]
+
+
+def test_an_earlier_process_may_have_left_results() -> None:
+    left = Result(55, 1, 0, Outcome.DONE, 1.0, 1.0)
+    agent = Agent(1.0, 0, [left])
+    assert agent.holds() == [(55, 1, 0)]
+    assert agent.report_at() is None, "not before it is in"
+    agent.on_welcome(agent.greeting, [], 3.0)
+    assert agent.take_report() == [left]
+    assert not agent.idle
+    agent.on_ack([55])
+    assert agent.idle
+
+
+# -- hello and welcome -----------------------------------------------------------------------------
+
+
+def test_it_says_all_that_it_has() -> None:
+    agent = welcomed(cpus=1)
+    give(agent, 3)
+    start(agent)
+    end(agent, 100)
+    start(agent)
+    assert agent.holds() == [(101, 1, 1), (102, 1, 2), (100, 1, 0)]
+
+
+def test_only_the_welcome_to_its_latest_hello_counts() -> None:
+    agent = Agent(1.0, 0)
+    agent.holds()
+    early = agent.greeting
+    agent.holds()
+    agent.on_welcome(early, [], 1.0)
+    assert not agent.welcomed
+    agent.on_welcome(agent.greeting, [], 1.0)
+    assert agent.welcomed
+
+
+def test_nothing_is_reported_between_hello_and_welcome() -> None:
+    agent = welcomed()
+    give(agent, 1)
+    start(agent)
+    agent.holds()
+    end(agent, 100)
+    assert agent.report_at() is None
+    agent.on_welcome(agent.greeting, [], 3.0)
+    assert agent.report_at() == 3.0
+
+
+def test_a_welcome_may_kill() -> None:
+    agent = welcomed(cpus=1)
+    give(agent, 2)
+    start(agent)
+    agent.holds()
+    assert agent.on_welcome(agent.greeting, [100, 101], 3.0) == [100]
+    assert [(r.number, r.outcome) for r in agent.take_report()] == [(101, Outcome.KILLED)]
+
+
+# -- killing, taking back, leaving -----------------------------------------------------------------
+
+
+def test_what_is_queued_ends_as_killed_and_what_runs_is_named() -> None:
+    agent = welcomed(cpus=1)
+    give(agent, 3)
+    start(agent)
+    assert agent.on_kill([100, 102, 999], 2.0) == [100]
+    assert [(r.number, r.outcome, r.wall_seconds) for r in agent.take_report()] == [
+        (102, Outcome.KILLED, 0.0)
+    ]
+    end(agent, 100, Outcome.KILLED)
+    assert start(agent) == [101]
+
+
+def test_only_what_has_not_started_is_given_back() -> None:
+    agent = welcomed(cpus=1)
+    give(agent, 3)
+    start(agent)
+    assert agent.on_take_back([100, 102]) == [102]
+    end(agent, 100)
+    assert start(agent) == [101]
+
+
+def test_a_session_that_leaves_gives_back_what_waits_and_takes_nothing_new() -> None:
+    agent = welcomed(cpus=1)
+    give(agent, 3)
+    start(agent)
+    assert agent.drain() == [101, 102]
+    assert give(agent, 2, first=200) == [200, 201]
+    end(agent, 100)
+    assert start(agent) == []
+    agent.on_ack([100])
+    assert agent.idle
