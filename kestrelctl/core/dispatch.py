@@ -55,9 +55,7 @@ def release_delayed(state: State, now: float) -> None:
             state.refresh(job)
 
 
-def room(
-    worker: Worker, job: Job, now_slots: int, members: int, state: State, now: float
-) -> int:
+def room(worker: Worker, job: Job, now_slots: int, members: int, state: State, now: float) -> int:
     """How many more tasks of the job the worker should get.
 
     Those that run at once, and, for short tasks, enough behind them to bridge `ahead_seconds`: a

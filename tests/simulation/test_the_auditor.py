@@ -36,7 +36,7 @@ def test_a_job_acknowledged_before_its_commit(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def on_welcome(self: Agent, kill: Sequence[int], now: float) -> list[int]:
+    def on_welcome(self: Agent, greeting: int, kill: Sequence[int], now: float) -> list[int]:
         self.welcomed = True
         return self.on_kill(kill, now)
 
