@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 #: Pause before a failed commit is tried again.
 RETRY_SECONDS = 1.0
-#: How long an acknowledgement may wait for attempts to travel with. A worker that is leaving waits for
+#: How long an acknowledgement may wait for attempts to travel with. A worker that is leaving waits
+#: for
 #: it, any other only keeps the result a little longer.
 ACK_SECONDS = 2.0
 #: Commits in a row that follow each other at once, and their rate under lasting load: an idle pool
