@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
 from kestrelctl.cli.context import Context, find_context, read_password
-from kestrelctl.errors import KestrelError, Unreachable, UsageError
+from kestrelctl.errors import KestrelError, Unreachable
 from kestrelctl.protocol.answers import AnyAnswer, Ended
 from kestrelctl.protocol.requests import AnyRequest
 
@@ -77,12 +76,6 @@ async def connect(context: Context, *, as_admin: bool = False) -> AsyncIterator[
     """A connection to the pool of a context, for the length of a `with`."""
     from kestrelctl.xmpp.user import connect_user
 
-    if not context.tls and not _is_loopback(context.host):
-        raise UsageError(
-            f"the password would go to {context.host} in the clear",
-            cause="TLS is off, and the server is not on this machine",
-            hint=f"remove `tls = false` from [context.{context.name}]",
-        )
     account = (as_admin and context.admin) or context.user
     password = read_password(account)
     log.debug("pool %s at %s:%d, as %s", context.pool, context.host, context.port, account.jid)
@@ -95,10 +88,3 @@ async def connect(context: Context, *, as_admin: bool = False) -> AsyncIterator[
         raise Unreachable(
             error.message, cause=error.cause, hint=error.hint or context.hint
         ) from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

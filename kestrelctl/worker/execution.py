@@ -289,7 +289,7 @@ class ProcessExecutor:
                 # At ages that double: a high-water mark needs no more.
                 task.sample_at = now + (now - task.since)
                 task.peak_bytes = sample(task.pid) or task.peak_bytes
-        if self._by_pid:
+        if self._by_pid or self._orphans:
             self._watch_by(max(again, now + 0.01))
 
     def _terminate(self, task: Task, reason: str) -> None:
@@ -334,6 +334,7 @@ class ProcessExecutor:
         if self._orphans:
             oldest = next((task.since for task in self._by_pid.values()), math.inf)
             self._orphans.kill_finished(self._has_process, oldest)
+            self._watch_by(now + WATCH_SECONDS)
 
     def _has_process(self, number: int) -> bool:
         task = self._tasks.get(number)

@@ -7,6 +7,7 @@ and written once per turn of the event loop.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import random
 import socket
@@ -18,6 +19,7 @@ from slixmpp.clientxmpp import ClientXMPP
 from slixmpp.componentxmpp import ComponentXMPP
 
 from kestrelctl.core.backoff import pause_seconds
+from kestrelctl.errors import UsageError
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.xmpp import stanza
 
@@ -254,6 +256,13 @@ def _tls_context() -> ssl.SSLContext:
     return _tls
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def client(
     jid: str, password: str, host: str, port: int, listener: Listener, *, tls: bool
 ) -> Session:
@@ -261,9 +270,17 @@ def client(
 
     Args:
         jid: the account; with a resource, that one is asked for.
-        tls: whether the connection must be encrypted. Without it only a server on loopback is
-            trusted with the password; callers check that.
+        tls: whether the connection must be encrypted.
+
+    Raises:
+        UsageError: without TLS the password would leave this machine in the clear.
     """
+    if not tls and not _is_loopback(host):
+        raise UsageError(
+            f"the password would go to {host} in the clear",
+            cause="TLS is off, and the server is not on this machine",
+            hint="leave TLS on: remove `tls = false` or `--no-tls`",
+        )
     context = _tls_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     stream = ClientXMPP(jid, password, ssl_context=context, lang=None)
     stream.enable_starttls = tls

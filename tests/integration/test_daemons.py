@@ -241,3 +241,13 @@ async def test_a_crash_of_the_supervisor_leaves_no_process_behind(
     down = spawn("down", "--name", "crash", env={**os.environ, "XDG_STATE_HOME": str(tmp_path)})
     assert down.wait(60) == 0
     assert not is_alive(again.pid)
+
+
+def test_a_password_does_not_leave_the_machine_in_the_clear(
+    local_pool: PoolState, spawn: Spawn, tmp_path: Path
+) -> None:
+    words = worker_words(local_pool, tmp_path, "clear")
+    worker = spawn(*words, "--host", "kestrel.example.org")
+    _, errors = worker.communicate(timeout=15)
+    assert worker.returncode == 2
+    assert "in the clear" in errors

@@ -246,26 +246,6 @@ async def test_a_missing_password_is_refused(
             pass
 
 
-async def test_a_password_never_crosses_a_network_in_the_clear(
-    config: Config, logins: Logins
-) -> None:
-    config.write(LAB + "tls = false", "x")
-    with pytest.raises(UsageError, match="in the clear"):
-        async with open_pool(""):
-            pass
-    assert not logins.seen
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
-async def test_without_tls_only_this_machine_is_trusted(
-    config: Config, logins: Logins, host: str
-) -> None:
-    config.write(LAB + f'tls = false\nhost = "{host}"', "x")
-    async with open_pool(""):
-        pass
-    assert len(logins.seen) == 1
-
-
 async def test_a_pool_that_is_away_comes_with_a_hint(config: Config, logins: Logins) -> None:
     config.write(LAB, "x")
     logins.failure = Unreachable("no server", cause="refused")

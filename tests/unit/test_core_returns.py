@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from poolkit import Desk
 
 from kestrelctl.core import effects as fx
@@ -165,15 +166,20 @@ def test_a_kill_that_was_lost_is_repeated() -> None:
     assert welcome.kill == [running[0][0]]
 
 
-def test_what_is_given_back_while_its_job_is_cancelled_is_over() -> None:
+@pytest.mark.parametrize("killed_first", [True, False])
+def test_what_is_given_back_while_its_job_is_cancelled_is_over(killed_first: bool) -> None:
     desk = Desk()
     desk.join("a")
     job = desk.submit(20)
     desk.report("a", seconds=0.01)
     running, *waiting = desk.held("a")
     desk.cancel(job)
-    desk.tell(ev.Returned(at=desk.now, worker="a", numbers=[number for number, *_ in waiting]))
-    desk.report("a", running, outcome=Outcome.KILLED)
+    returned = ev.Returned(at=desk.now, worker="a", numbers=[number for number, *_ in waiting])
+    if killed_first:
+        desk.report("a", running, outcome=Outcome.KILLED)
+    desk.tell(returned)
+    if not killed_first:
+        desk.report("a", running, outcome=Outcome.KILLED)
     assert desk.ended == [job]
 
 
