@@ -32,8 +32,8 @@ from kestrelctl.core.result import Outcome, Result
 from kestrelctl.store.memory import MemoryStore
 
 PROFILE = settings(
-    max_examples=400,
-    stateful_step_count=50,
+    max_examples=600,
+    stateful_step_count=60,
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -63,19 +63,19 @@ def test_what_was_taken_back_does_not_return_to_the_stuck_worker() -> None:
     assert rounds <= 6
 
 
-def test_a_worker_that_just_got_work_after_a_rest_is_not_stuck() -> None:
+def test_a_worker_that_rested_is_not_stuck_when_it_gets_work_again() -> None:
     desk = Desk()
-    desk.join("w")
-    desk.submit(3)
-    for _ in range(3):
-        desk.report("w", seconds=0.01)
+    names = [f"w{n}" for n in range(10)]
+    desk.join(*names)
+    for name in names:
+        desk.tell(ev.Drain(at=desk.now, worker=name, by="root"))
     desk.live(10.0)
-    desk.join("idle", tags=["other"])
-    desk.submit(30)
-    desk.report("w", seconds=0.01)
-    desk.report("idle", seconds=0.01)
-    assert len(desk.held("w")) > 1
-    assert not desk.of(fx.TakeBack)
+    desk.join("teacher")
+    desk.submit(300)
+    desk.report("teacher", seconds=0.001)
+    desk.lose("teacher")
+    desk.tell(ev.Resume(at=desk.now, worker="w0"))
+    assert len(desk.held("w0")) > 20, "it is filled in several rounds, all of them now"
 
 
 def test_the_last_tasks_are_spread_evenly_over_unequal_machines_too() -> None:
