@@ -18,9 +18,9 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.pace import Pace
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.records import Record
-from kestrelctl.core.template import Template
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.protocol import codec, work
+from kestrelctl.protocol.handout import run_message
 from kestrelctl.store.port import Store
 from kestrelctl.xmpp.session import Session
 
@@ -118,11 +118,14 @@ class Service:
 
     def _do(self, effect: fx.Effect) -> None:
         if isinstance(effect, fx.Run):
-            self._send(effect.worker, self._run_message(effect))
+            self.send_to_worker(
+                effect.worker,
+                run_message(effect, self.pool.state.jobs, self._acks.pop(effect.worker, [])),
+            )
         elif isinstance(effect, fx.Acknowledge):
             self._acknowledge(effect.worker, effect.numbers)
         elif isinstance(effect, fx.Welcome):
-            self._send(
+            self.send_to_worker(
                 effect.worker,
                 work.Welcome(
                     incarnation=effect.incarnation,
@@ -132,13 +135,13 @@ class Service:
                 ),
             )
         elif isinstance(effect, fx.Kill):
-            self._send(effect.worker, work.Kill(numbers=effect.numbers))
+            self.send_to_worker(effect.worker, work.Kill(numbers=effect.numbers))
         elif isinstance(effect, fx.TakeBack):
-            self._send(effect.worker, work.TakeBack(numbers=effect.numbers))
+            self.send_to_worker(effect.worker, work.TakeBack(numbers=effect.numbers))
         elif isinstance(effect, fx.AskWho):
-            self._send(effect.worker, work.Who())
+            self.send_to_worker(effect.worker, work.Who())
         elif isinstance(effect, fx.SetBeat):
-            self._send(effect.worker, work.SetBeat(beat_seconds=effect.beat_seconds))
+            self.send_to_worker(effect.worker, work.SetBeat(beat_seconds=effect.beat_seconds))
         elif isinstance(effect, fx.Feed):
             self.handle(msgspec.structs.replace(effect.event, at=now()))
         elif isinstance(effect, fx.Answer):
@@ -150,14 +153,15 @@ class Service:
         else:
             raise TypeError(f"nobody does {type(effect).__name__}")
 
-    def _send(self, worker: str, message: work.Message) -> None:
+    def send_to_worker(self, worker: str, message: work.Message) -> None:
+        """Sends a worker a message, as the pool."""
         self.session.send(codec.encode(message), worker, self._sender)
 
     def _acknowledge(self, worker: str, numbers: list[int]) -> None:
         """Acknowledgements travel with the next attempts for that worker, or on their own soon."""
         known = self.pool.state.workers.get(worker)
         if known is not None and known.leaving:
-            self._send(worker, work.Ack(numbers=[*self._acks.pop(worker, []), *numbers]))
+            self.send_to_worker(worker, work.Ack(numbers=[*self._acks.pop(worker, []), *numbers]))
             return
         self._acks.setdefault(worker, []).extend(numbers)
         if self._ack_timer is None:
@@ -167,32 +171,13 @@ class Service:
         """Sends a worker the acknowledgements that wait for company."""
         numbers = self._acks.pop(worker, None)
         if numbers:
-            self._send(worker, work.Ack(numbers=numbers))
+            self.send_to_worker(worker, work.Ack(numbers=numbers))
 
     def _send_acks(self) -> None:
         self._ack_timer = None
         acks, self._acks = self._acks, {}
         for worker, numbers in acks.items():
-            self._send(worker, work.Ack(numbers=numbers))
-
-    def send_to_worker(self, worker: str, message: work.Message) -> None:
-        """Sends a worker something that the core need not know of."""
-        self._send(worker, message)
-
-    def _run_message(self, effect: fx.Run) -> work.Run:
-        jobs = self.pool.state.jobs
-        items: list[str] = []
-        for _, job_id, index, n in effect.spans:
-            lines = jobs[job_id].spec.items
-            if lines is not None:
-                items.extend(lines[index : index + n])
-        return work.Run(
-            spans=effect.spans,
-            jobs=[Template.of(job_id, jobs[job_id].spec) for job_id in effect.new_jobs],
-            items=items,
-            forget=effect.ended_jobs,
-            ack=self._acks.pop(effect.worker, []),
-        )
+            self.send_to_worker(worker, work.Ack(numbers=numbers))
 
     # -- durability --------------------------------------------------------------------------------
 

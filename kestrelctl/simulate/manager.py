@@ -24,8 +24,8 @@ from kestrelctl.core.events import (
     Tick,
 )
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.template import Template
 from kestrelctl.protocol import work
+from kestrelctl.protocol.handout import run_message
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.network import BOUNCED, UNAVAILABLE, Server
@@ -174,7 +174,8 @@ class Manager(Process):
         match effect:
             case fx.Run():
                 self.clock.tell("pool", "Run", effect.worker, effect.spans)
-                self._say(effect.worker, self._run(effect))
+                assert self.pool is not None
+                self._say(effect.worker, run_message(effect, self.pool.state.jobs, []))
             case fx.Acknowledge(worker=worker, numbers=numbers):
                 self.audit.acknowledged(numbers)
                 self._say(worker, work.Ack(numbers=numbers))
@@ -214,21 +215,6 @@ class Manager(Process):
 
     def _say(self, worker: str, message: work.Message) -> None:
         self.send((worker, message))
-
-    def _run(self, effect: fx.Run) -> work.Run:
-        assert self.pool is not None
-        jobs = self.pool.state.jobs
-        items: list[str] = []
-        for _, job_id, index, n in effect.spans:
-            lines = jobs[job_id].spec.items
-            if lines is not None:
-                items.extend(lines[index : index + n])
-        return work.Run(
-            spans=effect.spans,
-            jobs=[Template.of(job_id, jobs[job_id].spec) for job_id in effect.new_jobs],
-            items=items,
-            forget=effect.ended_jobs,
-        )
 
 
 def _essence(event: Event) -> tuple[Any, ...]:
