@@ -86,13 +86,15 @@ class Service:
         self._set_timer(moment)
 
     def _set_timer(self, moment: float) -> None:
+        at = self.pool.wake_at(moment)
+        if at is None:
+            return
+        due = self._loop.time() + max(0.01, at - moment)
         if self._timer is not None:
-            if not self._timer.cancelled() and self._timer.when() > self._loop.time():
+            if self._timer.when() <= due:
                 return
             self._timer.cancel()
-        at = self.pool.wake_at(moment)
-        if at is not None:
-            self._timer = self._loop.call_later(max(0.01, at - moment), self._tick)
+        self._timer = self._loop.call_at(due, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
