@@ -176,6 +176,8 @@ def on_reconnected(state: State, event: Reconnected) -> None:
     state.asked.clear()
     for worker in state.workers.values():
         if not worker.online and worker.incarnation:
+            # It was lost, but may have come back and said so to nobody.
+            state.emit(AskWho(cause=state.cause, worker=worker.jid))
             continue
         if not worker.online:
             worker.offline_since = event.at

@@ -148,6 +148,16 @@ def test_nothing_is_sent_to_a_worker_that_has_yet_to_say_what_it_holds() -> None
     assert len(desk.held("w")) == 1
 
 
+def test_a_worker_that_may_have_come_back_unheard_is_asked_but_not_waited_for() -> None:
+    desk = Desk()
+    desk.join("away", "here")
+    desk.lose("away")
+    desk.tell(ev.Disconnected(at=desk.now))
+    desk.tell(ev.Reconnected(at=desk.now))
+    assert [ask.worker for ask in desk.of(fx.AskWho)] == ["away", "here"]
+    assert desk.pool.state.asked == {"here"}
+
+
 def test_nothing_is_sent_while_the_manager_has_no_connection() -> None:
     desk = Desk()
     desk.join("w")

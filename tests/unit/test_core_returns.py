@@ -247,7 +247,8 @@ def test_nobody_can_claim_what_no_manager_ever_sent() -> None:
     old = desk.submit(10)
     desk.restart()
     young = desk.submit(10)
-    desk.join("a", cpus=0.5, holds=[(5, young, 9), (desk.pool.state.next_number, old, 9)])
+    unsent = [(5, young, 9), (desk.pool.state.next_number, old, 9), (6, old, 10), (7, old, -1)]
+    desk.join("a", cpus=0.5, holds=unsent)
     assert desk.held("a") == []
     assert [job.cursor for job in desk.pool.state.jobs.values()] == [0, 0]
 
