@@ -33,15 +33,13 @@ def times_fitting(request: Amounts, free: Amounts) -> int:
     return times
 
 
-def take(free: Amounts, request: Amounts, times: int = 1) -> None:
-    """Takes `times` copies of `request` out of `free`, in place. The caller has checked that they
-    fit.
-    """
+def take(free: Amounts, request: Amounts) -> None:
+    """Takes `request` out of `free`, in place. The caller has checked that it fits."""
     for name, amount in request.items():
-        free[name] -= amount * times
+        free[name] -= amount
 
 
-def give_back(free: Amounts, request: Amounts, times: int = 1) -> None:
-    """Puts `times` copies of `request` back into `free`, in place."""
+def give_back(free: Amounts, request: Amounts) -> None:
+    """Puts `request` back into `free`, in place."""
     for name, amount in request.items():
-        free[name] += amount * times
+        free[name] += amount

@@ -16,7 +16,6 @@ class ManagerOptions:
         worker_hosts: domains whose accounts may join as workers, and nothing else.
         user_hosts: domains whose accounts may submit, and nothing else.
         admins: users (bare JIDs) who may touch anybody's jobs, and workers.
-        exit_when_orphaned: stop when the process that started this one dies.
     """
 
     domain: str

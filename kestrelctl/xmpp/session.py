@@ -102,10 +102,6 @@ class Session:
         if filters is not None:
             filters.cancel()
 
-    def cut(self) -> None:
-        """Drops the connection at once, as a failing network would; it reconnects."""
-        self._stream.abort()
-
     # -- out ---------------------------------------------------------------------------------------
 
     def send(self, payload: str, to: str, sender: str | None = None) -> None:

@@ -20,9 +20,11 @@ def test_what_is_taken_and_given_back_adds_up() -> None:
     free = amounts(1.0, 100)
     third = amounts(1 / 3, 33)
     assert times_fitting(third, free) == 3
-    take(free, third, 3)
+    for _ in range(3):
+        take(free, third)
     assert free == {"cpus": 1, "memory": 1}
-    give_back(free, third, 3)
+    for _ in range(3):
+        give_back(free, third)
     assert free == amounts(1.0, 100)
 
 
