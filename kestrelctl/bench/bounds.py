@@ -35,6 +35,10 @@ class Sleep:
             return f"{self.shortest:g}"
         return f"{self.shortest:g}-{self.longest:g}"
 
+    @property
+    def mean(self) -> float:
+        return (self.shortest + self.longest) / 2
+
     def seconds(self, index: int) -> float:
         """Duration of task `index`, to the millisecond; the same on every machine and day."""
         if self.shortest == self.longest:

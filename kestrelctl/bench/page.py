@@ -1,24 +1,19 @@
-"""The report of a sweep as one HTML page that needs no network and no other file."""
+"""The report of one bench or several as one HTML page that needs no network and no other file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from kestrelctl.bench import reference
+from kestrelctl.bench import figures, reference
+from kestrelctl.bench.efficiency import Curve, curves, length
+from kestrelctl.bench.figures import Series
+from kestrelctl.bench.markup import bars, keys, table, tile
 from kestrelctl.bench.result import Result, Run
 from kestrelctl.bench.style import CSS
 from kestrelctl.bench.table import rows
-
-
-class Picture(NamedTuple):
-    """An image in both colour schemes, as data URIs, and what it shows, in words."""
-
-    alt: str
-    light: str
-    dark: str
-
+from kestrelctl.bench.wording import LIMIT_WORDS, NUMBERS
 
 TABLE_COLUMNS = (
     "sleep",
@@ -35,6 +30,7 @@ TABLE_COLUMNS = (
 )
 COST_COLUMNS = (
     "sleep",
+    "workers",
     "executor",
     "server CPU",
     "manager CPU",
@@ -43,74 +39,43 @@ COST_COLUMNS = (
     "manager memory",
 )
 
-NUMBERS = (
-    (
-        "Makespan",
-        "From the submission of the job to the last accepted result, in seconds. Starting the "
-        "pool is not part of it.",
-    ),
-    (
-        "Limit",
-        "The larger of two bounds. <em>Workers</em>: N tasks of t seconds (mean) on W workers need "
-        "N·t/W seconds, whatever schedules them. <em>Spawn</em>: a machine that starts R processes "
-        "a second needs N/R seconds for N tasks that are processes. “Of limit” is this bound over "
-        "the makespan; “busy” means that the workers are the limit, and is their utilisation.",
-    ),
-    (
-        "What the limit is worth",
-        "N·t/W is arithmetic. A makespan below it means a wrong clock or worker count, and such a "
-        "run is refused, not reported. The spawn limit is measured: one process per core "
-        "starts and reaps <code>sleep 0</code> and nothing else, the median of several rounds. The "
-        "pool has to share the same cores, so 100 % is out of reach, and a noisy moment can move "
-        "the figure by some percent.",
-    ),
-    (
-        "Lost, duplicates",
-        "Tasks without an accepted result; tasks with more than one. Both have to be 0.",
-    ),
-    (
-        "Latency",
-        "What dispatch added to a task: from its hand-out to its report at the manager, less the "
-        "time it waited at the worker behind others and the time it ran. Median and 99th "
-        "percentile.",
-    ),
-    (
-        "Times 2009",
-        "Tasks per second over those of 2009. Where the workers are the limit, a "
-        "perfect run of today is not much faster than a good one of then.",
-    ),
-)
+
+class Named(NamedTuple):
+    """A result, and what the page calls it."""
+
+    label: str
+    result: Result
 
 
-def page(result: Result, pictures: Sequence[Sequence[Picture]]) -> str:
-    """The whole page. `pictures` holds, for each run in turn, the images of its curves."""
-    curves = "".join(
-        _curves(result, run, shown)
-        for run, shown in zip(result.runs, pictures, strict=True)
-        if shown
-    )
+def page(results: Sequence[Named]) -> str:
+    """The whole page. The first result leads; the others are drawn over it.
+
+    Runs of a sweep have as many tasks as fit in their time, so they show in the figure of
+    efficiency and in tables, but not beside others' makespans.
+    """
+    plain = [
+        [Series(label, number, run, result.limit(run)) for run in result.runs]
+        for number, (label, result) in enumerate(results)
+        if result.sweep is None
+    ]
+    matched = _matched([series for each in plain for series in each])
     body = f"""<main>
-{_header(result)}
-<h2>Beside 2009</h2>
-{_bars(result)}
-<div class="card">{_table("Every run beside 2009", TABLE_COLUMNS, rows(result))}</div>
-{_notes(result)}
-<h2>The curves</h2>
-{curves or "<p>No curves were recorded.</p>"}
-<h2>What it cost</h2>
-<p>CPU seconds during the run, and the manager's resident memory.</p>
-<div class="card">{_table("Cost of every run", COST_COLUMNS, map(_cost, result.runs))}</div>
-<h2>Reading the numbers</h2>
-<dl>{"".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in NUMBERS)}</dl>
-<h2>Method</h2>
-{_method(result)}
+{_header(results)}
+{"".join(_efficiency(*each, one=len(results) == 1) for each in results)}
+{_beside(matched)}
+{_curves(matched)}
+{_latency(results)}
+{_tables(results)}
+<section><h2>Reading the numbers</h2>
+<dl>{"".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in NUMBERS)}</dl></section>
+{_method(results)}
 </main>"""
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_title(result)}</title>
+<title>{_title(results)}</title>
 <style>{CSS}</style>
 </head>
 <body>
@@ -120,149 +85,303 @@ def page(result: Result, pictures: Sequence[Sequence[Picture]]) -> str:
 """
 
 
-def _title(result: Result) -> str:
-    counts = {run.jobs for run in result.runs}
-    return f"{counts.pop():,} short tasks" if len(counts) == 1 else "Many short tasks"
+def _matched(series: Iterable[Series]) -> list[list[Series]]:
+    """Runs of the same sleep time and executor together, in the order of their first."""
+    groups: dict[tuple[str, str], list[Series]] = {}
+    for each in series:
+        groups.setdefault((each.run.sleep, each.run.executor), []).append(each)
+    return list(groups.values())
 
 
-def _header(result: Result) -> str:
+def _title(results: Sequence[Named]) -> str:
+    counts = {run.jobs for _, result in results if not result.sweep for run in result.runs}
+    if counts:
+        return f"{counts.pop():,} short tasks" if len(counts) == 1 else "Many short tasks"
+    return "How short may tasks be?"
+
+
+def _header(results: Sequence[Named]) -> str:
+    runs = [run for _, result in results for run in result.runs]
+    result = results[0].result
     machine = result.machine
-    lost = sum(run.lost for run in result.runs)
-    duplicates = sum(run.duplicates for run in result.runs)
-    lead = ""
-    for run in result.runs[:1]:
-        lead = (
-            f"Kestrel ran {run.jobs:,} tasks of <code>sleep {escape(run.sleep)}</code> in "
-            f"{run.makespan_seconds:,.1f} s on {run.workers:,} workers: "
-            f"{run.tasks_per_second:,.0f} tasks a second."
-        )
-        if run.reference:
-            lead += (
-                f" The first Kestrel, in 2009, did {run.reference.tasks_per_second:,.0f} a second "
-                f"on {run.reference.workers:,} workers."
-            )
+    tiles = _knee_tiles(result) if result.sweep else _rate_tiles(result)
+    lost, duplicates = sum(run.lost for run in runs), sum(run.duplicates for run in runs)
     verdict = "Over all runs, no task was lost and none was counted twice."
     if lost or duplicates:
         verdict = f'<span class="wrong">{lost:,} tasks lost, {duplicates:,} duplicates.</span>'
+    beside = ""
+    if len(results) > 1:
+        beside = keys((f"s{number}", label) for number, (label, _) in enumerate(results))
     return f"""<header>
 <p class="over">Kestrel {escape(machine.kestrel)} · {escape(machine.date[:10])} ·
 {machine.cores} cores, {escape(machine.cpu_model)}</p>
-<h1>{_title(result)}</h1>
-<p class="lead">{lead} {verdict}</p>
+<h1>{_title(results)}</h1>
+<p class="lead">{_lead(result)} {verdict}</p>
+{beside}<div class="tiles">{tiles}</div>
 </header>"""
 
 
-def _bars(result: Result) -> str:
-    """Rates of 2009 and now for each run, with the limit as a line; each run has its own scale."""
-    parts = []
-    for run in result.runs:
-        limit = result.limit(run)
-        ceiling = run.jobs / limit.seconds if limit else 0.0
-        then = run.reference.tasks_per_second if run.reference else 0.0
-        full = max(ceiling, then, run.tasks_per_second)
-        tick = f'<div class="tick" style="left:{ceiling / full:.2%}"></div>' if limit else ""
-        parts.append(
-            f'<span class="name">sleep {escape(run.sleep)}</span>'
-            f"<span>now</span>{_bar(run.tasks_per_second / full, 'bar now', tick)}"
-            f'<span class="value">{_rate(run.tasks_per_second)}</span>'
-            f'<span class="name"></span><span class="soft">2009</span>{_bar(then / full, "bar")}'
-            f'<span class="value soft">{_rate(then) if then else "-"}</span>'
+def _lead(result: Result) -> str:
+    if result.sweep:
+        return (
+            "A pool that hands out R tasks a second keeps W workers busy with tasks of W/R seconds "
+            "or more. Here R was measured on several numbers of workers, and how much of their "
+            "time went into tasks of several lengths."
         )
-    bars = '<span class="gap"></span>'.join(parts)
-    return f"""<p class="soft"><span class="key now"></span>tasks per second now
-<span class="key"></span>in 2009 <span class="key bound"></span>limit of this machine and its
-workers. Each sleep time has a scale of its own.</p>
-<div class="card bars">{bars}</div>"""
+    run = result.runs[0]
+    lead = (
+        f"Kestrel ran {run.jobs:,} tasks of <code>sleep {escape(run.sleep)}</code> in "
+        f"{run.makespan_seconds:,.1f} s on {run.workers:,} workers: "
+        f"{run.tasks_per_second:,.0f} tasks a second."
+    )
+    if run.reference:
+        lead += (
+            f" The first Kestrel, in 2009, did {run.reference.tasks_per_second:,.0f} a second "
+            f"on {run.reference.workers:,} workers."
+        )
+    return lead
 
 
-def _bar(share: float, kind: str, tick: str = "") -> str:
-    return f'<div class="track"><div class="{kind}" style="width:{share:.2%}"></div>{tick}</div>'
+def _rate_tiles(result: Result) -> str:
+    parts = []
+    for run in result.runs[:4]:
+        limit = result.limit(run)
+        words = ""
+        if limit:
+            words = LIMIT_WORDS[limit.of].format(limit.seconds / run.makespan_seconds)
+        parts.append(
+            tile(f"sleep {run.sleep}", f"{run.tasks_per_second:,.0f}", "tasks per second", words)
+        )
+    return "".join(parts)
 
 
-def _rate(tasks_per_second: float) -> str:
-    return f"{tasks_per_second:,.0f}/s"
-
-
-def _table(caption: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "".join(f"<tr>{_cells(columns, line)}</tr>" for line in lines)
-    return (
-        f'<table aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
+def _knee_tiles(result: Result) -> str:
+    return "".join(
+        tile(
+            f"{curve.workers:,} workers",
+            length(curve.knee_seconds),
+            "tasks keep them busy",
+            f"at {curve.dispatch_per_second:,.0f} tasks a second",
+        )
+        for curve in curves(result.runs)
+        if curve.knee_seconds
     )
 
 
-def _cells(columns: Sequence[str], line: Sequence[str]) -> str:
-    first, *rest = line
-    cells = [f'<th scope="row" data-label="{columns[0]}">{escape(first)}</th>']
-    for column, cell in zip(columns[1:], rest, strict=True):
-        wrong = column in ("lost", "duplicates") and cell != "0"
-        text = f'<span class="wrong">{escape(cell)}</span>' if wrong else escape(cell)
-        cells.append(f'<td data-label="{escape(column)}">{text}</td>')
-    return "".join(cells)
+def _efficiency(label: str, result: Result, *, one: bool) -> str:
+    found = curves(result.runs)
+    if max((len(curve.points) for curve in found), default=0) < 3:
+        return ""  # two points are no curve
+    shown = found[: figures.MOST_SERIES]
+    legend = keys(
+        (f"s{number}", f"{curve.workers:,} workers") for number, curve in enumerate(shown)
+    )
+    lengths = sorted({seconds for curve in found for seconds, _ in curve.points})
+    columns = ["workers", "tasks/s", "knee", "50% at", *map(length, lengths)]
+    figures_ = table(f"Efficiency, {label}", columns, (_efficiency_row(c, lengths) for c in found))
+    name = "" if one else f": {escape(label)}"
+    return f"""<section><h2>Efficiency against task length{name}</h2>
+<div class="wide"><figure>{figures.efficiency(shown)}
+<figcaption>{legend}<p class="soft">Diamonds: the knee, W/R. Rings: half of the time in tasks, as
+measured.</p></figcaption></figure>
+<div class="card">{figures_}
+<p class="soft">Tasks a second are those of <code>sleep 0</code>, and the knee follows from them by
+arithmetic: at R a second, dispatch reaches each of W workers once in W/R seconds. All else is
+measured: the task length with which half of the workers' time went into tasks, and this share for
+each length.</p></div></div>
+</section>"""
 
 
-def _notes(result: Result) -> str:
-    notes = [
-        f"<b>sleep {run.sleep}:</b> {escape(run.reference.note)}"
-        for run in result.runs
-        if run.reference and run.reference.note
+def _efficiency_row(curve: Curve, lengths: Sequence[float]) -> list[str]:
+    rate, knee, points = curve.dispatch_per_second, curve.knee_seconds, dict(curve.points)
+    return [
+        f"{curve.workers:,}",
+        f"{rate:,.0f}" if rate else "-",
+        length(knee) if knee else "-",
+        curve.half_text,
+        *(f"{points[seconds]:.0%}" if seconds in points else "-" for seconds in lengths),
     ]
-    if not any(run.reference for run in result.runs):
+
+
+def _beside(matched: Sequence[Sequence[Series]]) -> str:
+    if not matched:
         return ""
-    return f"""<p>The runs of 2009 had 50,000 tasks each on more than 900 workers of a cluster.
+    then = any(series[0].run.reference for series in matched)
+    runs = [each.run for series in matched for each in series]
+    notes = dict.fromkeys(
+        f"<b>sleep {escape(run.sleep)}:</b> {escape(run.reference.note)}"
+        for run in runs
+        if run.reference and run.reference.note
+    )
+    cluster = f"""<p>The runs of 2009 had 50,000 tasks each on more than 900 workers of a cluster.
 Here the workers share one machine: a sleeping task needs no core, so many fit on one. Their
 messages cross no network, but all processes are started by the cores of this machine.</p>
 <p class="soft">{"<br>".join(notes)}</p>"""
+    return f"""<section><h2>{"Beside 2009" if then else "Makespan and rate"}</h2>
+<p class="soft"><span class="key bound"></span>limit of this machine and its workers. Each sleep
+time has a scale of its own.</p>
+<div class="pair">
+<div class="card"><h3>Makespan</h3><p class="soft">shorter is better</p>
+<div class="bars">{"".join(map(_makespans, matched))}</div></div>
+<div class="card"><h3>Tasks per second</h3><p class="soft">longer is better</p>
+<div class="bars">{"".join(map(_rates, matched))}</div></div>
+</div>
+{cluster if then else ""}</section>"""
 
 
-def _curves(result: Result, run: Run, pictures: Iterable[Picture]) -> str:
-    limit = result.limit(run)
-    text = f"{run.jobs:,} tasks in {run.makespan_seconds:,.1f} s"
-    if limit:
-        share = f"{limit.seconds / run.makespan_seconds:.0%}"
-        what = {
-            "workers": "of the workers' time was spent in tasks",
-            "spawn": "of the rate at which this machine can start processes",
-        }[limit.of]
-        text += f"; {share} {what}"
-    images = "".join(
-        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{picture.dark}">'
-        f'<img alt="{escape(picture.alt)}" src="{picture.light}"></picture></figure>'
-        for picture in pictures
+def _makespans(series: Sequence[Series]) -> str:
+    """Bars of those with as many tasks as the first, and the least that the first one needs."""
+    first = series[0]
+    jobs = first.run.jobs
+    shown = [(s.label, s.run.makespan_seconds, s.kind) for s in series if s.run.jobs == jobs]
+    if first.run.reference and first.run.reference.tasks == jobs:
+        shown.append(("2009", first.run.reference.makespan_seconds, "then"))
+    limit = first.limit.seconds if first.limit else 0.0
+    return bars(f"sleep {first.run.sleep}", f"{jobs:,} tasks", shown, limit, "{:,.1f} s")
+
+
+def _rates(series: Sequence[Series]) -> str:
+    """Bars of all, and the most that the first one could do."""
+    first = series[0]
+    shown = [(each.label, each.run.tasks_per_second, each.kind) for each in series]
+    if first.run.reference:
+        shown.append(("2009", first.run.reference.tasks_per_second, "then"))
+    limit = first.run.jobs / first.limit.seconds if first.limit else 0.0
+    workers = f"{first.run.workers:,} workers"
+    return bars(f"sleep {first.run.sleep}", workers, shown, limit, "{:,.0f}/s")
+
+
+def _curves(matched: Sequence[Sequence[Series]]) -> str:
+    parts = []
+    for group in matched:
+        series = [each for each in group if each.run.timeline is not None]
+        if not series:
+            continue
+        first = series[0]
+        legend = [
+            (s.kind, f"{s.label}: {s.run.jobs:,} tasks in {s.run.makespan_seconds:,.1f} s")
+            for s in series
+        ]
+        if first.run.reference:
+            seconds = first.run.reference.makespan_seconds
+            legend.append(("dash then", f"2009: {seconds:,.0f} s"))
+        if first.limit:
+            rate = first.run.jobs / first.limit.seconds
+            what = "bare process starts" if first.limit.of == "spawn" else "all workers busy"
+            legend.append(("dash bound", f"{what}: {rate:,.0f}/s"))
+        parts.append(
+            f'<div class="block"><h3>sleep {escape(first.run.sleep)}</h3>'
+            f"{keys(legend)}"
+            f'<div class="pair"><figure>{figures.running(series)}</figure>'
+            f"<figure>{figures.rates(series)}</figure></div></div>"
+        )
+    if not parts:
+        return ""
+    return f"<section><h2>The curves</h2>{''.join(parts)}</section>"
+
+
+def _latency(results: Sequence[Named]) -> str:
+    """Latency of every run, and beside it what the system itself used of the processors."""
+    series = [
+        Series(label, number, run, None)
+        for number, (label, result) in enumerate(results)
+        for run in result.runs
+    ]
+    many = len({each.run.workers for each in series}) > 1
+    groups: dict[str, list[Series]] = {}
+    for each in series:
+        where = f" on {each.run.workers:,}" if many else ""
+        groups.setdefault(f"sleep {each.run.sleep}{where}", []).append(each)
+    cost = _cost_bars(
+        {
+            name: plain
+            for name, group in groups.items()
+            if (plain := [each for each in group if not results[each.number].result.sweep])
+        }
     )
-    return f'<h3>sleep {escape(run.sleep)}</h3><p>{text}.</p><div class="pair">{images}</div>'
+    return f"""<section><h2>Latency{" and cost" if cost else ""}</h2>
+<div class="pair"><figure>{"<h3>Latency</h3>" if cost else ""}<p class="soft">What dispatch added to
+a task: filled, the median; open, the 99th percentile; in milliseconds.</p>
+{figures.latency(groups)}</figure>{cost}</div></section>"""
+
+
+def _cost_bars(groups: Mapping[str, Sequence[Series]]) -> str:
+    """All on one scale; nothing if it was not measured, as on a given pool."""
+    most = max((_cpu_ms(each) for group in groups.values() for each in group), default=0.0)
+    if not most:
+        return ""
+    listed = "".join(
+        bars(name, "", [(s.label, _cpu_ms(s), s.kind) for s in group], 0, "{:.2f} ms", most)
+        for name, group in groups.items()
+    )
+    return (
+        '<div class="card"><h3>CPU time per task</h3><p class="soft">Server, manager and workers '
+        f'together, without the tasks.</p><div class="bars">{listed}</div></div>'
+    )
+
+
+def _cpu_ms(series: Series) -> float:
+    return 1000 * series.run.cpu_seconds / series.run.jobs
+
+
+def _tables(results: Sequence[Named]) -> str:
+    parts = []
+    for label, result in results:
+        name = f"<h3>{escape(label)}</h3>" if len(results) > 1 else ""
+        columns = TABLE_COLUMNS[:-2] if result.sweep else TABLE_COLUMNS
+        lines = (row[: len(columns)] for row in rows(result))
+        runs = table(f"Every run, {label}", columns, lines)
+        cost = table(f"Cost of every run, {label}", COST_COLUMNS, map(_cost, result.runs))
+        parts.append(
+            f'{name}<div class="card">{runs}</div><div class="card">{cost}'
+            '<p class="soft">CPU seconds during the run, and the manager\'s resident memory.</p>'
+            "</div>"
+        )
+    return f"<section><h2>Every run, and what it cost</h2>{''.join(parts)}</section>"
 
 
 def _cost(run: Run) -> list[str]:
     parts = (run.server_cpu_seconds, run.manager_cpu_seconds, run.worker_cpu_seconds)
     return [
         run.sleep,
+        f"{run.workers:,}",
         run.executor,
         *(f"{seconds:,.1f} s" for seconds in parts),
-        f"{1000 * sum(parts) / run.jobs:,.2f} ms",
+        f"{1000 * run.cpu_seconds / run.jobs:,.2f} ms",
         f"{run.manager_rss_mb:,.0f} MB",
     ]
 
 
-def _method(result: Result) -> str:
-    machine = result.machine
-    facts = {
-        "Processor": f"{machine.cpu_model}, {machine.cores} cores",
-        "Memory": f"{machine.memory_mb:,} MB",
-        "Kernel": machine.kernel,
-        "Kestrel": machine.kestrel,
-        "Prosody": machine.prosody,
-        "Python": machine.python,
-        "Date": machine.date,
-        "Spawn limit": f"{result.spawn_limit_per_second:,.0f} processes per second, bare",
-    }
-    listed = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
-    command = f"<pre>{escape(result.command)}</pre>" if result.command else ""
-    return f"""<dl class="facts">{listed}</dl>
-{command}
+def _method(results: Sequence[Named]) -> str:
+    parts = []
+    for label, result in results:
+        machine = result.machine
+        facts = {
+            "Processor": f"{machine.cpu_model}, {machine.cores} cores",
+            "Memory": f"{machine.memory_mb:,} MB",
+            "Kernel": machine.kernel,
+            "Kestrel": machine.kestrel,
+            "Prosody": machine.prosody,
+            "Python": machine.python,
+            "Date": machine.date,
+        }
+        if result.spawn_limit_per_second:
+            facts["Spawn limit"] = (
+                f"{result.spawn_limit_per_second:,.0f} processes per second, bare"
+            )
+        if result.sweep:
+            facts["Cell"] = (
+                f"as many tasks as {result.sweep.cell_seconds:g} s allow, in whole waves"
+            )
+        name = f"<h3>{escape(label)}</h3>" if len(results) > 1 else ""
+        listed = "".join(f"<dt>{fact}</dt><dd>{escape(text)}</dd>" for fact, text in facts.items())
+        command = f"<pre>{escape(result.command)}</pre>" if result.command else ""
+        parts.append(f'{name}<dl class="facts">{listed}</dl>{command}')
+    return f"""<section><h2>Method</h2>
+{"".join(parts)}
 <p>Each task is a real <code>sleep</code> where the executor is “process”. The sleep times of a
 range are drawn uniformly from a fixed seed, the same every time; the bound uses their exact sum.
-Times are cut into equal bins. The area shows each bin; in the curves of tasks per second the lines
-are means over the time the legend names, because equal tasks come in waves.</p>
-<p class="soft"><small>2009: {escape(reference.SOURCE)}</small></p>"""
+Curves are means over equal bins; tasks per second are means over a fortieth of the run or one sleep
+time, whichever is longer, because equal tasks come in waves. Of 2009 only makespans are known, so
+its lines are means.</p>
+<p class="soft"><small>2009: {escape(reference.SOURCE)}</small></p></section>"""

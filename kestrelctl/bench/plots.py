@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from io import BytesIO
-from math import ceil
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from kestrelctl.bench.bounds import parse_sleep
 from kestrelctl.bench.curves import Timeline
+from kestrelctl.bench.efficiency import Curve, length
 from kestrelctl.bench.result import Limit, Run
 from kestrelctl.errors import MissingTool
 
@@ -20,53 +20,43 @@ _SIZE_INCHES = (5.8, 3.9)
 _DOTS_PER_INCH = 180
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
-    """Colours of a plot."""
-
-    paper: str
-    ink: str
-    faint: str
-    finished: str
-    dispatched: str
-    bound: str
+_PAPER, _INK, _FAINT = "#ffffff", "#23282d", "#dfe3e6"
+_FINISHED, _DISPATCHED, _BOUND = "#0072b2", "#9aa5ad", "#d55e00"
+#: Of curves in one plot, with marks that differ too.
+_SERIES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#b3558f", "v"), ("#8a6d00", "D"))
 
 
-LIGHT = Theme("#ffffff", "#23282d", "#dfe3e6", "#1f6f8b", "#9aa5ad", "#b5482a")
-DARK = Theme("#1b2024", "#d5dade", "#353c42", "#5fb3cf", "#7d8890", "#ec8a67")
-
-
-def running_png(run: Run, curves: Timeline, limit: Limit | None, theme: Theme) -> bytes:
+def running_png(run: Run, curves: Timeline, limit: Limit | None) -> bytes:
     """Tasks running over time, the number of workers, and the earliest possible end."""
-    with _style(theme):
+    with _style():
         figure, axes = _axes(f"sleep {run.sleep}: tasks running", "tasks running")
         edges = _edges(curves)
-        axes.stairs(curves.running, edges, fill=True, color=theme.finished, alpha=0.22, lw=0)
-        axes.stairs(curves.running, edges, color=theme.finished, lw=1.4, label="running")
+        axes.stairs(curves.running, edges, fill=True, color=_FINISHED, alpha=0.22, lw=0)
+        axes.stairs(curves.running, edges, color=_FINISHED, lw=1.4, label="running")
         if limit and limit.of == "workers":
             label = f"{run.workers:,} workers"
-            axes.axhline(run.workers, color=theme.bound, lw=1.2, ls="--", label=label)
+            axes.axhline(run.workers, color=_BOUND, lw=1.2, ls="--", label=label)
         if limit:
             label = f"earliest possible end: {limit.seconds:,.1f} s"
-            axes.axvline(limit.seconds, color=theme.bound, lw=1.2, ls=":", label=label)
+            axes.axvline(limit.seconds, color=_BOUND, lw=1.2, ls=":", label=label)
         return _png(figure, axes)
 
 
-def rate_png(run: Run, curves: Timeline, limit: Limit | None, theme: Theme) -> bytes:
+def rate_png(run: Run, curves: Timeline, limit: Limit | None) -> bytes:
     """Tasks dispatched and finished a second over time, the highest lasting rate, and 2009's.
 
     Equal tasks come in waves, so the lines are means over at least one sleep time; the rate of each
     single bin is the area behind them.
     """
-    with _style(theme):
+    with _style():
         figure, axes = _axes(f"sleep {run.sleep}: dispatched and finished", "tasks per second")
         edges = _edges(curves)
-        window = _window_seconds(run, curves)
+        window = run.window_seconds
         each_bin = curves.per_second(curves.finished)
-        axes.stairs(each_bin, edges, fill=True, color=theme.finished, alpha=0.22, lw=0)
+        axes.stairs(each_bin, edges, fill=True, color=_FINISHED, alpha=0.22, lw=0)
         for counts, colour, what in (
-            (curves.dispatched, theme.dispatched, "dispatched"),
-            (curves.finished, theme.finished, "finished"),
+            (curves.dispatched, _DISPATCHED, "dispatched"),
+            (curves.finished, _FINISHED, "finished"),
         ):
             mean = curves.per_second(counts, window)
             label = f"{what}, mean of {window:.3g} s"
@@ -74,21 +64,35 @@ def rate_png(run: Run, curves: Timeline, limit: Limit | None, theme: Theme) -> b
         if limit:
             rate = run.jobs / limit.seconds
             what = "spawn limit" if limit.of == "spawn" else "worker limit"
-            axes.axhline(rate, color=theme.bound, lw=1.2, ls="--", label=f"{what}: {rate:,.0f}/s")
+            axes.axhline(rate, color=_BOUND, lw=1.2, ls="--", label=f"{what}: {rate:,.0f}/s")
         if run.reference:
             rate = run.reference.tasks_per_second
-            axes.axhline(rate, color=theme.ink, lw=1.2, ls=":", label=f"2009: {rate:,.0f}/s")
+            axes.axhline(rate, color=_INK, lw=1.2, ls=":", label=f"2009: {rate:,.0f}/s")
         return _png(figure, axes)
 
 
-def _window_seconds(run: Run, curves: Timeline) -> float:
-    """The time to average a rate over: a fortieth of the run, in whole waves of equal tasks."""
-    wave = parse_sleep(run.sleep).longest or curves.bin_seconds
-    return ceil(_edges(curves)[-1] / 40 / wave) * wave
+def efficiency_png(curves: Sequence[Curve]) -> bytes:
+    """Utilisation against task length for each number of workers, knees as upright lines."""
+    with _style():
+        figure, axes = _axes("efficiency against task length", "workers' time in tasks, %")
+        for curve, (colour, mark) in zip(curves, cycle(_SERIES), strict=False):
+            label = f"{curve.workers:,} workers"
+            if curve.knee_seconds:
+                axes.axvline(curve.knee_seconds, color=colour, lw=1.2, ls=":")
+                label += f", knee {length(curve.knee_seconds)}"
+            seconds, shares = zip(*curve.points, strict=True)
+            percents = [100 * share for share in shares]
+            axes.plot(seconds, percents, color=colour, marker=mark, lw=1.6, label=label)
+        axes.axhline(50, color=_INK, lw=0.8, ls="--")
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda seconds, _: length(seconds))
+        axes.set_xlabel("length of a task")
+        axes.set_ylim(top=102)
+        return _png(figure, axes)
 
 
-def _style(theme: Theme) -> Any:
-    """matplotlib's settings for a theme, for use in a `with`.
+def _style() -> Any:
+    """matplotlib's settings for a plot, for use in a `with`.
 
     Raises:
         MissingTool: matplotlib is not installed.
@@ -103,19 +107,19 @@ def _style(theme: Theme) -> Any:
         ) from error
     return mpl.rc_context(
         {
-            "figure.facecolor": theme.paper,
-            "axes.facecolor": theme.paper,
-            "axes.edgecolor": theme.faint,
-            "axes.labelcolor": theme.ink,
-            "axes.titlecolor": theme.ink,
+            "figure.facecolor": _PAPER,
+            "axes.facecolor": _PAPER,
+            "axes.edgecolor": _FAINT,
+            "axes.labelcolor": _INK,
+            "axes.titlecolor": _INK,
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.axisbelow": True,
-            "grid.color": theme.faint,
+            "grid.color": _FAINT,
             "grid.linewidth": 0.7,
-            "text.color": theme.ink,
-            "xtick.color": theme.ink,
-            "ytick.color": theme.ink,
+            "text.color": _INK,
+            "xtick.color": _INK,
+            "ytick.color": _INK,
             "xtick.major.size": 0,
             "ytick.major.size": 0,
             "font.size": 11,
@@ -144,7 +148,8 @@ def _edges(curves: Timeline) -> list[float]:
 
 
 def _png(figure: Figure, axes: Axes) -> bytes:
-    axes.set_xlim(left=0)
+    if axes.get_xscale() == "linear":
+        axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     figure.legend(loc="outside lower center", ncols=2, fontsize=10)
     data = BytesIO()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kestrelctl.bench.bounds import parse_sleep
+
 SOURCE = (
     "Lance Stout, Mike Murphy, Sebastien Goasguen: “Kestrel: An XMPP-Based Framework for Many Task "
     "Computing Applications”, slides of the talk at MTAGS 2009, section “Results”."
@@ -27,6 +29,12 @@ class Reference:
     @property
     def tasks_per_second(self) -> float:
         return self.tasks / self.makespan_seconds
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the workers' time that was spent inside tasks; for a range, of its mean."""
+        task_seconds = self.tasks * parse_sleep(self.sleep).mean
+        return task_seconds / self.workers / self.makespan_seconds
 
 
 _RUNS = (

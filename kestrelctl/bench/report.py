@@ -1,21 +1,26 @@
-"""Writes a sweep to disk: the curves as images, a page that needs nothing else, and the data."""
+"""Writes benches to disk: a page that needs nothing else, the curves as images, and the data."""
 
 from __future__ import annotations
 
-from base64 import b64encode
+from collections.abc import Sequence
 from pathlib import Path
 
-from kestrelctl.bench import plots
-from kestrelctl.bench.page import Picture, page
-from kestrelctl.bench.result import Result, Run, to_json
+from kestrelctl.bench import efficiency, figures, plots
+from kestrelctl.bench.page import Named, page
+from kestrelctl.bench.result import Result, to_json
+from kestrelctl.bench.saved import labels, read_result
+from kestrelctl.errors import UsageError
+
+#: What a result is called that has no other beside it than 2009.
+_ALONE = "now"
 
 
 def write_report(directory: Path, result: Result) -> list[Path]:
-    """Draws the curves of every run and writes `report.html`, `result.json` and the PNGs.
+    """Writes `report.html`, `result.json` and, for slides, PNGs of the curves.
 
     Args:
         directory: made if it is missing; files of an earlier report in it are replaced.
-        result: runs without a timeline get no curves.
+        result: runs without a timeline get no curves; of a sweep only its efficiency is drawn.
 
     Returns:
         The files written, the page first.
@@ -23,17 +28,10 @@ def write_report(directory: Path, result: Result) -> list[Path]:
     Raises:
         MissingTool: matplotlib is not installed.
     """
-    images: dict[str, bytes] = {}
-    pictures: list[list[Picture]] = []
-    for number, run in enumerate(result.runs, start=1):
-        drawn = _draw(result, run)
-        pictures.append([picture for _, _, picture in drawn])
-        for name, png, _ in drawn:
-            images[f"{number}-sleep-{run.sleep}-{name}.png"] = png
     files = {
-        "report.html": page(result, pictures).encode(),
+        "report.html": page([Named(_ALONE, result)]).encode(),
         "result.json": to_json(result, curves=True),
-        **images,
+        **_images(result),
     }
     directory.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
@@ -41,34 +39,36 @@ def write_report(directory: Path, result: Result) -> list[Path]:
     return [directory / name for name in files]
 
 
-def _draw(result: Result, run: Run) -> list[tuple[str, bytes, Picture]]:
-    """File name, light image, and picture for the page, of each curve of one run."""
-    curves = run.timeline
-    if curves is None:
-        return []
-    limit = result.limit(run)
-    ended = f"The run ended after {run.makespan_seconds:,.1f} s"
-    if limit:
-        ended += f"; the bound is {limit.seconds:,.1f} s"
-    rate_alt = (
-        f"Tasks dispatched and finished per second over time, sleep {run.sleep}: "
-        f"{run.tasks_per_second:,.0f} a second on average, "
-        f"{max(curves.per_second(curves.finished)):,.0f} at the most. {ended}."
-    )
-    mean = sum(curves.running) * curves.bin_seconds / run.makespan_seconds
-    running_alt = (
-        f"Tasks running over time, sleep {run.sleep}: {mean:,.0f} on average, "
-        f"{max(curves.running):,.0f} at the most, on {run.workers:,} workers. {ended}."
-    )
-    drawn = []
-    for name, draw, alt in (
-        ("rate", plots.rate_png, rate_alt),
-        ("running", plots.running_png, running_alt),
-    ):
-        light, dark = (draw(run, curves, limit, theme) for theme in (plots.LIGHT, plots.DARK))
-        drawn.append((name, light, Picture(alt, _data_uri(light), _data_uri(dark))))
-    return drawn
+def write_page(file: Path, sources: Sequence[Path]) -> None:
+    """Writes one page of the results in files or report directories, drawn over each other.
+
+    Raises:
+        UsageError: one cannot be read, or they are too many to be told apart.
+    """
+    if len(sources) > figures.MOST_SERIES:
+        raise UsageError(
+            f"{len(sources)} results are too many for one figure",
+            hint=f"no more than {figures.MOST_SERIES} can be told apart",
+        )
+    results = map(read_result, sources)
+    names = labels(sources) if len(sources) > 1 else [_ALONE]
+    named = [Named(name, result) for name, result in zip(names, results, strict=True)]
+    try:
+        file.write_text(page(named), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written", cause=error.strerror) from None
 
 
-def _data_uri(png: bytes) -> str:
-    return "data:image/png;base64," + b64encode(png).decode()
+def _images(result: Result) -> dict[str, bytes]:
+    """PNGs by file name."""
+    if result.sweep is not None:
+        curves = efficiency.curves(result.runs)
+        return {"efficiency.png": plots.efficiency_png(curves)} if curves else {}
+    images = {}
+    for number, run in enumerate(result.runs, start=1):
+        if run.timeline is not None:
+            limit = result.limit(run)
+            for name, draw in (("rate", plots.rate_png), ("running", plots.running_png)):
+                image = draw(run, run.timeline, limit)
+                images[f"{number}-sleep-{run.sleep}-{name}.png"] = image
+    return images

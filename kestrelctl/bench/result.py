@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -11,6 +12,9 @@ from kestrelctl.bench import bounds
 from kestrelctl.bench.curves import Timeline, timeline
 from kestrelctl.bench.machine import Machine
 from kestrelctl.bench.reference import REFERENCE_2009, Reference
+
+SCHEMA = 1
+"""Of a result as JSON. It grows when a field changes its meaning, not when one is added."""
 
 PROCESS = "process"
 """The executor that starts one operating-system process per task."""
@@ -57,6 +61,20 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
         return REFERENCE_2009.get(self.sleep)
 
     @property
+    def window_seconds(self) -> float:
+        """The time to average a rate over: a fortieth of the run, in whole waves of equal tasks."""
+        if self.timeline is None:
+            return 0.0
+        wave = bounds.parse_sleep(self.sleep).longest or self.timeline.bin_seconds
+        span = len(self.timeline.running) * self.timeline.bin_seconds
+        return ceil(span / 40 / wave) * wave
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of server, manager and workers together, without the tasks; 0 for a given pool."""
+        return self.server_cpu_seconds + self.manager_cpu_seconds + self.worker_cpu_seconds
+
+    @property
     def times_faster(self) -> float | None:
         """Tasks per second over those of 2009: fair also when the number of tasks differs."""
         return self.tasks_per_second / self.reference.tasks_per_second if self.reference else None
@@ -69,18 +87,48 @@ class Limit(NamedTuple):
     seconds: float
 
 
+class Knee(msgspec.Struct, frozen=True):
+    """Where one number of workers begins to wait for work; see `efficiency`.
+
+    Attributes:
+        dispatch_per_second: measured with tasks of no length; None if there was no such run.
+        knee_seconds: the shortest task with which all workers can be busy at that rate.
+        half_seconds: the task length measured to keep them half busy, if any was.
+    """
+
+    workers: int
+    dispatch_per_second: float | None
+    knee_seconds: float | None
+    half_seconds: float | None
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """What a sweep has beyond its runs; the number of tasks of each follows from the time."""
+
+    cell_seconds: float
+    knees: list[Knee]
+
+
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A sweep: the machine, its bare process-start rate, the runs, and the command that made it."""
+    """A bench: the machine, its bare process-start rate, the runs, and the command that made it.
+
+    Attributes:
+        spawn_limit_per_second: None for a given pool, whose workers may be on other machines.
+        sweep: only if every task length ran on every number of workers.
+        schema: of this document; left out while it is 1.
+    """
 
     machine: Machine
-    spawn_limit_per_second: float
+    spawn_limit_per_second: float | None
     runs: list[Run]
     command: str | None = None
+    sweep: Sweep | None = None
+    schema: int = SCHEMA
 
     def limit(self, run: Run) -> Limit | None:
         """What bounds this run: worker time or process starts; None if nothing known does."""
         limits = [Limit("workers", run.bound_seconds)]
-        if run.executor == PROCESS:
+        if run.executor == PROCESS and self.spawn_limit_per_second:
             seconds = bounds.spawn_bound(run.jobs, self.spawn_limit_per_second)
             limits.append(Limit("spawn", seconds))
         limit = max(limits, key=lambda each: each.seconds)

@@ -38,6 +38,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         jobs: tasks of each run (the word of 2009).
         workers: of the throw-away pool; a given pool is measured with those it has.
         sleeps: one run each: `0`, `10`, or `0-10` for random times.
+        metrics: whether the throw-away pool serves them; off only to measure what they cost.
         command: how the sweep was called, for the report.
     """
 
@@ -45,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 917
     sleeps: tuple[str, ...] = ("0", "1", "10", "0-10")
     executor: str = PROCESS
+    metrics: bool = True
     report: Path | None = None
     command: str | None = None
 
@@ -62,16 +64,10 @@ async def bench(
         UsageError: the plan makes no sense.
         KestrelError: a run failed, lost tasks, or was faster than its bound allows.
     """
-    sleeps = [parse_sleep(spec) for spec in plan.sleeps]
-    if plan.jobs < 1 or plan.workers < 1:
-        raise UsageError("a sweep needs at least one task and one worker")
-    if plan.executor != PROCESS and any(sleep.longest for sleep in sleeps):
-        raise UsageError(
-            "the inline executor does not sleep", hint="give it `--sleep 0`, or leave it out"
-        )
-    spawn_limit = await asyncio.to_thread(measure_spawn_rate)
-    async with _measured_pool(plan, pool) as (connection, local):
-        runs = [await _run(plan, sleep, connection, local, progress) for sleep in sleeps]
+    sleeps = check(plan)
+    spawn_limit = await asyncio.to_thread(measure_spawn_rate) if pool is None else None
+    async with measured_pool(plan, pool) as (connection, local):
+        runs = [await one_run(plan, sleep, connection, local, progress) for sleep in sleeps]
     result = Result(
         machine=this_machine(prosody_version()),
         spawn_limit_per_second=spawn_limit,
@@ -83,28 +79,50 @@ async def bench(
     return result
 
 
+def check(plan: Plan) -> list[Sleep]:
+    """The sleep times of a plan that can be carried out.
+
+    Raises:
+        UsageError: the plan makes no sense.
+    """
+    sleeps = [parse_sleep(spec) for spec in plan.sleeps]
+    if plan.jobs < 1 or plan.workers < 1:
+        raise UsageError("a sweep needs at least one task and one worker")
+    if plan.executor != PROCESS and any(sleep.longest for sleep in sleeps):
+        raise UsageError(
+            "the inline executor does not sleep", hint="give it `--sleep 0`, or leave it out"
+        )
+    return sleeps
+
+
 @contextlib.asynccontextmanager
-async def _measured_pool(
+async def measured_pool(
     plan: Plan, pool: UserConnection | None
 ) -> AsyncIterator[tuple[UserConnection, PoolState | None]]:
+    """The given pool, or a throw-away one with the plan's workers and where its processes are."""
     if pool is not None:
         yield pool, None
         return
     async with (
-        throw_away_pool(plan.workers, plan.executor) as state,
+        throw_away_pool(plan.workers, plan.executor, metrics=plan.metrics) as state,
         connect_local(state) as connection,
     ):
         yield connection, state
 
 
-async def _run(
+async def one_run(
     plan: Plan,
     sleep: Sleep,
     connection: UserConnection,
     local: PoolState | None,
     progress: Progress | None,
 ) -> Run:
-    workers = await _workers(connection)
+    """Runs one job of `plan.jobs` tasks and measures it.
+
+    Raises:
+        KestrelError: it failed, lost tasks, or was faster than its bound allows.
+    """
+    workers = await workers_of(connection)
     spec, upload = await _job(plan, sleep, connection)
     before = _cpu_seconds(local)
     submitted_at = time.time()
@@ -204,7 +222,7 @@ async def _status(connection: UserConnection) -> an.Pool:
     return status
 
 
-async def _workers(connection: UserConnection) -> int:
+async def workers_of(connection: UserConnection) -> int:
     """How many tasks of one processor the pool runs side by side."""
     total = 0
     after: str | None = ""

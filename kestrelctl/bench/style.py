@@ -1,58 +1,84 @@
-"""The style sheet of the report page: no web font, no script, light and dark, wide and narrow."""
+"""The style sheet of the report page: no web font, no script, light and dark, wide and narrow.
+
+The six colours of series differ for every common kind of colour blindness (after Okabe and Ito,
+"Color Universal Design", 2008), darker on white and lighter on black; curves differ by dashes too.
+"""
 
 from __future__ import annotations
 
 CSS = """
 :root {
   color-scheme: light dark;
-  --paper: #f6f7f7; --card: #ffffff; --ink: #23282d; --soft: #5c666e; --line: #dfe3e6;
-  --now: #1f6f8b; --then: #a9b3ba; --bound: #b5482a;
+  --paper: #f6f7f7; --card: #ffffff; --ink: #1d2226; --soft: #56606a; --line: #dfe3e6;
+  --then: #98a2aa; --bound: #1d2226; --wrong: #b5320f;
+  --s0: #0072b2; --s1: #d55e00; --s2: #009e73; --s3: #b3558f; --s4: #8a6d00; --s5: #3aa0d8;
 }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root {
-    --paper: #14181b; --card: #1b2024; --ink: #d5dade; --soft: #97a2aa; --line: #353c42;
-    --now: #5fb3cf; --then: #66727a; --bound: #ec8a67;
+    --paper: #14181b; --card: #1b2024; --ink: #dde2e5; --soft: #9fa9b1; --line: #343b41;
+    --then: #78848d; --bound: #dde2e5; --wrong: #ff8e6b;
+    --s0: #56b4e9; --s1: #f08a3c; --s2: #2fc79a; --s3: #e09ac4; --s4: #e0c341; --s5: #9ad4f5;
   }
 }
 * { box-sizing: border-box; }
 body {
   margin: 0; background: var(--paper); color: var(--ink);
-  font: 1rem/1.6 Inter, "Segoe UI", "Helvetica Neue", Roboto, "Liberation Sans", Arial, sans-serif;
+  font: 1.0625rem/1.55 Inter, "Segoe UI", "Helvetica Neue", Roboto, "Liberation Sans", Arial,
+    sans-serif;
 }
-main { max-width: 68rem; margin: 0 auto; padding: 3.5rem 1.5rem 4rem; }
-h1 { font-size: clamp(2rem, 5vw, 3rem); line-height: 1.1; margin: 0; letter-spacing: -.02em; }
-h2 { font-size: 1.5rem; letter-spacing: -.01em; line-height: 1.2; margin: 4rem 0 .5rem; }
-h3 { font-size: 1.2rem; margin: 2.5rem 0 .25rem; }
-p, dl { max-width: 44rem; }
+main { max-width: 78rem; margin: 0 auto; padding: 2.5rem 2rem 4rem; }
+h1 { font-size: clamp(2.1rem, 5vw, 3.4rem); line-height: 1.08; margin: 0; letter-spacing: -.02em; }
+h2 { font-size: 1.75rem; letter-spacing: -.01em; line-height: 1.2; margin: 3.5rem 0 .6rem; }
+h3 { font-size: 1.25rem; line-height: 1.3; margin: 1.75rem 0 .25rem; }
+.card h3, figure h3 { margin-top: 0; }
+p, dl { max-width: 48rem; }
 p { margin: .5rem 0; }
 .over { color: var(--soft); margin: 0 0 .5rem; }
-.lead { font-size: 1.25rem; line-height: 1.5; margin: 1.25rem 0; }
-.soft, figcaption, small { color: var(--soft); }
-.wrong { color: var(--bound); font-weight: 650; }
+.lead { font-size: 1.3rem; line-height: 1.5; margin: 1rem 0; max-width: 56rem; }
+.soft, small { color: var(--soft); }
+.wrong { color: var(--wrong); font-weight: 650; }
 code, pre { font: .88em/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .5rem 0; padding: .8rem 1rem; }
-pre, .card { background: var(--card); border: 1px solid var(--line); border-radius: 6px; }
-.card { padding: 1.25rem 1.5rem; margin: 1.25rem 0; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .75rem 0; padding: .8rem 1rem; }
+pre, .card, figure, .tile {
+  background: var(--card); border: 1px solid var(--line); border-radius: 8px;
+}
+.card { padding: 1.25rem 1.5rem; margin: 1rem 0; min-width: 0; }
 
-.bars { display: grid; grid-template-columns: auto auto 1fr 5.5rem; gap: .3rem 1rem; }
-.bars > * { align-self: center; }
-.bars .name { font-weight: 650; white-space: nowrap; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: 1rem;
+  margin: 1.5rem 0 0; }
+.tile { padding: 1rem 1.25rem; line-height: 1.35; }
+.big { font-size: 2.6rem; font-weight: 700; letter-spacing: -.02em; line-height: 1.15;
+  color: var(--s0); font-variant-numeric: tabular-nums; }
+
+.s0 { --c: var(--s0); } .s1 { --c: var(--s1); } .s2 { --c: var(--s2); }
+.s3 { --c: var(--s3); } .s4 { --c: var(--s4); } .s5 { --c: var(--s5); }
+.then { --c: var(--then); } .bound { --c: var(--bound); }
+.s1 { --d: 9 3; } .s2 { --d: 3 3; } .s3 { --d: 12 3 3 3; } .s4 { --d: 6 6; } .s5 { --d: 1 4; }
+
+.keys { display: flex; flex-wrap: wrap; gap: .1rem 1.5rem; max-width: none; }
+.key { display: inline-block; width: 1.1rem; height: .8rem; margin-right: .45rem;
+  vertical-align: -.05rem; background: var(--c); border-radius: 2px; }
+.key.bound, .key.dash { background: none; border-radius: 0; }
+.key.bound { width: 0; border-left: 2px dashed var(--c); }
+.key.dash { width: 1.4rem; height: 0; border: 0; border-top: 2px dashed var(--c);
+  vertical-align: .25rem; }
+.key.dash.then { border-top: 3px dotted var(--c); }
+
+.bars { display: grid; grid-template-columns: minmax(2.5rem, auto) 1fr minmax(4.75rem, auto);
+  gap: .25rem .9rem; align-items: center; margin-top: .5rem; }
+.bars .name { grid-column: 1 / -1; font-weight: 650; margin-top: .8rem; }
+.bars .name .soft { font-weight: 400; }
+.bars .label { max-width: 11rem; overflow-wrap: anywhere; line-height: 1.2; }
 .bars .value { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.bars .gap { grid-column: 1 / -1; height: .7rem; }
-.track { position: relative; height: 1.05rem; }
-.bar { height: 100%; border-radius: 0 2px 2px 0; background: var(--then); min-width: 2px; }
-.bar.now { background: var(--now); }
-.tick { position: absolute; top: -.3rem; bottom: -1.65rem; border-left: 2px dashed var(--bound); }
-.key { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 .9rem;
-  vertical-align: -.06rem; background: var(--then); }
-.key:first-child { margin-left: 0; }
-.key.now { background: var(--now); }
-.key.bound { width: 0; background: none; border-left: 2px dashed var(--bound); }
+.track { position: relative; height: 1.2rem; }
+.bar { height: 100%; border-radius: 0 3px 3px 0; background: var(--c); min-width: 2px; }
+.tick { position: absolute; top: -.15rem; bottom: -.15rem; border-left: 2px dashed var(--bound); }
 
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th { font-weight: 500; color: var(--soft); font-size: .85rem; }
-th, td { text-align: right; padding: .45rem .35rem; white-space: nowrap; }
-thead th { border-bottom: 1px solid var(--ink); }
+th, td { text-align: right; padding: .45rem .35rem; }
+td, th { white-space: nowrap; }
+thead th { border-bottom: 1px solid var(--ink); vertical-align: bottom; line-height: 1.25; }
 tbody tr + tr > * { border-top: 1px solid var(--line); }
 tbody th { color: var(--ink); font-weight: 650; font-size: 1rem; }
 th:first-child { text-align: left; padding-left: 0; }
@@ -60,21 +86,46 @@ td:last-child, thead th:last-child { padding-right: 0; }
 
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr));
   gap: 1rem; margin: .75rem 0; }
-figure { margin: 0; padding: .75rem; background: var(--card); border: 1px solid var(--line);
-  border-radius: 6px; }
-img { display: block; width: 100%; height: auto; }
+.pair > .card { margin: 0; }
+.pair > figure:only-child { max-width: 40rem; }
+.wide { display: grid; grid-template-columns: minmax(0, 7fr) minmax(0, 5fr); gap: 1rem;
+  align-items: start; }
+.wide > .card { margin: 0; }
+figure { margin: 0; padding: 1.25rem 1.5rem; min-width: 0; }
+figcaption { margin-top: .5rem; }
+svg { display: block; width: 100%; height: auto; fill: none; font-size: 16.5px; }
+svg text { fill: var(--ink); font-variant-numeric: tabular-nums; }
+svg .halo { paint-order: stroke; stroke: var(--card); stroke-width: 6px; }
+svg .soft { fill: var(--soft); }
+svg .middle { text-anchor: middle; }
+svg .end { text-anchor: end; }
+.grid { stroke: var(--line); }
+.axis { stroke: var(--soft); }
+.curve { stroke: var(--c); stroke-width: 2.4; stroke-dasharray: var(--d); stroke-linejoin: round; }
+.area { fill: var(--c); opacity: .16; }
+.line { stroke: var(--c); stroke-width: 2; stroke-dasharray: 6 4; }
+.line.then { stroke-width: 3; stroke-dasharray: 2 4; }
+.line.half { --c: var(--soft); stroke-width: 1; stroke-dasharray: 2 3; }
+.line.thin { stroke-width: 1.2; stroke-dasharray: 3 3; }
+.thick { stroke-width: 4; stroke-dasharray: none; opacity: .45; }
+.dot { fill: var(--c); stroke: var(--card); stroke-width: 1; }
+.dot.open { fill: var(--card); stroke: var(--c); stroke-width: 2.4; }
 dt { font-weight: 650; margin-top: .9rem; }
 dd { margin: 0; }
 .facts { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.5rem; }
 .facts dt { margin: 0; font-weight: 400; color: var(--soft); }
 .facts dd { overflow-wrap: anywhere; }
 
-@media (max-width: 56rem) {
-  main { padding: 2rem 1rem 3rem; }
+@media screen and (max-width: 62rem) { .wide { grid-template-columns: minmax(0, 1fr); } }
+@media screen and (max-width: 56rem) {
+  main { padding: 1.5rem 1rem 3rem; }
   .card { padding: 1rem; }
-  figure { padding: .25rem; }
-  .bars { grid-template-columns: auto 1fr 4.6rem; gap: .3rem .6rem; }
-  .bars .name { grid-column: 1 / -1; }
+  .lead { font-size: 1.15rem; }
+  figure { padding: .6rem .5rem; }
+  svg { font-size: 19px; }
+  .tiles { grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem; }
+  .tile { padding: .75rem .9rem; }
+  .big { font-size: 2.1rem; }
   table, tbody, tr, th, td { display: block; }
   thead { display: none; }
   tbody tr + tr { border-top: 1px solid var(--line); margin-top: .75rem; padding-top: .75rem; }
@@ -83,5 +134,12 @@ dd { margin: 0; }
   td { display: flex; justify-content: space-between; padding: .1rem 0; }
   td::before { content: attr(data-label); color: var(--soft); }
 }
-@media print { h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
+@media print {
+  @page { size: A4 landscape; margin: 12mm; }
+  :root { --paper: #ffffff; color-scheme: light; }
+  body { font-size: 10.5pt; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  main { padding: 0; max-width: none; }
+  h2, h3, .keys { break-after: avoid; }
+  .block, figure, .card, .tile, tr { break-inside: avoid; }
+}
 """

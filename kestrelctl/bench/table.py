@@ -8,6 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from kestrelctl.bench.efficiency import curves, length
 from kestrelctl.bench.result import Result, Run
 
 COLUMNS = (
@@ -33,12 +34,14 @@ def rows(result: Result) -> list[list[str]]:
 
     "of limit" is the share of the larger bound in the makespan: of the machine's bare process-start
     rate ("spawn", as a rule for sleep 0), or of the workers' time ("busy": the utilisation).
+    The cells of a sweep are not put beside 2009, which had all its workers.
     """
     return [_row(result, run) for run in result.runs]
 
 
 def _row(result: Result, run: Run) -> list[str]:
     limit = result.limit(run)
+    reference, faster = (None, None) if result.sweep else (run.reference, run.times_faster)
     latency = run.dispatch_latency_ms
     return [
         run.sleep,
@@ -50,18 +53,19 @@ def _row(result: Result, run: Run) -> list[str]:
         f"{run.lost:,}",
         f"{run.duplicates:,}",
         f"{latency.p50:.1f}/{latency.p99:.1f}",
-        f"{run.reference_2009_seconds:,.0f} s" if run.reference_2009_seconds else "-",
-        f"{run.times_faster:.2f}x" if run.times_faster else "-",
+        f"{reference.makespan_seconds:,.0f} s" if reference else "-",
+        f"{faster:.2f}x" if faster else "-",
     ]
 
 
 def headline(result: Result) -> str:
     """The machine in one line."""
     machine = result.machine
-    return (
-        f"Kestrel {machine.kestrel} on {machine.cores} cores ({machine.cpu_model}), "
-        f"which start {result.spawn_limit_per_second:,.0f} processes/s bare"
-    )
+    cores = f"{machine.cores} cores ({machine.cpu_model})"
+    if result.spawn_limit_per_second is None:
+        return f"Kestrel {machine.kestrel}, a given pool, seen from {cores}"
+    starts = f"{result.spawn_limit_per_second:,.0f} processes/s bare"
+    return f"Kestrel {machine.kestrel} on {cores}, which start {starts}"
 
 
 def text_table(result: Result) -> str:
@@ -72,6 +76,16 @@ def text_table(result: Result) -> str:
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
         for line in lines
     )
+
+
+def knee_lines(result: Result) -> list[str]:
+    """A sentence for each number of workers of a sweep: where it begins to wait for work."""
+    return [
+        f"{curve.workers:,} workers: knee "
+        + (length(curve.knee_seconds) if curve.knee_seconds else "unknown (no sleep 0)")
+        + f", half busy at {curve.half_text} (measured)"
+        for curve in (curves(result.runs) if result.sweep else [])
+    ]
 
 
 def rich_table(result: Result) -> Table:
@@ -99,3 +113,5 @@ def print_result(result: Result, stream: TextIO) -> None:
         console.print(rich_table(result))
     else:
         stream.write(f"{headline(result)}\n{text_table(result)}\n")
+    for line in knee_lines(result):
+        stream.write(f"{line}\n")

@@ -1,4 +1,4 @@
-"""`kestrelctl bench`: a sweep of tasks, beside the figures of 2009."""
+"""`kestrelctl bench`: many tasks, beside the figures of 2009; sweeps; results beside each other."""
 
 from __future__ import annotations
 
@@ -13,19 +13,35 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import msgspec
 
-from kestrelctl.cli.command import Command, Session, pass_session
-from kestrelctl.cli.output import Output
-from kestrelctl.cli.quantities import split_words
+from kestrelctl.cli.command import Noun, Session, common_options, pass_session
+from kestrelctl.cli.grid import Grid
+from kestrelctl.cli.output import Output, Record, Table
+from kestrelctl.cli.quantities import parse_percent, split_words
 from kestrelctl.cli.screen import Screen
+from kestrelctl.errors import KestrelError, UsageError
 
 if TYPE_CHECKING:
+    from kestrelctl.bench.compare import Change, Comparison, Pairing
     from kestrelctl.bench.result import Result
     from kestrelctl.xmpp.user import UserConnection
 
 
-@click.command("bench", cls=Command)
+class Bench(Noun):
+    """A group that does something without a verb, too."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.no_args_is_help = False
+        self.params.extend(common_options(talks=True))
+
+
+@click.group("bench", cls=Bench, invoke_without_command=True)
 @click.option("--jobs", type=click.IntRange(1), help="Tasks of a run.  [default: 50,000]")
-@click.option("--workers", type=click.IntRange(1), help="Of one processor each.  [default: 917]")
+@click.option(
+    "--workers",
+    metavar="COUNT",
+    help="Of one processor each; with --sweep several.  [default: 917]",
+)
 @click.option(
     "--sleep",
     "sleeps",
@@ -34,33 +50,137 @@ if TYPE_CHECKING:
     help="A run each: 1, 0-10; comma or repeated.  [default: 0,1,10,0-10]",
 )
 @click.option(
+    "--sweep",
+    is_flag=True,
+    default=None,
+    help="Every sleep time on every number of workers, each for about the same time.  "
+    "[default: --workers 10,100,917 --sleep 0,0.01,0.1,1,10]",
+)
+@click.option(
+    "--cell-seconds",
+    type=click.FloatRange(0, min_open=True),
+    help="Of each run of a sweep; --jobs is its most tasks.  [default: 20]",
+)
+@click.option(
     "--executor",
     type=click.Choice(["process", "inline"]),
     help="Processes, or (with --sleep 0) nothing at all.  [default: process]",
 )
+@click.option("--metrics/--no-metrics", default=None, hidden=True, help="To see what they cost.")
 @click.option("--report", type=Path, metavar="DIR", help="Write a page with curves there.")
 @pass_session
-def bench(session: Session, /, sleeps: tuple[str, ...], **options: Any) -> None:
+@click.pass_context
+def bench(ctx: click.Context, session: Session, /, **options: Any) -> None:
     """Measure a pool made for it on this machine, or with --pool one that runs."""
-    from kestrelctl.bench.run import Plan
-    from kestrelctl.bench.run import bench as measure
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    if ctx.invoked_subcommand is not None:
+        if given:
+            raise UsageError(
+                f"options of a run do not go with `bench {ctx.invoked_subcommand}`",
+                hint=f"{ctx.command_path} {ctx.invoked_subcommand} --help",
+            )
+        return
+    _measure(session, given)
 
-    given = {name: value for name, value in options.items() if value is not None}
-    if sleeps:
-        given["sleeps"] = split_words(sleeps)
-    plan = Plan(command=shlex.join(["kestrelctl", *sys.argv[1:]]), **given)
+
+@bench.command("compare", talks=False)
+@click.argument("results", nargs=-1, required=True, type=Path, metavar="A B [MORE]...")
+@click.option(
+    "--threshold",
+    metavar="PERCENT",
+    help="A ratio this near to 1 is taken for noise.  [default: 10%]",
+)
+@click.option(
+    "--fail-slower",
+    metavar="PERCENT",
+    help="End with status 1 if tasks per second fell by more than this in any run.",
+)
+@pass_session
+def compare_results(
+    session: Session, /, results: tuple[Path, ...], threshold: str | None, fail_slower: str | None
+) -> None:
+    """Compare results with the first one: ratios, run by run."""
+    from kestrelctl.bench import compare as comparing
+    from kestrelctl.bench import saved
+
+    noise = comparing.THRESHOLD if threshold is None else parse_percent(threshold)
+    limit = None if fail_slower is None else parse_percent(fail_slower)
+    found = comparing.compare(
+        [saved.read_result(path) for path in results], saved.labels(results), noise
+    )
+    for warning in found.warnings:
+        session.screen.warn(warning)
+    asyncio.run(session.show(_table(found)))
+    if limit is not None and (slower := found.slower(limit)):
+        raise KestrelError(
+            f"{len(slower)} of {len(found.runs)} runs are slower by more than {100 * limit:g} %",
+            cause=", ".join(f"{run.result}: sleep {run.sleep}" for run in slower),
+        )
+
+
+@bench.command("report", talks=False)
+@click.argument("results", nargs=-1, required=True, type=Path, metavar="RESULT...")
+@click.option(
+    "--to",
+    "file",
+    type=Path,
+    default=Path("report.html"),
+    show_default=True,
+    metavar="FILE",
+    help="Where to write the page.",
+)
+@pass_session
+def report_results(session: Session, /, results: tuple[Path, ...], file: Path) -> None:
+    """Draw results over each other on one page. The first one leads."""
+    from kestrelctl.bench.report import write_page
+
+    write_page(file, results)
+    asyncio.run(session.show(Record(str(file), {"report": str(file)}, [str(file)])))
+
+
+def _measure(session: Session, given: dict[str, Any]) -> None:
+    """Carries out what the options say, and prints what it found."""
+    from kestrelctl.bench import run as running
+    from kestrelctl.bench import sweep as sweeping
+
+    sweep = given.pop("sweep", False)
+    cell_seconds = given.pop("cell_seconds", None)
+    workers = _counts(given.pop("workers", ""))
+    if "sleeps" in given:
+        given["sleeps"] = split_words(given["sleeps"])
+    elif sweep:
+        given["sleeps"] = sweeping.SLEEPS
+    if not sweep:
+        if len(workers) > 1 or cell_seconds is not None:
+            raise UsageError(
+                "several numbers of workers, or a time for each run, make a sweep",
+                hint="add --sweep",
+            )
+        if workers:
+            given["workers"] = workers[0]
+    plan = running.Plan(command=shlex.join(["kestrelctl", *sys.argv[1:]]), **given)
 
     async def work() -> None:
         screen = session.screen
         async with contextlib.AsyncExitStack() as stack:
             pool = progress = None
             if session.pool:
-                pool = await stack.enter_async_context(session.open_pool(session.pool))
+                opened = await stack.enter_async_context(session.open_pool(session.pool))
+                pool = cast("UserConnection", opened)
             if sys.stderr.isatty() and not screen.quiet and not screen.mode.is_json:
-                from kestrelctl.cli.meter import sweep
+                from kestrelctl.cli.meter import sweep as meter
 
-                progress = stack.enter_context(sweep(screen))
-            result = await measure(plan, cast("UserConnection | None", pool), progress)
+                progress = stack.enter_context(meter(screen))
+            if sweep:
+                result = await sweeping.sweep(
+                    plan,
+                    workers or sweeping.WORKERS,
+                    cell_seconds or sweeping.CELL_SECONDS,
+                    pool,
+                    progress,
+                )
+            else:
+                result = await running.bench(plan, pool, progress)
         await session.show(BenchResult(result))
 
     asyncio.run(work())
@@ -68,8 +188,16 @@ def bench(session: Session, /, sleeps: tuple[str, ...], **options: Any) -> None:
         session.screen.say(f"report: {plan.report / 'report.html'}")
 
 
+def _counts(text: str) -> tuple[int, ...]:
+    """Numbers of workers, with commas between them."""
+    words = split_words([text])
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise UsageError(f"not a number of workers: {text!r}", hint="write 917, or 10,100,917")
+    return tuple(map(int, words))
+
+
 class BenchResult(Output):
-    """What a sweep found."""
+    """What a bench found."""
 
     def __init__(self, result: Result) -> None:
         self._result = result
@@ -84,3 +212,42 @@ class BenchResult(Output):
         from kestrelctl.bench.table import print_result
 
         print_result(self._result, sys.stdout)
+
+
+_RATIOS = {
+    "MAKESPAN": "makespan_seconds",
+    "TASKS/S": "tasks_per_second",
+    "BUSY": "utilisation",
+    "P50": "latency_p50_ms",
+    "P99": "latency_p99_ms",
+    "CPU": "cpu_seconds_per_1000_tasks",
+}
+
+
+def _table(found: Comparison) -> Record:
+    several = len({run.result for run in found.runs}) > 1
+    headings = [("RESULT", False)] if several else []
+    headings += [("SLEEP", True), ("WORKERS", True), *((title, True) for title in _RATIOS)]
+    rows = [_row(run, several=several) for run in found.runs]
+    worse = sum(change.verdict == "worse" for run in found.runs for change in run.changes.values())
+    others = ", ".join(dict.fromkeys(run.result for run in found.runs))
+    return Record(
+        "worse" if worse else "same",
+        found,
+        [
+            f"{others} over {found.baseline}; + better, ! worse by more than "
+            f"{100 * found.threshold:g} %",
+            Table(Grid(headings), rows),
+        ],
+    )
+
+
+def _row(run: Pairing, *, several: bool) -> list[str]:
+    sleep = run.sleep if run.executor == "process" else f"{run.sleep} {run.executor}"
+    cells = [sleep, f"{run.workers:,}", *(_ratio(run.changes[name]) for name in _RATIOS.values())]
+    return [run.result, *cells] if several else cells
+
+
+def _ratio(change: Change) -> str:
+    mark = {"better": " +", "worse": " !"}.get(change.verdict, "  ")
+    return f"{'-' if change.ratio is None else f'{change.ratio:.2f}'}{mark}"

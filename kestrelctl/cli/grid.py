@@ -45,7 +45,9 @@ class Grid:
         rows = [[one_line(cell) for cell in row] for row in rows]
         if not self._widths:
             titles = [title for title, _ in self._headings]
-            self._widths = [max(map(_width, cells)) for cells in zip(titles, *rows, strict=True)]
+            self._widths = [
+                max(map(text_width, cells)) for cells in zip(titles, *rows, strict=True)
+            ]
             if screen.is_terminal:
                 self._fit(shutil.get_terminal_size().columns)
             screen.write(screen.paint(BOLD, self._line(titles, screen)) + "\n")
@@ -64,15 +66,15 @@ class Grid:
     def _line(self, cells: Sequence[str], screen: Screen, *, colored: bool = False) -> str:
         parts = []
         for cell, width, (title, right) in zip(cells, self._widths, self._headings, strict=True):
-            shown = _cut(cell, width) if screen.is_terminal else cell
-            space = " " * (width - _width(shown))
+            shown = cut(cell, width) if screen.is_terminal else cell
+            space = " " * (width - text_width(shown))
             if colored and title in _COLORED and cell in _COLORS:
                 shown = screen.paint(_COLORS[cell], shown)
             parts.append(space + shown if right else shown + space)
         return _GAP.join(parts).rstrip()
 
 
-def _width(text: str) -> int:
+def text_width(text: str) -> int:
     """Columns that a text takes on a terminal: East Asian characters two, accents none."""
     if text.isascii():
         return len(text)
@@ -82,10 +84,10 @@ def _width(text: str) -> int:
     )
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
     """The text, or as much of its beginning as fits before an ellipsis."""
-    if _width(text) <= width:
+    if text_width(text) <= width:
         return text
-    while _width(text) > width - 1:
+    while text_width(text) > width - 1:
         text = text[:-1]
     return f"{text}…"

@@ -4,45 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
 
 import msgspec
 import pytest
+from benchkit import a_result, a_run, a_sweep
 from rich.text import Text
 
-from kestrelctl.bench import bounds
-from kestrelctl.bench.machine import Machine, this_machine
-from kestrelctl.bench.result import LatencyMs, Result, Run, measured_run, to_json
+from kestrelctl.bench.machine import this_machine
+from kestrelctl.bench.result import Result, Run, to_json
 from kestrelctl.bench.table import COLUMNS, print_result, rich_table, rows, text_table
 from kestrelctl.errors import KestrelError
-
-MACHINE = Machine(2, "Some CPU", 24_000, "Linux 6.1", "3.11.7", "0.12.3", "0.1.0", "2026-01-01")
-
-
-def a_run(sleep: str = "1", **changes: Any) -> Run:
-    """500 tasks on 10 workers, at half of what the machine could do."""
-    sleep_time = bounds.parse_sleep(sleep)
-    bound = 500 * sleep_time.shortest / 10
-    measured: dict[str, Any] = {
-        "executor": "process",
-        "tasks": 500,
-        "workers": 10,
-        "makespan_seconds": 2 * bound or 0.5,
-        "started_at": [0.1] * 500,
-        "finished_at": [0.2] * 500,
-        "latency_ms": LatencyMs(p50=1.0, p99=9.0),
-        "lost": 0,
-        "duplicates": 0,
-        "manager_rss_mb": 80.0,
-        "server_cpu_seconds": 1.0,
-        "manager_cpu_seconds": 2.0,
-        "worker_cpu_seconds": 3.0,
-    }
-    return measured_run(sleep=sleep_time, **(measured | changes))
-
-
-def a_result(*runs: Run) -> Result:
-    return Result(MACHINE, 2000.0, list(runs), command="kestrelctl bench sweep")
 
 
 def cells(run: Run) -> dict[str, str]:
@@ -136,6 +107,26 @@ def test_the_row_of_a_longer_sleep_shows_the_utilisation() -> None:
 def test_the_row_of_a_sleep_without_reference_has_dashes() -> None:
     row = cells(a_run("0.5"))
     assert (row["2009"], row["faster"]) == ("-", "-")
+
+
+def test_the_cells_of_a_sweep_are_not_put_beside_the_workers_of_2009() -> None:
+    row = dict(zip(COLUMNS, rows(a_sweep())[0], strict=True))
+    assert (row["sleep"], row["2009"], row["faster"]) == ("0", "-", "-")
+
+
+def test_a_sweep_says_where_its_workers_begin_to_wait() -> None:
+    stream = io.StringIO()
+    print_result(a_sweep(), stream)
+    assert stream.getvalue().splitlines()[-2:] == [
+        "10 workers: knee 10 ms, half busy at 32 ms (measured)",
+        "100 workers: knee 0.1 s, half busy at 0.13 s (measured)",
+    ]
+
+
+def test_the_json_of_a_sweep_holds_its_knees() -> None:
+    document = json.loads(to_json(a_sweep()))
+    assert document["sweep"]["cell_seconds"] == 20.0
+    assert [knee["knee_seconds"] for knee in document["sweep"]["knees"]] == [0.01, 0.1]
 
 
 def test_plain_columns_line_up() -> None:

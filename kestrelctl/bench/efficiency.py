@@ -1,0 +1,101 @@
+"""How short tasks may be before workers wait: efficiency against task length, and its knee.
+
+A pool that hands out R tasks a second keeps W workers busy only with tasks of at least W/R seconds:
+in that time it has served every worker once. This length is the knee. Below it efficiency can be
+t·R/W at best; above it, 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby, pairwise
+from math import exp, log
+
+import msgspec
+
+from kestrelctl.bench.bounds import parse_sleep
+from kestrelctl.bench.result import Knee, Run
+
+HALF = 0.5
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """Efficiency against task length on one number of workers.
+
+    Attributes:
+        points: (task length in seconds, utilisation 0 to 1), by length; at least one.
+        dispatch_per_second: measured with tasks of no length; None if there was no such run.
+    """
+
+    workers: int
+    points: tuple[tuple[float, float], ...]
+    dispatch_per_second: float | None
+
+    @property
+    def knee_seconds(self) -> float | None:
+        """The task length at which dispatch just keeps all workers busy."""
+        if not self.dispatch_per_second:
+            return None
+        return knee_seconds(self.workers, self.dispatch_per_second)
+
+    @property
+    def half_seconds(self) -> float | None:
+        """The task length at which half of the workers' time was measured to go into tasks.
+
+        Between two measured lengths it is read off a line over the logarithm of the length; None if
+        the curve does not cross one half between its ends.
+        """
+        for (short, low), (long, high) in pairwise(self.points):
+            if low < HALF <= high:
+                share = (HALF - low) / (high - low)
+                return exp(log(short) + share * (log(long) - log(short)))
+        return None
+
+    @property
+    def half_text(self) -> str:
+        """`half_seconds` for people; beyond the ends of the curve, on which side it must lie."""
+        if self.half_seconds is not None:
+            return length(self.half_seconds)
+        first, last = self.points[0], self.points[-1]
+        return f"< {length(first[0])}" if first[1] >= HALF else f"> {length(last[0])}"
+
+    @property
+    def knee(self) -> Knee:
+        """The curve's two landmarks, as data."""
+        return Knee(
+            workers=self.workers,
+            dispatch_per_second=self.dispatch_per_second,
+            knee_seconds=self.knee_seconds,
+            half_seconds=self.half_seconds,
+        )
+
+
+def knee_seconds(workers: int, dispatch_per_second: float) -> float:
+    """W/R: the shortest task with which `workers` can all be busy."""
+    return workers / dispatch_per_second
+
+
+def curves(runs: Iterable[Run]) -> list[Curve]:
+    """One curve for each number of workers that ran tasks of some fixed length, fewest first."""
+
+    def number(run: Run) -> int:
+        return run.workers
+
+    found = []
+    for workers, group in groupby(sorted(runs, key=number), key=number):
+        points: dict[float, float] = {}
+        rate = None
+        for run in group:
+            sleep = parse_sleep(run.sleep)
+            if sleep.longest == 0:
+                rate = run.tasks_per_second
+            elif sleep.shortest == sleep.longest:
+                points[sleep.longest] = run.utilisation
+        if points:
+            found.append(Curve(workers, tuple(sorted(points.items())), rate))
+    return found
+
+
+def length(seconds: float) -> str:
+    """`4.6 ms`, `0.48 s`, `12 s`."""
+    return f"{1000 * seconds:.2g} ms" if seconds < 0.0995 else f"{seconds:.2g} s"

@@ -1,0 +1,209 @@
+"""The figures of the report page: each from one or more results, beside 2009 where it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kestrelctl.bench.curves import Timeline
+from kestrelctl.bench.efficiency import Curve, length
+from kestrelctl.bench.result import Limit, Run
+from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, ticks
+
+PERCENT = [(share / 100, f"{share}%") for share in (0, 20, 40, 60, 80, 100)]
+#: Series that can be told apart, by colour and by dash; 2009 and the limits have their own.
+MOST_SERIES = 6
+_ROW = 28
+
+
+class Series(NamedTuple):
+    """One run of those that a figure shows: under which name, and as the how-manieth result."""
+
+    label: str
+    number: int
+    run: Run
+    limit: Limit | None
+
+    @property
+    def kind(self) -> str:
+        """Its class in the style of the page."""
+        return f"s{self.number}"
+
+
+def running(series: Sequence[Series]) -> str:
+    """Workers busy over the course of each run; tasks running, if they have no length."""
+    first = series[0].run
+    has_length = first.utilisation > 0
+    most = max(max(_timeline(each).running) for each in series)
+    label = "share of workers busy" if has_length else "tasks running"
+    plot = _over_time(
+        _alt(f"{label} over the course of the run, sleep {first.sleep}", series),
+        PERCENT if has_length else [(tick, f"{tick:,.0f}") for tick in ticks(most)],
+        label,
+    )
+    if first.reference and has_length:
+        plot.across(min(1.0, first.reference.utilisation), "line then")
+    for each in reversed(series):  # the first one on top
+        curves = _timeline(each)
+        unit = each.run.workers if has_length else 1
+        values = [min(plot.y.high, value / unit) for value in curves.running]
+        if len(series) == 1:
+            plot.area(_shares(each), values, each.kind)
+        plot.stairs(_shares(each), values, each.kind)
+    return plot.markup()
+
+
+def rates(series: Sequence[Series]) -> str:
+    """Tasks finished a second over the course of each run, the limit of the first, and 2009."""
+    first = series[0]
+    limit = first.run.jobs / first.limit.seconds if first.limit else 0.0
+    then = first.run.reference.tasks_per_second if first.run.reference else 0.0
+    smooth = [
+        _timeline(each).per_second(_timeline(each).finished, each.run.window_seconds)
+        for each in series
+    ]
+    y_ticks = ticks(max(limit, then, *map(max, smooth)))
+    plot = _over_time(
+        _alt(f"Tasks finished a second over the course of the run, sleep {first.run.sleep}", series)
+        + (f" In 2009: {then:,.0f} a second." if then else ""),
+        [(tick, f"{tick:,.0f}") for tick in y_ticks],
+        "tasks finished per second",
+    )
+    if limit:
+        plot.across(limit, "line bound")
+    if then:
+        plot.across(then, "line then")
+    for each, values in reversed(list(zip(series, smooth, strict=True))):
+        if len(series) == 1:
+            plot.area(_shares(each), values, each.kind)
+        plot.stairs(_shares(each), values, each.kind)
+    return plot.markup()
+
+
+def efficiency(curves: Sequence[Curve]) -> str:
+    """Utilisation against task length, one curve for each number of workers, with its knee.
+
+    Diamonds mark the knees on top, each joined to its curve; rings mark where half was measured.
+    """
+    lengths = [seconds for curve in curves for seconds, _ in curve.points]
+    knees = [curve.knee_seconds for curve in curves if curve.knee_seconds]
+    span = decades(min(*lengths, *knees), max(*lengths, *knees))
+    top = 44 + 22 * len(knees)
+    plot = Plot.with_axes(
+        "Efficiency against task length. " + " ".join(map(_in_words, curves)),
+        x_ticks=[(seconds, length(seconds)) for seconds in span],
+        y_ticks=PERCENT,
+        x_label="length of a task",
+        y_label="",
+        x_range=(span[0], span[-1]),
+        logarithmic=True,
+        top=top,
+        plot_height=270,
+    )
+    plot.text(0, 14, "share of the workers' time spent in tasks", "soft")
+    plot.across(0.5, "line half")
+    rows = _rows(curves, (plot.x.low * plot.x.high) ** 0.5)
+    for number, curve in enumerate(curves):
+        if curve.knee_seconds:
+            level = 1 + (20 + 22 * rows.index(curve)) / (plot.y.start - plot.y.end)
+            plot.upright(curve.knee_seconds, 0, level, f"line thin s{number}")
+            plot.diamond(curve.knee_seconds, level, f"s{number}")
+            left = plot.x(curve.knee_seconds) > WIDTH / 2
+            plot.text(
+                plot.x(curve.knee_seconds) + (-13 if left else 13),
+                plot.y(level) + 5,
+                f"{curve.workers:,} workers: knee {length(curve.knee_seconds)}",
+                "halo end" if left else "halo",
+            )
+        plot.polyline(curve.points, f"curve s{number}")
+        for seconds, share in curve.points:
+            plot.dot(seconds, share, f"s{number}")
+    for number, curve in enumerate(curves):
+        if curve.half_seconds:
+            plot.dot(curve.half_seconds, 0.5, f"open s{number}", radius=6.5)
+    return plot.markup()
+
+
+def _rows(curves: Sequence[Curve], middle: float) -> list[Curve]:
+    """Curves with a knee from the lowest label up, so that no upright line cuts a label.
+
+    Labels right of the middle extend to the left: there, lines of higher ones are further right.
+    Left of it, it is the other way round.
+    """
+    known = [(curve.knee_seconds, curve) for curve in curves if curve.knee_seconds]
+    known.sort(key=lambda pair: pair[0])
+    right = [curve for knee, curve in known if knee > middle]
+    left = [curve for knee, curve in known if knee <= middle]
+    return [*right, *reversed(left)]
+
+
+def latency(groups: Mapping[str, Sequence[Series]]) -> str:
+    """What dispatch added to a task: median and 99th percentile, a row for each run of a group."""
+    series = [each for group in groups.values() for each in group]
+    pairs = [each.run.dispatch_latency_ms for each in series]
+    span = decades(
+        max(0.01, min(pair.p50 for pair in pairs)), max(0.01, *(pair.p99 for pair in pairs))
+    )
+    bottom = 8 + _ROW * len(series)
+    x = Scale(span[0], span[-1], 160, WIDTH - 122, logarithmic=True)
+    plot = Plot("", x, Scale(0, len(series), 8, bottom), bottom + 26)
+    for tick in span:
+        plot.upright(tick, 0, len(series), "grid")
+        plot.text(x(tick), bottom + 20, f"{tick:g} ms", "middle")
+    words = []
+    row = 0.5
+    for name, group in groups.items():
+        plot.text(0, plot.y(row) + 5, name)
+        for each in group:
+            low, high = each.run.dispatch_latency_ms.p50, each.run.dispatch_latency_ms.p99
+            plot.polyline(((low, row), (high, row)), f"curve thick {each.kind}")
+            plot.dot(low, row, each.kind, radius=5.5)
+            plot.dot(high, row, f"open {each.kind}", radius=5.5)
+            plot.text(WIDTH, plot.y(row) + 5, f"{_ms(low)} / {_ms(high)}", "end")
+            words.append(f"{name}, {each.label}: {_ms(low)} and {_ms(high)} ms")
+            row += 1
+    plot.alt = f"Latency of dispatch, median and 99th percentile. {'; '.join(words)}."
+    return plot.markup()
+
+
+def _ms(milliseconds: float) -> str:
+    return f"{milliseconds:,.1f}" if milliseconds < 100 else f"{milliseconds:,.0f}"
+
+
+def _over_time(alt: str, y_ticks: Sequence[tuple[float, str]], y_label: str) -> Plot:
+    """Axes over the course of a run, from its submission to its last accepted result."""
+    return Plot.with_axes(
+        alt,
+        x_ticks=PERCENT,
+        y_ticks=y_ticks,
+        x_label="share of the makespan",
+        y_label=y_label,
+        x_range=(0.0, 1.0),
+    )
+
+
+def _shares(series: Series) -> list[float]:
+    """The edges of a run's bins as shares of its makespan."""
+    curves = _timeline(series)
+    unit = curves.bin_seconds / series.run.makespan_seconds
+    return [min(1.0, edge * unit) for edge in range(len(curves.running) + 1)]
+
+
+def _timeline(series: Series) -> Timeline:
+    assert series.run.timeline is not None
+    return series.run.timeline
+
+
+def _alt(what: str, series: Sequence[Series]) -> str:
+    each = "; ".join(
+        f"{s.label}: {s.run.tasks_per_second:,.0f} tasks a second over "
+        f"{s.run.makespan_seconds:,.1f} s on {s.run.workers:,} workers"
+        for s in series
+    )
+    return f"{what}. {each}."
+
+
+def _in_words(curve: Curve) -> str:
+    points = ", ".join(f"{share:.0%} at {length(seconds)}" for seconds, share in curve.points)
+    knee = f"; knee at {length(curve.knee_seconds)}" if curve.knee_seconds else ""
+    return f"{curve.workers:,} workers: {points}{knee}; half of the time at {curve.half_text}."

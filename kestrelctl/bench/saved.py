@@ -1,0 +1,54 @@
+"""Reads results that an earlier bench has left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from kestrelctl.bench.result import SCHEMA, Result
+from kestrelctl.errors import UsageError
+
+
+class _Head(msgspec.Struct):
+    schema: int = SCHEMA
+
+
+def read_result(path: Path) -> Result:
+    """The result in a file (of `-o json`), or in a directory that `--report` made.
+
+    Raises:
+        UsageError: it cannot be read, is no result, or has another schema than this version knows.
+    """
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        data = file.read_bytes()
+        schema = msgspec.json.decode(data, type=_Head).schema
+        if schema != SCHEMA:
+            raise UsageError(
+                f"{file} has schema {schema}; this version reads schema {SCHEMA}",
+                hint="read it with the version of kestrelctl that wrote it",
+            )
+        result = msgspec.json.decode(data, type=Result)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read", cause=error.strerror) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{file} is not the result of a bench",
+            cause=str(error),
+            hint="give a file made by `kestrelctl bench -o json`, or a directory of its --report",
+        ) from None
+    if not result.runs:
+        raise UsageError(f"{file} holds no runs")
+    return result
+
+
+def labels(paths: Sequence[Path]) -> list[str]:
+    """A short name for each place: of the file or directory, or all of it where two are alike."""
+    short = [(path.parent if path.name == "result.json" else path).resolve() for path in paths]
+    names = [path.stem if path.suffix == ".json" else path.name for path in short]
+    return [
+        name if names.count(name) == 1 else str(path)
+        for name, path in zip(names, paths, strict=True)
+    ]

@@ -1,0 +1,110 @@
+"""Measures every task length on every number of workers, each cell for about the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from kestrelctl.bench import efficiency
+from kestrelctl.bench.bounds import Sleep, parse_sleep
+from kestrelctl.bench.machine import prosody_version, this_machine
+from kestrelctl.bench.report import write_report
+from kestrelctl.bench.result import Result, Run, Sweep
+from kestrelctl.bench.run import Plan, Progress, check, measured_pool, one_run, workers_of
+from kestrelctl.bench.spawn_rate import measure_spawn_rate
+from kestrelctl.errors import UsageError
+from kestrelctl.xmpp.user import UserConnection
+
+WORKERS = (10, 100, 917)
+SLEEPS = ("0", "0.01", "0.1", "1", "10")
+CELL_SECONDS = 20.0
+#: Sizes the first run on a given pool: how fast its machines start processes is not known.
+UNKNOWN_RATE_PER_SECOND = 500.0
+
+
+async def sweep(
+    plan: Plan,
+    workers: Sequence[int] = WORKERS,
+    cell_seconds: float = CELL_SECONDS,
+    pool: UserConnection | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Measures a throw-away pool of each size, or the given one with the workers that it has.
+
+    Args:
+        plan: `jobs` is the most tasks of a cell, `workers` does not count, the rest as always.
+        cell_seconds: what a cell takes where nothing is in the way (`tasks_of_cell`).
+
+    Raises:
+        UsageError: the plan makes no sense.
+        KestrelError: a run failed, lost tasks, or was faster than its bound allows.
+    """
+    sleeps = sorted((parse_sleep(spec) for spec in plan.sleeps), key=lambda s: s.mean)
+    if cell_seconds <= 0 or not workers:
+        raise UsageError("a sweep needs some workers, and some time for each cell")
+    plans = [msgspec.structs.replace(plan, workers=count) for count in sorted(set(workers))]
+    for each in plans:
+        check(each)
+    spawn_limit = await asyncio.to_thread(measure_spawn_rate) if pool is None else None
+    runs: list[Run] = []
+    for each in plans if pool is None else plans[:1]:
+        first_rate = spawn_limit or UNKNOWN_RATE_PER_SECOND
+        runs += await _row(each, sleeps, cell_seconds, first_rate, pool, progress)
+    knees = [curve.knee for curve in efficiency.curves(runs)]
+    result = Result(
+        machine=this_machine(prosody_version()),
+        spawn_limit_per_second=spawn_limit,
+        runs=runs,
+        command=plan.command,
+        sweep=Sweep(cell_seconds, knees),
+    )
+    if plan.report is not None:
+        write_report(plan.report, result)
+    return result
+
+
+def tasks_of_cell(
+    sleep: Sleep, workers: int, cell_seconds: float, rate_per_second: float, most: int
+) -> int:
+    """How many tasks one cell gets: what could be done in its time, in whole waves.
+
+    Workers that are kept busy do W/t tasks a second, and dispatch hands out `rate_per_second`; the
+    smaller one counts. The number is a multiple of the workers, so that none idles at the end for
+    arithmetic's sake, and at least one task each: tasks longer than the cell stretch it to
+    one length. It is never above `most`.
+    """
+    rate = min(rate_per_second, workers / sleep.mean) if sleep.mean else rate_per_second
+    waves = max(1, int(cell_seconds * rate / workers))
+    if waves * workers > most:
+        waves = most // workers
+    return waves * workers or most
+
+
+async def _row(
+    plan: Plan,
+    sleeps: Sequence[Sleep],
+    cell_seconds: float,
+    first_rate: float,
+    pool: UserConnection | None,
+    progress: Progress | None,
+) -> list[Run]:
+    """All task lengths on one number of workers. The shortest comes first: it shows the rate."""
+    rate = first_rate
+    runs = []
+    async with measured_pool(plan, pool) as (connection, local):
+        workers = await workers_of(connection)
+
+        def named(run: str, tasks: int, done: int) -> None:
+            if progress is not None:
+                progress(f"{run}, {workers} workers", tasks, done)
+
+        for sleep in sleeps:
+            tasks = tasks_of_cell(sleep, workers, cell_seconds, rate, plan.jobs)
+            cell = msgspec.structs.replace(plan, jobs=tasks)
+            run = await one_run(cell, sleep, connection, local, named if progress else None)
+            if sleep.mean == 0:
+                rate = run.tasks_per_second
+            runs.append(run)
+    return runs

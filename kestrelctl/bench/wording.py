@@ -1,0 +1,53 @@
+"""What the report page says of its numbers."""
+
+from __future__ import annotations
+
+LIMIT_WORDS = {
+    "workers": "workers {:.0%} busy",
+    "spawn": "{:.0%} of bare process starts",
+}
+
+NUMBERS = (
+    (
+        "Makespan",
+        "From the submission of the job to the last accepted result, in seconds. Starting the "
+        "pool is not part of it.",
+    ),
+    (
+        "Limit",
+        "The larger of two bounds. <em>Workers</em>: N tasks of t seconds (mean) on W workers need "
+        "N·t/W seconds, whatever schedules them. <em>Spawn</em>: a machine that starts R processes "
+        "a second needs N/R seconds for N tasks that are processes. “Of limit” is this bound over "
+        "the makespan; “busy” means that the workers are the limit, and is their utilisation.",
+    ),
+    (
+        "What the limit is worth",
+        "N·t/W is arithmetic. A makespan below it means a wrong clock or worker count, and such a "
+        "run is refused, not reported. The spawn limit is measured: one process per core "
+        "starts and reaps <code>sleep 0</code> and nothing else, the median of several rounds. The "
+        "pool has to share the same cores, so 100 % is out of reach, and a noisy moment can move "
+        "the figure by some percent.",
+    ),
+    (
+        "Efficiency, knee",
+        "Efficiency is the utilisation of one task length: N·t/W over the makespan. The knee is "
+        "the length W/R at which W workers are just kept busy by the R tasks a second that were "
+        "measured with <code>sleep 0</code> on as many workers. On one machine R is mostly what "
+        "its cores can start.",
+    ),
+    (
+        "Lost, duplicates",
+        "Tasks without an accepted result; tasks with more than one. Both have to be 0.",
+    ),
+    (
+        "Latency",
+        "What dispatch added to a task: from its hand-out to its report at the manager, less the "
+        "time it waited at the worker behind others and the time it ran. Median and 99th "
+        "percentile.",
+    ),
+    (
+        "Times 2009",
+        "Tasks per second over those of 2009. Where the workers are the limit, a "
+        "perfect run of today is not much faster than a good one of then.",
+    ),
+)

@@ -1,0 +1,86 @@
+"""A tiny sweep of real pools from the command line, compared and drawn."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def kestrelctl(*args: str) -> str:
+    """What a command line prints; it has to end well."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kestrelctl", *args],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "KESTREL_POOL": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory that a sweep has written."""
+    directory = tmp_path_factory.mktemp("bench") / "sweep"
+    line = "bench --sweep --workers 4,2 --sleep 0.02,0,0.2,0.1 --jobs 60 --cell-seconds 0.5"
+    (directory.parent / "printed.json").write_text(
+        kestrelctl(*line.split(), "--report", str(directory), "-o", "json")
+    )
+    return directory
+
+
+@pytest.fixture
+def found(report: Path) -> dict[str, Any]:
+    """The document that it has printed."""
+    document = json.loads((report.parent / "printed.json").read_text())
+    assert isinstance(document, dict)
+    return document
+
+
+def test_every_length_runs_on_every_number_of_workers(found: dict[str, Any]) -> None:
+    lengths = ["0", "0.02", "0.1", "0.2"]
+    assert [(run["workers"], run["sleep"]) for run in found["runs"]] == [
+        (workers, sleep) for workers in (2, 4) for sleep in lengths
+    ]
+
+
+def test_no_cell_has_more_tasks_than_its_time_and_the_jobs_allow(found: dict[str, Any]) -> None:
+    jobs = [run["jobs"] for run in found["runs"]]
+    assert max(jobs) <= 60
+    assert jobs[3] == 4, "two waves of 0.2 s on two workers"
+    assert jobs[6] == 20, "five waves of 0.1 s on four workers"
+
+
+def test_the_knee_follows_from_the_measured_rate(found: dict[str, Any]) -> None:
+    rates = [run["tasks_per_second"] for run in found["runs"] if run["sleep"] == "0"]
+    for knee, workers, rate in zip(found["sweep"]["knees"], (2, 4), rates, strict=True):
+        assert knee["workers"] == workers
+        assert knee["knee_seconds"] == pytest.approx(workers / rate)
+
+
+def test_longer_tasks_keep_workers_busier(found: dict[str, Any]) -> None:
+    for first in (0, 4):
+        shares = [run["utilisation"] for run in found["runs"][first : first + 4]]
+        assert shares[0] == 0 < shares[1] < 1
+        assert shares[3] > 0.5
+
+
+def test_a_sweep_can_be_compared_and_drawn(report: Path, tmp_path: Path) -> None:
+    printed, page = str(report.parent / "printed.json"), tmp_path / "talk.html"
+    table = kestrelctl("bench", "compare", str(report), printed, "--fail-slower", "1%")
+    rows = [line.split() for line in table.splitlines()[2:10]]
+    for _, _, makespan, rate, *others in rows:
+        assert makespan == rate == "1.00"
+        assert set(others) <= {"1.00", "-"}, "what came to nothing has no ratio, as sleep 0 is busy"
+    kestrelctl("bench", "report", str(report), printed, "--to", str(page))
+    assert page.read_text().count("<svg") == 3
+    assert (report / "efficiency.png").exists()

@@ -1,0 +1,205 @@
+"""The report page: what is on it, that it needs nothing else, and that its plots are right."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+from benchkit import MACHINE, a_cell, a_result, a_run, a_sweep
+
+from kestrelctl.bench.page import Named, page
+from kestrelctl.bench.report import write_page
+from kestrelctl.bench.result import Result, to_json
+from kestrelctl.bench.svg import Plot, Scale, decades, ticks
+from kestrelctl.errors import UsageError
+
+EMPTY = {"meta", "br", "link", "img"}  # elements without an end
+
+
+class Page(HTMLParser):
+    """What a reader or a screen reader meets in a page."""
+
+    def __init__(self, *named: tuple[str, Result]) -> None:
+        super().__init__()
+        self.source = page([Named(*each) for each in named])
+        self.text = ""
+        self.headings: list[str] = []
+        self.figures: list[str] = []
+        self.loads: list[str] = []
+        self.unclosed: list[str] = []
+        self.feed(self.source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = dict(attributes)
+        if tag == "svg":
+            assert found["role"] == "img"
+            self.figures.append(found["aria-label"] or "")
+        self.loads += [str(found[name]) for name in ("src", "srcset", "href") if name in found]
+        if tag not in EMPTY:
+            self.unclosed.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        """Lines and dots of a drawing; they hold nothing."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.unclosed.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.unclosed[-1:] != ["style"]:
+            self.text += data
+        if self.unclosed[-1:] in (["h1"], ["h2"]):
+            self.headings.append(data)
+
+
+PAGES = {
+    "one": [("now", a_result(a_run("0"), a_run("1"), a_run("10")))],
+    "several": [("now", a_result(a_run("1"))), ("then", a_result(a_run("1"), a_run("5")))],
+    "sweep": [("now", a_sweep())],
+    "all": [("a", a_result(a_run("0"))), ("b", a_sweep()), ("c", a_sweep())],
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_needs_no_network_and_no_script(name: str) -> None:
+    found = Page(*PAGES[name])
+    assert found.unclosed == []
+    assert found.loads == []
+    assert re.findall(r"https?://|@import|url\(|<script|<link|<iframe", found.source) == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_figure_says_in_words_what_it_shows(name: str) -> None:
+    found = Page(*PAGES[name])
+    assert found.figures
+    for words in found.figures:
+        assert re.search(r"\d", words)
+        assert len(words) > 60
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_number_of_a_plot_is_lost(name: str) -> None:
+    assert not re.search(r"\b(nan|inf|None)\b", Page(*PAGES[name]).source)
+
+
+def test_the_sections_of_a_page() -> None:
+    tail = ["Latency", "Every run, and what it cost", "Reading the numbers", "Method"]
+    beside = ["Beside 2009", "The curves", "Latency and cost", *tail[1:]]
+    assert Page(*PAGES["one"]).headings == ["500 short tasks", *beside]
+    efficiency = "Efficiency against task length"
+    assert Page(*PAGES["sweep"]).headings == ["How short may tasks be?", efficiency, *tail]
+    assert Page(*PAGES["all"]).headings == [
+        "500 short tasks", f"{efficiency}: b", f"{efficiency}: c", *beside,
+    ]  # fmt: skip
+
+
+def test_runs_of_other_lengths_than_in_2009_stand_beside_nothing() -> None:
+    found = Page(("now", a_result(a_run("5"))))
+    assert "Makespan and rate" in found.headings
+    assert "cluster" not in found.text
+
+
+def test_makespans_stand_beside_2009_only_with_as_many_tasks() -> None:
+    run = a_run("0", tasks=50_000, makespan_seconds=40.0)
+    assert "103.0 s" in Page(("now", a_result(run))).source
+    assert "103.0 s" not in Page(("now", a_result(a_run("0")))).source
+
+
+def test_several_results_are_drawn_over_each_other_in_one_figure() -> None:
+    found = Page(*PAGES["several"])
+    (running, rates, *_) = found.figures
+    for words in (running, rates):
+        assert "now: 5 tasks a second" in words
+        assert "then: 5 tasks a second" in words
+    assert {"curve s0", "curve s1"} <= set(re.findall(r'class="(curve s\d)"', found.source))
+
+
+def test_the_knee_is_marked_and_told() -> None:
+    found = Page(*PAGES["sweep"])
+    assert "10 workers: knee 10 ms" in found.source
+    assert "100 workers: knee 0.1 s" in found.source
+    assert "half of the time at 32 ms" in found.figures[0]
+    assert "as many tasks as 20 s allow" in found.text
+
+
+def test_results_without_curves_make_a_page() -> None:
+    result = msgspec.json.decode(to_json(a_result(a_run("0"))), type=Result)
+    assert "The curves" not in Page(("now", result)).headings
+
+
+def test_a_pool_whose_processes_are_elsewhere_has_no_figure_of_cost() -> None:
+    run = a_run(server_cpu_seconds=0.0, manager_cpu_seconds=0.0, worker_cpu_seconds=0.0)
+    assert "CPU time per task" not in Page(("now", a_result(run))).text
+
+
+def test_names_from_outside_cannot_become_markup() -> None:
+    machine = msgspec.structs.replace(MACHINE, cpu_model="<script>x</script>")
+    result = a_result(a_run(), machine=machine, command="sweep && <b>")
+    found = Page(('<i>"a"', result), ("b", result))
+    assert "<script>" not in found.source
+    assert '<i>"a"' not in found.source
+    assert "sweep && <b>" in found.text
+
+
+def test_lost_tasks_are_not_hidden() -> None:
+    assert "7 tasks lost" in Page(("now", a_result(a_run("0", lost=7)))).text
+
+
+# -- a page of files -------------------------------------------------------------------------------
+
+
+def test_a_page_of_several_files_names_them(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / f"{name}.json").write_bytes(to_json(a_result(a_run("0"))))
+    write_page(tmp_path / "talk.html", [tmp_path / "new.json", tmp_path / "old.json"])
+    text = (tmp_path / "talk.html").read_text()
+    assert text.index(">new<") < text.index(">old<")
+
+
+def test_more_results_than_can_be_told_apart_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="7 results are too many"):
+        write_page(tmp_path / "talk.html", [tmp_path] * 7)
+
+
+def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(to_json(a_result(a_run("0"))))
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_page(tmp_path / "no" / "such" / "talk.html", [tmp_path / "a.json"])
+
+
+# -- drawing ---------------------------------------------------------------------------------------
+
+
+def test_a_scale_maps_its_ends_to_its_ends() -> None:
+    even, log = Scale(0, 10, 100, 0), Scale(0.01, 10, 0, 300, logarithmic=True)
+    assert [even(0), even(10), even(5)] == [100, 0, 50]
+    assert [log(0.01), log(0.1), log(10)] == pytest.approx([0, 100, 300])
+    assert log(0) == 0, "what a logarithm cannot show lies at the edge"
+
+
+@pytest.mark.parametrize("high", [0.0, 0.3, 1.0, 7.0, 917.0, 2458.4, 50_000.0])
+def test_ticks_are_few_and_reach_the_highest_value(high: float) -> None:
+    found = ticks(high)
+    assert found[0] == 0
+    assert found[-1] >= high
+    assert 1 <= len(found) <= 7
+
+
+def test_decades_enclose_the_data() -> None:
+    assert decades(0.02, 3.0) == pytest.approx([0.01, 0.1, 1.0, 10.0])
+    assert decades(0.1, 1.0) == pytest.approx([0.1, 1.0])
+    assert decades(1.0, 1.0) == pytest.approx([1.0, 10.0])
+
+
+def test_stairs_are_level_between_edges() -> None:
+    plot = Plot("", Scale(0, 2, 0, 200), Scale(0, 10, 100, 0), 100)
+    plot.stairs([0, 1, 2], [5, 10], "s0")
+    assert 'd="M0.0 50.0V50.0H100.0V0.0H200.0"' in plot.markup()
+
+
+def test_a_curve_of_one_cell_has_its_knee_too() -> None:
+    cells = [a_cell(sleep, 10, 0.5) for sleep in ("0", "0.1", "1", "10")]
+    assert "10 workers: knee 10 ms" in Page(("now", a_result(*cells))).source
