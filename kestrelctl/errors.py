@@ -8,7 +8,9 @@ KestrelError                    1  something failed
 ├── TimedOut                    6  the given time ran out before the thing was done
 ├── NotFound                    7  no such job, task or worker
 ├── StoreFull                   8  the manager could not write to its store
-└── MissingTool                 9  a program that is needed is not installed
+├── MissingTool                 9  a program that is needed is not installed
+├── Untrusted                  10  the server cannot prove that it is the one that is meant
+└── HostsFailed                11  what was to be done on many hosts failed on some
 
 The number is the exit status of `kestrelctl`; `docs/exit-codes.md` lists them for users.
 """
@@ -93,6 +95,20 @@ class MissingTool(KestrelError):
     code = "missing-tool"
 
 
+class Untrusted(KestrelError):
+    """The server cannot prove that it is the one that is meant."""
+
+    exit_status = 10
+    code = "untrusted"
+
+
+class HostsFailed(KestrelError):
+    """Something failed on some hosts."""
+
+    exit_status = 11
+    code = "hosts-failed"
+
+
 BY_CODE: dict[str, type[KestrelError]] = {
     cls.code: cls
     for cls in (
@@ -105,5 +121,7 @@ BY_CODE: dict[str, type[KestrelError]] = {
         NotFound,
         StoreFull,
         MissingTool,
+        Untrusted,
+        HostsFailed,
     )
 }

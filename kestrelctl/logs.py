@@ -39,5 +39,4 @@ def set_up(log_format: str, *, verbose: bool) -> None:
             logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
         )
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
-    logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
     logging.getLogger("asyncio").setLevel(logging.WARNING)

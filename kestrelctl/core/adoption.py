@@ -32,7 +32,7 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
             worker.release(number)
             task.job.running -= 1
             if reborn and begun:
-                lose(state, task, worker.jid)
+                lose(state, task, worker.jid, "restarted")
             else:
                 put_back(state, task, worker.jid)
             jobs[task.job] = None

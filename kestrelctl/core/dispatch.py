@@ -40,6 +40,7 @@ def schedule(state: State, now: float) -> None:
     for worker, spans in sent.items():
         state.emit(_run(state, worker, spans))
     if touched:
+        state.totals.last_dispatch_at = now
         progress_records = [Progress(job.id, job.cursor) for job in touched]
         state.emit(Persist(cause=state.cause, records=list(progress_records)))
 
@@ -119,7 +120,11 @@ def _feed(
         worker.reported_at = now
     # In rounds of shares, so that no worker is filled before the others have anything.
     share = max(1, best.waiting // (2 * members[best.shape]))
+    cursor = best.cursor
     tasks = best.take(min(best_room, share, best.takeable()))
+    fresh = best.cursor - cursor
+    if fresh:
+        state.totals.waits.observe(now - best.waits_since, fresh)
     number = state.next_number
     spans = sent.setdefault(worker, [])
     start, start_index, length = number, tasks[0].index, 0

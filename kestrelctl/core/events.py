@@ -73,12 +73,14 @@ class Joined(Event, frozen=True, kw_only=True):
 
     Attributes:
         greeting: the number of this hello of its process; the welcome repeats it.
+        said_at: when, by the worker's own clock; None if it does not say.
         holds: (number, job id, index) of every attempt that it runs, has queued or has to report.
     """
 
     worker: str
     incarnation: str
     greeting: int = 0
+    said_at: float | None = None
     ad: WorkerAd
     holds: list[tuple[int, int, int]]
 
@@ -133,6 +135,13 @@ class Resume(Event, frozen=True, kw_only=True):
     """A drained or quarantined worker shall get tasks again."""
 
     worker: str
+
+
+class Revoked(Event, frozen=True, kw_only=True):
+    """A worker's account is gone, and with it the worker, for good; `by` says on whose wish."""
+
+    worker: str
+    by: str
 
 
 class Disconnected(Event, frozen=True, kw_only=True):

@@ -80,5 +80,12 @@ def violations(state: State) -> list[str]:
         == sorted(job.id for job in state.jobs.values() if job.queued),
         "the queue does not hold the queued jobs",
     )
+    totals = state.totals
+    came = totals.tasks_restored + totals.tasks_submitted
+    there = sum(job.remaining for job in state.jobs.values())
+    must(
+        came == totals.tasks_ended + there,
+        f"{came} tasks came, {totals.tasks_ended} ended, {there} are there",
+    )
     must(state.online == sum(w.online for w in state.workers.values()), "online count is off")
     return found

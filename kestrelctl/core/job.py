@@ -76,6 +76,7 @@ class Job:
         "spec",
         "stored",
         "submitted_at",
+        "waits_since",
     )
 
     def __init__(
@@ -86,6 +87,7 @@ class Job:
         self.spec = spec
         self.shape = shape
         self.submitted_at = submitted_at
+        self.waits_since = submitted_at  #: or since a retry brought it back
         #: Order among jobs: higher priority first, then first come.
         self.key = (-spec.priority, job_id)
         self.cursor = 0

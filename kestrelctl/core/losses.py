@@ -8,10 +8,11 @@ from kestrelctl.core.state import State
 from kestrelctl.core.worker import Worker
 
 
-def let_go(state: State, worker: Worker, now: float, *, keep_waiting: bool) -> None:
+def let_go(state: State, worker: Worker, now: float, *, cause: str, keep_waiting: bool) -> None:
     """Takes attempts away from a worker that went offline.
 
     Args:
+        cause: one of `totals.LOSS_CAUSES`.
         keep_waiting: whether attempts of jobs with `on_worker_lost = wait` stay with it.
     """
     jobs: dict[Job, None] = {}
@@ -24,7 +25,7 @@ def let_go(state: State, worker: Worker, now: float, *, keep_waiting: bool) -> N
         job.running -= 1
         jobs[job] = None
         if begun:
-            lose(state, task, worker.jid)
+            lose(state, task, worker.jid, cause)
         else:
             put_back(state, task, worker.jid)
     worker.promote()
@@ -32,15 +33,16 @@ def let_go(state: State, worker: Worker, now: float, *, keep_waiting: bool) -> N
         state.settle(job, now)
 
 
-def lose(state: State, task: Task, jid: str) -> None:
+def lose(state: State, task: Task, jid: str, cause: str) -> None:
     """Counts a loss for a task whose worker went away, and requeues it or gives it up."""
-    state.totals.attempts_lost += 1
+    state.totals.losses[cause] += 1
     task.losses += 1
     task.lost_numbers += (task.number,)
     if task.losses >= task.job.spec.max_losses and not task.job.cancelling:
         state.finish(task, TaskState.LOST, jid, None)
         return
     if not task.job.cancelling:
+        state.totals.retries["loss"] += 1
         state.remember(task, TaskState.WAITING, jid, None)
     put_back(state, task, jid)
 
@@ -50,7 +52,7 @@ def find_again(state: State, task: Task, jid: str) -> None:
     if task.number in task.lost_numbers:
         task.lost_numbers = tuple(n for n in task.lost_numbers if n != task.number)
         task.losses -= 1
-        state.totals.attempts_lost -= 1
+        state.totals.losses_found_again += 1
         state.remember(task, TaskState.WAITING, jid, None)
 
 

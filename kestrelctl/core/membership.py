@@ -15,6 +15,7 @@ from kestrelctl.core.events import (
     Lost,
     Reconnected,
     Resume,
+    Revoked,
 )
 from kestrelctl.core.job import Phase
 from kestrelctl.core.losses import let_go, put_back
@@ -45,6 +46,8 @@ def on_joined(state: State, event: Joined) -> None:
         worker.incarnation = event.incarnation
         worker.leaving = False
     worker.joined_at = worker.reported_at = event.at
+    if event.said_at is not None:
+        worker.skew.greet(event.said_at, event.at)
     worker.synced = True
     worker.taking_back = False
     worker.known_jobs.clear()
@@ -109,7 +112,7 @@ def on_lost(state: State, event: Lost) -> None:
         state.note("info", f"worker {worker.jid} is gone ({event.cause}), {len(worker.held)} held")
     _set_offline(state, worker, event.at)
     worker.away_until = event.at + state.config.away_seconds
-    let_go(state, worker, event.at, keep_waiting=True)
+    let_go(state, worker, event.at, cause=event.cause, keep_waiting=True)
     end_limbo_if_all_spoke(state, event.at)
 
 
@@ -121,7 +124,7 @@ def on_bounced(state: State, event: Bounced) -> None:
     """
     worker = state.worker(event.worker)
     if worker is not None and worker.online and worker.synced:
-        on_lost(state, Lost(at=event.at, id=event.id, worker=event.worker, cause="bounced"))
+        on_lost(state, Lost(at=event.at, id=event.id, worker=event.worker, cause="bounce"))
 
 
 def on_drain(state: State, event: Drain) -> None:
@@ -154,6 +157,23 @@ def on_resume(state: State, event: Resume) -> None:
     worker.streak = 0
     if worker.may_take(event.at):
         worker.wake()
+
+
+def on_revoked(state: State, event: Revoked) -> None:
+    """Requeues all that a worker had and forgets it: it cannot come back, so nothing waits."""
+    worker = state.worker(event.worker)
+    state.asked.discard(event.worker)
+    if worker is not None:
+        state.note("info", f"worker {worker.jid} was revoked by {event.by}")
+        _set_offline(state, worker, event.at)
+        let_go(state, worker, event.at, cause="revoked", keep_waiting=False)
+        _forget(state, worker)
+    end_limbo_if_all_spoke(state, event.at)
+
+
+def _forget(state: State, worker: Worker) -> None:
+    del state.workers[worker.jid]
+    state.emit(Persist(cause=state.cause, records=[WorkerGone(worker.jid)]))
 
 
 def _set_draining(state: State, worker: Worker, draining: bool) -> None:
@@ -213,17 +233,16 @@ def check_leases(state: State, now: float) -> None:
             if worker.lease_until < now:
                 state.totals.leases_expired += 1
                 state.note("warning", f"worker {worker.jid} fell silent; its lease ran out")
-                on_lost(state, Lost(at=now, worker=worker.jid, cause="silent"))
+                on_lost(state, Lost(at=now, worker=worker.jid, cause="lease"))
             elif worker.quarantined_until and worker.quarantined_until <= now:
                 worker.quarantined_until = 0.0
                 worker.streak = 0
                 if worker.may_take(now):
                     worker.wake()
         elif worker.held and worker.away_until <= now:
-            let_go(state, worker, now, keep_waiting=False)
+            let_go(state, worker, now, cause="away", keep_waiting=False)
         elif not worker.held and worker.offline_since + state.config.forget_worker_seconds <= now:
-            del state.workers[worker.jid]
-            state.emit(Persist(cause=state.cause, records=[WorkerGone(worker.jid)]))
+            _forget(state, worker)
     if state.limbo_until is not None and state.limbo_until <= now:
         end_limbo(state, now)
 
@@ -245,6 +264,7 @@ def end_limbo(state: State, now: float) -> None:
 
 def _set_online(state: State, worker: Worker) -> None:
     if not worker.online:
+        state.totals.worker_joins += 1
         worker.online = True
         worker.cls.members += 1
         state.online += 1

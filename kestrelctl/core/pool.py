@@ -26,6 +26,7 @@ from kestrelctl.core.events import (
     Resume,
     Retry,
     Returned,
+    Revoked,
     Submit,
     Tick,
 )
@@ -47,6 +48,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any], None]] = {
     Drain: membership.on_drain,
     Leaving: membership.on_leaving,
     Resume: membership.on_resume,
+    Revoked: membership.on_revoked,
     Disconnected: membership.on_disconnected,
     Reconnected: membership.on_reconnected,
     Reported: reporting.on_reported,

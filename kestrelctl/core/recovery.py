@@ -34,6 +34,7 @@ def restore(config: Config, snapshot: Snapshot) -> State:
             task = job.live[index] = Task(job, index, Phase.LIMBO)
             task.failures, task.losses = unfinished.counters.get(index, (0, 0))
             task.concluded = unfinished.concluded.get(index, 0)
+        state.totals.tasks_restored += job.remaining
         state.settle(job, record.submitted_at)
     for known in snapshot.workers:
         worker = Worker(known.worker, state.class_for(WorkerAd()), WorkerAd(), 0.0)

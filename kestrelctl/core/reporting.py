@@ -21,6 +21,9 @@ def on_reported(state: State, event: Reported) -> None:
     """
     worker = state.worker(event.worker)
     jobs: dict[Job, list[float]] = {}
+    totals = state.totals
+    ran: list[float] = []
+    dispatched: list[float] = []
     for result in event.results:
         task = worker.release(result.number) if worker else None
         if task is not None:
@@ -28,14 +31,16 @@ def on_reported(state: State, event: Reported) -> None:
         else:
             task = _late(state, result, event.at)
             if task is None:
-                state.totals.reports_refused += 1
+                totals.reports_refused += 1
                 continue
         job = task.job
         if result.outcome == Outcome.DONE:
             if task.sent_at:
-                job.latencies.append(
+                dispatched.append(
                     event.at - task.sent_at - result.wall_seconds - result.waited_seconds
                 )
+                job.latencies.append(dispatched[-1])
+            ran.append(result.wall_seconds)
             state.finish(task, TaskState.DONE, event.worker, result)
             if worker:
                 worker.streak = 0
@@ -47,8 +52,12 @@ def on_reported(state: State, event: Reported) -> None:
                 walls.append(result.wall_seconds)
         else:
             # Its time teaches nothing: a machine that fails at once would seem to be a fast one.
+            if result.outcome == Outcome.FAILED:
+                ran.append(result.wall_seconds)
             _failed(state, worker, task, result, event.worker, event.at)
             jobs.setdefault(job, [])
+    totals.runs.observe_all(ran)
+    totals.dispatches.observe_all(dispatched)
     for job, walls in jobs.items():
         if walls:
             job.learn(sum(walls), len(walls))
@@ -61,6 +70,9 @@ def on_reported(state: State, event: Reported) -> None:
             ask(state, event.worker)
         return
     worker.reported_at = event.at
+    if event.results:
+        last = event.results[-1]
+        worker.skew.learn(last.started_at + last.wall_seconds, event.at)
     worker.promote()
     renew(state, worker, event.at)
     if worker.may_take(event.at):
@@ -115,7 +127,7 @@ def _failed(
         job.requeue(task)
         return
     if result.outcome == Outcome.UNABLE:
-        lose(state, task, jid)
+        lose(state, task, jid, "unable")
         if worker:
             quarantine(state, worker, result.reason, now)
         return
@@ -128,6 +140,7 @@ def _failed(
     if task.failures >= job.spec.max_failures:
         state.finish(task, TaskState.FAILED, jid, result)
         return
+    state.totals.retries["failure"] += 1
     state.remember(task, TaskState.WAITING, jid, result)
     config = state.config
     pause = config.backoff_seconds * 2 ** min(task.failures - 1, 30)

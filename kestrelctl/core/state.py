@@ -14,38 +14,11 @@ from kestrelctl.core.model import JobSpec, TaskState, WorkerAd
 from kestrelctl.core.queue import JobQueue
 from kestrelctl.core.records import Progress, Record, TaskRecord
 from kestrelctl.core.result import Result
+from kestrelctl.core.totals import Totals
 from kestrelctl.core.worker import Worker, WorkerClass, class_key
 
 #: Attempt numbers of one manager start begin at epoch << this: they fence those of earlier starts.
 EPOCH_BITS = 40
-
-
-class Totals:
-    """What the pool has counted since the manager started."""
-
-    __slots__ = (
-        "attempts_failed",
-        "attempts_lost",
-        "leases_expired",
-        "reports_refused",
-        "tasks_ended",
-        "tasks_sent",
-        "tasks_taken_back",
-        "workers_quarantined",
-    )
-
-    def __init__(self) -> None:
-        for name in self.__slots__:
-            setattr(self, name, 0)
-
-    tasks_sent: int
-    tasks_ended: int
-    tasks_taken_back: int
-    attempts_failed: int
-    attempts_lost: int
-    reports_refused: int  #: results of attempts that no longer count: a duplicate was refused
-    leases_expired: int
-    workers_quarantined: int
 
 
 class State:
@@ -174,16 +147,19 @@ class State:
         """Gives a detached task its final state."""
         job = task.job
         del job.live[task.index]
-        counts = job.counts
+        counts, totals = job.counts, self.totals
         if state is TaskState.DONE:
             counts.done += 1
+            totals.tasks_done += 1
         elif state is TaskState.FAILED:
             counts.failed += 1
+            totals.tasks_failed += 1
         elif state is TaskState.LOST:
             counts.lost += 1
+            totals.tasks_lost += 1
         else:
             counts.cancelled += 1
-        self.totals.tasks_ended += 1
+            totals.tasks_cancelled += 1
         self.remember(task, state, worker, result)
 
     def settle(self, job: Job, now: float) -> None:
@@ -195,7 +171,9 @@ class State:
         del self.jobs[job.id]
         self.ending[job.id] = job
         self.flush_records()
-        record = job.record(job.counts.outcome(), now)
+        outcome = job.counts.outcome()
+        self.totals.jobs_finished[outcome] += 1
+        record = job.record(outcome, now)
         self.emit(Persist(cause=self.cause, records=[record]))
         self.emit(
             JobEnded(

@@ -14,6 +14,8 @@ def on_submit(state: State, event: Submit) -> None:
     job_id = state.next_job_id
     state.next_job_id += 1
     job = state.new_job(job_id, event.owner, event.spec, event.at)
+    state.totals.jobs_submitted += 1
+    state.totals.tasks_submitted += event.spec.count
     state.emit(Persist(cause=state.cause, records=[job.record()]))
     state.emit(Feed(cause=state.cause, event=JobStored(at=event.at, id=event.id, job_id=job_id)))
     state.emit(
@@ -48,7 +50,7 @@ def on_cancel(state: State, event: Cancel) -> None:
     if not job.cancelling:
         job.cancelling = True
         job.counts.cancelled += job.never_started
-        state.totals.tasks_ended += job.never_started
+        state.totals.tasks_cancelled += job.never_started
     kill: dict[str, list[int]] = {}
     for task in list(job.live.values()):
         if task.phase is Phase.RUNNING and task.worker is not None and task.worker.online:
@@ -114,6 +116,9 @@ def on_retry(state: State, event: Retry) -> None:
         state.remember(task, TaskState.WAITING, "", None)
     brought_back = job.remaining - before
     if brought_back:
+        job.waits_since = event.at
+        state.totals.jobs_submitted += not before
+        state.totals.tasks_submitted += brought_back
         state.emit(Persist(cause=state.cause, records=[job.record()]))
         state.flush_records()
         state.refresh(job)

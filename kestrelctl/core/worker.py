@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kestrelctl.core.assets import Amounts, amounts, give_back, take, times_fitting
 from kestrelctl.core.matching import Refusal, Shape, match, slots
 from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.skew import Skew
 
 if TYPE_CHECKING:
     from kestrelctl.core.job import Job, Task
@@ -69,6 +70,7 @@ class Worker:
         "quarantines",
         "reported_at",
         "running_of",
+        "skew",
         "streak",
         "synced",
         "taking_back",
@@ -101,6 +103,7 @@ class Worker:
         self.beat_seconds = 0.0
         self.reported_at = now
         self.taking_back = False
+        self.skew = Skew()
         self.tasks_done = 0
         self.tasks_failed = 0
 
@@ -184,3 +187,19 @@ class Worker:
 def class_key(ad: WorkerAd) -> tuple[frozenset[str], Amounts]:
     """What an ad's workers have in common: tags (upper case, as in the original) and capacity."""
     return frozenset(tag.upper() for tag in ad.tags), amounts(ad.cpus, ad.memory_bytes)
+
+
+WORKER_STATES = ("idle", "busy", "draining", "quarantined", "offline", "unheard")
+
+
+def worker_state(worker: Worker, now: float) -> str:
+    """One word for how a worker is: one of `WORKER_STATES`."""
+    if not worker.online:
+        return "offline" if worker.incarnation else "unheard"
+    if worker.draining or worker.leaving:
+        return "draining"
+    if worker.quarantined_until > now:
+        return "quarantined"
+    if not worker.synced:
+        return "unheard"
+    return "busy" if worker.held else "idle"

@@ -172,6 +172,18 @@ class Workers(Reply, frozen=True, kw_only=True, tag="workers"):
     after: str | None = None
 
 
+class Enrolled(Reply, frozen=True, kw_only=True, tag="enrolled"):
+    """A temporary account, with which one machine may join as a worker, until it expires.
+
+    Attributes:
+        expires_at: seconds since the epoch.
+    """
+
+    jid: str
+    password: str
+    expires_at: float
+
+
 class Pool(Reply, frozen=True, kw_only=True, tag="pool"):
     """The pool in numbers. Times in seconds; totals since the manager started."""
 
@@ -190,4 +202,108 @@ class Pool(Reply, frozen=True, kw_only=True, tag="pool"):
     store_error: str = ""
 
 
-AnyAnswer = Failed | Submitted | Changed | Jobs | Ended | Tasks | Log | Explanation | Workers | Pool
+class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):
+    """Messages of the manager since it started; two of these tell a rate.
+
+    Attributes:
+        at: seconds since the epoch, of the manager.
+        epoch: which start of the manager this is.
+        workers: how many are online.
+        messages: (kind, `in` or `out`, how many, bytes of JSON).
+    """
+
+    at: float
+    epoch: int
+    workers: int
+    messages: list[tuple[str, str, int, int]]
+
+
+class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
+    """A job in an overview; an array, because it travels every second."""
+
+    job_id: int
+    name: str  #: or the beginning of its command
+    owner: str
+    state: str  #: active, cancelling, done, failed or cancelled
+    tasks: int
+    submitted_at: float
+    waiting: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    lost: int = 0
+    cancelled: int = 0
+    ended_at: float | None = None
+
+
+class WorkerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
+    """A worker in an overview.
+
+    Attributes:
+        failures: fast ones in a row.
+        since: when it went away, if it is offline.
+        until: the end of its quarantine.
+    """
+
+    worker: str
+    state: str
+    running: int = 0
+    queued: int = 0
+    done: int = 0
+    failed: int = 0
+    failures: int = 0
+    since: float | None = None
+    until: float | None = None
+
+
+class Overview(Reply, frozen=True, kw_only=True, tag="overview"):
+    """A pool at a glance.
+
+    Attributes:
+        pool: its domain.
+        at: when, by the manager's clock.
+        workers: how many are in which state.
+        capacity, free: of the workers that are online: processors, bytes of memory.
+        waiting: tasks that no worker has, by reason.
+        running: tasks that run.
+        queued: tasks that wait at a worker behind others.
+        totals: since the manager started: they begin anew with each `epoch`.
+        jobs: those with running tasks first, then by priority and age.
+        ended: the jobs that ended last, newest first.
+        notable: workers that are not well, then the busiest.
+    """
+
+    pool: str
+    at: float
+    version: str
+    epoch: int
+    up_seconds: float
+    workers: dict[str, int]
+    capacity: dict[str, float]
+    free: dict[str, float]
+    waiting: dict[str, int]
+    running: int
+    queued: int
+    totals: dict[str, int]
+    jobs_active: int
+    jobs: list[JobLine]
+    ended: list[JobLine]
+    notable: list[WorkerLine]
+    store_error: str = ""
+
+
+AnyAnswer = (
+    Failed
+    | Submitted
+    | Changed
+    | Jobs
+    | Ended
+    | Tasks
+    | Log
+    | Explanation
+    | Workers
+    | Enrolled
+    | Pool
+    | Traffic
+    | Overview
+)

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kestrelctl.protocol.answers import AnyAnswer
+from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.protocol.requests import AnyRequest
 from kestrelctl.protocol.work import FromWorker, Message, ToWorker
 
@@ -66,5 +67,7 @@ def encode(message: Message) -> str:
 
 from_worker: Codec[FromWorker] = Codec(FromWorker)
 to_worker: Codec[ToWorker] = Codec(ToWorker)
+from_joiner: Codec[Join] = Codec(Join)
+to_joiner: Codec[ToJoiner] = Codec(ToJoiner)
 requests: Codec[AnyRequest] = Codec(AnyRequest)
 answers: Codec[AnyAnswer] = Codec(AnyAnswer)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.enrollment import DEFAULT_SECONDS
 from kestrelctl.core.model import JobSpec, TaskState
 from kestrelctl.core.result import Count, Whole
 from kestrelctl.protocol.work import Message
@@ -134,8 +135,44 @@ class ResumeWorkers(Request, frozen=True, kw_only=True, tag="resume"):
     names: list[str]
 
 
+class EnrollWorker(Request, frozen=True, kw_only=True, tag="enroll"):
+    """Let a machine join as a worker (admins only). Answered by `enrolled`.
+
+    Attributes:
+        name: under which it joins; empty to let the machine choose.
+        valid_seconds: how long it may take to do so, from a minute to 30 days.
+    """
+
+    name: str = ""
+    valid_seconds: float = DEFAULT_SECONDS
+
+
+class RevokeWorkers(Request, frozen=True, kw_only=True, tag="revoke"):
+    """Delete workers' accounts, and so end their sessions (admins only). Answered by `changed`.
+
+    Attributes:
+        names: whole names or addresses of accounts; parts of them do not count.
+    """
+
+    names: list[str]
+
+
 class PoolStatus(Request, frozen=True, kw_only=True, tag="pool_status"):
     """Answered by `pool`."""
+
+
+class PoolOverview(Request, frozen=True, kw_only=True, tag="pool_overview"):
+    """Answered by `overview`, which is made anew at most once a second however many ask.
+
+    Attributes:
+        jobs: at most so many of the active ones.
+    """
+
+    jobs: Count = 100
+
+
+class PoolTraffic(Request, frozen=True, kw_only=True, tag="pool_traffic"):
+    """What the manager has received and sent. Answered by `traffic`."""
 
 
 AnyRequest = (
@@ -152,7 +189,11 @@ AnyRequest = (
     | ListWorkers
     | DrainWorkers
     | ResumeWorkers
+    | EnrollWorker
+    | RevokeWorkers
     | PoolStatus
+    | PoolTraffic
+    | PoolOverview
 )
 
 JOB_STATES = ("active", "done", "failed", "cancelled")

@@ -27,12 +27,14 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
         incarnation: a random word of this worker process: after a restart it is another one.
         greeting: the number of this hello of this process; the welcome repeats it, and a welcome to
             an earlier one does not count.
+        at: seconds since the epoch, by the clock of the worker's machine.
         holds: (number, job id, index) of each attempt that it runs, has queued or has to report.
     """
 
     version: int
     incarnation: str
     greeting: int = 0
+    at: float | None = None
     ad: WorkerAd
     holds: list[tuple[int, int, int]] = []
 
@@ -90,9 +92,11 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
 
 
 class Refused(Message, frozen=True, kw_only=True, tag="refused"):
-    """A message was not accepted, and why."""
+    """A message was not accepted, and why; `code` is one of those in `docs/exit-codes.md`."""
 
     reason: str
+    code: str = "not-allowed"
+    hint: str = ""
 
 
 class Who(Message, frozen=True, kw_only=True, tag="who"):

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.census import census
 from kestrelctl.core.config import Config
 from kestrelctl.core.model import FINAL_STATES, JobSpec, OnWorkerLost, TaskState, WorkerAd
 from kestrelctl.core.pool import Pool
@@ -347,6 +348,11 @@ class PoolMachine(RuleBasedStateMachine):
     def resume(self, name: str) -> None:
         self.tell(ev.Resume(at=self.now, worker=name))
 
+    @rule(name=names)
+    def revoke(self, name: str) -> None:
+        self.tell(ev.Revoked(at=self.now, worker=name, by="root"))
+        assert name not in self.pool.state.workers
+
     # -- time and the manager's connection ---------------------------------------------------------
 
     @rule(seconds=st.sampled_from([0.1, 0.6, 1.9, 5.0, 30.0, 700.0]))
@@ -370,9 +376,19 @@ class PoolMachine(RuleBasedStateMachine):
         if hasattr(self, "pool"):
             try:
                 self.pool.check()
+                self.must_count_every_task_once()
             except AssertionError:
                 self.broken = True
                 raise
+
+    def must_count_every_task_once(self) -> None:
+        state = self.pool.state
+        found = census(state, self.now)
+        remaining = sum(job.remaining for job in state.jobs.values())
+        assert found.waiting.total() + found.queued + found.running == remaining
+        assert min(found.waiting.values()) >= 0
+        assert found.workers_by_state.total() == len(state.workers)
+        assert all(found.free[name] <= found.capacity[name] for name in found.capacity)
 
     @invariant()
     def no_job_is_forgotten(self) -> None:

@@ -9,7 +9,7 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.backoff import LONGEST_SECONDS
 from kestrelctl.core.config import Config
-from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.model import OnWorkerLost, WorkerAd
 from kestrelctl.core.records import WorkerGone, WorkerRecord
 
 
@@ -77,6 +77,56 @@ def test_a_worker_believed_dead_that_reports_is_asked_once() -> None:
     assert asked == 1, "its hello is on the way"
     desk.tell(ev.Heard(at=desk.now, worker="w"))
     assert desk.of(fx.AskWho), "a sign of life is rare enough to ask again"
+
+
+# -- revoked workers -------------------------------------------------------------------------------
+
+
+def test_a_revoked_worker_is_forgotten_and_its_tasks_go_to_others() -> None:
+    desk = Desk()
+    desk.join("w", "x")
+    desk.submit(2)
+    desk.tell(ev.Revoked(at=desk.now, worker="w", by="root"))
+    assert list(desk.pool.state.workers) == ["x"]
+    assert records_of(desk, "w") == [WorkerRecord("w"), WorkerGone("w")]
+    desk.report("x", desk.held("x")[0])
+    assert len(desk.held("x")) == 1, "the other's task"
+
+
+def test_nothing_waits_for_a_revoked_worker_even_if_it_may_be_waited_for() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.submit(on_worker_lost=OnWorkerLost.WAIT)
+    desk.lose("w")
+    assert desk.held("w"), "it is away, and the job waits"
+    desk.tell(ev.Revoked(at=desk.now, worker="w", by="root"))
+    desk.join("x")
+    assert len(desk.held("x")) == 1
+
+
+def test_a_revoked_worker_stays_forgotten_after_a_restart() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.tell(ev.Revoked(at=desk.now, worker="w", by="root"))
+    desk.tell(ev.Lost(at=desk.now, worker="w", cause="unavailable"))
+    desk.restart()
+    assert desk.pool.state.workers == {}
+
+
+def test_nobody_waits_for_the_answer_of_a_revoked_worker() -> None:
+    desk = Desk()
+    desk.join("w", "x")
+    desk.submit()
+    desk.restart()
+    desk.join("x")
+    assert not desk.held("x"), "w has yet to say what it runs"
+    desk.tell(ev.Revoked(at=desk.now, worker="w", by="root"))
+    assert desk.held("x")
+
+
+def test_a_worker_that_nobody_knows_can_be_revoked() -> None:
+    desk = Desk()
+    assert desk.tell(ev.Revoked(at=desk.now, worker="stranger", by="root")) == []
 
 
 # -- leases ----------------------------------------------------------------------------------------

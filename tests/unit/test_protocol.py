@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.protocol import answers, codec, requests, work
+from kestrelctl.protocol import answers, codec, joining, requests, work
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 DIRECTIONS = {
     "Worker to pool": (codec.from_worker, work.FromWorker),
     "Pool to worker": (codec.to_worker, work.ToWorker),
+    "Joining machine to pool": (codec.from_joiner, joining.Join),
+    "Pool to joining machine": (codec.to_joiner, joining.ToJoiner),
     "User to pool": (codec.requests, requests.AnyRequest),
     "Pool to user": (codec.answers, answers.AnyAnswer),
 }
@@ -56,7 +58,7 @@ def unknown_fields(message: typing.Any, example: dict[str, typing.Any]) -> set[s
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_every_message_type_is_documented(direction: str) -> None:
     _, union = DIRECTIONS[direction]
-    known = {kind.__struct_config__.tag for kind in typing.get_args(union)}
+    known = {kind.__struct_config__.tag for kind in typing.get_args(union) or (union,)}
     shown = {json.loads(example)["type"] for example in sections()[direction]}
     assert shown == known
 

@@ -1,0 +1,139 @@
+"""How a machine comes to be a worker without its administrator: names, times, one use.
+
+A temporary account `join-<expiry>-<word>[-<name>]` is the right to join once. That it exists means
+that nobody has used it; when it expires, and as whom it lets a machine join, stands in its name,
+which only the manager makes. So the pool has nothing to remember.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import msgspec
+
+from kestrelctl.errors import NotAllowed, UsageError
+
+DEFAULT_SECONDS = 3600.0
+MIN_SECONDS = 60.0
+MAX_SECONDS = 30 * 86400.0
+
+PREFIX = "join-"
+_TEMPORARY = re.compile(r"join-(\d{1,12})-([0-9a-z]+)(?:-(.+))?")
+#: A DNS label's length, and characters that need no escape anywhere (JIDs: RFC 7622, 3.3).
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
+
+
+class Invitation(msgspec.Struct, frozen=True):
+    """What the name of a temporary account says.
+
+    Attributes:
+        expires_at: seconds since the epoch.
+        word: random, so that no two are alike.
+        name: of the worker that joins with it; empty if the machine may choose.
+    """
+
+    expires_at: int
+    word: str
+    name: str = ""
+
+    @property
+    def account(self) -> str:
+        """The local part of the account's address."""
+        return f"{PREFIX}{self.expires_at}-{self.word}" + (f"-{self.name}" if self.name else "")
+
+
+def is_temporary(account: str) -> bool:
+    """Whether an account of a workers' host may do nothing but join.
+
+    Args:
+        account: the local part of its address.
+    """
+    return account.startswith(PREFIX)
+
+
+def parse_invitation(account: str) -> Invitation | None:
+    """What an account's name says; None if it is no temporary one."""
+    found = _TEMPORARY.fullmatch(account)
+    return Invitation(int(found[1]), found[2], found[3] or "") if found else None
+
+
+def invite(name: str, valid_seconds: float, now: float, word: str) -> Invitation:
+    """An invitation as an admin asks for it.
+
+    Args:
+        name: empty to let the machine choose.
+        word: random; lower case letters and digits.
+
+    Raises:
+        UsageError: it would hold for too short or too long, or the name cannot be a worker's.
+    """
+    if not MIN_SECONDS <= valid_seconds <= MAX_SECONDS:
+        raise UsageError(
+            "a token holds for 1 minute to 30 days",
+            cause=f"{valid_seconds:.0f} s were asked for",
+        )
+    if name:
+        check_name(name)
+    return Invitation(int(now + valid_seconds), word, name)
+
+
+def admit(invitation: Invitation, wanted: str, now: float) -> str:
+    """The name under which a machine joins.
+
+    Args:
+        wanted: the name it asks for; empty for the one of the invitation.
+
+    Raises:
+        NotAllowed: the invitation has expired, or is for another name.
+        UsageError: it cannot be a worker's name.
+    """
+    if invitation.expires_at <= now:
+        raise expired(invitation)
+    if invitation.name and wanted not in ("", invitation.name):
+        raise NotAllowed(
+            f"the token is for a worker called {invitation.name}, not {wanted}",
+            hint="leave --name away",
+        )
+    name = invitation.name or wanted
+    check_name(name)
+    return name
+
+
+def expired(invitation: Invitation) -> NotAllowed:
+    """The refusal of an invitation that came too late."""
+    moment = datetime.fromtimestamp(invitation.expires_at, UTC)
+    return NotAllowed(
+        f"the token expired at {moment:%Y-%m-%d %H:%M:%S} UTC",
+        hint="an admin of the pool makes a new one: kestrelctl worker enroll",
+    )
+
+
+def taken(name: str) -> UsageError:
+    """The refusal of a name that another worker has."""
+    return UsageError(
+        f"there is a worker {name} already",
+        hint=f"choose another with --name; or an admin removes it: kestrelctl worker revoke {name}",
+    )
+
+
+def check_name(name: str) -> None:
+    """Passes names that a worker can have.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if is_temporary(name):
+        raise UsageError(f"the name of a worker cannot begin with {PREFIX}")
+    if not _NAME.fullmatch(name):
+        found = as_name(name)
+        raise UsageError(
+            f"{name!r} cannot be the name of a worker",
+            cause="a name has up to 63 of a-z, 0-9, and inside also . _ -",
+            hint=f"--name {found}" if found else None,
+        )
+
+
+def as_name(hostname: str) -> str:
+    """The name of a worker after the machine that it is; empty if nothing of it can be used."""
+    return re.sub(r"[^a-z0-9._-]+", "-", hostname.lower())[:63].strip("._-")

@@ -1,0 +1,49 @@
+"""How far a worker's clock is off the manager's, from what the worker says anyway.
+
+Nothing can be heard before it was said: if a report claims that a task ended at a moment that is
+still to come, the worker's clock is ahead, by that much at least. One that is behind looks like a
+report that took long, so that is believed only if the hello says so too, which waits for nothing.
+"""
+
+from __future__ import annotations
+
+#: A claim counts for one to two times as long: clocks are put right.
+WINDOW_SECONDS = 300.0
+
+
+class Skew:
+    """The estimate for one worker."""
+
+    __slots__ = ("_before", "_best", "_hello", "_until")
+
+    def __init__(self) -> None:
+        self._hello = 0.0
+        self._best: float | None = None
+        self._before: float | None = None
+        self._until = 0.0
+
+    def greet(self, said_at: float, heard_at: float) -> None:
+        """A hello, with the worker's clock and the manager's."""
+        self._hello = said_at - heard_at
+        self.learn(said_at, heard_at)
+
+    def learn(self, said_at: float, heard_at: float) -> None:
+        """Something that happened at `said_at` by the worker's clock was heard of."""
+        ahead = said_at - heard_at
+        if heard_at >= self._until:
+            self._before, self._best = self._best, ahead
+            self._until = heard_at + WINDOW_SECONDS
+        elif self._best is None or ahead > self._best:
+            self._best = ahead
+
+    @property
+    def seconds(self) -> float | None:
+        """Positive if the worker is ahead; None while nothing was heard.
+
+        Too small by what the fastest message took.
+        """
+        found = [claim for claim in (self._best, self._before) if claim is not None]
+        if not found:
+            return None
+        ahead = max(found)
+        return ahead if ahead >= 0 else max(ahead, min(self._hello, 0.0))

@@ -1,0 +1,92 @@
+"""Tells systemd how a daemon is: sd_notify(3), sd_watchdog_enabled(3)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+#: Pause between two looks at whether the status has changed.
+STATUS_SECONDS = 5.0
+
+
+class Notifier:
+    """Says that a daemon is ready, what it does, that it stops, and that its event loop turns.
+
+    A loop that is stuck says nothing, and systemd ends the service after `WatchdogSec=`. Without
+    systemd all of this does nothing.
+
+    Args:
+        status: describes the daemon in one line.
+        environment: as systemd gives it to services. `WATCHDOG_PID` may be this process or its
+            parent: a worker runs below its keeper, and both are what the watchdog is about.
+    """
+
+    def __init__(
+        self, status: Callable[[], str], environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self._status = status
+        self._said = ""
+        self._socket = _connected(environment.get("NOTIFY_SOCKET", ""))
+        self._watchdog_seconds = _watchdog_seconds(environment) if self._socket else 0.0
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ready(self) -> None:
+        """The daemon does its work; from now on status and signs of life follow by themselves."""
+        self._say("READY=1")
+        if self._socket is not None:
+            self._tick()
+
+    def stopping(self) -> None:
+        """The daemon ends; this may take a while."""
+        self._say("STOPPING=1")
+
+    def close(self) -> None:
+        """The end of all words."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _tick(self) -> None:
+        words = ["WATCHDOG=1"] if self._watchdog_seconds else []
+        status = " ".join(self._status().split())
+        if status != self._said:
+            self._said = status
+            words.append(f"STATUS={status}")
+        if words:
+            self._say(*words)
+        pause = min(STATUS_SECONDS, self._watchdog_seconds / 2 or STATUS_SECONDS)
+        self._timer = self._loop.call_later(pause, self._tick)
+
+    def _say(self, *words: str) -> None:
+        if self._socket is not None:
+            with suppress(OSError):  # nobody listens any more, or not fast enough: not our trouble
+                self._socket.send("\n".join(words).encode())
+
+
+def _connected(address: str) -> socket.socket | None:
+    """A socket to systemd; None if it did not ask. `@` stands for the NUL of an abstract name."""
+    if not address.startswith(("/", "@")):
+        return None
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    try:
+        made.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+    except OSError:
+        made.close()
+        return None
+    return made
+
+
+def _watchdog_seconds(environment: Mapping[str, str]) -> float:
+    """How long systemd bears silence; 0 if for ever."""
+    meant = environment.get("WATCHDOG_PID", "")
+    microseconds = environment.get("WATCHDOG_USEC", "")
+    if not microseconds.isdecimal() or meant not in ("", str(os.getpid()), str(os.getppid())):
+        return 0.0
+    return int(microseconds) / 1e6

@@ -1,0 +1,204 @@
+"""Copies of a manager's SQLite store: made while the manager runs, put back while it does not.
+
+A store that is put back has forgotten what happened since it was copied: attempts that were handed
+out and jobs that were accepted. Their numbers must not be given away a second time, because a
+worker may still hold such an attempt, or a result of it. So `restore` counts on from the store that
+it replaces, and far ahead if there is none that can be asked.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from kestrelctl.errors import KestrelError, NotFound, StoreFull
+from kestrelctl.store.directory import claim, create_private
+from kestrelctl.store.faults import explained
+from kestrelctl.store.migrations import MIGRATIONS
+from kestrelctl.store.sqlite import DATABASE
+
+#: Starts and jobs that may have been since the copy, if no store is left that knows.
+UNKNOWN_STARTS = 10_000
+UNKNOWN_JOBS = 100_000
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a copy of a store.
+
+    Attributes:
+        epoch: starts of the manager until then.
+        last_job_id: the highest job id that was ever given away.
+        jobs, active_jobs: how many it remembers, and how many of these have not ended.
+    """
+
+    file: str
+    bytes: int
+    epoch: int
+    last_job_id: int
+    jobs: int
+    active_jobs: int
+
+
+def back_up(data_dir: Path, target: Path) -> Copy:
+    """Copies the store as it is now; the manager may go on writing meanwhile.
+
+    Args:
+        target: made with mode 0600, complete or not at all; one that exists is replaced.
+
+    Raises:
+        NotFound: there is no store.
+        StoreFull: there is no space, or the target cannot be written.
+        KestrelError: the store is damaged.
+    """
+    database = data_dir / DATABASE
+    if not database.exists():
+        raise NotFound(f"there is no store in {data_dir}", hint="--data-dir")
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    with _written(unfinished, target):
+        _copy(database, unfinished)
+        copy = checked(unfinished)
+    return msgspec.structs.replace(copy, file=str(target))
+
+
+def restore(source: Path, data_dir: Path, set_aside: Path) -> Copy:
+    """Puts a copy in the place of the store. The manager must not run.
+
+    Args:
+        source: a file that `back_up` made; it is left as it is.
+        set_aside: directory that is made for the store that is replaced, if there is one.
+
+    Raises:
+        NotFound: there is no such copy.
+        StoreFull: there is no space.
+        KestrelError: the copy is damaged or from a newer Kestrel, or a manager runs; nothing was
+            changed.
+    """
+    copy = checked(source)
+    lock = claim(data_dir)
+    try:
+        database = data_dir / DATABASE
+        epoch, last_job_id = _numbers_used(database, copy)
+        unfinished = data_dir / f"{DATABASE}.restoring"
+        with _written(unfinished, database, lambda: _move_away(database, set_aside)):
+            _copy(source, unfinished)
+            with explained(unfinished), closing(sqlite3.connect(unfinished)) as connection:
+                connection.execute(
+                    "UPDATE pool SET epoch = ?, last_job_id = ?", (epoch, last_job_id)
+                )
+                connection.commit()
+    finally:
+        os.close(lock)
+    return checked(database)
+
+
+def checked(path: Path) -> Copy:
+    """What is in a store that no manager uses, after reading all of it.
+
+    Raises:
+        NotFound: there is no such file.
+        KestrelError: it is damaged, no store, or made by a newer Kestrel.
+    """
+    if not path.is_file():
+        raise NotFound(f"there is no file {path}")
+    with _intact(path), closing(_open_to_read(path)) as connection:
+        damage = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if damage != "ok":
+            raise sqlite3.DatabaseError(damage)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if not version:
+            raise sqlite3.DatabaseError("there are no tables of a manager in it")
+        if version > len(MIGRATIONS):
+            raise KestrelError(
+                f"{path} was made by a newer Kestrel",
+                cause=f"its schema has version {version}; this knows up to {len(MIGRATIONS)}",
+                hint="install the newer Kestrel first",
+            )
+        epoch, last_job_id = connection.execute("SELECT epoch, last_job_id FROM pool").fetchone()
+        jobs, active = connection.execute(
+            "SELECT count(*), count(*) FILTER (WHERE state = 'active') FROM jobs"
+        ).fetchone()
+    return Copy(
+        file=str(path),
+        bytes=path.stat().st_size,
+        epoch=epoch,
+        last_job_id=last_job_id,
+        jobs=jobs,
+        active_jobs=active,
+    )
+
+
+@contextmanager
+def _intact(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise KestrelError(f"{path} is no intact copy of a store", cause=str(error)) from error
+
+
+def _numbers_used(database: Path, copy: Copy) -> tuple[int, int]:
+    """Epoch and job id that were surely not exceeded by the store which is to be replaced."""
+    try:
+        with closing(sqlite3.connect(database.as_uri() + "?mode=rw", uri=True)) as connection:
+            # Also empties the log into the database, so that both can be moved away together.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            row = connection.execute("SELECT epoch, last_job_id FROM pool").fetchone()
+            epoch, last_job_id = row
+    except (sqlite3.Error, TypeError):
+        return copy.epoch + UNKNOWN_STARTS, copy.last_job_id + UNKNOWN_JOBS
+    return max(epoch, copy.epoch), max(last_job_id, copy.last_job_id)
+
+
+def _move_away(database: Path, set_aside: Path) -> None:
+    # The log first: beside another database it would be taken for that one's.
+    for suffix in ("-wal", "-shm", ""):
+        file = database.with_name(database.name + suffix)
+        if file.exists():
+            set_aside.mkdir(mode=0o700, exist_ok=True)
+            file.rename(set_aside / file.name)
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    # Nobody else has it, so no lock and no log beside it are needed: it may lie where nothing can
+    # be written. https://www.sqlite.org/uri.html#uriimmutable
+    return sqlite3.connect(path.absolute().as_uri() + "?immutable=1", uri=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    create_private(target)
+    with (
+        explained(source),
+        closing(sqlite3.connect(source.absolute().as_uri() + "?mode=ro", uri=True)) as reader,
+        closing(sqlite3.connect(target)) as writer,
+    ):
+        # In one step, which keeps one state of the source: https://www.sqlite.org/backup.html
+        reader.backup(writer)
+        # A copy is one file; the manager switches the log on again.
+        writer.execute("PRAGMA journal_mode = DELETE")
+
+
+@contextmanager
+def _written(
+    unfinished: Path, target: Path, before_rename: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Gives `unfinished` its name once the block has written all of it; otherwise removes it."""
+    try:
+        unfinished.unlink(missing_ok=True)
+        yield
+        for path in (unfinished, target.parent):
+            file = os.open(path, os.O_RDONLY)
+            os.fsync(file)
+            os.close(file)
+        before_rename()
+        unfinished.rename(target)
+    except OSError as error:
+        raise StoreFull(
+            f"{target} cannot be written", cause=f"{error.filename or target}: {error.strerror}"
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+        unfinished.with_name(f"{unfinished.name}-journal").unlink(missing_ok=True)

@@ -1,0 +1,46 @@
+"""Advertisement traffic, told from intervals alone."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from kestrelctl.core.config import Config
+from kestrelctl.core.traffic import beat_traffic, condor_traffic, mean_interval_seconds
+
+
+def test_the_figures_of_the_source_come_out() -> None:
+    traffic = condor_traffic(nodes=10_000, cores=4, running=40_000)
+    assert round(traffic.ads_per_second) == 167
+    # The text says "~= 45" and "~= 134": it rounds up.
+    assert traffic.schedd_updates_per_second == pytest.approx(44.44, abs=0.01)
+    assert math.ceil(traffic.schedd_updates_per_second) == 45
+    assert math.ceil(traffic.shadow_updates_per_second) == 134
+
+
+def test_more_cores_make_more_ads_there() -> None:
+    assert condor_traffic(100, 64, 0).ads_per_second > 10 * condor_traffic(100, 4, 0).ads_per_second
+
+
+@pytest.mark.parametrize("workers", [1, 100, 1_000, 5_000])
+def test_the_pool_together_sends_a_bounded_number_of_signs_of_life(workers: int) -> None:
+    traffic = beat_traffic(workers, Config())
+    assert traffic.beats_per_second <= 1.25 * Config().beats_per_second
+    assert traffic.interval_seconds <= traffic.beat_seconds < traffic.lease_seconds
+
+
+def test_beyond_the_longest_interval_the_rate_grows_with_the_pool() -> None:
+    small, large = beat_traffic(10_000, Config()), beat_traffic(20_000, Config())
+    assert large.beats_per_second == pytest.approx(2 * small.beats_per_second)
+
+
+@pytest.mark.parametrize("beat_seconds", [0.5, 1.05, 3.0, 9.17, 12.0, 60.0])
+def test_the_mean_interval_is_that_of_what_workers_do(beat_seconds: float) -> None:
+    dice = random.Random(1)
+    waits = []
+    for _ in range(20_000):
+        due = beat_seconds * dice.uniform(0.9, 1.0)
+        waits.append(math.floor(due) if due >= 1.0 else due)
+    assert mean_interval_seconds(beat_seconds) == pytest.approx(sum(waits) / len(waits), rel=0.01)

@@ -1,0 +1,199 @@
+"""Copies of the store: complete, private, checked before use, and never a number given twice."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from store_samples import done, job
+
+from kestrelctl.core.records import JobForgotten
+from kestrelctl.errors import KestrelError, NotFound, StoreFull
+from kestrelctl.store.backup import UNKNOWN_JOBS, UNKNOWN_STARTS, back_up, checked, restore
+from kestrelctl.store.sqlite import DATABASE, SqliteStore
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "manager"
+
+
+@pytest.fixture
+def store(data_dir: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(data_dir)
+    store.open()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "pool.backup"
+
+
+@pytest.fixture
+def aside(data_dir: Path) -> Path:
+    return data_dir / "replaced"
+
+
+async def one_job_then_a_copy(store: SqliteStore, file: Path) -> None:
+    await store.commit([job(1), done(0)])
+    back_up(store.path.parent, file)
+
+
+class TestBackUp:
+    async def test_it_holds_what_was_committed_while_the_manager_runs(
+        self, store: SqliteStore, data_dir: Path, file: Path
+    ) -> None:
+        await store.commit([job(1), job(2, state="done", ended_at=5.0), done(0)])
+        copy = back_up(data_dir, file)
+        assert (copy.jobs, copy.active_jobs, copy.last_job_id, copy.epoch) == (2, 1, 2, 1)
+        assert (copy.file, copy.bytes) == (str(file), file.stat().st_size)
+        await store.commit([job(3)])
+        assert checked(file).jobs == 2
+
+    async def test_it_is_one_private_file(self, store: SqliteStore, file: Path) -> None:
+        await one_job_then_a_copy(store, file)
+        assert [path.name for path in file.parent.iterdir() if path.is_file()] == [file.name]
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    def test_without_a_store_there_is_nothing_to_copy(self, data_dir: Path, file: Path) -> None:
+        with pytest.raises(NotFound, match="no store"):
+            back_up(data_dir, file)
+        assert not file.exists()
+
+    def test_an_earlier_copy_survives_a_failure(
+        self, store: SqliteStore, data_dir: Path, file: Path
+    ) -> None:
+        back_up(data_dir, file)
+        store.close()
+        store.path.write_bytes(b"not a database" * 500)
+        with pytest.raises(KestrelError, match="damaged"):
+            back_up(data_dir, file)
+        assert checked(file).epoch == 1
+
+    def test_a_target_that_cannot_be_written_is_named(
+        self, store: SqliteStore, data_dir: Path, tmp_path: Path
+    ) -> None:
+        with pytest.raises(KestrelError, match="missing"):
+            back_up(data_dir, tmp_path / "missing" / "pool.backup")
+
+
+class TestRestore:
+    async def test_the_manager_goes_on_from_the_copy(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path
+    ) -> None:
+        await one_job_then_a_copy(store, file)
+        await store.commit([JobForgotten(1)])
+        store.close()
+        restore(file, data_dir, aside)
+        assert [each.record.job_id for each in store.open().jobs] == [1]
+        assert store.tasks(1) == [done(0)]
+
+    async def test_no_number_of_the_replaced_store_comes_again(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path
+    ) -> None:
+        await one_job_then_a_copy(store, file)
+        await store.commit([job(2), job(3)])
+        for _ in range(4):
+            store.close()
+            store.open()
+        store.close()
+        restore(file, data_dir, aside)
+        snapshot = store.open()
+        assert snapshot.epoch == 6
+        assert snapshot.next_job_id == 4
+
+    @pytest.mark.parametrize("there", [b"", b"not a database" * 500, None])
+    async def test_without_a_store_to_ask_it_counts_from_far_ahead(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path, there: bytes | None
+    ) -> None:
+        await one_job_then_a_copy(store, file)
+        store.close()
+        store.path.unlink()
+        if there is not None:
+            store.path.write_bytes(there)
+        restore(file, data_dir, aside)
+        snapshot = store.open()
+        assert snapshot.epoch == 1 + UNKNOWN_STARTS + 1
+        assert snapshot.next_job_id == 1 + UNKNOWN_JOBS + 1
+        assert aside.exists() == (there is not None)
+
+    async def test_what_was_there_is_kept_whole(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path
+    ) -> None:
+        await one_job_then_a_copy(store, file)
+        await store.commit([job(2)])
+        store.close()
+        restore(file, data_dir, aside)
+        assert checked(aside / DATABASE).jobs == 2
+        assert checked(data_dir / DATABASE).jobs == 1
+
+    def test_a_running_manager_is_left_alone(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path
+    ) -> None:
+        back_up(data_dir, file)
+        with pytest.raises(KestrelError, match="Another manager"):
+            restore(file, data_dir, aside)
+        assert not aside.exists()
+
+    @pytest.mark.parametrize(
+        ("content", "complaint"),
+        [(b"", "no intact copy"), (b"not a database" * 500, "no intact copy"), (None, "no file")],
+    )
+    def test_what_is_no_copy_changes_nothing(
+        self, data_dir: Path, file: Path, aside: Path, content: bytes | None, complaint: str
+    ) -> None:
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(KestrelError, match=complaint):
+            restore(file, data_dir, aside)
+        assert not data_dir.exists()
+
+    async def test_a_copy_with_flipped_bytes_is_refused(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path
+    ) -> None:
+        await store.commit([job(1), *(done(index) for index in range(2000))])
+        back_up(data_dir, file)
+        store.close()
+        content = bytearray(file.read_bytes())
+        middle = len(content) // 2
+        content[middle : middle + 4096] = bytes(4096)
+        file.write_bytes(content)
+        with pytest.raises(KestrelError):
+            restore(file, data_dir, aside)
+        assert checked(data_dir / DATABASE).jobs == 1
+
+    def test_a_copy_of_a_newer_kestrel_is_refused(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path
+    ) -> None:
+        back_up(data_dir, file)
+        store.close()
+        with sqlite3.connect(file) as connection:
+            connection.execute("PRAGMA user_version = 1000")
+        connection.close()
+        with pytest.raises(KestrelError, match="newer Kestrel"):
+            restore(file, data_dir, aside)
+
+    async def test_a_full_disk_changes_nothing(
+        self,
+        store: SqliteStore,
+        data_dir: Path,
+        file: Path,
+        aside: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        await one_job_then_a_copy(store, file)
+        store.close()
+
+        def full(_descriptor: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("kestrelctl.store.backup.os.fsync", full)
+        with pytest.raises(StoreFull, match=DATABASE) as caught:
+            restore(file, data_dir, aside)
+        assert caught.value.cause is not None
+        assert {path.name for path in data_dir.iterdir()} == {DATABASE, "manager.lock"}
