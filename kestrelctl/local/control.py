@@ -71,11 +71,13 @@ async def down(name: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def throw_away_pool(workers: int, executor: str = "process") -> AsyncIterator[PoolState]:
+async def throw_away_pool(
+    workers: int, executor: str = "process", *, metrics: bool = True
+) -> AsyncIterator[PoolState]:
     """A pool for the length of a `with`, which ends with this process at the latest."""
     find_prosody()
     directory = Path(tempfile.mkdtemp(prefix="kestrel-"))
-    process = _start(directory, directory.name, workers, executor, detached=False)
+    process = _start(directory, directory.name, workers, executor, detached=False, metrics=metrics)
     try:
         yield await _ready(process, directory, max(1, workers))
     finally:
@@ -98,13 +100,21 @@ async def connect_local(state: PoolState, *, admin: bool = False) -> AsyncIterat
 
 
 def _start(
-    directory: Path, name: str, workers: int, executor: str, *, detached: bool
+    directory: Path,
+    name: str,
+    workers: int,
+    executor: str,
+    *,
+    detached: bool,
+    metrics: bool = True,
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
     command += ["--directory", str(directory), "--name", name]
     command += ["--workers", str(workers), "--executor", executor]
     if not detached:
         command.append("--with-parent")
+    if not metrics:
+        command.append("--no-metrics")
     with (directory / "supervisor.log").open("ab") as output:
         return subprocess.Popen(
             command,

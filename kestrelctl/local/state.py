@@ -26,12 +26,20 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     server_pid: int
     manager_pid: int
     worker_pids: list[int]
+    metrics: str = ""  #: page of the manager for Prometheus; empty if there is none
+    worker_metrics: list[str] = []  #: of each worker process
+    server_metrics: str = ""  #: of the XMPP server
 
 
 def pools_directory() -> Path:
     """Where local pools live (XDG Base Directory Specification)."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(home) / "kestrel" / "pools"
+
+
+def workers_directory() -> Path:
+    """Where the pools are kept that this machine has joined, likewise."""
+    return pools_directory().parent / "workers"
 
 
 def pool_directory(name: str) -> Path:

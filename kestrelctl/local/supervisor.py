@@ -25,7 +25,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.local.state import PoolState, write_state
 from kestrelctl.worker.discovery import discover
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
-from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
+from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer, free_ports
 
 log = logging.getLogger(__name__)
 
@@ -90,12 +90,18 @@ class Child:
 class Supervisor:
     """Server, manager and workers of one local pool."""
 
-    def __init__(self, directory: Path, name: str, workers: int, executor: str) -> None:
+    def __init__(
+        self, directory: Path, name: str, workers: int, executor: str, *, metrics: bool
+    ) -> None:
         self.directory = directory
         self.name = name
         self.workers = workers
         self.executor = executor
-        self.server = PrivateServer.create(directory / "server")
+        self.processes = max(1, min(workers, os.cpu_count() or 1))
+        self._with_metrics = metrics
+        #: HOST:PORT of the manager's metrics and of those of each worker process, or nothing.
+        self.metrics: list[str] = []
+        self.server = PrivateServer.create(directory / "server", metrics=metrics)
         self.children: list[Child] = []
         self.worker_children: list[Child] = []
         self._stop = asyncio.Event()
@@ -113,6 +119,9 @@ class Supervisor:
             server = self._add(Child("server", self.server.command(), self.directory))
             server.start()
             await self.server.wait_ready(20.0)
+            if self._with_metrics:
+                ports = free_ports(1 + self.processes)
+                self.metrics = [f"{LOOPBACK}:{port}" for port in ports]
             manager = self._add(Child("manager", self._manager_command(admin[0]), self.directory))
             manager.start()
             for child in self._worker_commands():
@@ -151,15 +160,15 @@ class Supervisor:
             "--worker-host", self.server.workers_domain,
             "--user-host", self.server.users_domain,
             "--admin", admin,
+            *_metrics_option(self.metrics, 0),
         ]  # fmt: skip
 
     def _worker_commands(self) -> list[Child]:
         """One process for one worker; for many, their sessions shared among one per processor."""
-        processes = max(1, min(self.workers, os.cpu_count() or 1))
         memory_bytes = discover().memory_bytes
         found = []
-        for index in range(processes):
-            numbers = range(index, self.workers, processes) if self.workers else range(1)
+        for index in range(self.processes):
+            numbers = range(index, self.workers, self.processes) if self.workers else range(1)
             accounts = []
             for number in numbers:
                 jid = f"w{number + 1}@{self.server.workers_domain}"
@@ -177,6 +186,7 @@ class Supervisor:
                 "--data-dir", str(self.directory / f"worker-{index + 1}"),
                 "--executor", self.executor,
             ]  # fmt: skip
+            command += _metrics_option(self.metrics, 1 + index)
             if self.workers:
                 command += ["--cpus", "1", "--memory", str(memory_bytes // self.workers)]
             found.append(
@@ -193,6 +203,7 @@ class Supervisor:
     def _publish(
         self, user: tuple[str, Path], admin: tuple[str, Path], server: Child, manager: Child
     ) -> None:
+        pages = [f"http://{address}/metrics" for address in self.metrics]
         state = PoolState(
             name=self.name,
             pid=os.getpid(),
@@ -207,6 +218,9 @@ class Supervisor:
             server_pid=server.pid,
             manager_pid=manager.pid,
             worker_pids=[child.pid for child in self.worker_children],
+            metrics=next(iter(pages), ""),
+            worker_metrics=pages[1:],
+            server_metrics=f"http://{LOOPBACK}:{self.server.metrics_port}/metrics" if pages else "",
         )
         if state != self._published:
             write_state(self.directory, state)
@@ -245,6 +259,10 @@ class Supervisor:
 _KESTRELCTL = [sys.executable, "-m", "kestrelctl"]
 
 
+def _metrics_option(addresses: list[str], index: int) -> list[str]:
+    return ["--metrics", addresses[index]] if addresses else []
+
+
 def _write_private(file: Path, text: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as opened:
@@ -272,6 +290,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--executor", default="process")
     parser.add_argument("--with-parent", action="store_true", help="stop when the parent dies")
+    parser.add_argument("--no-metrics", dest="metrics", action="store_false")
     options = parser.parse_args()
     logs.set_up("text", verbose=False)
     if options.with_parent:
@@ -284,7 +303,13 @@ def main() -> int:
         log.error("a pool runs in %s already", options.directory)
         return 1
     try:
-        supervisor = Supervisor(options.directory, options.name, options.workers, options.executor)
+        supervisor = Supervisor(
+            options.directory,
+            options.name,
+            options.workers,
+            options.executor,
+            metrics=options.metrics,
+        )
         asyncio.run(supervisor.run())
     except KestrelError as error:
         log.error("%s%s", error.message, f" ({error.hint})" if error.hint else "")

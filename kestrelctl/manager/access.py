@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.enrollment import is_temporary
 from kestrelctl.manager.options import ManagerOptions
 
 
@@ -19,17 +20,22 @@ class Access:
     """The rules of one pool."""
 
     def __init__(self, options: ManagerOptions) -> None:
-        self._worker_hosts = frozenset(options.worker_hosts or (f"workers.{options.domain}",))
+        #: Where workers' accounts are; new ones at the first.
+        self.worker_hosts = options.worker_hosts or (f"workers.{options.domain}",)
         self._user_hosts = frozenset(options.user_hosts or (f"users.{options.domain}",))
         self._admins = frozenset(options.admins)
 
     def may_work(self, jid: str) -> bool:
-        """Whether that address may join as a worker."""
-        return host(jid) in self._worker_hosts
+        """Whether that address may be a worker."""
+        return host(jid) in self.worker_hosts and not self.may_join(jid)
+
+    def may_join(self, jid: str) -> bool:
+        """Whether that address may ask for an account as a worker, and nothing else."""
+        return host(jid) in self.worker_hosts and is_temporary(jid)
 
     def may_submit(self, jid: str) -> bool:
         """Whether that address may ask the pool anything."""
-        return host(jid) in self._user_hosts
+        return host(jid) in self._user_hosts and not self.may_join(jid)
 
     def is_admin(self, jid: str) -> bool:
         """Whether that address may touch other people's jobs, and workers."""

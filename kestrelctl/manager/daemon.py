@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 
 from kestrelctl import logs
 from kestrelctl.clock import now
@@ -16,11 +17,16 @@ from kestrelctl.errors import KestrelError, NotAllowed, UsageError
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.desk import Desk, failed
+from kestrelctl.manager.enrollment import Enrollment
+from kestrelctl.manager.invited import Invited
 from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.service import Service
+from kestrelctl.metrics import stanzas
+from kestrelctl.notify import Notifier
 from kestrelctl.protocol import answers, codec, work
 from kestrelctl.store.sqlite import SqliteStore
 from kestrelctl.xmpp import session
+from kestrelctl.xmpp.accounts import Accounts
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +45,17 @@ class Manager:
         self._jobs = f"jobs@{domain}"
         self.session: session.Session
 
+    def status(self) -> str:
+        """One line on how this manager is."""
+        state = self._service.pool.state
+        return f"{self.session.link}; {len(state.jobs):,} jobs active, {state.online:,} workers"
+
     # -- Listener ----------------------------------------------------------------------------------
 
     def on_online(self) -> None:
         log.info("connected to the server")
         self._service.handle(ev.Reconnected(at=now(), id="server"))
+        self._desk.enrollment.on_online()
 
     def on_offline(self, why: str) -> None:
         if self.session.refused:
@@ -59,10 +71,12 @@ class Manager:
         self._service.handle(ev.Disconnected(at=now(), id="server"))
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
+        self._service.stanzas.received(stanzas.PRESENCE)
         if kind == "unavailable" and to == self._pool and self._access.may_work(sender):
             self._service.handle(ev.Lost(at=now(), id=sender, worker=sender, cause="unavailable"))
 
     def on_bounce(self, sender: str, condition: str) -> None:
+        self._service.stanzas.received(stanzas.BOUNCE)
         if condition in GONE and self._access.may_work(sender):
             self._service.handle(ev.Bounced(at=now(), id=sender, worker=sender))
 
@@ -79,14 +93,23 @@ class Manager:
     # -- workers -----------------------------------------------------------------------------------
 
     def _from_worker(self, sender: str, payload: str) -> None:
+        if self._access.may_join(sender):
+            self._from_joiner(sender, payload)
+            return
+        if self._desk.enrollment.doubts(sender):
+            self._desk.enrollment.check(sender)
+            return
         if not self._access.may_work(sender):
+            self._service.stanzas.received(stanzas.FORBIDDEN, len(payload))
             self._refuse_worker(sender, "this account may not join as a worker")
             return
         try:
             message = codec.from_worker.decode(payload)
         except codec.BadMessage as error:
+            self._service.stanzas.received(stanzas.UNREADABLE, len(payload))
             self._refuse_worker(sender, str(error))
             return
+        self._service.stanzas.received(type(message), len(payload))
         handle = self._service.handle
         if isinstance(message, work.Report):
             handle(ev.Reported(at=now(), id=sender, worker=sender, results=message.results))
@@ -102,6 +125,18 @@ class Manager:
         else:
             self._desk.outputs.on_output(sender, message)
 
+    def _from_joiner(self, sender: str, payload: str) -> None:
+        try:
+            message = codec.from_joiner.decode(payload)
+        except codec.BadMessage as error:
+            self._refuse_worker(sender, f"this account can only join the pool: {error}")
+            return
+        self._desk.enrollment.join(
+            sender,
+            message,
+            lambda answer: self.session.send(codec.encode(answer), sender, self._pool),
+        )
+
     def _hello(self, sender: str, message: work.Hello) -> None:
         problem = problem_with_ad(message.ad)
         if message.version != work.VERSION:
@@ -116,6 +151,7 @@ class Manager:
                 worker=sender,
                 incarnation=message.incarnation,
                 greeting=message.greeting,
+                said_at=message.at,
                 ad=message.ad,
                 holds=message.holds,
             )
@@ -123,19 +159,21 @@ class Manager:
 
     def _refuse_worker(self, sender: str, reason: str) -> None:
         log.warning("refused a message of %s: %s", sender, reason)
-        self.session.send(codec.encode(work.Refused(reason=reason)), sender, self._pool)
+        self._service.send_to_worker(sender, work.Refused(reason=reason))
 
     # -- users -------------------------------------------------------------------------------------
 
     def _from_user(self, sender: str, payload: str, *, typed: bool) -> None:
         def reply(message: answers.Reply) -> None:
             text = codec.encode(message)
+            self._service.stanzas.sent(type(message), len(text))
             if typed:
                 self.session.send_body(text, sender, self._jobs)
             else:
                 self.session.send(text, sender, self._jobs)
 
         if not self._access.may_submit(sender):
+            self._service.stanzas.received(stanzas.FORBIDDEN, len(payload))
             log.warning("refused a request of %s: no user of this pool", sender)
             refusal: KestrelError = NotAllowed("this account is no user of the pool")
             reply(failed(codec.id_in(payload), refusal))
@@ -143,10 +181,12 @@ class Manager:
         try:
             request = codec.requests.decode(payload)
         except codec.BadMessage as error:
+            self._service.stanzas.received(stanzas.UNREADABLE, len(payload))
             log.warning("refused a request of %s: %s", sender, error)
             refusal = UsageError("this is no request of the protocol", cause=str(error))
             reply(failed(codec.id_in(payload), refusal))
             return
+        self._service.stanzas.received(type(request), len(payload))
         caller = Caller(sender, self._access.is_admin(sender), reply)
         self._desk.serve(caller, request)
 
@@ -162,9 +202,11 @@ async def serve(options: ManagerOptions) -> None:
     """Runs a manager until SIGTERM or SIGINT.
 
     Raises:
-        KestrelError: the store cannot be opened, or the server refuses the secret.
+        KestrelError: the store cannot be opened, the server refuses the secret, or the address for
+            the metrics cannot be had.
     """
-    secret = options.secret_file.read_text().strip()
+    from_stdin = str(options.secret_file) == "-"
+    secret = (sys.stdin.read() if from_stdin else options.secret_file.read_text()).strip()
     store = SqliteStore(options.data_dir)
     pool = Pool(store.open())
     gc.collect()
@@ -175,22 +217,42 @@ async def serve(options: ManagerOptions) -> None:
     )  # fmt: skip
     access = Access(options)
     service = Service(pool, store, options.domain)
-    manager = Manager(service, Desk(service), access, options.domain)
+    accounts = Accounts(lambda: service.session, f"pool@{options.domain}")
+    invited = Invited(options.data_dir / "invited")
+    desk = Desk(service, Enrollment(service, accounts, access, invited))
+    manager = Manager(service, desk, access, options.domain)
     service.session = manager.session = session.component(
-        options.domain, secret, options.host, options.port, manager
+        options.domain,
+        secret,
+        options.host,
+        options.port,
+        manager,
+        tls=options.tls,
+        ca_file=options.ca_file,
     )
+    notifier = Notifier(manager.status)
     told = asyncio.ensure_future(_told_to_stop())
     service.broken.add_done_callback(lambda _: told.cancel())
-    manager.session.start()
+    monitor = None
     try:
+        if options.metrics:
+            from kestrelctl.manager.monitor import watch
+
+            monitor = await watch(options.metrics, service)
+        manager.session.start()
+        notifier.ready()
         await asyncio.wait({told})
+        notifier.stopping()
         if service.broken.done():
             raise service.broken.result()
     finally:
         told.cancel()
+        if monitor is not None:
+            await monitor.stop()
         await service.close()
         await manager.session.stop()
         store.close()
+        notifier.close()
     log.info("stopped")
 
 

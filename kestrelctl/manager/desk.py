@@ -9,6 +9,7 @@ from typing import Any
 
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.enrollment import Enrollment
 from kestrelctl.manager.job_requests import JobRequests
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.pool_requests import PoolRequests
@@ -24,8 +25,9 @@ log = logging.getLogger(__name__)
 class Desk:
     """The user side of a manager."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, enrollment: Enrollment) -> None:
         self.outputs = Outputs()
+        self.enrollment = enrollment
         self._tasks: set[asyncio.Task[None]] = set()
         selection = Selection(service.pool.state, service.store)
         jobs = JobRequests(service, selection)
@@ -45,7 +47,11 @@ class Desk:
             rq.ListWorkers: pool.list_workers,
             rq.DrainWorkers: pool.drain,
             rq.ResumeWorkers: pool.resume,
+            rq.EnrollWorker: enrollment.enroll,
+            rq.RevokeWorkers: enrollment.revoke,
             rq.PoolStatus: pool.status,
+            rq.PoolTraffic: pool.traffic,
+            rq.PoolOverview: pool.overview,
         }
 
     def serve(self, caller: Caller, request: rq.AnyRequest) -> None:

@@ -12,9 +12,12 @@ class ManagerOptions:
 
     Attributes:
         domain: the pool's domain, at which the server accepts the component.
-        secret_file: holds the component's secret.
+        secret_file: holds the component's secret; `-` is standard input.
+        tls: whether `port` is one for components over TLS.
+        ca_file: certificates (PEM) of the only authorities to trust; None for the system's.
         worker_hosts: domains whose accounts may join as workers, and nothing else.
         user_hosts: domains whose accounts may submit, and nothing else.
+        metrics: HOST:PORT for Prometheus; empty for none.
         admins: users (bare JIDs) who may touch anybody's jobs, and workers.
     """
 
@@ -23,8 +26,11 @@ class ManagerOptions:
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 5347
+    tls: bool = False
+    ca_file: Path | None = None
     worker_hosts: tuple[str, ...] = ()
     user_hosts: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
+    metrics: str = ""
     log_format: str = "text"
     verbose: bool = False

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import psutil
 
 from kestrelctl import __version__
 from kestrelctl.clock import now
 from kestrelctl.core import events as ev
+from kestrelctl.core.worker import worker_state
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.overview import Overviews
 from kestrelctl.manager.selection import Selection, workers_named
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
@@ -19,11 +22,12 @@ MAX_WORKERS = 500
 
 
 class PoolRequests:
-    """Workers, drain, resume, status."""
+    """Workers, drain, resume, status, overview."""
 
     def __init__(self, service: Service, selection: Selection) -> None:
         self._service = service
         self._selection = selection
+        self._overviews = Overviews(service)
         self._process = psutil.Process()
 
     async def list_workers(self, caller: Caller, request: rq.ListWorkers) -> None:
@@ -53,11 +57,10 @@ class PoolRequests:
         moment = now()
         workers: dict[str, int] = {}
         for worker in state.workers.values():
-            word = views.worker_state(worker, moment)
+            word = worker_state(worker, moment)
             workers[word] = workers.get(word, 0) + 1
         cpu = self._process.cpu_times()
         statistics = service.store.statistics()
-        totals = state.totals
         caller.reply(
             an.Pool(
                 id=request.id,
@@ -68,11 +71,29 @@ class PoolRequests:
                 jobs_active=len(state.jobs),
                 tasks_waiting=sum(job.remaining - job.running for job in state.jobs.values()),
                 tasks_running=sum(job.running for job in state.jobs.values()),
-                totals={name: getattr(totals, name) for name in totals.__slots__},
+                totals=state.totals.summary(),
                 manager_cpu_seconds=cpu.user + cpu.system,
                 manager_rss_bytes=self._process.memory_info().rss,
                 commits=statistics.commits,
                 commit_seconds_mean=statistics.commit_seconds / max(1, statistics.commits),
                 store_error=service.store_error,
             )
+        )
+
+    async def traffic(self, caller: Caller, request: rq.PoolTraffic) -> None:
+        service = self._service
+        caller.reply(
+            an.Traffic(
+                id=request.id,
+                at=now(),
+                epoch=service.pool.state.epoch,
+                workers=service.pool.state.online,
+                messages=list(service.stanzas.counted()),
+            )
+        )
+
+    async def overview(self, caller: Caller, request: rq.PoolOverview) -> None:
+        found = self._overviews.latest(now())
+        caller.reply(
+            msgspec.structs.replace(found, id=request.id, jobs=found.jobs[: max(0, request.jobs)])
         )

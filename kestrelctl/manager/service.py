@@ -15,10 +15,12 @@ import msgspec
 from kestrelctl.clock import now
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.histogram import Histogram
 from kestrelctl.core.pace import Pace
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.records import Record
 from kestrelctl.errors import KestrelError, StoreFull
+from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.protocol import codec, work
 from kestrelctl.protocol.handout import run_message
 from kestrelctl.store.port import Store
@@ -36,6 +38,8 @@ ACK_SECONDS = 2.0
 #: answers without delay, a busy one pays for fewer disk flushes.
 COMMIT_BURST = 20.0
 COMMITS_PER_SECOND = 50.0
+#: Seconds of a commit.
+COMMIT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
 class Service:
@@ -50,11 +54,14 @@ class Service:
     def __init__(self, pool: Pool, store: Store, domain: str) -> None:
         self.pool = pool
         self.store = store
+        self.domain = domain
         self.session: Session
         self.on_answer: Callable[[fx.Answer], None] = lambda _: None
         self.on_job_ended: Callable[[fx.JobEnded], None] = lambda _: None
         self.started_at = now()
         self.store_error = ""
+        self.commit_times = Histogram(COMMIT_BOUNDS)
+        self.stanzas = StanzaCounts()
         self._sender = f"pool@{domain}"
         self._records: list[Record] = []
         self._after: list[fx.Effect | Callable[[], None]] = []
@@ -157,7 +164,9 @@ class Service:
 
     def send_to_worker(self, worker: str, message: work.Message) -> None:
         """Sends a worker a message, as the pool."""
-        self.session.send(codec.encode(message), worker, self._sender)
+        text = codec.encode(message)
+        self.stanzas.sent(type(message), len(text))
+        self.session.send(text, worker, self._sender)
 
     def _acknowledge(self, worker: str, numbers: list[int]) -> None:
         """Acknowledgements travel with the next attempts for that worker, or on their own soon."""
@@ -222,6 +231,7 @@ class Service:
         self, records: list[Record], after: list[fx.Effect | Callable[[], None]]
     ) -> None:
         while records:
+            started = self._loop.time()
             try:
                 await self.store.commit(records)
             except StoreFull as error:
@@ -236,6 +246,7 @@ class Service:
                 if self.store_error:
                     log.warning("the store can be written again")
                 self.store_error = ""
+                self.commit_times.observe(self._loop.time() - started)
                 return
 
     def _answer_in_vain(self, after: list[fx.Effect | Callable[[], None]]) -> None:

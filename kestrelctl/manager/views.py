@@ -6,7 +6,7 @@ from kestrelctl.core.explain import explain, job_reasons
 from kestrelctl.core.job import Job
 from kestrelctl.core.records import JobRecord, TaskRecord
 from kestrelctl.core.state import State
-from kestrelctl.core.worker import Worker
+from kestrelctl.core.worker import Worker, worker_state
 from kestrelctl.protocol.answers import Explanation, JobView, Obstacle, TaskView, WorkerView
 
 
@@ -75,19 +75,6 @@ def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
         peak_bytes=result.peak_bytes if result else None,
         waited_seconds=result.waited_seconds if result else None,
     )
-
-
-def worker_state(worker: Worker, now: float) -> str:
-    """One word for how a worker is."""
-    if not worker.online:
-        return "offline" if worker.incarnation else "unheard"
-    if worker.draining or worker.leaving:
-        return "draining"
-    if worker.quarantined_until > now:
-        return "quarantined"
-    if not worker.synced:
-        return "unheard"
-    return "busy" if worker.held else "idle"
 
 
 def worker_view(worker: Worker, now: float) -> WorkerView:

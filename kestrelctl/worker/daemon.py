@@ -14,9 +14,13 @@ import msgspec
 
 from kestrelctl import logs
 from kestrelctl.core.agent import Agent
+from kestrelctl.core.histogram import Histogram
 from kestrelctl.core.model import WorkerAd
-from kestrelctl.core.result import Result
+from kestrelctl.core.result import Outcome, Result
+from kestrelctl.core.totals import RUN_BOUNDS
 from kestrelctl.errors import KestrelError, NotAllowed
+from kestrelctl.metrics.stanzas import StanzaCounts
+from kestrelctl.notify import Notifier
 from kestrelctl.worker.credentials import read_credentials
 from kestrelctl.worker.discovery import discover
 from kestrelctl.worker.execution import ProcessExecutor
@@ -36,6 +40,9 @@ UNHEARD_SECONDS = 5.0
 #: Pause between two logins of a process with many sessions, so that the server is not flooded.
 LOGIN_PAUSE_SECONDS = 0.002
 
+#: By number, as `Outcome` counts them.
+OUTCOMES = ("done", "failed", "killed", "unable")
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -49,6 +56,10 @@ class WorkerProcess:
         self.done = asyncio.Event()
         self.refused: str | None = None
         self.stopped = False
+        self.notifier = Notifier(self.status)
+        self.stanzas = StanzaCounts()
+        self.finished = dict.fromkeys(OUTCOMES, 0)
+        self.runs = Histogram(RUN_BOUNDS)
         self._draining = False
         self._session_of: dict[int, WorkerSession] = {}
         self._unspooled: list[Result] = []
@@ -87,7 +98,13 @@ class WorkerProcess:
             agent = Agent(ad.cpus, ad.memory_bytes, left if index == 0 else ())
             worker = WorkerSession(f"s{index + 1}", options.pool, ad, agent, self, jid)
             worker.session = session.client(
-                jid, password, options.host, options.port, worker, tls=options.tls
+                jid,
+                password,
+                options.host,
+                options.port,
+                worker,
+                tls=options.tls,
+                ca_file=options.ca_file,
             )
             self.sessions.append(worker)
             connections.append(worker.session)
@@ -125,6 +142,7 @@ class WorkerProcess:
         self._flush_planned = False
         if self._unspooled:
             self._spool.append([(result.number, _encode(result)) for result in self._unspooled])
+            self._count(self._unspooled)
             self._unspooled.clear()
             if self._spool.degraded != self._degraded:
                 self._degraded = self._spool.degraded
@@ -132,6 +150,31 @@ class WorkerProcess:
         reporting, self._reporting = self._reporting, {}
         for worker in reporting:
             worker.report()
+
+    def status(self) -> str:
+        """One line on how this worker is."""
+        online = sum(worker.session.online for worker in self.sessions)
+        link = self.sessions[0].session.link
+        if len(self.sessions) > 1:
+            link = f"{online:,} of {len(self.sessions):,} sessions connected"
+        draining = "draining; " if self._draining else ""
+        return f"{draining}{link}; {self.executor.running:,} tasks run"
+
+    def _count(self, results: list[Result]) -> None:
+        for result in results:
+            self.finished[OUTCOMES[result.outcome]] += 1
+        own = (Outcome.DONE, Outcome.FAILED)
+        self.runs.observe_all([r.wall_seconds for r in results if r.outcome in own])
+
+    @property
+    def spool_bytes(self) -> int:
+        """Size of the spool on disk."""
+        return self._spool.size_bytes
+
+    @property
+    def spool_degraded(self) -> bool:
+        """Whether results are only in memory."""
+        return self._spool.degraded is not None
 
     # -- the way out -------------------------------------------------------------------------------
 
@@ -155,6 +198,7 @@ class WorkerProcess:
         running = sum(len(worker.agent.running) for worker in self.sessions)
         log.info("draining: %d tasks run; a second signal ends them", running)
         self._draining = True
+        self.notifier.stopping()
         for worker in self.sessions:
             worker.drain()
         self.on_progress()
@@ -170,6 +214,7 @@ class WorkerProcess:
         await self.executor.close()
         await asyncio.gather(*(worker.session.stop() for worker in self.sessions))
         self._spool.close()
+        self.notifier.close()
 
 
 async def serve(options: WorkerOptions) -> int:
@@ -184,10 +229,16 @@ async def serve(options: WorkerOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.on_signal)
     loop.add_signal_handler(signal.SIGHUP, process.stop)
+    monitor = None
     try:
         connections = process.add_sessions()
+        if options.metrics:
+            from kestrelctl.worker.monitor import watch
+
+            monitor = await watch(options.metrics, process)
         gc.collect()
         gc.freeze()
+        process.notifier.ready()
         log.info("worker with %d sessions for %s", len(connections), options.pool)
         for connection in connections:
             connection.start()
@@ -198,6 +249,8 @@ async def serve(options: WorkerOptions) -> int:
                 break
         await process.done.wait()
     finally:
+        if monitor is not None:
+            await monitor.stop()
         await process.close()
     if process.refused:
         raise NotAllowed("the worker was refused", cause=process.refused)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.worker.keeper import run_kept
 from kestrelctl.worker.options import WorkerOptions
+from kestrelctl.worker.orphans import PR_SET_DUMPABLE, prctl
 
 
 def run(options: WorkerOptions) -> int:
@@ -14,4 +15,7 @@ def run(options: WorkerOptions) -> int:
 
         return daemon.run(options)
 
+    # Tasks run as the same user and could otherwise look for the password in our memory (ptrace(2),
+    # "Ptrace access mode checking"). It ends with exec, so it does not bind the tasks.
+    prctl(PR_SET_DUMPABLE, 0)
     return run_kept(main)

@@ -10,12 +10,16 @@ from kestrelctl.core.agent import Start
 #: All that a task inherits from the worker.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
+#: A variable of the worker with the names of more, with commas between them.
+INHERIT_MORE = "KESTREL_INHERIT"
+
 
 class Environments:
     """Builds environments; what is the same for all tasks of a job is built once."""
 
     def __init__(self, worker: str, own: Mapping[str, str] = os.environ) -> None:
-        self._base = {name: own[name] for name in INHERITED if name in own}
+        names = (*INHERITED, *own.get(INHERIT_MORE, "").split(","))
+        self._base = {name: own[name] for name in names if name in own}
         self._base.setdefault("PATH", os.defpath)
         self._base["KESTREL_WORKER"] = worker
         self._job_id = 0

@@ -20,9 +20,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from kestrelctl.core.histogram import Histogram
 from kestrelctl.worker.descriptors import raise_descriptor_limit, seal_descriptors
 from kestrelctl.worker.inline import InlineExecutor
-from kestrelctl.worker.launch import Executor, Exit, Launch
+from kestrelctl.worker.launch import SPAWN_BOUNDS, Executor, Exit, Launch
 from kestrelctl.worker.orphans import (
     ATTEMPT_VARIABLE,
     PR_SET_CHILD_SUBREAPER,
@@ -79,6 +80,7 @@ class ProcessExecutor:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._child_signal = ChildSignal(self._loop, self._reap)  # before Trash has threads
+        self.spawns = Histogram(SPAWN_BOUNDS)
         self._on_exit = on_exit
         self._output_limit_bytes = output_limit_bytes
         directory = directory.absolute()
@@ -227,6 +229,7 @@ class ProcessExecutor:
         limit_seconds: float | None,
     ) -> str:
         """Start a process of a task. Returns why it could not be started, or nothing."""
+        began = time.monotonic()
         env = task.launch.env.copy()
         env[ATTEMPT_VARIABLE] = str(task.launch.number)
         program = name = argv[0] if argv else ""
@@ -254,6 +257,7 @@ class ProcessExecutor:
                 self._programs.forget(name, env.get("PATH"))
                 return why_not_started(error, program)
         task.since = now = time.monotonic()
+        self.spawns.observe(now - began)
         task.sample_at = now + YOUNG_SECONDS
         task.terminated = False
         task.deadline = math.inf if limit_seconds is None else now + limit_seconds

@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from kestrelctl.core.histogram import Histogram
 from kestrelctl.errors import NotFound
-from kestrelctl.worker.launch import Exit, Launch
+from kestrelctl.worker.launch import SPAWN_BOUNDS, Exit, Launch
 
 
 class InlineExecutor:
@@ -18,6 +19,7 @@ class InlineExecutor:
     """
 
     def __init__(self, on_exit: Callable[[Exit], None]) -> None:
+        self.spawns = Histogram(SPAWN_BOUNDS)
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
         self._started: dict[int, float] = {}

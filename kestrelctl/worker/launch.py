@@ -6,6 +6,11 @@ from typing import Protocol
 
 import msgspec
 
+from kestrelctl.core.histogram import Histogram
+
+#: Seconds to start a process.
+SPAWN_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
+
 
 class Launch(msgspec.Struct, frozen=True):
     """A task to run.
@@ -64,6 +69,8 @@ class Exit(msgspec.Struct, frozen=True, gc=False):
 
 class Executor(Protocol):
     """What runs tasks. It never calls back from inside `start` or `kill`."""
+
+    spawns: Histogram  #: seconds that processes took to start
 
     def start(self, launch: Launch) -> None:
         """Queue a task. ValueError if its number or its slot is in use."""

@@ -21,6 +21,7 @@ ATTEMPT_VARIABLE = "KESTREL_ATTEMPT"
 """Environment variable that says which attempt a process belongs to."""
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
 _MARK = f"{ATTEMPT_VARIABLE}=".encode()

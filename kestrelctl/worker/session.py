@@ -7,15 +7,18 @@ import base64
 import logging
 import math
 import random
+import time
 from collections.abc import Callable
 from typing import Protocol
 
 from kestrelctl.clock import now
 from kestrelctl.core.agent import Agent
+from kestrelctl.core.beat import pause_seconds
 from kestrelctl.core.model import WorkerAd
 from kestrelctl.core.result import Outcome, Result
 from kestrelctl.core.template import fill
 from kestrelctl.errors import KestrelError
+from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments
 from kestrelctl.worker.launch import Executor, Exit, Launch
@@ -39,6 +42,7 @@ class Process(Protocol):
 
     executor: Executor
     incarnation: str
+    stanzas: StanzaCounts
 
     def start(self, session: WorkerSession, launch: Launch) -> None:
         """Starts an attempt; `session.on_exit` follows."""
@@ -66,10 +70,11 @@ class WorkerSession:
         self, name: str, pool: str, ad: WorkerAd, agent: Agent, process: Process, jid: str
     ) -> None:
         self.agent = agent
+        self.ad = ad
+        self.logins = 0
         self.session: Session
         self._name = name
         self._manager = f"pool@{pool}"
-        self._ad = ad
         self._process = process
         self._environments = Environments(jid)
         self._slots_free: list[str] = []
@@ -80,7 +85,7 @@ class WorkerSession:
         self._hello_timer: asyncio.TimerHandle | None = None
         self._unanswered = 0
         self._beat_seconds = 0.0
-        self._spoke = False
+        self._spoke_at = self._beat_planned_at = 0.0
         self._serve: dict[type, Callable[[work.ToWorker], None]] = {
             work.Welcome: self._on_welcome,  # type: ignore[dict-item]
             work.Run: self._on_run,  # type: ignore[dict-item]
@@ -97,6 +102,7 @@ class WorkerSession:
 
     def on_online(self) -> None:
         self._unanswered = 0
+        self.logins += 1
         self.session.send_presence(self._manager)
         self._hello()
 
@@ -116,6 +122,7 @@ class WorkerSession:
         """Workers do not chat."""
 
     def on_bounce(self, sender: str, condition: str) -> None:
+        self._process.stanzas.received(BOUNCE)
         if sender == self._manager:
             self._hello_later(random.uniform(*HELLO_AGAIN_SECONDS))
 
@@ -126,8 +133,10 @@ class WorkerSession:
         try:
             message = codec.to_worker.decode(payload)
         except codec.BadMessage as error:
+            self._process.stanzas.received(UNREADABLE, len(payload))
             log.warning("%s: ignored a message that cannot be read: %s", self._name, error)
             return
+        self._process.stanzas.received(type(message), len(payload))
         self._serve[type(message)](message)
 
     # -- joining -----------------------------------------------------------------------------------
@@ -140,7 +149,8 @@ class WorkerSession:
             work.Hello(
                 version=work.VERSION,
                 incarnation=self._process.incarnation,
-                ad=self._ad,
+                at=round(time.time(), 3),
+                ad=self.ad,
                 holds=holds,
                 greeting=self.agent.greeting,
             )
@@ -187,23 +197,17 @@ class WorkerSession:
     def _set_beat(self, seconds: float) -> None:
         self._beat_seconds = max(0.1, seconds)
         self._stop_beats()
-        self._beat_in(self._beat_seconds * random.uniform(0.5, 1.0))
+        self._plan_beat(at_most=self._beat_seconds * random.uniform(0.5, 1.0))
 
     def _beat(self) -> None:
-        if not self._spoke:
+        if self._spoke_at == self._beat_planned_at:
             self._send(work.Beat())
-        self._spoke = False
-        self._beat_in(self._beat_seconds * random.uniform(0.9, 1.0))
+        self._plan_beat()
 
-    def _beat_in(self, seconds: float) -> None:
-        """Plans a sign of life, on a whole second of the clock if there is one before it is due.
-
-        Signs of life that come together cost server and manager a third of what they cost singly.
-        """
-        moment = now()
-        due = math.floor(moment + seconds)
-        wait = due - moment if due > moment else seconds
-        self._beat_timer = asyncio.get_running_loop().call_later(wait, self._beat)
+    def _plan_beat(self, at_most: float = math.inf) -> None:
+        self._beat_planned_at = self._spoke_at
+        pause = pause_seconds(self._spoke_at, now(), self._beat_seconds, random.random())
+        self._beat_timer = asyncio.get_running_loop().call_later(min(pause, at_most), self._beat)
 
     def _stop_beats(self) -> None:
         if self._beat_timer is not None:
@@ -357,8 +361,10 @@ class WorkerSession:
                 self._send(work.Returned(numbers=returned))
 
     def _send(self, message: work.Message) -> None:
-        self._spoke = True
-        self.session.send(codec.encode(message), self._manager)
+        self._spoke_at = now()
+        text = codec.encode(message)
+        self._process.stanzas.sent(type(message), len(text))
+        self.session.send(text, self._manager)
 
     def _stop_timers(self) -> None:
         self._stop_beats()

@@ -109,6 +109,11 @@ class Spool:
         """How many records are not acknowledged."""
         return len(self._records)
 
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return self._size_bytes
+
     def close(self) -> None:
         """Let another worker have the directory."""
         if not self._records:

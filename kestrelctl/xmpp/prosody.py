@@ -38,7 +38,7 @@ pidfile = {pidfile}
 certificates = {certificates}
 log = {{ info = {log} }}
 
-modules_enabled = {{ "saslauth", "ping" }}
+modules_enabled = {{ "saslauth", "ping"{metrics_module} }}
 modules_disabled = {{ "s2s", "s2s_auth_certs", "offline" }}
 
 interfaces = {{ "{loopback}" }}
@@ -54,11 +54,22 @@ component_stanza_size_limit = {max_stanza_bytes}
 authentication = "internal_plain"
 c2s_require_encryption = false
 allow_unencrypted_plain_auth = true
-
+{metrics}
 VirtualHost {workers_domain}
+    modules_enabled = {{ "admin_adhoc" }} -- the manager makes and deletes workers' accounts
+    admins = {{ {pool_address} }}
 VirtualHost {users_domain}
 Component {domain}
     component_secret = {secret}
+"""
+
+#: Counted at each scrape; Prosody's default is once a minute.
+_METRICS = """
+statistics = "internal"
+statistics_interval = "manual"
+http_interfaces = {{ "{loopback}" }}
+http_ports = {{ {port} }}
+https_ports = {{ }}
 """
 
 
@@ -89,6 +100,7 @@ class PrivateServer:
         domain: the pool's; the component that logs in with `secret` answers for it.
         client_port: on loopback, for accounts (XMPP client to server, SASL PLAIN).
         component_port: on loopback, for the component.
+        metrics_port: on loopback, for Prometheus; 0 if the server shows it nothing.
     """
 
     directory: Path
@@ -96,9 +108,12 @@ class PrivateServer:
     client_port: int
     component_port: int
     secret: str = field(repr=False)
+    metrics_port: int = 0
 
     @classmethod
-    def create(cls, directory: Path, domain: str = "kestrel.localhost") -> PrivateServer:
+    def create(
+        cls, directory: Path, domain: str = "kestrel.localhost", *, metrics: bool = False
+    ) -> PrivateServer:
         """Write the configuration of a server that is not started yet; accounts there stay.
 
         Ports and secret are new each time.
@@ -107,13 +122,14 @@ class PrivateServer:
         directory.chmod(0o700)
         for name in ("certificates", "data"):  # the first stays empty: Prosody wants one to look in
             (directory / name).mkdir(mode=0o700, exist_ok=True)
-        client_port, component_port = _free_ports(2)
+        client_port, component_port, metrics_port = free_ports(3)
         server = cls(
             directory=directory.resolve(),
             domain=domain,
             client_port=client_port,
             component_port=component_port,
             secret=secrets.token_urlsafe(32),
+            metrics_port=metrics_port if metrics else 0,
         )
         _write_private(server._configuration_file, server._configuration())
         return server
@@ -206,7 +222,12 @@ class PrivateServer:
             workers_domain=_lua_string(self.workers_domain),
             users_domain=_lua_string(self.users_domain),
             domain=_lua_string(self.domain),
+            pool_address=_lua_string(f"pool@{self.domain}"),
             secret=_lua_string(self.secret),
+            metrics_module=', "http_openmetrics"' if self.metrics_port else "",
+            metrics=_METRICS.format(loopback=LOOPBACK, port=self.metrics_port)
+            if self.metrics_port
+            else "",
         )
 
 
@@ -237,7 +258,7 @@ async def _answers(port: int, namespace: str, host: str) -> bool:
         writer.close()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Return loopback ports that nothing listens on now.
 
     None is one that the kernel gives to outgoing connections: a client that retries while the

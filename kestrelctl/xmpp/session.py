@@ -7,62 +7,63 @@ and written once per turn of the event loop.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import itertools
 import logging
 import random
-import socket
 import ssl
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import Element
 
 from slixmpp.clientxmpp import ClientXMPP
 from slixmpp.componentxmpp import ComponentXMPP
 
 from kestrelctl.core.backoff import pause_seconds
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.xmpp import stanza
+from kestrelctl.xmpp import tls as trust
+from kestrelctl.xmpp.listener import Listener
+from kestrelctl.xmpp.tcp import detect_dead_peers
 
 log = logging.getLogger(__name__)
+# What it logs of failures is told in better words here.
+logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
 
 _JSON = f"{{{JSON_NAMESPACE}}}json"
-#: A peer that neither answers nor closes is given up after this long.
-_USER_TIMEOUT_MS = 20_000
 _CONNECT_SECONDS = 30.0
 #: Stanzas that follow a write sooner than this are written together.
 COMPANY_SECONDS = 0.003
 
 
-class Listener(Protocol):
-    """Who hears what a session receives."""
+class IqRefused(KestrelError):
+    """An IQ was answered by an error; `condition` is that of RFC 6120, 8.3.3."""
 
-    def on_online(self) -> None:
-        """The session is up."""
-
-    def on_offline(self, why: str) -> None:
-        """The session is down; it will try again."""
-
-    def on_payload(self, sender: str, to: str, payload: str) -> None:
-        """A JSON container has arrived."""
-
-    def on_body(self, sender: str, to: str, body: str) -> None:
-        """Somebody typed something."""
-
-    def on_bounce(self, sender: str, condition: str) -> None:
-        """A message could not be delivered to `sender`."""
-
-    def on_presence(self, sender: str, to: str, kind: str) -> None:
-        """Somebody is `available` or `unavailable` (or another presence type of RFC 6121)."""
+    def __init__(self, condition: str) -> None:
+        super().__init__("the server refused a request", cause=condition)
+        self.condition = condition
 
 
 class Session:
     """A connection that reconnects by itself, with jittered pauses, until it is stopped."""
 
-    def __init__(self, stream: Any, listener: Listener, host: str, port: int) -> None:
+    def __init__(
+        self,
+        stream: Any,
+        listener: Listener,
+        host: str,
+        port: int,
+        *,
+        tls: bool,
+        ca_file: Path | None,
+    ) -> None:
         self._stream = stream
         self._listener = listener
         self._host, self._port = host, port
+        self._tls, self._ca_file = tls, ca_file
         self._outbox: list[str] = []
+        self._iq_ids = itertools.count(1)
+        self._iqs: dict[str, tuple[str, asyncio.Future[Element]]] = {}
         self._flushed_at = 0.0
         self._failures = 0
         self._stopping = False
@@ -71,10 +72,16 @@ class Session:
         self.online = False
         #: Set when the server refuses the credentials: trying again would not help.
         self.refused: str | None = None
+        #: Set while somebody has to do something before trying again can help; it goes on trying.
+        self.problem: KestrelError | None = None
+        #: In words, how the connection is.
+        self.link = "connecting"
         stream.add_filter("in", self._take)
+        stream.add_filter("in", self._agree)
         stream.add_event_handler("session_start", self._on_start)
         stream.add_event_handler("disconnected", self._on_disconnected)
         stream.add_event_handler("connection_failed", self._on_failed)
+        stream.add_event_handler("ssl_invalid_chain", self._lost)
         stream.add_event_handler("failed_all_auth", self._on_refused)
         stream.add_event_handler("stream_error", self._on_stream_error)
 
@@ -102,6 +109,17 @@ class Session:
         if filters is not None:
             filters.cancel()
 
+    def certificate(self) -> tuple[str, float] | None:
+        """The server's host and the end of its certificate, seconds since the epoch.
+
+        None if the connection is down, has no TLS, or the certificate was not checked.
+        """
+        transport = self._stream.transport
+        found = transport.get_extra_info("peercert") if transport is not None else None
+        if not found:
+            return None
+        return self._host, float(ssl.cert_time_to_seconds(found["notAfter"]))
+
     # -- out ---------------------------------------------------------------------------------------
 
     def send(self, payload: str, to: str, sender: str | None = None) -> None:
@@ -115,6 +133,38 @@ class Session:
     def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
         """Sends directed presence."""
         self._put(stanza.presence(to, kind, sender))
+
+    async def ask_iq(
+        self, payload: str, to: str, sender: str | None = None, *, timeout_seconds: float = 10.0
+    ) -> Element:
+        """Sends an IQ of type `set` and returns its answer (RFC 6120, 8.2.3).
+
+        For the few things that the server itself is asked; messages are cheaper.
+
+        Args:
+            payload: the XML element that it carries.
+
+        Raises:
+            IqRefused: the answer is an error.
+            Unreachable: there is no session, or it ended meanwhile.
+            TimedOut: no answer in time.
+        """
+        if not self.online:
+            raise Unreachable("there is no session with the server")
+        iq_id = f"k{next(self._iq_ids)}"
+        future: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
+        self._iqs[iq_id] = (to, future)
+        self._put(stanza.iq(payload, to, iq_id, sender))
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                answer = await future
+        except TimeoutError:
+            raise TimedOut(f"{to} did not answer within {timeout_seconds:g} s") from None
+        finally:
+            del self._iqs[iq_id]
+        if answer.get("type") == "error":
+            raise IqRefused(_condition(answer))
+        return answer
 
     def _put(self, text: str) -> None:
         if not self.online:
@@ -142,9 +192,18 @@ class Session:
         It would hold each stanza against a dozen of them, keep rosters, and answer presence.
         """
         if not found.xml.tag.endswith(("}message", "}presence")):
-            return found
+            return None if self._iqs and self._is_answer(found.xml) else found
         self._receive(found.xml)
         return None
+
+    def _is_answer(self, xml: Element) -> bool:
+        """Takes an answer to `ask_iq`, from the one that was asked."""
+        to, future = self._iqs.get(xml.get("id", ""), ("", None))
+        if future is None or xml.get("from") != to or xml.get("type") not in ("result", "error"):
+            return False
+        if not future.done():
+            future.set_result(xml)
+        return True
 
     def _receive(self, xml: Element) -> None:
         sender = xml.get("from", "")
@@ -162,21 +221,45 @@ class Session:
                 if child.tag.endswith("}body") and child.text:
                     self._listener.on_body(sender, xml.get("to", ""), child.text)
 
+    def _agree(self, found: Any) -> Any:
+        """Ends a stream whose server wants encryption, or does not offer it, unlike this side.
+
+        What is offered in the clear may be the word of somebody in between (RFC 6120, 13.9.4).
+        """
+        if not found.xml.tag.endswith("}features"):
+            return found
+        encrypted = self._stream.transport.get_extra_info("ssl_object") is not None
+        offers = {child.tag.rpartition("}")[2] for child in found.xml}
+        if self._tls and not encrypted and "starttls" not in offers:
+            self._give_up(Untrusted("the server offers no encryption"))
+        elif not self._tls and offers == {"starttls"}:
+            self._give_up(
+                UsageError(
+                    "the server accepts encrypted connections only",
+                    hint="leave TLS on: remove `tls = false` or `--no-tls`",
+                )
+            )
+        else:
+            return found
+        return None
+
     # -- from the library --------------------------------------------------------------------------
 
     def _on_start(self, _event: Any) -> None:
         self._calm_watchdog()
         self._failures = 0
+        self.problem = None
         self.online = True
-        _detect_dead_peers(self._stream.transport)
+        self.link = "connected"
+        detect_dead_peers(self._stream.transport)
         self._listener.on_online()
 
     def _on_disconnected(self, why: Any) -> None:
-        self._lost(str(why or "connection closed"))
+        self._lost(why or "connection closed")
 
     def _on_failed(self, why: Any) -> None:
         self._stream.cancel_connection_attempt()
-        self._lost(str(why))
+        self._lost(why)
 
     def _on_refused(self, _event: Any) -> None:
         self.refused = "the server refused the credentials"
@@ -199,17 +282,46 @@ class Session:
             self._watchdog.cancel()
             self._watchdog = None
 
-    def _lost(self, why: str) -> None:
+    def _give_up(self, problem: KestrelError) -> None:
+        self._lost(problem)
+        self._stream.abort()
+
+    def _lost(self, why: object) -> None:
+        """The connection is gone, or was not made.
+
+        Args:
+            why: an exception, or words.
+        """
         self._calm_watchdog()
         was_online, self.online = self.online, False
         self._outbox.clear()
+        for _, future in self._iqs.values():
+            if not future.done():
+                future.set_exception(Unreachable("the connection to the server was lost"))
         if self._stopping or self._timer is not None:
             return
         self._failures += 1
+        known = str(self.problem)
+        self.problem = (
+            why
+            if isinstance(why, KestrelError)
+            else trust.explain(why, self._stream.boundjid.host, self._ca_file)
+        )
+        words = _in_words(self.problem or why)
+        self.link = f"the server is away: {words}"
         pause = pause_seconds(self._failures, random.random())
         self._timer = asyncio.get_running_loop().call_later(pause, self.start)
-        if was_online or self._failures == 1:
-            self._listener.on_offline(why)
+        news = self.refused or str(self.problem) not in (known, "None")
+        if was_online or self._failures == 1 or news:
+            self._listener.on_offline(words)
+
+
+def _in_words(why: object) -> str:
+    """One line about a failure."""
+    if not isinstance(why, KestrelError):
+        return str(why)
+    cause = f" ({why.cause})" if why.cause else ""
+    return f"{why}{cause}" + (f"; {why.hint}" if why.hint else "")
 
 
 def _condition(xml: Element) -> str:
@@ -220,64 +332,67 @@ def _condition(xml: Element) -> str:
     return "undefined-condition"
 
 
-def _detect_dead_peers(transport: asyncio.Transport | None) -> None:
-    found = transport.get_extra_info("socket") if transport is not None else None
-    if found is None:
-        return
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", 15),
-        ("TCP_KEEPINTVL", 5),
-        ("TCP_KEEPCNT", 3),
-        ("TCP_USER_TIMEOUT", _USER_TIMEOUT_MS),
-    ):
-        option = getattr(socket, name, None)
-        if option is not None:
-            found.setsockopt(socket.IPPROTO_TCP, option, value)
+def component(
+    domain: str,
+    secret: str,
+    host: str,
+    port: int,
+    listener: Listener,
+    *,
+    tls: bool,
+    ca_file: Path | None = None,
+) -> Session:
+    """The manager's session: an external component at the pool's domain (XEP-0114).
 
+    Args:
+        tls: whether to connect over TLS, to a port for that; the protocol has no STARTTLS.
+        ca_file: whom to trust; see `tls.context`.
 
-def component(domain: str, secret: str, host: str, port: int, listener: Listener) -> Session:
-    """The manager's session: an external component at the pool's domain (XEP-0114)."""
-    return Session(ComponentXMPP(domain, secret, host, port), listener, host, port)
-
-
-_tls: ssl.SSLContext | None = None
-
-
-def _tls_context() -> ssl.SSLContext:
-    """One context for all sessions of the process: making one takes longer than a login."""
-    global _tls
-    if _tls is None:
-        _tls = ssl.create_default_context()
-    return _tls
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    Raises:
+        UsageError: without TLS the secret would leave this machine in the clear.
+    """
+    if not tls and not trust.is_loopback(host):
+        raise UsageError(
+            f"the secret would go to {host} in the clear",
+            cause="TLS is off, and the server is not on this machine",
+            hint="--tls, with the server's port for components over TLS",
+        )
+    stream = ComponentXMPP(domain, secret, host, port)
+    if tls:
+        stream.ssl_context = trust.context(ca_file)
+        stream.default_domain = domain  # the name that the server's certificate must have
+        stream.tls_services = {"direct"}  # one kind of connection to try, and no other
+        stream.enable_plaintext = False
+    return Session(stream, listener, host, port, tls=tls, ca_file=ca_file)
 
 
 def client(
-    jid: str, password: str, host: str, port: int, listener: Listener, *, tls: bool
+    jid: str,
+    password: str,
+    host: str,
+    port: int,
+    listener: Listener,
+    *,
+    tls: bool,
+    ca_file: Path | None = None,
 ) -> Session:
     """A worker's or user's session.
 
     Args:
         jid: the account; with a resource, that one is asked for.
         tls: whether the connection must be encrypted.
+        ca_file: whom to trust; see `tls.context`.
 
     Raises:
         UsageError: without TLS the password would leave this machine in the clear.
     """
-    if not tls and not _is_loopback(host):
+    if not tls and not trust.is_loopback(host):
         raise UsageError(
             f"the password would go to {host} in the clear",
             cause="TLS is off, and the server is not on this machine",
             hint="leave TLS on: remove `tls = false` or `--no-tls`",
         )
-    context = _tls_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = trust.context(ca_file) if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     stream = ClientXMPP(jid, password, ssl_context=context, lang=None)
     stream.enable_starttls = tls
     stream.enable_direct_tls = False
@@ -285,4 +400,4 @@ def client(
     stream.plugin["feature_mechanisms"].unencrypted_plain = not tls
     if not tls:
         stream.plugin["feature_mechanisms"].use_mech = "PLAIN"
-    return Session(stream, listener, host, port)
+    return Session(stream, listener, host, port, tls=tls, ca_file=ca_file)

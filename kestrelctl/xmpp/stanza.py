@@ -40,3 +40,14 @@ def presence(to: str, kind: str | None = None, sender: str | None = None) -> str
     source = f" from='{attribute(sender)}'" if sender else ""
     sort = f" type='{kind}'" if kind else ""
     return f"<presence to='{attribute(to)}'{source}{sort}/>"
+
+
+def iq(payload: str, to: str, id_: str, sender: str | None = None) -> str:
+    """An IQ of type `set`.
+
+    Args:
+        payload: the XML element that it carries.
+        id_: what its answer repeats.
+    """
+    source = f" from='{attribute(sender)}'" if sender else ""
+    return f"<iq type='set' id='{attribute(id_)}' to='{attribute(to)}'{source}>{payload}</iq>"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 
@@ -75,12 +76,14 @@ class UserConnection:
         """Returns once the session is up.
 
         Raises:
-            Unreachable: it did not come up in time, or the credentials were refused.
+            NotAllowed: the credentials were refused.
+            Untrusted: the server cannot prove that it is the one that is meant.
+            Unreachable: it did not come up in time.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
                 while not self._online.is_set():
-                    if self.session.refused:
+                    if self.session.refused or self.session.problem:
                         break
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._online.wait(), 0.05)
@@ -88,6 +91,8 @@ class UserConnection:
             pass
         if self.session.refused:
             raise BY_CODE["not-allowed"]("the server refused the login", cause=self.session.refused)
+        if self.session.problem:
+            raise self.session.problem
         if not self._online.is_set():
             raise Unreachable(cause=self._why or f"no session within {timeout_seconds:g} s")
 
@@ -144,15 +149,21 @@ async def connect_user(
     port: int,
     *,
     tls: bool,
+    ca_file: Path | None = None,
     timeout_seconds: float = 10.0,
 ) -> AsyncIterator[UserConnection]:
     """A connection to the pool as a user, for the length of a `with`.
 
+    Args:
+        ca_file: whom to trust; see `tls.context`.
+
     Raises:
-        Unreachable: the server does not answer, or refuses the login.
+        KestrelError: as `UserConnection.wait_online`.
     """
     connection = UserConnection(pool)
-    connection.session = session.client(jid, password, host, port, connection, tls=tls)
+    connection.session = session.client(
+        jid, password, host, port, connection, tls=tls, ca_file=ca_file
+    )
     connection.session.start()
     try:
         await connection.wait_online(timeout_seconds)

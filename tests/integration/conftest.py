@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from daemons import Spawn, spawning
+from servers import running
 
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.state import PoolState
@@ -15,16 +16,11 @@ from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
 
 
-@asynccontextmanager
-async def running(server: PrivateServer) -> AsyncIterator[PrivateServer]:
-    """Run the server as a child process for as long as the context lasts."""
-    process = await asyncio.create_subprocess_exec(*server.command())
-    try:
-        await server.wait_ready()
-        yield server
-    finally:
-        process.terminate()
-        await process.wait()
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Starts `kestrelctl …` and ends what is left of it."""
+    with spawning() as start:
+        yield start
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from kestrelctl.xmpp.user import UserConnection
 class Puppet:
     """A bare session that sends whatever it is told and keeps what comes back."""
 
-    def __init__(self, state: PoolState, name: str, host: str) -> None:
+    def __init__(self, state: PoolState, name: str, host: str, ca_file: Path | None = None) -> None:
         directory = Path(state.password_file).parent
         server = PrivateServer(directory / "server", state.domain, state.port, 0, "")
         self.jid = f"{name}@{host}.{state.domain}"
@@ -27,7 +27,13 @@ class Puppet:
         self.chat: asyncio.Queue[str] = asyncio.Queue()
         self.offline: asyncio.Queue[str] = asyncio.Queue()
         self.session = session.client(
-            self.jid, server.add_account(self.jid), state.host, state.port, self, tls=False
+            self.jid,
+            server.add_account(self.jid),
+            state.host,
+            state.port,
+            self,
+            tls=ca_file is not None,
+            ca_file=ca_file,
         )
 
     def on_online(self) -> None:

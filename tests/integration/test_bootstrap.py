@@ -21,8 +21,10 @@ venv)
     ln -s "$TOOLS/python3" "$1/bin/python"
     ;;
 pip)
-    printf '#!/bin/sh\\necho kestrelctl "$@"\\n' >.venv/bin/kestrelctl
-    chmod +x .venv/bin/kestrelctl
+    for program in kestrelctl ansible-playbook molecule; do
+        printf '#!/bin/sh\\necho %s "$@"\\n' "$program" >".venv/bin/$program"
+        chmod +x ".venv/bin/$program"
+    done
     ;;
 esac
 """
@@ -80,6 +82,18 @@ def test_the_first_start_installs_and_the_second_does_not(machine: Machine) -> N
     second = machine.kestrel("job", "list")
     assert (second.stdout, second.stderr) == (first.stdout, "")
     assert machine.installations() == ["requirements-run.lock", "."]
+
+
+def test_ansible_comes_with_it(machine: Machine) -> None:
+    played = machine.kestrel("ansible-playbook", "-i", "inventory/mine", "site.yml")
+    assert played.stdout == "ansible-playbook -i inventory/mine site.yml\n"
+    assert machine.installations() == ["requirements-run.lock", "."]
+
+
+def test_molecule_comes_with_the_tests(machine: Machine) -> None:
+    played = machine.kestrel("molecule", "test", "-s", "pool")
+    assert played.stdout == "molecule --base-config tests/molecule/shared/base.yml test -s pool\n"
+    assert machine.installations() == ["requirements.lock", "."]
 
 
 def test_a_changed_lock_is_installed_anew(machine: Machine) -> None:

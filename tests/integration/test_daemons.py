@@ -6,14 +6,10 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
-import pytest
+from daemons import Spawn, until
 from puppet import run_job
 
 from kestrelctl.core.model import JobSpec
@@ -23,32 +19,6 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
-
-Spawn = Callable[..., "subprocess.Popen[str]"]
-KESTRELCTL = [sys.executable, "-m", "kestrelctl"]
-
-
-@pytest.fixture
-def spawn() -> Iterator[Spawn]:
-    """Starts `kestrelctl …` and ends what is left of it."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*words: object, **how: object) -> subprocess.Popen[str]:
-        process = subprocess.Popen(  # type: ignore[call-overload]
-            [*KESTRELCTL, *map(str, words)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **how,
-        )
-        started.append(process)
-        return process  # type: ignore[no-any-return]
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 def worker_words(pool: PoolState, directory: Path, name: str, *, password: str = "") -> list[str]:
@@ -65,13 +35,6 @@ def worker_words(pool: PoolState, directory: Path, name: str, *, password: str =
         "--credentials", str(credentials), "--data-dir", str(directory / "data"),
         "--cpus", "1", "--tags", name,
     ]  # fmt: skip
-
-
-async def until(what: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.02)
 
 
 async def known(user: UserConnection, name: str) -> str:
@@ -158,6 +121,18 @@ def test_credentials_that_others_can_read_are_refused(
     _, errors = worker.communicate(timeout=15)
     assert worker.returncode == 2
     assert "chmod 600" in errors
+
+
+async def test_credentials_can_come_from_standard_input(
+    local_pool: PoolState, user: UserConnection, spawn: Spawn, tmp_path: Path
+) -> None:
+    words = worker_words(local_pool, tmp_path, "handed")
+    credentials = tmp_path / "credentials"
+    words[words.index(str(credentials))] = "-"
+    with credentials.open() as file:
+        credentials.unlink()
+        spawn(*words, stdin=file)
+    await joined(user, "handed")
 
 
 def test_two_managers_on_one_store_are_refused(local_pool: PoolState, spawn: Spawn) -> None:

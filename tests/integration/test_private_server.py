@@ -236,6 +236,29 @@ async def test_it_listens_on_loopback_alone(private_server: PrivateServer) -> No
             await asyncio.open_connection("127.0.0.2", port)
 
 
+async def test_it_shows_its_metrics_on_loopback_if_asked_to(tmp_path: Path) -> None:
+    server = PrivateServer.create(tmp_path / "xmpp", metrics=True)
+    process = await asyncio.create_subprocess_exec(*server.command())
+    try:
+        await server.wait_ready()
+        reader, writer = await asyncio.open_connection(LOOPBACK, server.metrics_port)
+        writer.write(b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(10):
+            page = await reader.readuntil(b"# EOF\n")
+        writer.close()
+        assert b"\nprosody_stats_collection_seconds_count 1\n" in page
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.2", server.metrics_port)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_without_being_asked_it_shows_none(private_server: PrivateServer) -> None:
+    assert private_server.metrics_port == 0
+    assert "openmetrics" not in (private_server.directory / "prosody.cfg.lua").read_text()
+
+
 async def test_waiting_for_a_server_that_is_not_started_ends(tmp_path: Path) -> None:
     server = PrivateServer.create(tmp_path / "xmpp")
     with pytest.raises(Unreachable, match="did not answer"):

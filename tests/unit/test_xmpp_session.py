@@ -3,17 +3,63 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from pathlib import Path
 
 import pytest
 
-from kestrelctl.errors import UsageError
-from kestrelctl.xmpp import session, stanza
+from kestrelctl.errors import Untrusted, UsageError
+from kestrelctl.xmpp import session, stanza, tls
 from kestrelctl.xmpp.user import UserConnection
 
 
 async def test_a_password_never_crosses_a_network_in_the_clear() -> None:
     with pytest.raises(UsageError, match="in the clear"):
         session.client("ada@x", "secret", "example.org", 5222, UserConnection("x"), tls=False)
+
+
+async def test_a_secret_never_crosses_a_network_in_the_clear() -> None:
+    with pytest.raises(UsageError, match="in the clear") as caught:
+        session.component("x", "secret", "192.0.2.1", 5347, UserConnection("x"), tls=False)
+    assert "--tls" in str(caught.value.hint)
+
+
+def test_a_ca_file_without_a_certificate_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    with pytest.raises(UsageError, match=r"ca\.pem cannot be used") as caught:
+        tls.context(file)
+    assert caught.value.cause == "No such file or directory"
+    file.write_text("not a certificate")
+    with pytest.raises(UsageError, match=r"ca\.pem cannot be used") as caught:
+        tls.context(file)
+    assert caught.value.cause == "it holds no certificate"
+
+
+def test_there_is_one_context_for_an_authority_and_it_speaks_no_old_tls() -> None:
+    assert tls.context(None) is tls.context(None)
+    assert tls.context(None).minimum_version == ssl.TLSVersion.TLSv1_2
+    assert tls.context(None).verify_mode == ssl.CERT_REQUIRED
+    assert tls.context(None).check_hostname
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("TLSV1_UNRECOGNIZED_NAME", "the server has no certificate for pool.internal"),
+        ("WRONG_VERSION_NUMBER", "the server does not speak TLS there"),
+    ],
+)
+def test_a_handshake_that_fails_is_explained(reason: str, message: str) -> None:
+    error = ssl.SSLError(1, "words of OpenSSL")
+    error.reason = reason
+    found = tls.explain(error, "pool.internal", None)
+    assert isinstance(found, Untrusted)
+    assert found.message == message
+
+
+@pytest.mark.parametrize("error", [OSError(111, "refused"), ssl.SSLError(1, "eof"), "closed", None])
+def test_what_has_nothing_to_do_with_trust_is_not_explained(error: object) -> None:
+    assert tls.explain(error, "pool.internal", None) is None
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
@@ -29,3 +75,24 @@ def test_what_xml_cannot_carry_travels_as_json_escapes() -> None:
     assert "\\uffff\\ufffe" in text
     assert "&lt;&amp;&gt;" in text
     assert "it&apos;s" in text
+
+
+class Told:
+    """A listener that keeps what it hears of the connection."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def on_offline(self, why: str) -> None:
+        self.words.append(why)
+
+
+async def test_credentials_that_are_refused_after_an_outage_are_told_of() -> None:
+    told = Told()
+    made = session.client("ada@x", "secret", "127.0.0.1", 1, told, tls=False)  # type: ignore[arg-type]
+    made._on_failed("nobody is there")
+    await made.stop()
+    made._stopping, made._timer = False, None
+    made._on_refused(None)
+    await made.stop()
+    assert told.words == ["nobody is there", "the server refused the credentials"]

@@ -1,0 +1,42 @@
+"""What the manager's metrics are made of, apart from the core."""
+
+from __future__ import annotations
+
+from kestrelctl.clock import now
+from kestrelctl.manager.service import Service
+from kestrelctl.metrics.monitor import Monitor
+from kestrelctl.metrics.pool import PoolFamilies, Shell
+
+
+async def watch(address: str, service: Service) -> Monitor:
+    """Serves the metrics of a manager; whoever started it stops it.
+
+    Args:
+        address: HOST:PORT.
+
+    Raises:
+        KestrelError: the address cannot be had.
+    """
+
+    def shell() -> Shell:
+        return Shell(
+            connected=service.pool.state.connected,
+            store=service.store.statistics(),
+            store_error=service.store_error,
+            commits=service.commit_times,
+            certificate=service.session.certificate(),
+        )
+
+    families = PoolFamilies(service.pool.state, service.stanzas, shell, now)
+    monitor = Monitor("kestrel_", families, lambda: why_not_ready(service))
+    await monitor.start(address)
+    return monitor
+
+
+def why_not_ready(service: Service) -> str:
+    """Why nobody's job could be taken in now; empty if it could."""
+    if service.store_error:
+        return f"the store cannot be written: {service.store_error}"
+    if not service.pool.state.connected:
+        return "not connected to the XMPP server"
+    return ""

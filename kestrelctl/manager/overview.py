@@ -1,0 +1,167 @@
+"""The pool at a glance, for whoever keeps looking: made once for all of them."""
+
+from __future__ import annotations
+
+import heapq
+import shlex
+from collections.abc import Sequence
+from itertools import islice
+
+from kestrelctl import __version__
+from kestrelctl.core.assets import MILLI, Amounts
+from kestrelctl.core.census import WorkerNumbers, census
+from kestrelctl.core.job import Job
+from kestrelctl.core.records import JobRecord
+from kestrelctl.core.state import State
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
+
+#: How long an overview is good; less than the second at which most look.
+FRESH_SECONDS = 0.9
+#: How long the list of ended jobs is good while no further one has ended.
+ENDED_FRESH_SECONDS = 10.0
+MOST_JOBS = 500
+MOST_ENDED = 20
+MOST_WORKERS = 20
+#: Fast failures in a row that make a worker worth a look.
+FAILING = 3
+_LONGEST_NAME = 40
+#: Workers in these states are shown first, in this order; `failing` has no state of its own.
+_ODD = ("quarantined", "failing", "offline", "draining", "unheard")
+_ENDED = ("done", "failed", "cancelled")
+
+
+class Overviews:
+    """Makes overviews of a pool, each for all who ask within a second."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._latest: Overview | None = None
+        self._ended: list[JobLine] = []
+        self._ended_key: tuple[int, float] = (-1, 0.0)
+
+    def latest(self, now: float) -> Overview:
+        """An overview that is at most a second old; at most 500 jobs are in it."""
+        known = self._latest
+        if known is None or not 0 <= now - known.at < FRESH_SECONDS:
+            known = self._latest = self._make(now)
+        return known
+
+    def _make(self, now: float) -> Overview:
+        service, state = self._service, self._service.pool.state
+        found = census(state, now)
+        totals = state.totals
+        return Overview(
+            id="",
+            pool=service.domain,
+            at=now,
+            version=__version__,
+            epoch=state.epoch,
+            up_seconds=now - service.started_at,
+            workers={word: n for word, n in found.workers_by_state.items() if n},
+            capacity=_natural(found.capacity),
+            free=_natural(found.free),
+            waiting={reason: n for reason, n in found.waiting.items() if n},
+            running=found.running,
+            queued=found.queued,
+            totals={
+                "tasks_done": totals.tasks_done,
+                "tasks_failed": totals.tasks_failed,
+                "tasks_lost": totals.tasks_lost,
+                "tasks_cancelled": totals.tasks_cancelled,
+                "tasks_sent": totals.tasks_sent,
+            },
+            jobs_active=len(state.jobs),
+            jobs=[_active(job) for job in _foremost(state)],
+            ended=self._ended_lately(now),
+            notable=_notable(state, found.workers),
+            store_error=service.store_error,
+        )
+
+    def _ended_lately(self, now: float) -> list[JobLine]:
+        service = self._service
+        ended = service.pool.state.totals.jobs_finished.total()
+        count, read_at = self._ended_key
+        if ended != count or not 0 <= now - read_at < ENDED_FRESH_SECONDS:
+            records = service.store.jobs(states=_ENDED, limit=MOST_ENDED)
+            self._ended = [_over(record) for record in reversed(records)]
+            self._ended.sort(key=lambda line: -(line.ended_at or 0.0))
+            self._ended_key = (ended, now)
+        return self._ended
+
+
+def _natural(amounts: Amounts) -> dict[str, float]:
+    return {name: n / MILLI if name == "cpus" else float(n) for name, n in amounts.items()}
+
+
+def _foremost(state: State) -> list[Job]:
+    return heapq.nsmallest(
+        MOST_JOBS, state.jobs.values(), key=lambda job: (not job.running, job.key)
+    )
+
+
+def _active(job: Job) -> JobLine:
+    counts = job.counts
+    return JobLine(
+        job_id=job.id,
+        name=_name(job.spec.name, job.spec.argv),
+        owner=job.owner,
+        state="cancelling" if job.cancelling else "active",
+        tasks=job.spec.count,
+        submitted_at=job.submitted_at,
+        waiting=job.remaining - job.running,
+        running=job.running,
+        done=counts.done,
+        failed=counts.failed,
+        lost=counts.lost,
+        cancelled=counts.cancelled,
+    )
+
+
+def _over(record: JobRecord) -> JobLine:
+    spec, counts = record.spec, record.counts
+    return JobLine(
+        job_id=record.job_id,
+        name=_name(spec.name, spec.argv),
+        owner=record.owner,
+        state=record.state,
+        tasks=spec.count,
+        submitted_at=record.submitted_at,
+        done=counts.done,
+        failed=counts.failed,
+        lost=counts.lost,
+        cancelled=counts.cancelled,
+        ended_at=record.ended_at,
+    )
+
+
+def _name(name: str, argv: Sequence[str]) -> str:
+    words = (word[:_LONGEST_NAME] for word in islice(argv, _LONGEST_NAME))
+    return (name or shlex.join(words))[:_LONGEST_NAME]
+
+
+def _notable(state: State, workers: list[WorkerNumbers]) -> list[WorkerLine]:
+    """Workers that are not well, the worst first; then the busiest."""
+
+    def rank(found: WorkerNumbers) -> tuple[int, int]:
+        fails = found.streak >= FAILING and found.state in ("busy", "idle")
+        word = "failing" if fails else found.state
+        return (_ODD.index(word) if word in _ODD else len(_ODD), -found.running)
+
+    foremost = heapq.nsmallest(MOST_WORKERS, workers, key=rank)
+    return [_line(state, found) for found in foremost if rank(found) < (len(_ODD), 0)]
+
+
+def _line(state: State, found: WorkerNumbers) -> WorkerLine:
+    worker = state.workers[found.jid]
+    return WorkerLine(
+        worker=found.jid,
+        state=found.state,
+        running=found.running,
+        queued=worker.behind,
+        done=worker.tasks_done,
+        failed=worker.tasks_failed,
+        failures=found.streak,
+        since=worker.offline_since if found.state == "offline" else None,
+        until=worker.quarantined_until if found.state == "quarantined" else None,
+    )

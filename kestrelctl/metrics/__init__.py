@@ -1,0 +1,1 @@
+"""What a manager and a worker process tell Prometheus."""

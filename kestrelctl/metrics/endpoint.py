@@ -1,0 +1,168 @@
+"""The HTTP side: `/metrics`, `/-/healthy` and `/-/ready`, and nothing else.
+
+It runs on the event loop of the daemon itself: a page is rendered in one go, so that all its
+numbers are of one moment and add up, and nothing has to be locked. A thread with a server of its
+own would read the pool while it changes. The price is that the loop stands still for the time of
+a scrape (`kestrel_scrape_seconds`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Callable
+
+from kestrelctl.errors import KestrelError, UsageError
+
+log = logging.getLogger(__name__)
+
+MAX_REQUEST_BYTES = 8192
+#: How long a client may take to ask, and to read the answer.
+PATIENCE_SECONDS = 5.0
+#: More clients at a time than this are sent away.
+MAX_CLIENTS = 32
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_TEXT_TYPE = "text/plain; charset=utf-8"
+_REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.[01]")
+_PHRASES = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`; an IPv6 address stands in brackets.
+
+    Raises:
+        UsageError: it is none.
+    """
+    host, colon, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not bare or (":" in bare and bare == host) or not port.isdecimal():
+        raise UsageError(f"{text!r} is not HOST:PORT", hint="for example 127.0.0.1:9437")
+    if int(port) > 65535:
+        raise UsageError(f"{port} cannot be a port")
+    return bare, int(port)
+
+
+class Endpoint:
+    """Answers Prometheus and whoever asks how the process is.
+
+    Args:
+        render: the page of metrics.
+        why_not_ready: why the process cannot do its work now; empty if it can.
+    """
+
+    def __init__(self, render: Callable[[], bytes], why_not_ready: Callable[[], str]) -> None:
+        self._render = render
+        self._why_not_ready = why_not_ready
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int) -> None:
+        """Begins to listen.
+
+        Raises:
+            KestrelError: the address cannot be had.
+        """
+        try:
+            self._server = await asyncio.start_server(
+                self._accept, host, port, limit=MAX_REQUEST_BYTES
+            )
+        except OSError as error:
+            raise KestrelError(
+                f"metrics cannot be served at {host}:{port}",
+                cause=os.strerror(error.errno) if error.errno and error.errno > 0 else str(error),
+                hint="give --metrics another address",
+            ) from error
+        log.info("metrics at %s", self.url)
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        assert self._server is not None
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+
+    async def stop(self) -> None:
+        """Ends it, and every conversation under way."""
+        if self._server is not None:
+            self._server.close()
+        for client in self._clients:
+            client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._clients) >= MAX_CLIENTS:
+            writer.transport.abort()
+            return
+        client = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._clients.add(client)
+        client.add_done_callback(self._clients.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                writer.write(await self._answer_to(reader))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, OSError, EOFError):
+            log.debug("a client of the metrics did not hear its answer out")
+        finally:
+            writer.transport.abort()
+
+    async def _answer_to(self, reader: asyncio.StreamReader) -> bytes:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS / 2):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except TimeoutError:
+            return _response(408, "the request did not come\n")
+        except asyncio.LimitOverrunError:
+            return _response(431, f"more than {MAX_REQUEST_BYTES} bytes\n")
+        asked = _REQUEST_LINE.fullmatch(head.partition(b"\r\n")[0])
+        if asked is None:
+            return _response(400, "this is no HTTP request\n")
+        method, target = asked[1].decode(), asked[2].decode()
+        if method not in ("GET", "HEAD"):
+            return _response(405, "only GET and HEAD\n")
+        status, page, kind = self._page(target.partition("?")[0])
+        return _response(status, page, kind, head_only=method == "HEAD")
+
+    def _page(self, path: str) -> tuple[int, bytes | str, str]:
+        if path == "/metrics":
+            try:
+                return 200, self._render(), _METRICS_TYPE
+            except Exception:
+                log.exception("the metrics could not be collected")
+                return 500, "the metrics could not be collected; the log says why\n", _TEXT_TYPE
+        if path == "/-/healthy":
+            return 200, "healthy\n", _TEXT_TYPE
+        if path == "/-/ready":
+            why_not = self._why_not_ready()
+            return (503, f"{why_not}\n", _TEXT_TYPE) if why_not else (200, "ready\n", _TEXT_TYPE)
+        return 404, "see /metrics, /-/healthy and /-/ready\n", _TEXT_TYPE
+
+
+def _response(
+    status: int, page: bytes | str, kind: str = _TEXT_TYPE, *, head_only: bool = False
+) -> bytes:
+    body = page.encode() if isinstance(page, str) else page
+    head = [
+        f"HTTP/1.1 {status} {_PHRASES[status]}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+    if status == 405:
+        head.append("Allow: GET, HEAD")
+    return "\r\n".join([*head, "", ""]).encode() + (b"" if head_only else body)

@@ -1,0 +1,79 @@
+"""One process's page for Prometheus: its own families, and those that every process has."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from kestrelctl import __version__
+from kestrelctl.metrics.families import gauge, gauges, histogram
+from kestrelctl.metrics.lag import LoopLag
+
+Families = Callable[[], Iterable[Metric]]
+
+
+class Exposition(Collector):
+    """Collects at each scrape what there is at that moment.
+
+    Args:
+        prefix: of the names: `kestrel_` or `kestrel_worker_`.
+        families: what this kind of process has to tell.
+        lag: of its event loop.
+    """
+
+    def __init__(self, prefix: str, families: Families, lag: LoopLag) -> None:
+        self._prefix = prefix
+        self._families = families
+        self._lag = lag
+        self._started_at = time.time()
+        self._scrape_seconds: float | None = None
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: what there is turns out when it is collected."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family of this process."""
+        prefix = self._prefix
+        yield gauges(
+            f"{prefix}build_info",
+            "Always 1.",
+            ("version", "python"),
+            [((__version__, platform.python_version()), 1)],
+        )
+        yield gauge(f"{prefix}start_time_seconds", "When the process started.", self._started_at)
+        yield from self._families()
+        yield histogram(
+            f"{prefix}event_loop_lag_seconds",
+            "How late a timer came that is set four times a second.",
+            self._lag.seconds,
+        )
+        yield gauge(
+            f"{prefix}event_loop_lag_max_seconds",
+            "The largest lag of the last half minute to minute.",
+            self._lag.max_seconds,
+        )
+        yield gauge(
+            f"{prefix}scrape_seconds", "What the scrape before this one took.", self._scrape_seconds
+        )
+
+    def render(self) -> bytes:
+        """The page, in the text format."""
+        started = time.perf_counter()
+        page = generate_latest(self.registry)
+        self._scrape_seconds = time.perf_counter() - started
+        return page

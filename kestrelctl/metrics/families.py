@@ -1,0 +1,99 @@
+"""From counts to the families that the Prometheus client library writes out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.utils import floatToGoString
+
+from kestrelctl.core.histogram import Histogram
+from kestrelctl.metrics.stanzas import StanzaCounts
+
+
+def gauge(name: str, text: str, value: float | None) -> Metric:
+    """One number; without a sample if it is not known."""
+    family = GaugeMetricFamily(name, text)
+    if value is not None:
+        family.add_metric((), value)
+    return family
+
+
+def gauges(
+    name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    """One number for each combination of label values."""
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for words, value in values:
+        family.add_metric(words, value)
+    return family
+
+
+def counter(name: str, text: str, value: float) -> Metric:
+    """One number that never goes down while the process lives."""
+    return CounterMetricFamily(name, text, value=value)
+
+
+def counters(
+    name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    """The same for each combination of label values."""
+    family = CounterMetricFamily(name, text, labels=labels)
+    for words, value in values:
+        family.add_metric(words, value)
+    return family
+
+
+def by(words: Mapping[str, float]) -> list[tuple[Sequence[str], float]]:
+    """The values of a single label."""
+    return [((word,), value) for word, value in words.items()]
+
+
+def histogram(name: str, text: str, found: Histogram) -> Metric:
+    """The counts between bounds."""
+    cumulative = accumulate(found.counts)
+    bounds = map(floatToGoString, (*found.bounds, math.inf))
+    return HistogramMetricFamily(
+        name, text, buckets=list(zip(bounds, cumulative, strict=True)), sum_value=found.sum
+    )
+
+
+def stanza_families(prefix: str, stanzas: StanzaCounts) -> list[Metric]:
+    """Messages and their size."""
+    labels = ("kind", "direction")
+    counted = list(stanzas.counted())
+    return [
+        counters(
+            f"{prefix}stanzas",
+            "Messages by type; presence and messages that came back have one too.",
+            labels,
+            [((kind, direction), number) for kind, direction, number, _ in counted],
+        ),
+        counters(
+            f"{prefix}stanza_bytes",
+            "Their JSON text, before XML quotes it.",
+            labels,
+            [((kind, direction), size) for kind, direction, _, size in counted if size],
+        ),
+    ]
+
+
+def certificate_family(found: tuple[str, float] | None) -> Metric:
+    """The end of the XMPP server's certificate, as any connection with TLS sees it.
+
+    Args:
+        found: (host, seconds since the epoch), or None without TLS.
+    """
+    return gauges(
+        "kestrel_certificate_expiry_timestamp_seconds",
+        "When the XMPP server's certificate ends; only where the connection has TLS.",
+        ("host",),
+        [((found[0],), found[1])] if found else [],
+    )

@@ -1,0 +1,257 @@
+"""What the manager tells of its pool: one census of the core, and what its shell has counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+from prometheus_client.core import Metric
+
+from kestrelctl.core.assets import MILLI, Amounts
+from kestrelctl.core.census import Census, WorkerNumbers, census
+from kestrelctl.core.histogram import Histogram
+from kestrelctl.core.state import State
+from kestrelctl.core.totals import Totals
+from kestrelctl.metrics.families import (
+    by,
+    certificate_family,
+    counter,
+    counters,
+    gauge,
+    gauges,
+    histogram,
+    stanza_families,
+)
+from kestrelctl.metrics.stanzas import StanzaCounts
+from kestrelctl.protocol.work import Beat, Hello
+from kestrelctl.store.port import Statistics
+
+#: Owners with a series of their own, those with the most tasks first; the rest are `other`.
+MOST_OWNERS = 50
+
+
+class Shell(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known around the core at the moment of a scrape.
+
+    Attributes:
+        certificate: (host, end) of the server's certificate, if the connection has one.
+    """
+
+    connected: bool
+    store: Statistics
+    store_error: str
+    commits: Histogram
+    certificate: tuple[str, float] | None
+
+
+class PoolFamilies:
+    """The families of a manager; call it for those of this moment.
+
+    Args:
+        state: of the pool.
+        stanzas: what the manager received and sent.
+        shell: asked once for each scrape.
+        now: the clock of the pool's events.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        stanzas: StanzaCounts,
+        shell: Callable[[], Shell],
+        now: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._stanzas = stanzas
+        self._shell = shell
+        self._now = now
+
+    def __call__(self) -> Iterator[Metric]:
+        found = census(self._state, self._now())
+        yield gauge("kestrel_epoch", "Starts of a manager on this store.", self._state.epoch)
+        yield from _jobs(found, self._state.totals)
+        yield from _attempts(self._state.totals)
+        yield from _workers(found, self._state.totals)
+        yield from stanza_families("kestrel_", self._stanzas)
+        yield from self._ads()
+        yield from _surroundings(self._shell())
+
+    def _ads(self) -> Iterator[Metric]:
+        full, beat = self._stanzas.total(Hello), self._stanzas.total(Beat)
+        yield counters(
+            "kestrel_ads",
+            "Advertisements of workers: in full with a hello, renewed by a sign of life.",
+            ("kind",),
+            by({"full": full[0], "beat": beat[0]}),
+        )
+        yield counters(
+            "kestrel_ad_bytes",
+            "Their JSON text, before XML quotes it.",
+            ("kind",),
+            by({"full": full[1], "beat": beat[1]}),
+        )
+
+
+def _jobs(found: Census, totals: Totals) -> Iterator[Metric]:
+    waiting = sum(found.waiting.values())
+    jobs = {"active": found.jobs_active, "cancelling": found.jobs_cancelling}
+    tasks = {"waiting": waiting, "queued": found.queued, "running": found.running}
+    yield gauges("kestrel_jobs", "Jobs that have not ended.", ("state",), by(jobs))
+    yield counter("kestrel_jobs_submitted", "Jobs taken in or brought back.", totals.jobs_submitted)
+    yield counters(
+        "kestrel_jobs_finished", "Jobs that ended.", ("outcome",), by(totals.jobs_finished)
+    )
+    yield gauges(
+        "kestrel_tasks",
+        "Tasks that wait for a worker, wait at one behind others, or run.",
+        ("state",),
+        by(tasks),
+    )
+    yield gauges(
+        "kestrel_unmatched_tasks",
+        "Tasks that wait for a worker, by what holds them back.",
+        ("reason",),
+        by(found.waiting),
+    )
+    yield gauges(
+        "kestrel_owner_tasks",
+        f"Tasks of the {MOST_OWNERS} owners with the most, waiting or at a worker.",
+        ("owner", "state"),
+        _owners(found),
+    )
+    yield counter(
+        "kestrel_tasks_submitted", "Tasks taken in or brought back.", totals.tasks_submitted
+    )
+    yield gauge(
+        "kestrel_tasks_restored",
+        "Tasks that the manager found unfinished when it started.",
+        totals.tasks_restored,
+    )
+    ended = {
+        "done": totals.tasks_done,
+        "failed": totals.tasks_failed,
+        "lost": totals.tasks_lost,
+        "cancelled": totals.tasks_cancelled,
+    }
+    yield counters("kestrel_tasks_finished", "Tasks that ended.", ("outcome",), by(ended))
+
+
+def _owners(found: Census) -> list[tuple[Sequence[str], float]]:
+    ranked = sorted(found.owners.items(), key=lambda entry: -sum(entry[1]))
+    shown = dict(ranked[:MOST_OWNERS])
+    rest = [tasks for _, tasks in ranked[MOST_OWNERS:]]
+    if rest:
+        shown["other"] = (sum(waiting for waiting, _ in rest), sum(held for _, held in rest))
+    values: list[tuple[Sequence[str], float]] = []
+    for owner, (waiting, held) in shown.items():
+        values += [((owner, "waiting"), waiting), ((owner, "running"), held)]
+    return values
+
+
+def _attempts(totals: Totals) -> Iterator[Metric]:
+    yield counter("kestrel_attempts", "Attempts handed out.", totals.tasks_sent)
+    yield counters(
+        "kestrel_retries", "Tasks that got another attempt.", ("reason",), by(totals.retries)
+    )
+    yield counters(
+        "kestrel_losses", "Attempts lost after they had begun.", ("cause",), by(totals.losses)
+    )
+    yield counter(
+        "kestrel_losses_found_again",
+        "Lost attempts that turned out to have survived.",
+        totals.losses_found_again,
+    )
+    yield counter(
+        "kestrel_attempts_taken_back",
+        "Attempts given back before they began, for others to run.",
+        totals.tasks_taken_back,
+    )
+    yield counter(
+        "kestrel_duplicates_refused",
+        "Results of attempts that no longer counted.",
+        totals.reports_refused,
+    )
+    yield counter("kestrel_leases_expired", "Workers that fell silent.", totals.leases_expired)
+    yield histogram(
+        "kestrel_task_wait_seconds",
+        "From a job's submission to the first hand-out of a task.",
+        totals.waits,
+    )
+    yield histogram(
+        "kestrel_task_dispatch_seconds",
+        "What dispatch adds to a task that succeeds: hand-out to report, less queue and run time.",
+        totals.dispatches,
+    )
+    yield histogram(
+        "kestrel_task_run_seconds",
+        "Run time of attempts that succeeded or failed.",
+        totals.runs,
+    )
+    yield gauge(
+        "kestrel_last_dispatch_timestamp_seconds",
+        "When tasks were last handed out.",
+        totals.last_dispatch_at,
+    )
+
+
+def _workers(found: Census, totals: Totals) -> Iterator[Metric]:
+    yield gauges(
+        "kestrel_workers", "Workers that are known.", ("state",), by(found.workers_by_state)
+    )
+    yield counter(
+        "kestrel_worker_joins", "Times that a worker came or came back.", totals.worker_joins
+    )
+    yield counter(
+        "kestrel_quarantines",
+        "Times that a worker failed too fast too often.",
+        totals.workers_quarantined,
+    )
+    used = {name: amount - found.free.get(name, 0) for name, amount in found.capacity.items()}
+    for name, text, amounts in (
+        ("capacity", "What the workers that are online have.", found.capacity),
+        ("used", "What running tasks asked for of it.", used),
+        ("free", "What is left of it.", found.free),
+    ):
+        yield gauges(f"kestrel_asset_{name}", text, ("asset",), by(_base_units(amounts)))
+    named = worker_labels(found.workers)
+    for name, text, value in (
+        ("up", "1 if the worker is online.", lambda worker: float(worker.online)),
+        ("running", "Tasks that run there.", lambda worker: worker.running),
+        ("cpus", "Processors that it offers.", lambda worker: worker.cpus),
+    ):
+        yield gauges(
+            f"kestrel_worker_{name}",
+            text,
+            ("worker",),
+            [((label,), value(worker)) for label, worker in named.items()],
+        )
+    yield gauge(
+        "kestrel_worker_clock_skew_seconds_max",
+        "The largest difference between a worker's clock and the manager's.",
+        found.skew_seconds,
+    )
+
+
+def worker_labels(workers: Sequence[WorkerNumbers]) -> dict[str, WorkerNumbers]:
+    """Workers by `name/resource`, or by their whole address where that is not theirs alone."""
+    found: dict[str, WorkerNumbers] = {}
+    for worker in workers:
+        bare, _, resource = worker.jid.partition("/")
+        label = f"{bare.partition('@')[0]}/{resource}" if resource else bare.partition("@")[0]
+        found[worker.jid if label in found else label] = worker
+    return found
+
+
+def _base_units(amounts: Amounts) -> dict[str, float]:
+    return {name: amount / MILLI if name == "cpus" else amount for name, amount in amounts.items()}
+
+
+def _surroundings(shell: Shell) -> Iterator[Metric]:
+    yield histogram("kestrel_commit_seconds", "Time of a commit that succeeded.", shell.commits)
+    yield counter("kestrel_commit_records", "Records made durable.", shell.store.records)
+    yield gauge("kestrel_store_bytes", "The store on disk.", shell.store.bytes_on_disk)
+    yield gauge(
+        "kestrel_store_error", "1 while the store cannot be written.", bool(shell.store_error)
+    )
+    yield gauge("kestrel_server_connected", "1 while the XMPP server is there.", shell.connected)
+    yield certificate_family(shell.certificate)

@@ -1,0 +1,52 @@
+"""What a worker process's metrics are made of."""
+
+from __future__ import annotations
+
+from kestrelctl.metrics.monitor import Monitor
+from kestrelctl.metrics.worker import WorkerFamilies, WorkerProcessNumbers
+from kestrelctl.worker.daemon import WorkerProcess
+
+
+async def watch(address: str, process: WorkerProcess) -> Monitor:
+    """Serves the metrics of a worker process; whoever started it stops it.
+
+    Args:
+        address: HOST:PORT.
+
+    Raises:
+        KestrelError: the address cannot be had.
+    """
+    families = WorkerFamilies(lambda: numbers(process))
+    monitor = Monitor("kestrel_worker_", families, lambda: why_not_ready(process))
+    await monitor.start(address)
+    return monitor
+
+
+def numbers(process: WorkerProcess) -> WorkerProcessNumbers:
+    """The process at this moment."""
+    sessions = process.sessions
+    agents = [worker.agent for worker in sessions]
+    return WorkerProcessNumbers(
+        sessions=len(sessions),
+        welcomed=sum(agent.welcomed for agent in agents),
+        running=sum(len(agent.running) for agent in agents),
+        queued=sum(len(agent.queue) for agent in agents),
+        finished=process.finished,
+        unreported=sum(len(agent.unacknowledged) for agent in agents),
+        spool_bytes=process.spool_bytes,
+        spool_degraded=process.spool_degraded,
+        reconnects=sum(max(0, worker.logins - 1) for worker in sessions),
+        cpus=sum(worker.ad.cpus for worker in sessions),
+        memory_bytes=sum(worker.ad.memory_bytes for worker in sessions),
+        runs=process.runs,
+        spawns=process.executor.spawns,
+        stanzas=process.stanzas,
+        certificate=next((found for s in sessions if (found := s.session.certificate())), None),
+    )
+
+
+def why_not_ready(process: WorkerProcess) -> str:
+    """Why no task could be taken now; empty if it could."""
+    if any(worker.agent.welcomed for worker in process.sessions):
+        return ""
+    return "the pool has welcomed no session"

@@ -1,0 +1,44 @@
+"""Starts `kestrelctl …` as an operator would."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Spawn = Callable[..., "subprocess.Popen[str]"]
+KESTRELCTL = [sys.executable, "-m", "kestrelctl"]
+
+
+@contextmanager
+def spawning() -> Iterator[Spawn]:
+    """Starts `kestrelctl …`, and in the end ends what is left of it."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: object, **how: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(  # type: ignore[call-overload]
+            [*KESTRELCTL, *map(str, words)],
+            stdout=subprocess.PIPE,
+            text=True,
+            **{"stderr": subprocess.PIPE, **how},
+        )
+        started.append(process)
+        return process  # type: ignore[no-any-return]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+async def until(what: Callable[[], object], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.02)

@@ -1,0 +1,179 @@
+"""Real XMPP servers to test against: plain ones, and those that take nothing in the clear.
+
+Keys are made for each test and trusted by nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kestrelctl.local.state import PoolState
+from kestrelctl.xmpp import prosody
+from kestrelctl.xmpp.prosody import PrivateServer
+from kestrelctl.xmpp.user import UserConnection, connect_user
+
+DOMAIN = "pool.internal"
+NAMES = (DOMAIN, f"workers.{DOMAIN}", f"users.{DOMAIN}")
+
+_TLS = """\
+modules_enabled = {{ "saslauth", "ping", "tls", "net_multiplex" }}
+c2s_require_encryption = true
+allow_unencrypted_plain_auth = false
+ssl_ports = {{ {port} }}
+ssl_interfaces = {{ "127.0.0.1" }}
+ssl = {{ certificate = "{directory}/server.crt", key = "{directory}/server.key" }}
+
+"""
+
+
+@asynccontextmanager
+async def running(server: PrivateServer) -> AsyncIterator[PrivateServer]:
+    """Run the server as a child process for as long as the context lasts."""
+    process = await asyncio.create_subprocess_exec(*server.command())
+    try:
+        await server.wait_ready()
+        yield server
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+class Authority:
+    """Signs certificates.
+
+    Attributes:
+        file: its own certificate.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        self._directory = directory
+        self.file = directory / "ca.pem"
+        openssl(
+            "req", "-x509", *_NEW_KEY, "-keyout", directory / "ca.key", "-out", self.file,
+            "-days", "2", "-subj", "/CN=an authority",
+            "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+        )  # fmt: skip
+
+    def issue(self, directory: Path, *names: str, days: int = 1) -> None:
+        """Writes `server.crt` and `server.key`.
+
+        Args:
+            days: how long they are valid; -1 for a certificate that has expired.
+        """
+        request, names_too = directory / "server.csr", ",".join(f"DNS:{name}" for name in names)
+        openssl(
+            "req", "-new", *_NEW_KEY, "-keyout", directory / "server.key", "-out", request,
+            "-subj", f"/CN={names[0]}", "-addext", f"subjectAltName={names_too}",
+        )  # fmt: skip
+        openssl(
+            "x509", "-req", "-in", request, "-out", directory / "server.crt",
+            "-CA", self.file, "-CAkey", self._directory / "ca.key", "-CAcreateserial",
+            "-days", days, "-copy_extensions", "copyall",
+        )  # fmt: skip
+
+
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+def openssl(*words: object) -> None:
+    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+
+
+@dataclass(frozen=True)
+class EncryptedServer:
+    """A running server.
+
+    Attributes:
+        authority: the one that has signed what the server shows.
+        tls_port: for components; the plain one is there, too, on loopback.
+    """
+
+    directory: Path
+    authority: Authority
+    private: PrivateServer
+    tls_port: int
+
+    def renew(self) -> None:
+        """Gives the server a certificate that is valid, and lets it read that."""
+        self.authority.issue(self.private.directory, *NAMES)
+        pid = (self.private.directory / "prosody.pid").read_text()
+        os.kill(int(pid), signal.SIGHUP)
+
+    def state(self) -> PoolState:
+        """What tests for local pools want to know."""
+        return PoolState(
+            name="encrypted", pid=0, domain=DOMAIN, host="127.0.0.1",
+            port=self.private.client_port, user="", admin="",
+            password_file=str(self.directory / "user.password"),
+            admin_password_file="", workers=1, server_pid=0, manager_pid=0, worker_pids=[],
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def connect(
+        self, name: str, ca_file: Path | None = None, *, host: str = "users"
+    ) -> AsyncIterator[UserConnection]:
+        """A user's connection, as `connect_user` makes it; for an account that is made for it."""
+        jid = f"{name}@{host}.{DOMAIN}"
+        async with connect_user(
+            jid, self.private.add_account(jid), DOMAIN, "127.0.0.1", self.private.client_port,
+            tls=True, ca_file=ca_file or self.authority.file,
+        ) as connection:  # fmt: skip
+            yield connection
+
+    def manager_words(self, *, ca_file: Path | None = None) -> list[str]:
+        """The command line of the pool's manager."""
+        secret = self.directory / "component.secret"
+        secret.write_text(self.private.secret)
+        return [
+            "manager", "run", "--domain", DOMAIN, "--secret-file", str(secret),
+            "--host", "127.0.0.1", "--port", str(self.tls_port), "--tls",
+            "--ca-file", str(ca_file or self.authority.file),
+            "--data-dir", str(self.directory / "manager"), "--admin", f"root@users.{DOMAIN}",
+        ]  # fmt: skip
+
+    def worker_words(
+        self, name: str, *, ca_file: Path | None = None, password: str = ""
+    ) -> list[str]:
+        """The command line of a worker."""
+        jid = f"{name}@workers.{DOMAIN}"
+        credentials = self.directory / f"{name}.credentials"
+        credentials.write_text(f"{jid} {password or self.private.add_account(jid)}\n")
+        credentials.chmod(0o600)
+        return [
+            "worker", "run", "--pool", DOMAIN, "--credentials", str(credentials),
+            "--port", str(self.private.client_port), "--cpus", "2",
+            "--ca-file", str(ca_file or self.authority.file),
+            "--data-dir", str(self.directory / name),
+        ]  # fmt: skip
+
+
+@asynccontextmanager
+async def encrypted_server(
+    directory: Path, *names: str, days: int = 1
+) -> AsyncIterator[EncryptedServer]:
+    """A server that takes nothing in the clear from clients.
+
+    Args:
+        names: for which its certificate is; those of the pool by default.
+        days: how long it is valid; -1 if it has expired.
+    """
+    authority = Authority(directory / "authority")
+    private = PrivateServer.create(directory / "server", DOMAIN)
+    authority.issue(private.directory, *(names or NAMES), days=days)
+    (port,) = prosody.free_ports(1)
+    file = private.directory / "prosody.cfg.lua"
+    tls = _TLS.format(port=port, directory=private.directory)
+    options = {line.partition(" =")[0] for line in tls.splitlines() if line}
+    plain = file.read_text().splitlines(keepends=True)
+    kept = "".join(line for line in plain if line.partition(" =")[0] not in options)
+    file.write_text(kept.replace("VirtualHost", f"{tls}VirtualHost", 1))
+    async with running(private):
+        yield EncryptedServer(directory, authority, private, port)

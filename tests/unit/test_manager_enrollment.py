@@ -1,0 +1,328 @@
+"""Enroll, join and revoke, with a pool on the desk and accounts in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from poolkit import Desk
+
+from kestrelctl.core.enrollment import Invitation
+from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
+from kestrelctl.manager import enrollment as shell
+from kestrelctl.manager.access import Access
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.enrollment import Enrollment
+from kestrelctl.manager.invited import Invited
+from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.joining import Join, Joined
+from kestrelctl.protocol.work import VERSION, Refused
+
+HOME = "workers.example.org"
+NOW = 1_795_190_000.0
+
+
+class AccountsInMemory:
+    """The twin of `xmpp.accounts.Accounts`; everything that is done is written down."""
+
+    def __init__(self) -> None:
+        self.passwords: dict[str, str] = {}
+        self.story: list[str] = []
+        self.trouble: KestrelError | None = None
+
+    async def create(self, jid: str, password: str) -> bool:
+        await self._travel()
+        if jid in self.passwords:
+            return False
+        self.passwords[jid] = password
+        self.story.append(f"made {jid.partition('@')[0]}")
+        return True
+
+    async def delete(self, jids: Iterable[str]) -> None:
+        for jid in jids:
+            await self._travel()
+            if self.passwords.pop(jid, None) is not None:
+                self.story.append(f"deleted {jid.partition('@')[0]}")
+
+    async def exists(self, jid: str) -> bool:
+        await self._travel()
+        return jid in self.passwords
+
+    async def end_sessions(self, jid: str) -> None:
+        await self._travel()
+        self.story.append(f"ended {jid.partition('@')[0]}")
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(0)
+        if self.trouble is not None:
+            raise self.trouble
+
+
+class House:
+    """A manager's enrollment, and whoever talks to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.desk = Desk()
+        self.accounts = AccountsInMemory()
+        self.replies: list[Any] = []
+        self.start()
+
+    def start(self) -> None:
+        """The manager starts, perhaps again."""
+        service: Any = SimpleNamespace(pool=self.desk.pool, handle=self.desk.tell)
+        accounts: Any = self.accounts
+        options = ManagerOptions(
+            domain="example.org", secret_file=Path("x"), data_dir=self.directory
+        )
+        invited = Invited(self.directory / "invited")
+        self.enrollment = Enrollment(service, accounts, Access(options), invited)
+
+    def caller(self, *, admin: bool = True) -> Caller:
+        return Caller("ada@users.example.org/x", admin, self.replies.append)
+
+    async def enroll(self, name: str = "", seconds: float = 3600.0) -> str:
+        """The address of a temporary account."""
+        request = rq.EnrollWorker(name=name, valid_seconds=seconds)
+        await self.enrollment.enroll(self.caller(), request)
+        jid: str = self.replies.pop().jid
+        return jid
+
+    async def join(self, temporary: str, *names: str) -> list[Any]:
+        """All of these join at once; returns the answers."""
+        answers: list[Any] = []
+
+        def reply(answer: Any) -> None:
+            self.accounts.story.append(f"answered {type(answer).__name__}")
+            answers.append(answer)
+
+        for name in names:
+            self.enrollment.join(f"{temporary}/r", Join(version=VERSION, name=name), reply)
+        await self.quiet()
+        return answers
+
+    async def revoke(self, *names: str, admin: bool = True) -> list[str]:
+        request = rq.RevokeWorkers(names=list(names))
+        await self.enrollment.revoke(self.caller(admin=admin), request)
+        found: list[str] = self.replies.pop().what
+        return found
+
+    async def quiet(self) -> None:
+        """Nothing is under way any more."""
+        while self.enrollment._tasks:
+            await asyncio.gather(*self.enrollment._tasks)
+
+
+@pytest.fixture
+async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    house = House(tmp_path)
+    house.desk.now = NOW
+    monkeypatch.setattr(shell, "now", lambda: house.desk.now)
+    return house
+
+
+async def test_the_account_is_made_the_machine_told_and_the_token_worthless(house: House) -> None:
+    temporary = await house.enroll()
+    house.accounts.story.clear()
+    [answer] = await house.join(temporary, "lab7")
+    assert answer == Joined(jid=f"lab7@{HOME}", password=house.accounts.passwords[f"lab7@{HOME}"])
+    assert list(house.accounts.passwords) == [f"lab7@{HOME}"]
+    assert house.accounts.story == [
+        "made lab7",
+        "answered Joined",
+        f"deleted {temporary.partition('@')[0]}",
+    ]
+
+
+async def test_of_two_at_the_same_time_one_joins(house: House) -> None:
+    temporary = await house.enroll()
+    answers = await house.join(temporary, "lab7", "lab8", "lab9")
+    assert sorted(type(each).__name__ for each in answers) == ["Joined", "Refused", "Refused"]
+    refused = next(each for each in answers if isinstance(each, Refused))
+    assert refused == Refused(reason="the token was used already, or withdrawn")
+    assert list(house.accounts.passwords) == [f"lab7@{HOME}"]
+
+
+async def test_who_asks_for_a_taken_name_may_ask_for_another(house: House) -> None:
+    house.accounts.passwords[f"lab7@{HOME}"] = "old"
+    temporary = await house.enroll()
+    [refused] = await house.join(temporary, "lab7")
+    assert (refused.code, refused.reason) == ("usage", "there is a worker lab7 already")
+    assert "--name" in refused.hint
+    assert "worker revoke lab7" in refused.hint
+    [joined] = await house.join(temporary, "lab8")
+    assert joined.jid == f"lab8@{HOME}"
+    assert house.accounts.passwords[f"lab7@{HOME}"] == "old"
+
+
+async def test_an_expired_token_is_refused_and_deleted(house: House) -> None:
+    temporary = await house.enroll(seconds=60.0)
+    house.desk.now += 60.0
+    [refused] = await house.join(temporary, "lab7")
+    assert refused.code == "not-allowed"
+    assert refused.reason.startswith("the token expired at 2026-11-20 15:54:20 UTC")
+    assert house.accounts.passwords == {}
+
+
+async def test_an_account_that_only_looks_like_it_cannot_join(house: House) -> None:
+    [refused] = await house.join(f"join-us@{HOME}", "lab7")
+    assert "was not made by this pool" in refused.reason
+    assert house.accounts.passwords == {}
+
+
+async def test_another_version_is_told_so(house: House) -> None:
+    temporary = await house.enroll()
+    answers: list[Any] = []
+    house.enrollment.join(temporary, Join(version=99), answers.append)
+    await house.quiet()
+    assert "version" in answers[0].reason
+    assert temporary in house.accounts.passwords
+
+
+async def test_expired_accounts_are_deleted_when_the_manager_comes_back(house: House) -> None:
+    late = await house.enroll(seconds=60.0)
+    early = await house.enroll(seconds=3600.0)
+    house.desk.now += 100.0
+    house.start()
+    house.enrollment.on_online()
+    await house.quiet()
+    assert late not in house.accounts.passwords
+    assert early in house.accounts.passwords
+    assert (house.directory / "invited").read_text() == f"{early}\n"
+
+
+async def test_the_next_look_is_when_the_next_one_expires(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.enroll(seconds=3600.0)
+    await house.enroll(seconds=60.0)
+    await house.quiet()
+    planned = house.enrollment._sweeping
+    assert planned is not None
+    assert planned.when() - asyncio.get_running_loop().time() == pytest.approx(60.0, abs=1.0)
+
+
+async def test_without_rights_at_the_server_an_admin_hears_what_to_configure(house: House) -> None:
+    house.accounts.trouble = NotAllowed("the manager may not", hint="admins = ...")
+    with pytest.raises(NotAllowed, match="the manager may not"):
+        await house.enroll()
+    assert not (house.directory / "invited").exists()
+    [refused] = await house.join(f"{Invitation(int(NOW) + 9, 'w').account}@{HOME}", "lab7")
+    assert house.accounts.passwords == {}
+    assert (refused.reason, refused.hint) == ("the manager may not", "admins = ...")
+
+
+async def test_only_admins_enroll_and_revoke(house: House) -> None:
+    with pytest.raises(NotAllowed, match="only an admin"):
+        await house.enrollment.enroll(house.caller(admin=False), rq.EnrollWorker())
+    with pytest.raises(NotAllowed, match="only an admin"):
+        await house.revoke("lab7", admin=False)
+    assert house.accounts.story == []
+
+
+async def test_a_name_that_is_taken_is_refused_when_it_is_asked_for(house: House) -> None:
+    house.accounts.passwords[f"lab7@{HOME}"] = "old"
+    with pytest.raises(UsageError, match="there is a worker lab7 already"):
+        await house.enroll("lab7")
+
+
+async def test_a_revoked_worker_loses_its_account_and_its_place(house: House) -> None:
+    for name in ("lab7", "lab70"):
+        house.accounts.passwords[f"{name}@{HOME}"] = "secret"
+        house.desk.join(f"{name}@{HOME}/one", f"{name}@{HOME}/two")
+    assert await house.revoke("lab7") == [f"lab7@{HOME}"]
+    assert list(house.accounts.passwords) == [f"lab70@{HOME}"]
+    assert sorted(house.desk.pool.state.workers) == [f"lab70@{HOME}/one", f"lab70@{HOME}/two"]
+
+
+async def test_a_worker_is_revoked_by_address_too_and_when_its_account_is_gone(
+    house: House,
+) -> None:
+    house.desk.join(f"lab7@{HOME}/one")
+    assert await house.revoke(f"lab7@{HOME}/one", "lab7") == [f"lab7@{HOME}"]
+    assert house.desk.pool.state.workers == {}
+
+
+async def test_parts_of_names_and_other_peoples_accounts_are_not_revoked(house: House) -> None:
+    house.accounts.passwords[f"lab7@{HOME}"] = "secret"
+    house.desk.join(f"lab7@{HOME}/one")
+    with pytest.raises(NotFound, match=f"no worker with the account lab@{HOME}"):
+        await house.revoke("lab")
+    with pytest.raises(UsageError, match="no worker's account"):
+        await house.revoke("ada@users.example.org")
+    assert f"lab7@{HOME}" in house.accounts.passwords
+
+
+async def test_a_revoked_account_is_looked_for_before_it_may_work_again(house: House) -> None:
+    lab7 = f"lab7@{HOME}/one"
+    house.accounts.passwords[f"lab7@{HOME}"] = "secret"
+    assert not house.enrollment.doubts(lab7)
+    await house.revoke("lab7")
+    house.enrollment.check(lab7)
+    await house.quiet()
+    assert house.enrollment.doubts(lab7)
+    assert house.accounts.story[-1] == "ended lab7"
+    house.accounts.passwords[f"lab7@{HOME}"] = "new"
+    house.enrollment.check(lab7)
+    await house.quiet()
+    assert not house.enrollment.doubts(lab7), "it was made anew"
+
+
+async def test_who_joins_under_a_revoked_name_is_welcome(house: House) -> None:
+    house.accounts.passwords[f"lab7@{HOME}"] = "secret"
+    await house.revoke("lab7")
+    temporary = await house.enroll()
+    await house.join(temporary, "lab7")
+    assert not house.enrollment.doubts(f"lab7@{HOME}/one")
+
+
+async def test_a_session_without_its_account_cannot_join(house: House) -> None:
+    temporary = await house.enroll()
+    await house.revoke(temporary)
+    [refused] = await house.join(temporary, "lab7")
+    assert refused.reason == "the token was used already, or withdrawn"
+    assert house.accounts.passwords == {}
+
+
+async def test_a_session_whose_account_was_used_cannot_join_again(house: House) -> None:
+    temporary = await house.enroll()
+    await house.join(temporary, "lab7")
+    [refused] = await house.join(temporary, "lab8")
+    assert refused.reason == "the token was used already, or withdrawn"
+    house.desk.now += 3600.0
+    house.enrollment.on_online()
+    await house.quiet()
+    assert house.enrollment._used == set(), "what has expired needs no remembering"
+    [refused] = await house.join(temporary, "lab8")
+    assert "expired" in refused.reason
+
+
+async def test_a_worker_whose_account_the_server_keeps_stays_listed(house: House) -> None:
+    house.desk.join(f"lab7@{HOME}/one")
+    house.accounts.trouble = KestrelError("the server did not delete the account")
+    with pytest.raises(KestrelError, match="did not delete"):
+        await house.revoke("lab7")
+    assert f"lab7@{HOME}/one" in house.desk.pool.state.workers
+
+
+def test_temporary_accounts_can_join_and_nothing_else() -> None:
+    options = ManagerOptions(
+        domain="example.org",
+        secret_file=Path("x"),
+        data_dir=Path("x"),
+        worker_hosts=(HOME,),
+        user_hosts=(HOME,),
+    )
+    access = Access(options)
+    stranger = f"join-1-x@{HOME}/r"
+    assert access.may_join(stranger)
+    assert not access.may_work(stranger)
+    assert not access.may_submit(stranger)
+    worker = f"joiner@{HOME}/r"
+    assert (access.may_join(worker), access.may_work(worker)) == (False, True)
+    assert not access.may_join("join-1-x@users.example.org")

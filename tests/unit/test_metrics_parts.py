@@ -1,0 +1,202 @@
+"""What metrics are made of: histograms, clocks, and a worker process's page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from metricskit import Page, documented, served
+
+from kestrelctl.core.histogram import Histogram
+from kestrelctl.core.skew import WINDOW_SECONDS, Skew
+from kestrelctl.errors import UsageError
+from kestrelctl.metrics.endpoint import parse_address
+from kestrelctl.metrics.exposition import Exposition
+from kestrelctl.metrics.lag import LoopLag
+from kestrelctl.metrics.stanzas import StanzaCounts
+from kestrelctl.metrics.worker import WorkerFamilies, WorkerProcessNumbers
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol import work
+from kestrelctl.xmpp.session import Session
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+BOUNDS = (0.1, 1.0, 10.0)
+values = st.lists(st.floats(0, 100) | st.sampled_from(BOUNDS))
+
+
+@given(values)
+def test_a_histogram_counts_what_lies_at_or_below_each_bound(found: list[float]) -> None:
+    one_by_one, together = Histogram(BOUNDS), Histogram(BOUNDS)
+    for value in found:
+        one_by_one.observe(value)
+    together.observe_all(found)
+    assert one_by_one.counts == together.counts
+    for number, bound in enumerate(BOUNDS):
+        assert sum(together.counts[: number + 1]) == sum(value <= bound for value in found)
+    assert together.count == len(found)
+    assert together.sum == pytest.approx(sum(found))
+    assert one_by_one.sum == pytest.approx(sum(found))
+
+
+def test_equal_values_can_be_counted_at_once() -> None:
+    found = Histogram(BOUNDS)
+    found.observe(0.5, 4)
+    assert (found.counts, found.sum) == ([0, 4, 0, 0], 2.0)
+
+
+def test_a_sum_never_goes_down() -> None:
+    found = Histogram(BOUNDS)
+    found.observe(-0.001)
+    found.observe_all([-0.001, -0.001])
+    assert (found.count, found.sum) == (3, 0.0)
+
+
+# -- clocks ----------------------------------------------------------------------------------------
+
+
+def test_nothing_is_known_of_a_clock_before_it_is_heard_of() -> None:
+    assert Skew().seconds is None
+
+
+def test_a_report_from_the_future_proves_a_clock_ahead() -> None:
+    skew = Skew()
+    skew.greet(1000.0, 1000.01)
+    skew.learn(1100.0, 1050.0)
+    assert skew.seconds == 50.0
+
+
+def test_a_report_that_took_long_proves_nothing() -> None:
+    skew = Skew()
+    skew.greet(1000.0, 1000.01)
+    skew.learn(1000.0, 1000.0 + 3 * WINDOW_SECONDS)
+    skew.learn(1000.0, 1000.0 + 6 * WINDOW_SECONDS)
+    assert skew.seconds == pytest.approx(-0.01)
+
+
+def test_a_clock_that_is_behind_from_the_start_is_known() -> None:
+    skew = Skew()
+    skew.greet(900.0, 1000.0)
+    skew.learn(910.0, 1010.2)
+    assert skew.seconds == -100.0
+
+
+def test_a_clock_that_was_put_right_is_believed_again() -> None:
+    skew = Skew()
+    skew.greet(5000.0, 1000.0)
+    for minute in range(1, 20):
+        skew.learn(1000.0 + 60 * minute, 1000.1 + 60 * minute)
+    assert skew.seconds == pytest.approx(0.0, abs=0.2)
+
+
+# -- addresses -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9437", ("127.0.0.1", 9437)),
+        ("[::1]:9437", ("::1", 9437)),
+        ("localhost:0", ("localhost", 0)),
+    ],
+)
+def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["9437", ":9437", "localhost", "::1:9437", "[::1]", "localhost:x", "h:70000", "h:-1"]
+)
+def test_anything_else_is_none(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_address(text)
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+def test_messages_of_one_name_are_one_series() -> None:
+    counts = StanzaCounts()
+    counts.received(rq.ListWorkers, 10)
+    counts.received("workers", 5)
+    counts.sent(work.Run, 7)
+    seen = [entry for entry in counts.counted() if entry[2]]
+    assert seen == [("workers", "in", 2, 15), ("run", "out", 1, 7)]
+
+
+def test_what_is_rare_is_there_before_it_happens() -> None:
+    kinds = [kind for kind, _, n, _ in StanzaCounts().counted() if n == 0]
+    assert kinds == ["bounce", "forbidden", "unreadable"]
+
+
+# -- certificates ----------------------------------------------------------------------------------
+
+
+def test_a_session_knows_when_the_certificate_of_its_server_ends() -> None:
+    stream = MagicMock()
+    session = Session(stream, MagicMock(), "xmpp.example.org", 5222, tls=True, ca_file=None)
+    stream.transport.get_extra_info.side_effect = {
+        "peercert": {"notAfter": "Jan  5 09:34:43 2030 GMT"}
+    }.get
+    assert session.certificate() == ("xmpp.example.org", 1893836083.0)
+
+
+@pytest.mark.parametrize("certificate", [None, {}])
+def test_without_tls_there_is_no_certificate(certificate: dict[str, str] | None) -> None:
+    stream = MagicMock()
+    session = Session(stream, MagicMock(), "xmpp.example.org", 5222, tls=True, ca_file=None)
+    stream.transport.get_extra_info.return_value = certificate
+    assert session.certificate() is None
+    stream.transport = None
+    assert session.certificate() is None
+
+
+# -- a worker process ------------------------------------------------------------------------------
+
+
+def numbers() -> WorkerProcessNumbers:
+    stanzas = StanzaCounts()
+    stanzas.sent(work.Report, 120)
+    runs = Histogram(BOUNDS)
+    runs.observe_all([0.05, 5.0])
+    return WorkerProcessNumbers(
+        sessions=3,
+        welcomed=2,
+        running=4,
+        queued=5,
+        finished={"done": 1, "failed": 1, "killed": 0, "unable": 0},
+        unreported=6,
+        spool_bytes=4096,
+        spool_degraded=True,
+        reconnects=1,
+        cpus=3.0,
+        memory_bytes=3 << 30,
+        runs=runs,
+        spawns=Histogram(BOUNDS),
+        stanzas=stanzas,
+    )
+
+
+async def test_the_document_names_what_a_worker_process_serves_and_nothing_else() -> None:
+    exposition = Exposition("kestrel_worker_", WorkerFamilies(numbers), LoopLag())
+    assert documented(DOCUMENT, "Worker process") == served(exposition.collect())
+
+
+async def test_a_worker_process_tells_of_all_its_sessions() -> None:
+    exposition = Exposition("kestrel_worker_", WorkerFamilies(numbers), LoopLag())
+    exposition.render()
+    page = Page(exposition.render().decode())
+    assert page.by("kestrel_worker_sessions", "state") == {"online": 2, "offline": 1}
+    assert page.value("kestrel_worker_tasks_running") == 4
+    assert page.value("kestrel_worker_tasks_queued") == 5
+    assert page.by("kestrel_worker_tasks_finished_total", "outcome")["failed"] == 1
+    assert page.value("kestrel_worker_task_run_seconds_count") == 2
+    assert page.value("kestrel_worker_unreported_results") == 6
+    assert page.value("kestrel_worker_spool_degraded") == 1
+    assert page.value("kestrel_worker_reconnects_total") == 1
+    assert page.value("kestrel_worker_stanzas_total", kind="report", direction="out") == 1
+    assert page.value("kestrel_worker_scrape_seconds") > 0
+    assert page.value("process_resident_memory_bytes") > 0
+    assert page.sum("kestrel_worker_build_info") == 1

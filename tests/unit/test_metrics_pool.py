@@ -1,0 +1,485 @@
+"""The manager's page: it says what the pool is, adds up, and its series do not pile up."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from metricskit import Page, documented, served
+from poolkit import Desk
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+
+from kestrelctl.core import events as ev
+from kestrelctl.core.histogram import Histogram
+from kestrelctl.core.model import OnWorkerLost, WorkerAd
+from kestrelctl.core.result import Outcome
+from kestrelctl.metrics.exposition import Exposition
+from kestrelctl.metrics.lag import LoopLag
+from kestrelctl.metrics.pool import MOST_OWNERS, PoolFamilies, Shell
+from kestrelctl.metrics.stanzas import BOUNCE, StanzaCounts
+from kestrelctl.protocol.work import Beat, Hello, Report, Run
+from kestrelctl.store.port import Statistics
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+
+
+class Board:
+    """The families of a desk's pool."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.stanzas = StanzaCounts()
+        self.store_error = ""
+        self.certificate: tuple[str, float] | None = None
+        self.commits = Histogram((0.01, 0.1))
+        self._desk = desk
+        self.families = PoolFamilies(desk.pool.state, self.stanzas, self._shell, lambda: desk.now)
+
+    def _shell(self) -> Shell:
+        return Shell(
+            connected=self._desk.pool.state.connected,
+            store=Statistics(commits=2, commit_seconds=0.1, records=7, bytes_on_disk=4096),
+            store_error=self.store_error,
+            commits=self.commits,
+            certificate=self.certificate,
+        )
+
+    def render(self) -> str:
+        return generate_latest(registry(list(self.families()))).decode()
+
+    def page(self) -> Page:
+        return Page(self.render())
+
+
+class _Fixed:
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def registry(families: list[Metric]) -> CollectorRegistry:
+    found = CollectorRegistry()
+    found.register(_Fixed(families))  # type: ignore[arg-type]
+    return found
+
+
+def must_add_up(page: Page) -> None:
+    """Every task is counted once, wherever one looks."""
+    came = page.value("kestrel_tasks_submitted_total") + page.value("kestrel_tasks_restored")
+    there = page.sum("kestrel_tasks")
+    assert came == page.sum("kestrel_tasks_finished_total") + there
+    waiting = page.value("kestrel_tasks", state="waiting")
+    assert page.sum("kestrel_unmatched_tasks") == waiting
+    assert page.sum("kestrel_owner_tasks") == there
+    assert min(page.by("kestrel_unmatched_tasks", "reason").values()) >= 0
+    submitted = page.value("kestrel_jobs_submitted_total")
+    ended = page.sum("kestrel_jobs_finished_total")
+    assert submitted == ended + page.sum("kestrel_jobs")
+    for asset in ("cpus", "memory"):
+        used = page.value("kestrel_asset_used", asset=asset)
+        free = page.value("kestrel_asset_free", asset=asset)
+        assert page.value("kestrel_asset_capacity", asset=asset) == used + free
+
+
+# -- the document ----------------------------------------------------------------------------------
+
+
+async def test_the_document_names_what_is_served_and_nothing_else() -> None:
+    board = Board(Desk())
+    exposition = Exposition("kestrel_", board.families, LoopLag())
+    own = served(exposition.collect())
+    assert documented(DOCUMENT, "Manager") == own
+    every = served(exposition.registry.collect())
+    assert documented(DOCUMENT, "Every process") == {
+        name: entry for name, entry in every.items() if name not in own
+    }
+
+
+def test_names_follow_the_conventions() -> None:
+    for family in Board(Desk()).families():
+        assert family.name.startswith("kestrel_")
+        assert family.documentation.endswith(".")
+        assert not family.name.endswith(("_total", "_count", "_sum", "_bucket"))
+
+
+def test_a_page_has_every_family_even_in_an_empty_pool() -> None:
+    board = Board(Desk())
+    assert set(board.page().families) == {family.name for family in board.families()}
+
+
+# -- what it says ----------------------------------------------------------------------------------
+
+
+def test_tasks_are_counted_where_they_are() -> None:
+    desk = Desk()
+    board = Board(desk)
+    desk.join("w1@x/a", cpus=2, memory_bytes=4 << 30)
+    desk.submit(5, memory_bytes=1 << 30)
+    page = board.page()
+    assert page.by("kestrel_tasks", "state") == {"waiting": 3, "queued": 0, "running": 2}
+    assert page.value("kestrel_owner_tasks", owner="ada", state="waiting") == 3
+    assert page.value("kestrel_owner_tasks", owner="ada", state="running") == 2
+    assert page.by("kestrel_workers", "state")["busy"] == 1
+    assert page.by("kestrel_asset_used", "asset") == {"cpus": 2, "memory": 2 << 30}
+    assert page.by("kestrel_asset_free", "asset") == {"cpus": 0, "memory": 2 << 30}
+    assert page.value("kestrel_worker_running", worker="w1/a") == 2
+    assert page.value("kestrel_last_dispatch_timestamp_seconds") == desk.now
+    must_add_up(page)
+
+
+def test_every_end_of_a_task_is_counted_once() -> None:
+    desk = Desk()
+    board = Board(desk)
+    desk.join("w1", cpus=4)
+    desk.submit(4, max_losses=1)
+    desk.report("w1")
+    desk.fail("w1")
+    must_add_up(board.page())
+    desk.lose("w1")
+    desk.submit(3)
+    desk.cancel(2)
+    page = board.page()
+    assert page.by("kestrel_tasks_finished_total", "outcome") == {
+        "done": 1, "failed": 1, "lost": 2, "cancelled": 3,
+    }  # fmt: skip
+    assert page.by("kestrel_jobs_finished_total", "outcome") == {
+        "done": 0, "failed": 1, "cancelled": 1,
+    }  # fmt: skip
+    must_add_up(page)
+
+
+def test_losses_are_counted_by_cause_and_retries_by_reason() -> None:
+    desk = Desk()
+    board = Board(desk)
+    desk.join("w1", "w2")
+    desk.submit(2, max_failures=2)
+    desk.fail("w1")
+    desk.lose("w2")
+    desk.tell(ev.Bounced(at=desk.now, worker="w1"))
+    desk.wait(1.5)
+    desk.join("w3", "w4")
+    desk.join("w3", incarnation="another")
+    for _ in range(20):
+        desk.wait(1)
+    page = board.page()
+    assert page.by("kestrel_losses_total", "cause") == {
+        "unavailable": 1, "lease": 2, "bounce": 1, "restarted": 1, "away": 0, "unable": 0,
+            "revoked": 0,
+    }  # fmt: skip
+    assert page.by("kestrel_retries_total", "reason") == {"failure": 1, "loss": 5}
+    assert page.value("kestrel_leases_expired_total") == 2
+    assert page.value("kestrel_worker_joins_total") == 5
+    must_add_up(page)
+
+
+def test_a_loss_that_was_none_is_counted_as_found_again() -> None:
+    desk = Desk()
+    board = Board(desk)
+    desk.join("w1")
+    desk.submit()
+    held = desk.held("w1")
+    desk.lose("w1")
+    desk.join("w1", holds=held)
+    page = board.page()
+    assert page.sum("kestrel_losses_total") == page.value("kestrel_losses_found_again_total") == 1
+
+
+def test_a_retry_counts_what_it_brings_back_as_submitted() -> None:
+    desk = Desk()
+    board = Board(desk)
+    desk.join("w1", cpus=3)
+    job_id = desk.submit(3)
+    desk.fail("w1", *desk.held("w1")[:2])
+    desk.finish_all()
+    desk.retry(job_id)
+    page = board.page()
+    assert page.value("kestrel_tasks_submitted_total") == 5
+    assert page.value("kestrel_jobs_submitted_total") == 2
+    must_add_up(page)
+
+
+def test_what_a_restart_found_is_counted_apart() -> None:
+    desk = Desk()
+    desk.join("w1")
+    desk.submit(5)
+    desk.report("w1")
+    desk.restart()
+    page = Board(desk).page()
+    assert page.value("kestrel_tasks_restored") == 4
+    assert page.value("kestrel_tasks_submitted_total") == 0
+    reasons = page.by("kestrel_unmatched_tasks", "reason")
+    assert (reasons["recovering"], reasons["no-workers"]) == (1, 3)
+    assert page.sum("kestrel_tasks") == 4
+
+
+def test_times_go_into_their_histograms() -> None:
+    desk = Desk()
+    board = Board(desk)
+    desk.submit(2)
+    desk.wait(30)
+    desk.join("w1", cpus=2)
+    desk.now += 2.5
+    desk.report("w1", *desk.held("w1"), seconds=2.0)
+    page = board.page()
+    for name, buckets in (
+        ("wait", {"15.0": 0, "60.0": 2}),
+        ("run", {"1.0": 0, "5.0": 2}),
+        ("dispatch", {"0.25": 0, "0.5": 2}),
+    ):
+        found = page.by(f"kestrel_task_{name}_seconds_bucket", "le")
+        assert {bound: found[bound] for bound in buckets} == buckets
+        assert found["+Inf"] == page.value(f"kestrel_task_{name}_seconds_count") == 2
+    assert page.value("kestrel_task_wait_seconds_sum") == 60
+    assert page.value("kestrel_task_run_seconds_sum") == 4
+
+
+@pytest.mark.parametrize(
+    ("reason", "spec", "ads"),
+    [
+        ("no-workers", {}, []),
+        ("missing-tags", {"requires": ("GPU",)}, [{}]),
+        ("too-small", {"cpus": 8}, [{}]),
+        ("busy", {}, [{}]),
+        ("max-running", {"max_running": 1}, [{"cpus": 4}]),
+    ],
+)
+def test_waiting_tasks_have_a_reason(
+    reason: str, spec: dict[str, object], ads: list[dict[str, object]]
+) -> None:
+    desk = Desk()
+    for number, ad in enumerate(ads):
+        desk.join(f"w{number}", **ad)  # type: ignore[arg-type]
+    desk.submit(3, **spec)
+    page = Board(desk).page()
+    waiting = page.value("kestrel_tasks", state="waiting")
+    assert waiting > 0
+    assert page.value("kestrel_unmatched_tasks", reason=reason) == waiting
+    must_add_up(page)
+
+
+def test_a_failed_task_waits_for_its_back_off() -> None:
+    desk = Desk()
+    desk.join("w1")
+    desk.submit(1, max_failures=2)
+    desk.fail("w1")
+    page = Board(desk).page()
+    assert page.value("kestrel_unmatched_tasks", reason="backoff") == 1
+    must_add_up(page)
+
+
+def test_drained_and_quarantined_workers_are_told_apart() -> None:
+    desk = Desk()
+    board = Board(desk)
+    desk.join("w1")
+    desk.tell(ev.Drain(at=desk.now, worker="w1", by="root"))
+    desk.submit(2)
+    assert board.page().value("kestrel_unmatched_tasks", reason="draining") == 2
+    desk.tell(ev.Resume(at=desk.now, worker="w1"))
+    desk.report("w1", outcome=Outcome.UNABLE, reason="no-space: /")
+    page = board.page()
+    assert page.value("kestrel_unmatched_tasks", reason="quarantined") == 2
+    assert page.value("kestrel_quarantines_total") == 1
+    assert page.by("kestrel_losses_total", "cause")["unable"] == 1
+
+
+def test_what_a_lost_worker_may_bring_back_counts_as_running() -> None:
+    desk = Desk()
+    board = Board(desk)
+    desk.join("w1")
+    desk.submit(2, on_worker_lost=OnWorkerLost.WAIT)
+    desk.lose("w1")
+    page = board.page()
+    assert page.by("kestrel_tasks", "state") == {"waiting": 1, "queued": 0, "running": 1}
+    must_add_up(page)
+    desk.wait(601)
+    page = board.page()
+    assert page.by("kestrel_losses_total", "cause")["away"] == 1
+    must_add_up(page)
+
+
+def test_counters_never_go_down() -> None:
+    desk = Desk()
+    board = Board(desk)
+    before = board.page().counters
+
+    def step() -> None:
+        nonlocal before
+        page = board.page()
+        must_add_up(page)
+        after = page.counters
+        assert {key: (before[key], after[key]) for key in before if after[key] < before[key]} == {}
+        before = after
+
+    desk.join("w1", "w2", "w3", cpus=4)
+    first = desk.submit(60, max_failures=2)
+    second = desk.submit(40, owner="grace", max_losses=2)
+    for round_number in range(12):
+        desk.now += 0.5
+        for name in ("w1", "w2", "w3"):
+            held = desk.held(name)
+            desk.fail(name, *held[:1])
+            desk.report(name, *held[1:3], seconds=0.05)
+            desk.report(name, *held[1:2])
+            step()
+        lost = f"w{round_number % 3 + 1}"
+        held = desk.held(lost)
+        desk.lose(lost)
+        step()
+        desk.join(lost, cpus=4, holds=held if round_number % 2 else ())
+        step()
+        desk.wait(3)
+        step()
+    desk.cancel(second, by="grace")
+    step()
+    desk.finish_all()
+    desk.wait(100)
+    desk.finish_all()
+    desk.retry(first)
+    step()
+    desk.finish_all()
+    step()
+    assert board.page().sum("kestrel_tasks") == 0
+
+
+# -- series ----------------------------------------------------------------------------------------
+
+
+def test_the_series_of_a_worker_go_when_it_is_forgotten() -> None:
+    desk = Desk()
+    board = Board(desk)
+    desk.join("w1@x/a", "w2@x/a")
+    desk.lose("w1@x/a")
+    page = board.page()
+    assert page.by("kestrel_worker_up", "worker") == {"w1/a": 0, "w2/a": 1}
+    desk.live(desk.pool.state.config.forget_worker_seconds + 10, step=3)
+    page = board.page()
+    for name in ("up", "running", "cpus"):
+        assert set(page.by(f"kestrel_worker_{name}", "worker")) == {"w2/a"}
+
+
+def test_two_workers_never_share_a_series() -> None:
+    desk = Desk()
+    desk.join("w1@x/a", "w1@y/a", "w1@x/b", "w2")
+    labels = Board(desk).page().by("kestrel_worker_up", "worker")
+    assert set(labels) == {"w1/a", "w1@y/a", "w1/b", "w2"}
+
+
+def test_owners_beyond_the_first_are_one_series() -> None:
+    desk = Desk()
+    for number in range(MOST_OWNERS + 10):
+        desk.submit(1 + number, owner=f"user{number}")
+    page = Board(desk).page()
+    waiting = {
+        dict(labels)["owner"]: value
+        for (name, labels), value in page.samples.items()
+        if name == "kestrel_owner_tasks" and ("state", "waiting") in labels
+    }
+    assert len(waiting) == MOST_OWNERS + 1
+    assert waiting["other"] == sum(range(1, 11))
+    must_add_up(page)
+
+
+def test_a_name_cannot_break_the_page() -> None:
+    desk = Desk()
+    desk.join('w"1\\@x/a\nb')
+    assert Board(desk).page().by("kestrel_worker_up", "worker") == {'w"1\\/a\nb': 1}
+
+
+# -- around the core -------------------------------------------------------------------------------
+
+
+def test_messages_are_counted_by_kind() -> None:
+    board = Board(Desk())
+    board.stanzas.received(Hello, 300)
+    board.stanzas.received(Beat, 15)
+    board.stanzas.received(Beat, 15)
+    board.stanzas.received(Report, 1000)
+    board.stanzas.received(BOUNCE)
+    board.stanzas.sent(Run, 500)
+    page = board.page()
+    assert page.value("kestrel_stanzas_total", kind="beat", direction="in") == 2
+    assert page.value("kestrel_stanza_bytes_total", kind="run", direction="out") == 500
+    assert page.value("kestrel_stanzas_total", kind="bounce", direction="in") == 1
+    assert page.by("kestrel_ads_total", "kind") == {"full": 1, "beat": 2}
+    assert page.by("kestrel_ad_bytes_total", "kind") == {"full": 300, "beat": 30}
+
+
+def test_the_surroundings_are_told() -> None:
+    desk = Desk()
+    board = Board(desk)
+    board.commits.observe(0.05)
+    page = board.page()
+    assert page.value("kestrel_commit_seconds_bucket", le="0.1") == 1
+    assert page.value("kestrel_commit_records_total") == 7
+    assert page.value("kestrel_store_bytes") == 4096
+    assert page.value("kestrel_store_error") == 0
+    assert page.value("kestrel_server_connected") == 1
+    assert not page.by("kestrel_certificate_expiry_timestamp_seconds", "host")
+    board.store_error = "full"
+    board.certificate = ("xmpp.example.org", 2e9)
+    desk.tell(ev.Disconnected(at=desk.now))
+    page = board.page()
+    assert page.value("kestrel_store_error") == 1
+    assert page.value("kestrel_server_connected") == 0
+    expiry = page.by("kestrel_certificate_expiry_timestamp_seconds", "host")
+    assert expiry == {"xmpp.example.org": 2e9}
+
+
+def test_the_worst_clock_is_told() -> None:
+    desk = Desk()
+    for name, off in (("w1", 0.01), ("w2", -40.0), ("w3", 3.0)):
+        desk.tell(
+            ev.Joined(
+                at=desk.now,
+                worker=name,
+                incarnation="one",
+                said_at=desk.now + off,
+                ad=WorkerAd(),
+                holds=[],
+            )
+        )
+    board = Board(desk)
+    assert board.page().value("kestrel_worker_clock_skew_seconds_max") == 40.0
+    desk.lose("w2")
+    assert board.page().value("kestrel_worker_clock_skew_seconds_max") == 3.0
+
+
+# -- what it costs ---------------------------------------------------------------------------------
+
+
+def test_a_thousand_workers_are_told_of_in_no_time() -> None:
+    desk = Desk()
+    state = desk.pool.state
+    for number in range(1000):
+        desk.pool.handle(
+            ev.Joined(
+                at=desk.now,
+                worker=f"w{number}@workers.example.org/machine-{number}",
+                incarnation="one",
+                ad=WorkerAd(cpus=4, memory_bytes=8 << 30),
+                holds=[],
+            )
+        )
+    for number in range(20):
+        desk.pool.handle(
+            ev.Submit(at=desk.now, request="r", owner=f"u{number}", spec=_spec(number))
+        )
+    for job_id in list(state.jobs):
+        desk.pool.handle(ev.JobStored(at=desk.now, job_id=job_id))
+    desk.pool.schedule(desk.now)
+    board = Board(desk)
+    seconds = []
+    for _ in range(5):
+        started = time.thread_time()
+        page = board.render()
+        seconds.append(time.thread_time() - started)
+    assert page.count("kestrel_worker_up{") == 1000
+    assert Page(page).value("kestrel_tasks", state="running") == 4000
+    assert min(seconds) < 0.05
+
+
+def _spec(number: int) -> ev.JobSpec:
+    return ev.JobSpec(argv=("true",), count=1000, priority=number)
