@@ -14,6 +14,7 @@ from kestrelctl.cli.screen import Screen, parse_mode
 
 if TYPE_CHECKING:
     from kestrelctl.cli.connection import Connection
+    from kestrelctl.cli.context import Context
     from kestrelctl.cli.output import Output
 
 
@@ -31,6 +32,12 @@ def _open_pool(wanted: str, *, as_admin: bool = False) -> AbstractAsyncContextMa
     return open_pool(wanted, as_admin=as_admin)
 
 
+def _find_context(wanted: str) -> Context:
+    from kestrelctl.cli.context import find_context
+
+    return find_context(wanted)
+
+
 @dataclass(slots=True)
 class Session:
     """One invocation of kestrelctl.
@@ -42,6 +49,7 @@ class Session:
     screen: Screen = field(default_factory=Screen)
     pool: str = ""
     open_pool: OpenPool = _open_pool
+    find_context: Callable[[str], Context] = _find_context
     now: Callable[[], float] = time.time
 
     def talk(

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
 from kestrelctl.cli.context import Context, find_context, read_password
-from kestrelctl.errors import KestrelError, Unreachable
+from kestrelctl.errors import KestrelError, Unreachable, Untrusted
 from kestrelctl.protocol.answers import AnyAnswer, Ended
 from kestrelctl.protocol.requests import AnyRequest
 
@@ -66,6 +66,7 @@ async def open_pool(wanted: str, *, as_admin: bool = False) -> AsyncIterator[Con
         UsageError: it is not clear which pool, or how to get in.
         Unreachable: there is none, or it does not answer.
         NotAllowed: the server refused the login.
+        Untrusted: the server cannot prove that it is the one that is meant.
     """
     async with connect(find_context(wanted), as_admin=as_admin) as connection:
         yield connection
@@ -81,9 +82,18 @@ async def connect(context: Context, *, as_admin: bool = False) -> AsyncIterator[
     log.debug("pool %s at %s:%d, as %s", context.pool, context.host, context.port, account.jid)
     try:
         async with connect_user(
-            account.jid, password, context.pool, context.host, context.port, tls=context.tls
+            account.jid,
+            password,
+            context.pool,
+            context.host,
+            context.port,
+            tls=context.tls,
+            ca_file=context.ca_file,
         ) as connection:
             yield connection
+    except Untrusted as error:
+        hints = [hint for hint in (error.hint, context.hint) if hint]
+        raise Untrusted(error.message, cause=error.cause, hint="; ".join(hints)) from error
     except Unreachable as error:
         raise Unreachable(
             error.message, cause=error.cause, hint=error.hint or context.hint

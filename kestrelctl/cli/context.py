@@ -1,12 +1,16 @@
 """Which pool a command talks to: a context of the configuration, or a pool of this machine.
 
-`$XDG_CONFIG_HOME/kestrel/config.toml` (https://specifications.freedesktop.org/basedir-spec):
+`$XDG_CONFIG_HOME/kestrel/config.toml` (https://specifications.freedesktop.org/basedir-spec) or, for
+all users of the machine, `/etc/kestrel/config.toml`:
 
     default = "lab"
     [context.lab]
     jid = "ada@example.org"
     password_file = "lab.password"      # relative to this file
     pool = "pool.example.org"
+    ca_file = "ca.pem"                  # relative to this file, too
+
+What a user's own file says goes before what the machine's says.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.local.state import PoolState, pools_directory, read_state
 
 DEFAULT_LOCAL_POOL = "default"
+#: The configuration for all users of this machine.
+SYSTEM_CONFIG = Path("/etc/kestrel/config.toml")
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -38,7 +44,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         pool: its XMPP domain.
         host: of the server; where the account lives.
+        ca_file: certificates (PEM) of the only authorities to trust; None for the system's.
         admin: for commands that only admins may use; None if `user` is all there is.
+        metrics: pages for Prometheus, the manager's first; known of local pools only.
+        server_metrics: the page of the XMPP server.
         hint: what to do if it cannot be reached.
     """
 
@@ -47,8 +56,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     tls: bool
+    ca_file: Path | None = None
     user: Account
     admin: Account | None = None
+    metrics: list[str] = []
+    server_metrics: str = ""
     hint: str
 
 
@@ -59,6 +71,9 @@ class _Configured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     host: str = ""
     port: int = 5222
     tls: bool = True
+    ca_file: str = ""
+    admin_jid: str = ""
+    admin_password_file: str = ""
 
 
 class _Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,30 +91,30 @@ def find_context(wanted: str) -> Context:
         Unreachable: there is none.
         UsageError: there are several, or the configuration is wrong.
     """
-    config_file, config = _read_config()
-    wanted = wanted or os.environ.get("KESTREL_POOL", "") or config.default
-    if not wanted and len(config.context) == 1:
-        wanted = next(iter(config.context))
-    if wanted in config.context:
-        return _configured(wanted, config.context[wanted], config_file)
+    default, configured = _read_configs()
+    wanted = wanted or os.environ.get("KESTREL_POOL", "") or default
+    if not wanted and len(configured) == 1:
+        wanted = next(iter(configured))
+    if wanted in configured:
+        return configured[wanted]
     local = running_pools()
     if wanted:
         if wanted in local:
             return _local(local[wanted])
-        known = sorted({*config.context, *local})
+        known = sorted({*configured, *local})
         raise Unreachable(
             f"no pool {wanted!r} is known or runs here",
             cause=f"known: {', '.join(known)}"
             if known
-            else f"nothing is configured in {config_file}",
+            else f"nothing is configured in {own_config()} or {SYSTEM_CONFIG}",
             hint=did_you_mean(wanted, known) or f"kestrelctl up --name {wanted}",
         )
-    if config.context:
-        names = ", ".join(sorted(config.context))
+    if configured:
+        names = ", ".join(sorted(configured))
         raise UsageError(
             "which pool?",
             cause=f"several are configured: {names}",
-            hint=f'--pool NAME, KESTREL_POOL, or default = "NAME" in {config_file}',
+            hint=f'--pool NAME, KESTREL_POOL, or default = "NAME" in {own_config()}',
         )
     if len(local) > 1 and DEFAULT_LOCAL_POOL not in local:
         raise UsageError(
@@ -133,6 +148,9 @@ def read_password(account: Account) -> str:
         raise UsageError(
             f"the password of {account.jid} cannot be read",
             cause=f"{account.password_file}: {why}",
+            hint="it belongs to somebody else: as root, or with sudo, it can be read"
+            if isinstance(error, PermissionError)
+            else None,
         ) from None
     if not password:
         raise UsageError(
@@ -150,31 +168,60 @@ def _local(pool: PoolState) -> Context:
         tls=False,
         user=Account(pool.user, Path(pool.password_file)),
         admin=Account(pool.admin, Path(pool.admin_password_file)),
+        metrics=[pool.metrics, *pool.worker_metrics] if pool.metrics else [],
+        server_metrics=pool.server_metrics,
         hint=f"kestrelctl down --name {pool.name}; kestrelctl up --name {pool.name}",
     )
 
 
-def _configured(name: str, found: _Configured, config_file: Path) -> Context:
-    password_file = config_file.parent / Path(found.password_file).expanduser()
+def own_config() -> Path:
+    """The user's own configuration."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(home) / "kestrel" / "config.toml"
+
+
+def _read_configs() -> tuple[str, dict[str, Context]]:
+    """The name of the default pool, or nothing, and all contexts by name."""
+    default = ""
+    contexts: dict[str, Context] = {}
+    for file in (SYSTEM_CONFIG, own_config()):
+        config = _read_config(file)
+        default = config.default or default
+        for name, found in config.context.items():
+            contexts[name] = _configured(name, found, file)
+    return default, contexts
+
+
+def _configured(name: str, found: _Configured, file: Path) -> Context:
+    def path(text: str) -> Path:
+        return file.parent / Path(text).expanduser()
+
+    if bool(found.admin_jid) != bool(found.admin_password_file):
+        raise UsageError(
+            f"{file} is wrong",
+            cause=f"context.{name} has only one of admin_jid and admin_password_file",
+        )
     return Context(
         name=name,
         pool=found.pool,
         host=found.host or found.jid.partition("/")[0].rpartition("@")[2],
         port=found.port,
         tls=found.tls,
-        user=Account(found.jid, password_file),
-        hint=f"see [context.{name}] in {config_file}",
+        ca_file=path(found.ca_file) if found.ca_file else None,
+        user=Account(found.jid, path(found.password_file)),
+        admin=Account(found.admin_jid, path(found.admin_password_file))
+        if found.admin_jid
+        else None,
+        hint=f"see [context.{name}] in {file}",
     )
 
 
-def _read_config() -> tuple[Path, _Config]:
-    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    file = Path(home) / "kestrel" / "config.toml"
+def _read_config(file: Path) -> _Config:
     try:
         fields = tomllib.loads(file.read_text())
-        return file, msgspec.convert(fields, _Config)
+        return msgspec.convert(fields, _Config)
     except FileNotFoundError:
-        return file, _Config()
+        return _Config()
     except OSError as error:
         raise UsageError(f"{file} cannot be read", cause=error.strerror) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

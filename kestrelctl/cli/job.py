@@ -14,6 +14,7 @@ from kestrelctl.cli.explain import explain
 from kestrelctl.cli.jobview import job_list, job_record, one_job, totals, why_waiting
 from kestrelctl.cli.logs import logs
 from kestrelctl.cli.output import Output
+from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration
 from kestrelctl.cli.selection import parse_job, parse_jobs, parse_tasks
 from kestrelctl.cli.tasks import tasks
@@ -77,7 +78,9 @@ def info(session: Session, job_id: str) -> None:
 @job.command("wait")
 @click.argument("jobs", type=parse_jobs, metavar="JOBS")
 @click.option("--timeout", type=parse_duration, metavar="TIME", help="Give up after so long.")
-@click.option("--progress", is_flag=True, help="Show how far they are.")
+@click.option(
+    "--progress", is_flag=True, help="Show how far they are: a bar, or a line every 10 s."
+)
 @pass_session
 def wait(session: Session, jobs: str, timeout: float | None, progress: bool) -> None:
     """Return when jobs have ended; the status tells whether every task was done."""
@@ -85,9 +88,8 @@ def wait(session: Session, jobs: str, timeout: float | None, progress: bool) -> 
     async def work(connection: Connection) -> None:
         try:
             async with asyncio.timeout(timeout):
-                views = await waiting.until_ended(
-                    connection, jobs, session.screen, progress=progress
-                )
+                look = Look.ANYWHERE if progress else Look.NONE
+                views = await waiting.until_ended(connection, jobs, session.screen, look=look)
         except TimeoutError:
             raise TimedOut("the jobs have not ended in the given time") from None
         await session.show(job_list(views, session.now(), {}))

@@ -26,12 +26,27 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "submit": ("kestrelctl.cli.submit:submit", "Run a command as a job of one or many tasks."),
     "job": ("kestrelctl.cli.job:job", "See, wait for, cancel and repeat jobs."),
-    "worker": ("kestrelctl.cli.worker:worker", "See and drain workers; run one."),
+    "worker": (
+        "kestrelctl.cli.worker:worker",
+        "See and drain workers; run one, or let a machine join as one.",
+    ),
+    "top": (
+        "kestrelctl.cli.top:top",
+        "Watch the pool: workers, jobs, rates, and why tasks wait.",
+    ),
     "pool": ("kestrelctl.cli.pool:pool", "See how the pool is."),
-    "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool."),
+    "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool; copy its store."),
+    "fleet": (
+        "kestrelctl.cli.fleet:fleet",
+        "See and serve the hosts of an Ansible inventory, over SSH.",
+    ),
     "bench": (
         "kestrelctl.cli.bench:bench",
         "Measure a pool made for it on this machine, or with --pool one that runs.",
+    ),
+    "dashboards": (
+        "kestrelctl.cli.dashboards:dashboards",
+        "Take the dashboards to a Grafana server, and back.",
     ),
     "down": (
         "kestrelctl.cli.local:down",

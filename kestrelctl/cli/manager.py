@@ -1,18 +1,25 @@
-"""`kestrelctl manager run`."""
+"""`kestrelctl manager …`: be the manager of a pool, and keep copies of what it knows."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kestrelctl.cli.command import Command, Noun, Session, pass_session
+from kestrelctl.cli.output import Record
+from kestrelctl.cli.quantities import plural
+
+if TYPE_CHECKING:
+    from kestrelctl.store.backup import Copy
 
 
 @click.group("manager", cls=Noun)
 def manager() -> None:
-    """Run the manager of a pool."""
+    """Run the manager of a pool; copy its store."""
 
 
 @manager.command("run", cls=Command, talks=False)
@@ -22,7 +29,7 @@ def manager() -> None:
     type=Path,
     required=True,
     metavar="FILE",
-    help="What the component shares with the server.",
+    help="What the component shares with the server; - is standard input.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Of the server.")
 @click.option(
@@ -31,6 +38,18 @@ def manager() -> None:
     default=5347,
     show_default=True,
     help="For components.",
+)
+@click.option(
+    "--tls/--no-tls",
+    default=False,
+    show_default=True,
+    help="Whether that port is one for TLS; off only on loopback.",
+)
+@click.option(
+    "--ca-file",
+    type=Path,
+    metavar="FILE",
+    help="Certificate of the pool's authority.  [default: the system's authorities]",
 )
 @click.option(
     "--data-dir",
@@ -60,14 +79,68 @@ def manager() -> None:
     help="Who may touch anybody's jobs, and workers; repeatable.",
 )
 @click.option(
+    "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @pass_session
 def run(session: Session, /, data_dir: Path | None, **options: Any) -> None:
     """Run the manager in the foreground, until SIGTERM."""
-    from kestrelctl.local.state import pools_directory
     from kestrelctl.manager import daemon
     from kestrelctl.manager.options import ManagerOptions
 
-    data_dir = data_dir or pools_directory().parent / "manager"
+    data_dir = data_dir or _default_data_dir()
     daemon.run(ManagerOptions(data_dir=data_dir, verbose=session.screen.verbose, **options))
+
+
+@manager.command("backup", cls=Command, talks=False)
+@click.argument("file", type=Path)
+@click.option(
+    "--data-dir",
+    type=Path,
+    metavar="DIR",
+    help="Of the manager.  [default: $XDG_STATE_HOME/kestrel/manager]",
+)
+@pass_session
+def backup(session: Session, file: Path, data_dir: Path | None) -> None:
+    """Copy the store into FILE; the manager may be running."""
+    from kestrelctl.store.backup import back_up
+
+    _show_copy(session, back_up(data_dir or _default_data_dir(), file), "holds")
+
+
+@manager.command("restore", cls=Command, talks=False)
+@click.argument("file", type=Path)
+@click.option(
+    "--data-dir",
+    type=Path,
+    metavar="DIR",
+    help="Of the manager.  [default: $XDG_STATE_HOME/kestrel/manager]",
+)
+@click.option("--dry-run", is_flag=True, help="Only check that FILE could be restored.")
+@pass_session
+def restore(session: Session, file: Path, data_dir: Path | None, dry_run: bool) -> None:
+    """Put FILE in the place of the store, which is kept beside it. Stop the manager before."""
+    from kestrelctl.store import backup
+
+    if dry_run:
+        _show_copy(session, backup.checked(file), "holds")
+        return
+    data_dir = data_dir or _default_data_dir()
+    set_aside = data_dir / time.strftime("replaced-%Y%m%dT%H%M%SZ", time.gmtime(session.now()))
+    _show_copy(session, backup.restore(file, data_dir, set_aside), "now holds")
+    if set_aside.exists():
+        session.screen.say(f"what was there before is in {set_aside}")
+
+
+def _show_copy(session: Session, copy: Copy, verb: str) -> None:
+    active = f"{copy.active_jobs:,} of them active"
+    summary = f"{copy.file} {verb} {plural(copy.jobs, 'job')}, {active}"
+    asyncio.run(session.show(Record(copy.file, copy, [summary])))
+
+
+def _default_data_dir() -> Path:
+    from kestrelctl.local.state import pools_directory
+
+    return pools_directory().parent / "manager"

@@ -1,9 +1,9 @@
-"""The progress bar of jobs, on a terminal."""
+"""The bars of a sweep, on a terminal."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.progress import (
@@ -19,18 +19,6 @@ from rich.progress import (
 from rich.text import Text
 
 from kestrelctl.cli.screen import Screen
-from kestrelctl.protocol.answers import JobView
-
-
-class _Counts(ProgressColumn):
-    """`done 120/1,000  running 40  failed 2`."""
-
-    def render(self, task: Task) -> Text:
-        text = Text(f"done {task.fields['done']:,}/{task.total or 0:,.0f}  ")
-        text.append(f"running {task.fields['running']:,}", style="cyan")
-        if task.fields["failed"]:
-            text.append(f"  failed {task.fields['failed']:,}", style="red")
-        return text
 
 
 class _Rate(ProgressColumn):
@@ -38,35 +26,6 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         return Text(f"{task.speed:,.1f}/s" if task.speed else "")
-
-
-class _Bar:
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("", total=None, done=0, running=0, failed=0)
-
-    def show(self, views: Sequence[JobView]) -> None:
-        """Moves the bar to where the jobs are."""
-        failed = sum(view.failed + view.lost + view.cancelled for view in views)
-        done = sum(view.done for view in views)
-        self._progress.update(
-            self._task,
-            description=f"job {views[0].job_id}" if len(views) == 1 else f"{len(views)} jobs",
-            total=sum(view.tasks for view in views),
-            completed=done + failed,
-            done=done,
-            running=sum(view.running for view in views),
-            failed=failed,
-        )
-
-
-@contextlib.contextmanager
-def bar(screen: Screen) -> Iterator[_Bar]:
-    """A bar on standard error, for the length of a `with`."""
-    console = Console(stderr=True, no_color=not screen.color)
-    columns = (TextColumn("{task.description}"), BarColumn(), _Counts(), _Rate())
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        yield _Bar(progress)
 
 
 @contextlib.contextmanager

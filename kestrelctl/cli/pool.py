@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import click
 
 from kestrelctl.cli.command import Noun, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.output import Output, Record, plain
 from kestrelctl.cli.quantities import duration, size
+from kestrelctl.cli.traffic import traffic
+from kestrelctl.errors import NotFound, Unreachable
 from kestrelctl.protocol.answers import Pool
 from kestrelctl.protocol.requests import PoolStatus
+
+FETCH_SECONDS = 10.0
 
 
 @click.group("pool", cls=Noun)
 def pool() -> None:
     """See how the pool is."""
+
+
+pool.add_command(traffic)
 
 
 @pool.command("status")
@@ -26,6 +35,48 @@ def status(session: Session) -> None:
         return report(await ask(connection, PoolStatus(), Pool))
 
     session.talk(work)
+
+
+@pool.command("metrics")
+@click.option("--text", is_flag=True, help="The manager's page itself.")
+@pass_session
+def metrics(session: Session, text: bool) -> None:
+    """Where a pool on this machine serves Prometheus: manager, XMPP server, worker processes."""
+    from kestrelctl.cli.context import find_context
+
+    context = find_context(session.pool)
+    if not context.metrics:
+        raise NotFound(
+            f"it is not known where {context.name} serves its metrics",
+            hint="see `--metrics` of `kestrelctl manager run` and `kestrelctl worker run`",
+        )
+    manager, *workers = context.metrics
+    if text:
+        session.screen.write(_page(manager))
+        return
+    found = Record(
+        manager,
+        {"manager": manager, "server": context.server_metrics, "workers": workers},
+        [
+            ("manager", manager),
+            ("server", context.server_metrics),
+            *(("worker", url) for url in workers),
+        ],
+    )
+    asyncio.run(session.show(found))
+
+
+def _page(url: str) -> str:
+    """A page of this machine, whatever proxies the environment names."""
+    import urllib.request
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=FETCH_SECONDS) as answer:
+            text: str = answer.read().decode()
+    except OSError as error:
+        raise Unreachable(f"{url} does not answer", cause=str(error)) from error
+    return text
 
 
 def report(found: Pool) -> Record:

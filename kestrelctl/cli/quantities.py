@@ -46,6 +46,18 @@ def parse_duration(text: object) -> float:
     return seconds
 
 
+def parse_percent(text: object) -> float:
+    """The share, 0 to 1, in `10%` or `10`.
+
+    Raises:
+        UsageError: it is no percentage, or above 100.
+    """
+    number = str(text).strip().removesuffix("%").rstrip()
+    if not _NUMBER.fullmatch(number) or float(number) > 100:
+        raise UsageError(f"not a percentage: {str(text)!r}", hint="write 10% or 2.5%")
+    return float(number) / 100
+
+
 def size(n: int) -> str:
     """`1.5 GiB`; empty for 0."""
     if not n:

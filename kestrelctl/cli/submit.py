@@ -17,6 +17,7 @@ from kestrelctl.cli.command import Command, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.output import Record
+from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration, parse_size, plural, split_words
 from kestrelctl.cli.upload import check_size, item_bytes, pieces
 from kestrelctl.core.model import JobSpec, OnWorkerLost
@@ -108,8 +109,12 @@ class _SubmitCommand(Command):
     help="Run a task elsewhere at once, or wait for its worker.",
 )
 @click.option("--env", multiple=True, metavar="K=V", help="An environment variable; repeatable.")
-@click.option("--wait", "waits", is_flag=True, help="Return when the job has ended.")
-@click.option("--progress", is_flag=True, help="Show how far it is; waits, too.")
+@click.option(
+    "--wait", "waits", is_flag=True, help="Return when the job has ended; on a terminal with a bar."
+)
+@click.option(
+    "--progress", is_flag=True, help="Show how far it is also where nobody looks; waits, too."
+)
 @click.pass_context
 @pass_session
 def submit(
@@ -131,6 +136,7 @@ def submit(
     """
     spec, items = job_of(words, ctx.meta.get(_JOB_FILE), options)
     waits = waits or progress
+    look = Look.ANYWHERE if progress else Look.TERMINAL
 
     async def work(connection: Connection) -> None:
         answer = await send(connection, spec, items, watch=waits)
@@ -145,7 +151,7 @@ def submit(
             return
         session.screen.say(summary)
         await _warn_if_hopeless(session, connection, job_id)
-        [view] = await wait.until_ended(connection, str(job_id), session.screen, progress=progress)
+        [view] = await wait.until_ended(connection, str(job_id), session.screen, look=look)
         await session.show(Record(str(job_id), view, [wait.sentence(view)]))
         await wait.check(connection, [view])
 

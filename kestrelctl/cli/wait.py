@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.progress import Look, shown
 from kestrelctl.cli.quantities import duration, plural, short_address
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model import TaskState
@@ -25,25 +25,14 @@ _SHOWN_FAILURES = 3
 _ACTIVE = ("active", "cancelling")
 
 
-class Meter(Protocol):
-    """Shows how far jobs are."""
-
-    def show(self, views: Sequence[JobView]) -> None: ...
-
-
-class _NoMeter:
-    def show(self, views: Sequence[JobView]) -> None:
-        """Nobody looks."""
-
-
 async def until_ended(
-    connection: Connection, jobs: str, screen: Screen, *, progress: bool = False
+    connection: Connection, jobs: str, screen: Screen, *, look: Look = Look.NONE
 ) -> list[JobView]:
     """Waits until all selected jobs have ended.
 
     Args:
         jobs: a selection; what it means is settled at the start.
-        progress: whether to show how far they are, if somebody looks.
+        look: where to show how far they are.
 
     Returns:
         The jobs as they ended, in the order of their ids.
@@ -57,8 +46,8 @@ async def until_ended(
     listener = asyncio.create_task(_listen(connection, views, changed))
     try:
         answer = await ask(connection, Watch(jobs=jobs), Jobs)
-        with _meter(screen) if progress else contextlib.nullcontext(_NoMeter()) as meter:
-            interval = PROGRESS_INTERVAL_SECONDS if progress else INTERVAL_SECONDS
+        with shown(screen, look) as meter:
+            interval = PROGRESS_INTERVAL_SECONDS if meter.lively else INTERVAL_SECONDS
             _update(views, answer.jobs)
             wanted = sorted(view.job_id for view in answer.jobs)
             while True:
@@ -158,16 +147,3 @@ async def _ask_patiently(
                 raise
             screen.detail(f"no answer ({error.message}); asking again")
             await asyncio.sleep(INTERVAL_SECONDS)
-
-
-@contextlib.contextmanager
-def _meter(screen: Screen) -> Iterator[Meter]:
-    import sys
-
-    if screen.quiet or screen.mode.is_json or not sys.stderr.isatty():
-        yield _NoMeter()
-        return
-    from kestrelctl.cli.meter import bar
-
-    with bar(screen) as meter:
-        yield meter

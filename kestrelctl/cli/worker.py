@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from kestrelctl.cli.aggregate import aggregate_options
 from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import Command, Noun, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.enroll import enroll, join, revoke
 from kestrelctl.cli.output import Column, Listing, Output, Record
 from kestrelctl.cli.quantities import (
     ago,
     duration,
-    parse_size,
     plural,
     short_address,
     size,
@@ -29,7 +31,7 @@ from kestrelctl.protocol.requests import DrainWorkers, ListWorkers, ResumeWorker
 
 @click.group("worker", cls=Noun)
 def worker() -> None:
-    """See and drain workers; run one.
+    """See and drain workers; run one, or let a machine join as one.
 
     NAMES are addresses of workers, or parts of them.
     """
@@ -91,23 +93,25 @@ def resume(session: Session, names: tuple[str, ...]) -> None:
 
 
 @worker.command("run", cls=Command, talks=False)
-@click.option("--pool", required=True, metavar="DOMAIN", help="XMPP domain of the pool to join.")
+@click.option(
+    "--pool",
+    metavar="DOMAIN",
+    help="XMPP domain of the pool.  [default: the one that was joined with a token]",
+)
 @click.option(
     "--credentials",
     type=Path,
-    required=True,
     metavar="FILE",
-    help="Accounts: `JID PASSWORD`, one on each line.",
+    help="Accounts: `JID PASSWORD`, one on each line; - is standard input.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Of the server.")
 @click.option("--port", type=click.IntRange(1, 65535), default=5222, show_default=True)
 @click.option("--tls/--no-tls", default=True, show_default=True, help="Off only on loopback.")
 @click.option(
-    "--sessions",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Workers in this one process.",
+    "--ca-file",
+    type=Path,
+    metavar="FILE",
+    help="Certificate of the pool's authority.  [default: the system's authorities]",
 )
 @click.option(
     "--data-dir",
@@ -115,17 +119,7 @@ def resume(session: Session, names: tuple[str, ...]) -> None:
     metavar="DIR",
     help="For scratch and results.  [default: $XDG_STATE_HOME/kestrel/worker]",
 )
-@click.option(
-    "--cpus", type=click.FloatRange(0.001), help="Of each.  [default: what the machine has]"
-)
-@click.option(
-    "--memory",
-    "memory_bytes",
-    type=parse_size,
-    metavar="SIZE",
-    help="Of each.  [default: an equal share of what the machine has]",
-)
-@click.option("--tags", multiple=True, metavar="TAG", help="What it provides; comma or repeated.")
+@aggregate_options
 @click.option(
     "--executor",
     type=click.Choice(["process", "inline"]),
@@ -134,23 +128,41 @@ def resume(session: Session, names: tuple[str, ...]) -> None:
     help="Processes, or (to measure a pool) nothing but the time they would take.",
 )
 @click.option(
+    "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @pass_session
-def run(session: Session, /, data_dir: Path | None, tags: tuple[str, ...], **options: Any) -> int:
-    """Run a worker in the foreground, until SIGTERM."""
-    from kestrelctl.local.state import pools_directory
+@click.pass_context
+def run(ctx: click.Context, session: Session, /, **options: Any) -> int:
+    """Run a worker in the foreground, until SIGTERM.
+
+    Without --credentials it is one that was made by `kestrelctl worker join`, as it was then; what
+    is given here goes before that.
+    """
+    from kestrelctl.local.state import pools_directory, workers_directory
     from kestrelctl.worker import entry
+    from kestrelctl.worker.membership import joined
     from kestrelctl.worker.options import WorkerOptions
 
-    return entry.run(
-        WorkerOptions(
-            data_dir=data_dir or pools_directory().parent / "worker",
-            tags=split_words(tags),
-            verbose=session.screen.verbose,
-            **options,
-        )
-    )
+    options["tags"] = split_words(options["tags"])
+    options["data_dir"] = options["data_dir"] or pools_directory().parent / "worker"
+    if options["credentials"] is None:
+        given = {
+            name: value
+            for name, value in options.items()
+            if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+        }
+        options |= joined(workers_directory(), options["pool"]).options() | given
+    elif options["pool"] is None:
+        raise UsageError("which pool?", hint="--pool DOMAIN, that of the account")
+    return entry.run(WorkerOptions(verbose=session.screen.verbose, **options))
+
+
+worker.add_command(enroll)
+worker.add_command(join)
+worker.add_command(revoke)
 
 
 async def worker_pages(

@@ -6,11 +6,13 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
 
 from kestrelctl.cli.command import Session
+from kestrelctl.cli.context import Account, Context
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.core.matching import Reason, Refusal
 from kestrelctl.core.model import TaskState
@@ -118,6 +120,52 @@ POOL = an.Pool(
     commits=1000,
     commit_seconds_mean=0.002,
 )
+ENROLLED = an.Enrolled(
+    id="",
+    jid="join-1003600-5f2c9ae1@workers.example.org",
+    password="open sesame",
+    expires_at=NOW + 3600,
+)
+CONTEXT = Context(
+    name="lab",
+    pool="example.org",
+    host="xmpp.example.org",
+    port=5222,
+    tls=True,
+    user=Account("ada@users.example.org", Path("lab.password")),
+    hint="",
+)
+
+OVERVIEW = an.Overview(
+    id="",
+    pool="pool.example.org",
+    at=NOW,
+    version="0.1.0",
+    epoch=3,
+    up_seconds=3600.0,
+    workers={"idle": 2, "offline": 1},
+    capacity={"cpus": 8.0, "memory": float(8 << 30)},
+    free={"cpus": 8.0, "memory": float(8 << 30)},
+    waiting={},
+    running=0,
+    queued=0,
+    totals={"tasks_done": 1000, "tasks_failed": 0, "tasks_sent": 1000},
+    jobs_active=0,
+    jobs=[],
+    ended=[
+        an.JobLine(
+            job_id=7,
+            name="sweep",
+            owner="ada@example.org",
+            state="done",
+            tasks=1000,
+            submitted_at=NOW - 65,
+            done=1000,
+            ended_at=NOW - 5,
+        )
+    ],
+    notable=[an.WorkerLine(worker="w9@workers.example.org/1", state="offline", since=NOW - 90)],
+)
 
 
 def log_of(data: bytes, **fields: Any) -> an.Log:
@@ -155,7 +203,10 @@ class FakePool:
             "ListWorkers": an.Workers(id="", workers=[WORKER]),
             "DrainWorkers": an.Changed(id="", what=[WORKER.worker]),
             "ResumeWorkers": an.Changed(id="", what=[WORKER.worker]),
+            "EnrollWorker": ENROLLED,
+            "RevokeWorkers": an.Changed(id="", what=["w1@workers.example.org"]),
             "PoolStatus": POOL,
+            "PoolOverview": OVERVIEW,
             **answers,
         }
         self.ends: list[an.JobView] = []
@@ -191,9 +242,11 @@ class FakePool:
         return sum(isinstance(request, kind) for request in self.asked)
 
 
-def run(pool: FakePool, *args: str, stdin: bytes | None = None) -> Result:
+def run(
+    pool: FakePool, *args: str, stdin: bytes | None = None, context: Context = CONTEXT
+) -> Result:
     """Runs a command line against a pool."""
-    session = Session(open_pool=pool.open, now=lambda: NOW)
+    session = Session(open_pool=pool.open, find_context=lambda _: context, now=lambda: NOW)
     environment = {"KESTREL_OUTPUT": "", "KESTREL_POOL": "", "NO_COLOR": ""}
     return CliRunner(env=environment).invoke(
         kestrelctl, args, obj=session, input=stdin, prog_name="kestrelctl"

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from kestrelctl.cli import context
 from kestrelctl.cli.connection import ask, open_pool
 from kestrelctl.cli.context import find_context
-from kestrelctl.errors import KestrelError, Unreachable, UsageError
+from kestrelctl.errors import KestrelError, Unreachable, Untrusted, UsageError
 from kestrelctl.local.state import PoolState, pool_directory, write_state
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.requests import PoolStatus
@@ -35,10 +36,11 @@ port = 5223
 
 
 class Config:
-    """The configuration of a user."""
+    """The configuration of a user, and that of the machine."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, system: Path) -> None:
         self.file = file
+        self.system = system
 
     def write(self, text: str, password: str | None = None) -> None:
         """Configures pools, and perhaps the password of `lab`."""
@@ -53,9 +55,11 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("KESTREL_POOL", raising=False)
+    monkeypatch.setattr(context, "SYSTEM_CONFIG", tmp_path / "etc" / "config.toml")
+    (tmp_path / "etc").mkdir()
     file = tmp_path / "config" / "kestrel" / "config.toml"
     file.parent.mkdir(parents=True)
-    return Config(file)
+    return Config(file, context.SYSTEM_CONFIG)
 
 
 def run_locally(name: str, pid: int | None = None) -> None:
@@ -174,6 +178,7 @@ def test_a_name_that_nobody_knows_is_refused_with_the_nearest(config: Config) ->
         (LAB + 'passwordfile = "x"', "is wrong", "did you mean password_file?"),
         ('[context.x]\njid = "a@b"', "is wrong", None),
         (LAB + 'port = "x"', "is wrong", None),
+        (LAB + 'admin_jid = "root@example.org"', "is wrong", None),
     ],
 )
 def test_a_wrong_configuration_is_refused(
@@ -183,6 +188,60 @@ def test_a_wrong_configuration_is_refused(
     with pytest.raises(UsageError, match=error) as caught:
         find_context("")
     assert caught.value.hint == hint
+
+
+# -- the machine's configuration -------------------------------------------------------------------
+
+
+def test_without_a_configuration_of_ones_own_the_machines_counts(config: Config) -> None:
+    config.system.write_text(OFFICE)
+    found = find_context("")
+    assert found.name == "office"
+    assert found.hint == f"see [context.office] in {config.system}"
+
+
+def test_ones_own_configuration_goes_before_the_machines(config: Config) -> None:
+    config.system.write_text(f'default = "office"\n{OFFICE}{LAB.replace("ada@", "grace@")}')
+    config.write(LAB)
+    assert find_context("").name == "office"
+    lab = find_context("lab")
+    assert lab.user.jid == "ada@example.org"
+    assert lab.hint == f"see [context.lab] in {config.file}"
+    config.write(f'default = "lab"\n{LAB}')
+    assert find_context("").name == "lab"
+
+
+def test_files_are_found_beside_the_configuration_that_names_them(config: Config) -> None:
+    config.system.write_text(
+        f"""{LAB}ca_file = "ca.pem"
+admin_jid = "root@example.org"
+admin_password_file = "admin.password"
+"""
+    )
+    config.write(f"""{OFFICE}ca_file = "office.pem"\n""")
+    lab, office = find_context("lab"), find_context("office")
+    assert lab.ca_file == config.system.parent / "ca.pem"
+    assert lab.admin == context.Account("root@example.org", config.system.parent / "admin.password")
+    assert office.ca_file == config.file.parent / "office.pem"
+
+
+def test_an_error_in_the_machines_configuration_names_that(config: Config) -> None:
+    config.system.write_text("[context.x")
+    with pytest.raises(UsageError, match=str(config.system)):
+        find_context("")
+
+
+def test_the_password_of_another_can_be_read_with_sudo(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_self: Path) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(UsageError, match="password of root@x cannot be read") as caught:
+        context.read_password(context.Account("root@x", Path("/etc/kestrel/admin.password")))
+    assert caught.value.cause == "/etc/kestrel/admin.password: Permission denied"
+    assert "sudo" in str(caught.value.hint)
 
 
 # -- connecting ------------------------------------------------------------------------------------
@@ -196,10 +255,10 @@ class Logins:
         self.failure = failure
 
     @asynccontextmanager
-    async def connect_user(self, *args: Any, tls: bool) -> AsyncIterator[Any]:
+    async def connect_user(self, *args: Any, tls: bool, ca_file: Path | None) -> AsyncIterator[Any]:
         if self.failure is not None:
             raise self.failure
-        self.seen.append((*args, tls))
+        self.seen.append((*args, tls, ca_file))
         yield None
 
 
@@ -217,7 +276,7 @@ async def test_it_logs_in_with_the_first_line_of_the_password_file(
     async with open_pool("lab"):
         pass
     assert logins.seen == [
-        ("ada@example.org", "open sesame", "pool.example.org", "example.org", 5222, True)
+        ("ada@example.org", "open sesame", "pool.example.org", "example.org", 5222, True, None)
     ]
 
 
@@ -227,6 +286,35 @@ async def test_an_admin_command_uses_the_admins_account_of_a_local_pool(logins: 
     async with open_pool("", as_admin=True):
         pass
     assert logins.seen[0][:2] == ("admin@users.localhost", "s3cret")
+
+
+async def test_an_admin_command_uses_the_admins_account_of_a_context(
+    config: Config, logins: Logins
+) -> None:
+    config.write(
+        f'{LAB}ca_file = "ca.pem"\nadmin_jid = "root@example.org"\n'
+        'admin_password_file = "admin.password"\n',
+        "open sesame",
+    )
+    (config.file.parent / "admin.password").write_text("s3cret")
+    async with open_pool("", as_admin=True), open_pool(""):
+        pass
+    assert [seen[:2] for seen in logins.seen] == [
+        ("root@example.org", "s3cret"),
+        ("ada@example.org", "open sesame"),
+    ]
+    assert logins.seen[0][-1] == config.file.parent / "ca.pem"
+
+
+async def test_a_server_that_is_not_trusted_comes_with_two_hints(
+    config: Config, logins: Logins
+) -> None:
+    config.write(LAB, "x")
+    logins.failure = Untrusted("not trusted", hint="give it the CA")
+    with pytest.raises(Untrusted) as caught:
+        async with open_pool(""):
+            pass
+    assert caught.value.hint == f"give it the CA; see [context.lab] in {config.file}"
 
 
 async def test_elsewhere_it_uses_the_account_that_there_is(config: Config, logins: Logins) -> None:

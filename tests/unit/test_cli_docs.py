@@ -11,15 +11,26 @@ from typing import Any
 import pytest
 from cli_fake_pool import FakePool, run
 
+from kestrelctl.bench import report as bench_report
 from kestrelctl.bench import run as bench_run
+from kestrelctl.bench import saved as bench_saved
+from kestrelctl.bench import sweep as bench_sweep
 from kestrelctl.cli.jobfile import read_job_file
+from kestrelctl.dashboards import grafana
+from kestrelctl.fleet import inventory
 from kestrelctl.local import control
+from kestrelctl.local.state import workers_directory
 from kestrelctl.manager import daemon as manager_daemon
+from kestrelctl.protocol.joining import Token
+from kestrelctl.store import backup
 from kestrelctl.worker import entry as worker_entry
+from kestrelctl.worker.membership import Membership, Settings
+from kestrelctl.xmpp import joining
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 LINES = re.findall(r"^(kestrelctl .*)$", PAGE, re.MULTILINE)
 BLOCKS = dict(re.findall(r"^```(toml|ini)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+TOKEN = Token(host="x", port=5222, pool="example.org", jid="join-1-a@x", password="p").encode()
 TOML = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -34,17 +45,33 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "points.json").write_text('[{"x": 1, "y": 2}]')
     (tmp_path / "sweep.toml").write_text(TOML[0])
     (tmp_path / "sample.job").write_text(BLOCKS["ini"])
+    (tmp_path / "grafana.token").write_text("token\n")
+    (tmp_path / "boards").mkdir()
     monkeypatch.chdir(tmp_path)
 
     def reached(*_args: Any, **_options: Any) -> Any:
         raise Reached
 
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    joined = Membership(workers_directory(), "joined.example.org")
+    joined.prepare("")
+    joined.store(
+        Settings(pool=joined.pool, host="xmpp.example.org", port=5222, tls=True), "w@x", "secret"
+    )
     for module, name in (
+        (joining, "join"),
         (control, "up"),
         (control, "down"),
         (bench_run, "bench"),
+        (inventory, "read_inventory"),
         (worker_entry, "run"),
         (manager_daemon, "run"),
+        (backup, "back_up"),
+        (backup, "restore"),
+        (bench_sweep, "sweep"),
+        (bench_saved, "read_result"),
+        (bench_report, "write_page"),
+        (grafana, "connect"),
     ):
         monkeypatch.setattr(module, name, reached)
     return tmp_path
@@ -58,7 +85,7 @@ def test_there_are_command_lines() -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_line_of_the_page_works(line: str) -> None:
     pool = FakePool()
-    result = run(pool, *shlex.split(line)[1:])
+    result = run(pool, *shlex.split(line.replace("TOKEN", TOKEN))[1:])
     if result.exit_code == 1:
         assert "Reached" in result.stderr
     else:
@@ -79,11 +106,12 @@ def test_the_job_files_of_the_page_can_be_read(desk: Path) -> None:
 def test_the_configuration_of_the_page_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kestrelctl.cli.context import find_context
+    from kestrelctl.cli import context
 
     assert tomllib.loads(TOML[1])["default"] == "lab"
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(context, "SYSTEM_CONFIG", tmp_path / "none.toml")
     monkeypatch.delenv("KESTREL_POOL", raising=False)
     (tmp_path / "kestrel").mkdir()
     (tmp_path / "kestrel" / "config.toml").write_text(TOML[1])
-    assert find_context("").host == "xmpp.example.org"
+    assert context.find_context("").host == "xmpp.example.org"

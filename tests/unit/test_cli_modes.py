@@ -12,15 +12,26 @@ from types import SimpleNamespace
 import click
 import msgspec
 import pytest
-from cli_fake_pool import EXPLANATION, JOB, FakePool, run
+from benchkit import MACHINE, a_result, a_run, a_sweep
+from cli_fake_pool import CONTEXT, ENROLLED, EXPLANATION, JOB, FakePool, run
 
+from kestrelctl.bench.result import Result, to_json
+from kestrelctl.bench.run import Plan
 from kestrelctl.cli.command import CommonOption
 from kestrelctl.cli.main import COMMANDS, kestrelctl
 from kestrelctl.cli.screen import Mode
 from kestrelctl.core.model import TaskState
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed
 from kestrelctl.protocol import answers as an
+from kestrelctl.protocol.joining import Token
 
+TOKEN = Token(
+    host=CONTEXT.host,
+    port=CONTEXT.port,
+    pool=CONTEXT.pool,
+    jid=ENROLLED.jid,
+    password=ENROLLED.password,
+)
 #: Each command that talks to a pool, and the name that it prints when quiet.
 COMMAND_LINES = {
     "submit -- sleep 1": "7",
@@ -39,10 +50,35 @@ COMMAND_LINES = {
     "worker info w1": "w1@workers.example.org/k3bW0",
     "worker drain w1": "w1@workers.example.org/k3bW0",
     "worker resume w1": "w1@workers.example.org/k3bW0",
+    "worker revoke w1": "w1@workers.example.org",
+    "worker enroll": TOKEN.encode(),
     "pool status": "ok",
+    "top": "ok",
 }
 #: Those that do not; their modules have tests of their own.
-WITHOUT_POOL = {"up", "down", "bench", "worker run", "manager run"}
+WITHOUT_POOL = {
+    "up",
+    "down",
+    "bench",
+    "worker run",
+    "worker join",
+    "manager run",
+    "manager backup",
+    "manager restore",
+    "fleet bundle",
+    "fleet logs",
+    "fleet restart",
+    "fleet run",
+    "fleet status",
+    "bench compare",
+    "bench report",
+    "pool metrics",
+    "pool traffic",
+    "dashboards push",
+    "dashboards pull",
+    "dashboards diff",
+    "dashboards snapshot",
+}
 MANY = {"job list", "job tasks 7", "job wait 7", "job logs 7 --all", "worker list"}
 
 
@@ -52,6 +88,8 @@ def leaves() -> Iterator[tuple[str, click.Command]]:
     for name in COMMANDS:
         command = kestrelctl.get_command(context, name)
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield name, command
             for verb, leaf in command.commands.items():
                 yield f"{name} {verb}", leaf
         else:
@@ -164,7 +202,9 @@ def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
 def test_every_command_has_the_common_options(name: str) -> None:
     options = {p.name for p in LEAVES[name].params if isinstance(p, CommonOption)}
     assert {"output", "no_color", "quiet", "verbose"} <= options
-    assert ("pool" in options) == (name not in WITHOUT_POOL - {"bench"})
+    assert ("pool" in options) == (
+        name not in WITHOUT_POOL - {"bench", "pool metrics", "pool traffic"}
+    )
 
 
 @pytest.mark.parametrize("name", LEAVES)
@@ -351,37 +391,129 @@ def test_a_manager_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_bench_is_run_as_planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from kestrelctl.bench import run as bench_run
-    from kestrelctl.bench.machine import Machine
-    from kestrelctl.bench.result import LatencyMs, Result, Run
 
-    plans: list[tuple[bench_run.Plan, object]] = []
-    machine = Machine(2, "cpu", 1, "k", "3", "0.12", "0.1", "now")
-    found = Run(
-        sleep="0", executor="process", jobs=10, workers=2, makespan_seconds=1.0,
-        tasks_per_second=10.0, bound_seconds=0, utilisation=0, lost=0, duplicates=0,
-        dispatch_latency_ms=LatencyMs(1, 2), manager_rss_mb=1, server_cpu_seconds=1,
-        manager_cpu_seconds=1, worker_cpu_seconds=1, reference_2009_seconds=None,
-    )  # fmt: skip
+    plans: list[tuple[Plan, object]] = []
 
-    async def bench(plan: bench_run.Plan, pool: object, progress: object) -> Result:
+    async def bench(plan: Plan, pool: object, progress: object) -> Result:
         plans.append((plan, pool))
-        return Result(machine, 1000.0, [found])
+        return a_result(a_run("0"))
 
     monkeypatch.setattr(bench_run, "bench", bench)
     monkeypatch.setattr(sys, "argv", ["x", "bench", "--jobs", "10"])
     result = run(FakePool(), "bench")
     assert result.exit_code == 0, result.stderr
     assert "tasks/s" in result.stdout
-    assert plans[0] == (bench_run.Plan(command="kestrelctl bench --jobs 10"), None)
+    assert plans[0] == (Plan(command="kestrelctl bench --jobs 10"), None)
     line = f"bench --jobs 10 --workers 2 --sleep 0,1 --sleep 0-10 --report {tmp_path} -o json"
     result = run(FakePool(), *line.split())
-    assert json.loads(result.stdout)["runs"][0]["tasks_per_second"] == 10.0
+    assert json.loads(result.stdout)["runs"][0]["tasks_per_second"] == 1000.0
     plan = plans[1][0]
     assert (plan.jobs, plan.workers, plan.sleeps) == (10, 2, ("0", "1", "0-10"))
     assert plan.report == tmp_path
     pool = FakePool()
-    assert run(pool, "bench", "--pool", "lab", "-o", "quiet").stdout == "10\n"
+    assert run(pool, "bench", "--pool", "lab", "-o", "quiet").stdout == "1000\n"
     assert plans[2][1] is pool
+
+
+def test_a_sweep_is_run_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kestrelctl.bench import sweep as sweeping
+
+    seen: list[tuple[object, ...]] = []
+
+    async def sweep(plan: object, workers: object, cell_seconds: float, *_: object) -> Result:
+        seen.append((plan, workers, cell_seconds))
+        return a_sweep()
+
+    monkeypatch.setattr(sweeping, "sweep", sweep)
+    monkeypatch.setattr(sys, "argv", ["x"])
+    result = run(FakePool(), "bench", "--sweep")
+    assert result.stdout.endswith("100 workers: knee 0.1 s, half busy at 0.13 s (measured)\n")
+    line = "bench --sweep --workers 10,20 --sleep 0,1 --jobs 9 --cell-seconds 0.5 -o json"
+    assert len(json.loads(run(FakePool(), *line.split()).stdout)["sweep"]["knees"]) == 2
+    plan = {"command": "kestrelctl"}
+    assert seen == [
+        (Plan(**plan, sleeps=sweeping.SLEEPS), sweeping.WORKERS, sweeping.CELL_SECONDS),
+        (Plan(**plan, sleeps=("0", "1"), jobs=9), (10, 20), 0.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("--workers 1,2", "several numbers of workers, or a time for each run, make a sweep"),
+        ("--cell-seconds 3", "several numbers of workers, or a time for each run, make a sweep"),
+        ("--workers 0", "not a number of workers: '0'"),
+        ("--workers ten", "not a number of workers: 'ten'"),
+        ("--jobs 5 compare a b", "options of a run do not go with `bench compare`"),
+        ("compare", "missing argument 'A B [MORE]...'"),
+        ("compare a b --threshold x", "not a percentage: 'x'"),
+        ("compare a b --fail-slower 101%", "not a percentage: '101%'"),
+    ],
+)
+def test_a_bench_that_makes_no_sense_is_refused(line: str, error: str) -> None:
+    result = run(FakePool(), "bench", *line.split())
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {error}")
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> list[str]:
+    """The files of two benches, the second one slower, on another machine."""
+    slow = a_run(makespan_seconds=150.0, worker_cpu_seconds=0.5)
+    machine = msgspec.structs.replace(MACHINE, cores=8)
+    for name, result in (
+        ("old", a_result(a_run())),
+        ("new", a_result(slow, machine=machine)),
+    ):
+        (tmp_path / f"{name}.json").write_bytes(to_json(result))
+    return [str(tmp_path / "old.json"), str(tmp_path / "new.json")]
+
+
+def test_results_are_compared(results: list[str]) -> None:
+    found = run(FakePool(), "bench", "compare", *results)
+    assert found.exit_code == 0, "a difference is no failure unless that is asked for"
+    assert found.stdout == (
+        "new over old; + better, ! worse by more than 10 %\n"
+        "SLEEP  WORKERS  MAKESPAN  TASKS/S    BUSY     P50     P99     CPU\n"
+        "    1       10    1.50 !   0.66 !  0.67 !  1.00    1.00    0.58 +\n"
+    )
+    assert found.stderr == "warning: old and new ran on different machines: cores 2 and 8\n"
+    assert run(FakePool(), "bench", "compare", *results, "-o", "quiet").stdout == "worse\n"
+    assert run(FakePool(), "bench", "compare", *results[:1] * 2, "-o", "quiet").stdout == "same\n"
+
+
+def test_a_comparison_in_json_holds_what_was_compared(results: list[str]) -> None:
+    line = ["bench", "compare", *results, "--threshold", "60%", "-o", "json"]
+    document = json.loads(run(FakePool(), *line).stdout)
+    assert (document["baseline"], document["threshold"]) == ("old", 0.6)
+    assert document["runs"][0]["changes"]["makespan_seconds"] == {
+        "before": 100.0, "after": 150.0, "ratio": 1.5, "verdict": "same",
+    }  # fmt: skip
+
+
+def test_a_comparison_may_fail(results: list[str]) -> None:
+    line = ["bench", "compare", *results, "--fail-slower"]
+    found = run(FakePool(), *line, "20%")
+    assert found.exit_code == 1
+    assert "SLEEP" in found.stdout
+    assert "error: 1 of 1 runs are slower by more than 20 %\ncause: new: sleep 1\n" in found.stderr
+    assert run(FakePool(), *line, "40%").exit_code == 0
+
+
+def test_results_are_drawn_on_one_page(results: list[str], tmp_path: Path) -> None:
+    page = str(tmp_path / "talk.html")
+    found = run(FakePool(), "bench", "report", *results, "--to", page, "-o", "json")
+    assert json.loads(found.stdout) == {"report": page}
+    assert Path(page).read_text().startswith("<!doctype html>")
+
+
+def test_help_of_bench_names_the_defaults_of_a_sweep() -> None:
+    from kestrelctl.bench import sweep
+
+    text = " ".join(run(FakePool(), "bench", "--help").stdout.split())
+    workers = ",".join(map(str, sweep.WORKERS))
+    assert f"[default: --workers {workers} --sleep {','.join(sweep.SLEEPS)}]" in text
+    assert f"[default: {sweep.CELL_SECONDS:g}]" in text
 
 
 def test_help_of_bench_names_the_defaults_of_a_plan() -> None:

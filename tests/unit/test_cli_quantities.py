@@ -11,6 +11,7 @@ from kestrelctl.cli.quantities import (
     ago,
     duration,
     parse_duration,
+    parse_percent,
     parse_size,
     plural,
     short_address,
@@ -36,6 +37,18 @@ from kestrelctl.errors import UsageError
 )
 def test_a_size_is_read(text: str, n: int) -> None:
     assert parse_size(text) == n
+
+
+@pytest.mark.parametrize(("text", "share"), [("10%", 0.1), ("2.5 %", 0.025), ("0", 0), (100, 1)])
+def test_a_percentage_is_read(text: object, share: float) -> None:
+    assert parse_percent(text) == share
+
+
+@pytest.mark.parametrize("text", ["", "%", "x%", "-1%", "101%", "1e1", "nan"])
+def test_what_is_no_percentage_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_percent(text)
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1P", "1G2", "1e3", "inf", "1,5G"])

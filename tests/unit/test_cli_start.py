@@ -38,7 +38,10 @@ def test_version_and_help_load_next_to_nothing(option: str) -> None:
     assert ours == {"kestrelctl.cli.command", "kestrelctl.cli.main", "kestrelctl.cli.screen"}
 
 
-@pytest.mark.parametrize("noun", ["submit", "job", "worker", "pool", "manager", "up", "bench"])
+@pytest.mark.parametrize(
+    "noun",
+    ["submit", "job", "worker", "pool", "manager", "up", "bench", "fleet", "dashboards", "top"],
+)
 def test_help_of_a_command_loads_no_session_and_no_tables(noun: str) -> None:
     loaded = modules_after(noun, "--help")
     assert not loaded & {
@@ -47,6 +50,9 @@ def test_help_of_a_command_loads_no_session_and_no_tables(noun: str) -> None:
         "psutil",
         "sqlite3",
         "matplotlib",
+        "fabric",
+        "paramiko",
+        "grafana_client",
         "kestrelctl.bench.run",
     }
 

@@ -44,12 +44,20 @@ def test_module_starts_with_a_docstring(module: Path) -> None:
     assert ast.get_docstring(ast.parse(module.read_text(encoding="utf-8")))
 
 
-def test_what_runs_is_what_was_tested() -> None:
-    assert pins("requirements-run.lock")
-    assert pins("requirements-run.lock") < pins("requirements.lock")
+DEPLOYED = ["requirements-run.lock", "requirements-manager.lock", "requirements-worker.lock"]
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-run.lock"])
+@pytest.mark.parametrize("lock", DEPLOYED)
+def test_what_runs_is_what_was_tested(lock: str) -> None:
+    assert pins(lock)
+    assert pins(lock) < pins("requirements.lock")
+
+
+def test_a_manager_can_be_a_worker_too() -> None:
+    assert pins("requirements-worker.lock") < pins("requirements-manager.lock")
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", *DEPLOYED])
 def test_lock_names_no_place_to_download_from(lock: str) -> None:
     text = (CHECKOUT / lock).read_text(encoding="utf-8")
     assert "://" not in text

@@ -1,0 +1,275 @@
+"""`kestrelctl dashboards`: the dashboards of a running Grafana server, and those in files here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kestrelctl.cli.command import Command, Noun, Session, pass_session
+from kestrelctl.cli.output import Column, Listing, Output
+from kestrelctl.cli.quantities import parse_duration, plural
+
+if TYPE_CHECKING:
+    from kestrelctl.dashboards.grafana import Grafana
+    from kestrelctl.dashboards.model import Board
+
+#: Ends `diff` if something differs, as it ends diff(1).
+DIFFERENT = 1
+
+
+@click.group("dashboards", cls=Noun)
+def dashboards() -> None:
+    """Take the dashboards to a Grafana server, and back."""
+
+
+def _server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which server, and how to be let in."""
+    for option in (
+        click.option(
+            "--timeout",
+            "timeout",
+            default="30",
+            metavar="DURATION",
+            help="For each answer of the server.  [default: 30]",
+        ),
+        click.option(
+            "--token-file",
+            type=Path,
+            metavar="FILE",
+            help="Its first line is a token of a service account. [env: GRAFANA_TOKEN, the token]",
+        ),
+        click.option(
+            "--url",
+            envvar="GRAFANA_URL",
+            default="",
+            metavar="URL",
+            help="Of the Grafana server. [env: GRAFANA_URL]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+_directory_option = click.option(
+    "--directory",
+    type=Path,
+    metavar="DIR",
+    help="Of the files.  [default: the dashboards that came with kestrelctl]",
+)
+_folder_option = click.option(
+    "--folder", default="Kestrel", show_default=True, help="Of the server: its title or uid."
+)
+_names = click.argument("names", nargs=-1, metavar="[NAME]...")
+
+
+@dashboards.command("push", cls=Command, talks=False)
+@_server_options
+@_directory_option
+@_folder_option
+@click.option("--create-folder", is_flag=True, help="Make the folder if there is none.")
+@click.option("--force", is_flag=True, help="Also undo what was edited in Grafana.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@_names
+@pass_session
+def push(
+    session: Session,
+    /,
+    directory: Path | None,
+    folder: str,
+    create_folder: bool,
+    force: bool,
+    dry_run: bool,
+    names: tuple[str, ...],
+    **server: Any,
+) -> None:
+    """Save dashboards in Grafana: all that are here, or those of the NAMES."""
+    from kestrelctl.dashboards import push as pushing
+    from kestrelctl.dashboards.model import pick
+
+    boards = pick(_boards(directory), names)
+    grafana = _connect(**server)
+    uid = _folder(grafana, folder, missing_is_fine=create_folder)
+    steps = pushing.plan(grafana, boards, uid)
+    if not force:
+        pushing.refuse(steps)
+    if not dry_run:
+        if uid is None:
+            uid = grafana.create_folder(folder)
+            session.screen.say(f"created the folder {folder}")
+        pushing.carry_out(grafana, steps, uid, force=force)
+    elif uid is None:
+        session.screen.say(f"would create the folder {folder}")
+    _show(session, _changes([(step.board, step.state) for step in steps]))
+    if dry_run:
+        session.screen.say("nothing was pushed: --dry-run")
+
+
+@dashboards.command("pull", cls=Command, talks=False)
+@_server_options
+@_directory_option
+@_folder_option
+@_names
+@pass_session
+def pull(
+    session: Session,
+    /,
+    directory: Path | None,
+    folder: str,
+    names: tuple[str, ...],
+    **server: Any,
+) -> None:
+    """Write dashboards of Grafana into files: all of the folder, or those of the NAMES."""
+    from kestrelctl.dashboards.model import read_boards, usual_directory
+    from kestrelctl.dashboards.pull import pull as fetch
+
+    directory = directory or usual_directory()
+    boards = read_boards(directory)
+    grafana = _connect(**server)
+    if names:
+        uids = _uids(boards, names)
+    else:
+        uid = _folder(grafana, folder, missing_is_fine=False)
+        uids = grafana.list_folder(uid or "")
+    _show(session, _changes(fetch(grafana, directory, boards, uids)))
+
+
+@dashboards.command("diff", cls=Command, talks=False)
+@_server_options
+@_directory_option
+@_names
+@pass_session
+def diff(session: Session, /, directory: Path | None, names: tuple[str, ...], **server: Any) -> int:
+    """Show what a push would change; status 1 if anything."""
+    from kestrelctl.cli.diffs import Difference, Differences
+    from kestrelctl.dashboards.model import pick
+    from kestrelctl.dashboards.pull import compare
+
+    boards = pick(_boards(directory), names)
+    found = [
+        Difference(board.uid, bool(text), text)
+        for board, text in compare(_connect(**server), boards)
+    ]
+    _show(session, Differences(found))
+    differing = sum(each.differs for each in found)
+    if not differing:
+        session.screen.say(f"{plural(len(found), 'dashboard')}, no difference")
+    return DIFFERENT if differing else 0
+
+
+@dashboards.command("snapshot", cls=Command, talks=False)
+@_server_options
+@_directory_option
+@click.option(
+    "--since",
+    default="1h",
+    show_default=True,
+    metavar="DURATION",
+    help="How much of the time until now it shows.",
+)
+@click.option(
+    "--expires",
+    default="7d",
+    show_default=True,
+    metavar="DURATION",
+    help="After that, Grafana deletes it.",
+)
+@click.option(
+    "--datasource",
+    default="",
+    metavar="UID",
+    help="Of the Prometheus data source.  [default: Grafana's]",
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@pass_session
+def snapshot(
+    session: Session,
+    /,
+    directory: Path | None,
+    since: str,
+    expires: str,
+    datasource: str,
+    names: tuple[str, ...],
+    **server: Any,
+) -> None:
+    """Keep dashboards of Grafana with the data they show now; whoever has the address sees it."""
+    from kestrelctl.dashboards.snapshot import with_data
+
+    seconds, expires_seconds = parse_duration(since), round(parse_duration(expires))
+    uids = _uids(_boards(directory), names)
+    grafana = _connect(**server)
+    datasource = datasource or grafana.prometheus()
+    to_ms = round(session.now() * 1000)
+    from_ms = to_ms - round(seconds * 1000)
+    models = [grafana.read(uid).model for uid in uids]
+    filled = [with_data(grafana, model, datasource, from_ms, to_ms) for model in models]
+    made = [
+        {
+            "uid": model["uid"],
+            "title": model["title"],
+            **grafana.snapshot(model, model["title"], expires_seconds),
+            "expires_seconds": expires_seconds,
+        }
+        for model in filled
+    ]
+    columns: list[Column[dict[str, Any]]] = [
+        Column("DASHBOARD", lambda each: each["uid"]),
+        Column("ADDRESS", lambda each: each["url"]),
+        Column("TO DELETE IT", lambda each: each["delete_url"], wide=True),
+    ]
+    _show(session, Listing(made, columns, lambda each: each["url"], nothing=""))
+
+
+def _connect(url: str, token_file: Path | None, timeout: str) -> Grafana:
+    import os
+
+    from kestrelctl.dashboards.access import make_access, read_token
+    from kestrelctl.dashboards.grafana import connect
+
+    token = read_token(token_file) if token_file else os.environ.get("GRAFANA_TOKEN", "").strip()
+    return connect(make_access(url, token, parse_duration(timeout)))
+
+
+def _boards(directory: Path | None) -> list[Board]:
+    from kestrelctl.dashboards.model import read_boards, usual_directory
+
+    return read_boards(directory or usual_directory())
+
+
+def _folder(grafana: Grafana, wanted: str, *, missing_is_fine: bool) -> str | None:
+    from kestrelctl.errors import NotFound
+
+    uid = grafana.find_folder(wanted)
+    if uid is None and not missing_is_fine:
+        raise NotFound(
+            f"Grafana has no folder {wanted!r} that the token may see",
+            hint="kestrelctl dashboards push --create-folder, or --folder TITLE",
+        )
+    return uid
+
+
+def _uids(boards: Sequence[Board], names: Sequence[str]) -> list[str]:
+    """The uids of dashboards by the names of their files; other names are uids."""
+    by_file = {board.file.stem: board.uid for board in boards}
+    return list(dict.fromkeys(by_file.get(name, name) for name in names))
+
+
+def _changes(changes: Sequence[tuple[Board, str]]) -> Listing[dict[str, str]]:
+    rows = [
+        {"uid": board.uid, "title": board.title, "state": state, "file": str(board.file)}
+        for board, state in changes
+    ]
+    columns: list[Column[dict[str, str]]] = [
+        Column("STATE", lambda row: row["state"]),
+        Column("DASHBOARD", lambda row: row["uid"]),
+        Column("TITLE", lambda row: row["title"]),
+        Column("FILE", lambda row: row["file"], wide=True),
+    ]
+    return Listing(rows, columns, lambda row: row["uid"], nothing="no dashboards")
+
+
+def _show(session: Session, output: Output) -> None:
+    asyncio.run(session.show(output))

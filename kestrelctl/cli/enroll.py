@@ -1,0 +1,189 @@
+"""`kestrelctl worker enroll`, `join` and `revoke`: machines that become workers by a token."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kestrelctl.cli.aggregate import aggregate_options
+from kestrelctl.cli.changed import Changes
+from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.output import Output, Record
+from kestrelctl.cli.quantities import parse_duration, split_words
+from kestrelctl.errors import UsageError
+from kestrelctl.protocol.answers import Changed, Enrolled
+from kestrelctl.protocol.joining import Token, decode_token
+from kestrelctl.protocol.requests import EnrollWorker, RevokeWorkers
+
+
+@click.command("enroll", cls=Command)
+@click.option("--name", default="", help="Under which it joins.  [default: it may choose]")
+@click.option(
+    "--expires",
+    "valid_seconds",
+    type=parse_duration,
+    default="1h",
+    show_default=True,
+    metavar="DURATION",
+    help="How long the token holds, from 1m to 30d.",
+)
+@click.option(
+    "--server",
+    default="",
+    metavar="HOST[:PORT]",
+    help="Where the other machine finds the server.  [default: as this one does]",
+)
+@pass_session
+def enroll(session: Session, name: str, valid_seconds: float, server: str) -> None:
+    """Let a machine join as a worker: prints the command to run there. For admins.
+
+    The command holds a token, good for one machine, until it expires. Whoever has it can join.
+    """
+    from kestrelctl.xmpp.tls import is_loopback
+
+    context = session.find_context(session.pool)
+    host, port = _address(server, context.host, context.port)
+
+    async def work(connection: Connection) -> Output:
+        request = EnrollWorker(name=name, valid_seconds=valid_seconds)
+        enrolled = await ask(connection, request, Enrolled)
+        token = Token(
+            host=host,
+            port=port,
+            tls=context.tls or not is_loopback(host),
+            pool=context.pool,
+            jid=enrolled.jid,
+            password=enrolled.password,
+            ca=_read(context.ca_file),
+        ).encode()
+        until = datetime.fromtimestamp(enrolled.expires_at, UTC)
+        data = {"token": token, "jid": enrolled.jid, "expires_at": enrolled.expires_at}
+        session.screen.say(f"run this on the other machine, once, until {until:%F %T} UTC:")
+        if is_loopback(host):
+            session.screen.say(f"(only on this one: the server is at {host}; see --server)")
+        return Record(token, data, [f"kestrelctl worker join {token}"])
+
+    session.talk(work, as_admin=True)
+
+
+@click.command("revoke", cls=Command)
+@click.argument("names", nargs=-1, required=True, metavar="NAMES...")
+@pass_session
+def revoke(session: Session, names: tuple[str, ...]) -> None:
+    """Delete workers' accounts: they are ended and cannot come back. For admins.
+
+    NAMES are whole names or addresses, not parts of them. A token that was not used yet is
+    withdrawn by the name of its account. What the workers ran is run again elsewhere.
+    """
+
+    async def work(connection: Connection) -> Output:
+        request = RevokeWorkers(names=list(names))
+        return Changes(await ask(connection, request, Changed), "revoked", "worker")
+
+    session.talk(work, as_admin=True)
+
+
+@click.command("join", cls=Command, talks=False)
+@click.argument("token")
+@click.option("--name", default="", help="Of the worker.  [default: the token's, or the host name]")
+@aggregate_options
+@click.option(
+    "--service", is_flag=True, help="Leave it to systemd, from now on and after each start."
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@pass_session
+def join(
+    session: Session,
+    /,
+    token: str,
+    name: str,
+    service: bool,
+    log_format: str,
+    tags: tuple[str, ...],
+    **offered: Any,
+) -> int:
+    """Make this machine a worker, by a TOKEN of the pool, and run it.
+
+    A command line can be seen by others on the machine, and stays in the shell's history. `-` for
+    TOKEN reads it from standard input. The account is kept, so `kestrelctl worker run` is enough
+    from then on.
+    """
+    from kestrelctl.core.enrollment import as_name, parse_invitation
+    from kestrelctl.local.state import workers_directory
+    from kestrelctl.worker import entry, membership, unit
+    from kestrelctl.worker.options import WorkerOptions
+    from kestrelctl.xmpp import joining
+
+    found = decode_token(sys.stdin.read() if token == "-" else token)
+    invitation = parse_invitation(found.jid.partition("@")[0])
+    if not name and (invitation is None or not invitation.name):
+        name = as_name(socket.gethostname())
+    here = membership.Membership(workers_directory(), found.pool)
+    settings = membership.Settings(
+        pool=found.pool,
+        host=found.host,
+        port=found.port,
+        tls=found.tls,
+        tags=split_words(tags),
+        **offered,
+    )
+    system = os.geteuid() == 0
+    if service:
+        unit.check_possible(system=system)
+    here.prepare(found.ca)
+    joined = asyncio.run(joining.join(found, name, ca_file=here.ca_file))
+    here.store(settings, joined.jid, joined.password)
+    session.screen.say(f"joined {found.pool} as {joined.jid}; kept in {here.directory}")
+    if not service:
+        if system:
+            session.screen.warn(
+                "this worker runs as root, and so do the tasks that it gets",
+                hint="--service gives it a user of its own",
+            )
+        return entry.run(
+            WorkerOptions(
+                **here.options(),
+                log_format=log_format,
+                verbose=session.screen.verbose,
+            )
+        )
+    status = unit.install(here, settings, system=system)
+    asyncio.run(session.show(Record(joined.jid, {"jid": joined.jid, "status": status}, [status])))
+    if not system:
+        session.screen.say("to go on when you log out: loginctl enable-linger")
+    return 0
+
+
+def _address(server: str, host: str, port: int) -> tuple[str, int]:
+    """The server's address for the other machine: `HOST`, `HOST:PORT` or `[IPv6]:PORT`."""
+    if not server:
+        return host, port
+    bracketed, _, after = server.removeprefix("[").partition("]")
+    if server.startswith("["):
+        found, given = bracketed, after.removeprefix(":")
+    elif server.count(":") > 1:
+        found, given = server, ""
+    else:
+        found, _, given = server.partition(":")
+    if not found or (given and not (given.isdecimal() and 0 < int(given) < 65536)):
+        raise UsageError(f"{server!r} is no address", hint="write HOST, HOST:PORT or [IPv6]:PORT")
+    return found, int(given or port)
+
+
+def _read(ca_file: Path | None) -> str:
+    if ca_file is None:
+        return ""
+    try:
+        return ca_file.read_text()
+    except OSError as error:
+        raise UsageError(f"the CA file {ca_file} cannot be read", cause=error.strerror) from None

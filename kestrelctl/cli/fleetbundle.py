@@ -1,0 +1,85 @@
+"""`kestrelctl fleet bundle`: what is needed to find out what is wrong, without any secret."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.fleethosts import choose, host_options
+from kestrelctl.cli.output import Record
+from kestrelctl.cli.quantities import parse_duration, parse_size, plural, size
+
+
+@click.command("bundle", cls=Command, talks=False)
+@host_options
+@click.option(
+    "-d",
+    "--destination",
+    type=click.Path(path_type=Path),
+    metavar="FILE.tar.gz",
+    help="[default: kestrel-bundle-TIME.tar.gz here]",
+)
+@click.option(
+    "--since",
+    "journal_seconds",
+    type=parse_duration,
+    default="24h",
+    show_default=True,
+    metavar="DURATION",
+    help="How far back the journals go.",
+)
+@click.option(
+    "--journal-size",
+    "journal_bytes",
+    type=parse_size,
+    default="1M",
+    show_default=True,
+    metavar="SIZE",
+    help="Of the journal of one service at the most.",
+)
+@pass_session
+def bundle(
+    session: Session,
+    /,
+    destination: Path | None,
+    journal_seconds: float,
+    journal_bytes: int,
+    **chosen: Any,
+) -> None:
+    """Collect what helps to find a fault.
+
+    Versions, configuration, journals and states of all hosts; no secrets.
+    """
+    from kestrelctl.fleet.bundle import Archive, collect_from
+
+    fleet = choose(session, **chosen)
+    made_at = session.now()
+    stamp = datetime.fromtimestamp(made_at).strftime("%Y%m%d-%H%M%S")
+    path = destination or Path(f"kestrel-bundle-{stamp}.tar.gz")
+    archive = Archive(path, made_at=made_at)
+    collect = functools.partial(
+        collect_from, hours=journal_seconds / 3600, journal_bytes=journal_bytes
+    )
+
+    async def work() -> None:
+        async for outcome in fleet.each(collect):
+            if outcome.value is not None:
+                archive.add(outcome.host, outcome.value)
+            elif outcome.error is not None:
+                archive.add_failure(outcome.host, outcome.error)
+
+    try:
+        asyncio.run(work())
+    finally:
+        archive.close()
+    hosts = [host.name for host in fleet.hosts if host.name not in fleet.failed]
+    data = {"file": str(path), "bytes": path.stat().st_size, "hosts": hosts}
+    summary = f"{path}: {plural(len(hosts), 'host')}, {size(path.stat().st_size)}"
+    asyncio.run(session.show(Record(str(path), data, [summary])))
+    fleet.judge()

@@ -1,0 +1,54 @@
+"""What was seen of a pool so far: its latest overview, and how fast things go."""
+
+from __future__ import annotations
+
+from kestrelctl.cli.series import Series
+from kestrelctl.protocol.answers import JobLine, Overview
+
+_ENDED = ("tasks_done", "tasks_failed", "tasks_lost", "tasks_cancelled")
+#: Of the pool people want to see what happens now; of a job, when it will be done.
+_POOL_WINDOW_SECONDS = 3.0
+
+
+class History:
+    """Overviews in the order in which they came.
+
+    Attributes:
+        latest: the last one.
+        finished, sent: tasks that ended, and attempts that were handed out.
+    """
+
+    def __init__(self, first: Overview) -> None:
+        self.latest = first
+        self._begin()
+        self._count(anew=False)
+
+    def _begin(self) -> None:
+        self.finished = Series(_POOL_WINDOW_SECONDS, 1)
+        self.sent = Series(_POOL_WINDOW_SECONDS, 1)
+        self._jobs: dict[int, Series] = {}
+
+    def add(self, overview: Overview) -> None:
+        """A further one. Rates outlast a restart of the manager, unless its clock went back."""
+        before, self.latest = self.latest, overview
+        if overview.at < before.at:
+            self._begin()
+        self._count(anew=overview.epoch != before.epoch)
+
+    def _count(self, *, anew: bool) -> None:
+        found = self.latest
+        ended = sum(found.totals.get(name, 0) for name in _ENDED)
+        self.finished.add(found.at, ended, anew=anew)
+        self.sent.add(found.at, found.totals.get("tasks_sent", 0), anew=anew)
+        self._jobs = {job.job_id: self._jobs.get(job.job_id) or Series() for job in found.jobs}
+        for job in found.jobs:
+            self._jobs[job.job_id].add(found.at, ended_tasks(job))
+
+    def job(self, job: JobLine) -> Series | None:
+        """The tasks of an active job that ended."""
+        return self._jobs.get(job.job_id)
+
+
+def ended_tasks(job: JobLine) -> int:
+    """Tasks of a job that have a final state."""
+    return job.done + job.failed + job.lost + job.cancelled

@@ -1,0 +1,1 @@
+"""The dashboards of a pool, taken to a running Grafana server and back over its HTTP API."""

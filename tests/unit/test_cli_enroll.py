@@ -1,0 +1,331 @@
+"""`worker enroll`, `join` and `revoke`, as far as they need no server."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cli_fake_pool import CONTEXT, ENROLLED, FakePool, run
+
+from kestrelctl.errors import NotAllowed, NotFound, UsageError
+from kestrelctl.local.state import workers_directory
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.joining import Joined, Token, decode_token
+from kestrelctl.worker import entry
+from kestrelctl.worker import unit as service
+from kestrelctl.worker.membership import Membership, Settings, joined
+from kestrelctl.worker.options import WorkerOptions
+from kestrelctl.xmpp import joining
+
+TOKEN = Token(
+    host="xmpp.example.org",
+    port=5222,
+    pool="example.org",
+    jid="join-1003600-5f2c9ae1@workers.example.org",
+    password="open sesame",
+    ca="-----BEGIN CERTIFICATE-----\n",
+)
+SETTINGS = Settings(pool="example.org", host="xmpp.example.org", port=5222, tls=True)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a machine keeps what it has joined."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return workers_directory()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[WorkerOptions]:
+    """The workers that would have been started."""
+    found: list[WorkerOptions] = []
+
+    def start(options: WorkerOptions) -> int:
+        found.append(options)
+        return 0
+
+    monkeypatch.setattr(entry, "run", start)
+    return found
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Token, str, Path | None]]:
+    """What was traded for accounts."""
+    found: list[tuple[Token, str, Path | None]] = []
+
+    async def trade(token: Token, name: str, *, ca_file: Path | None) -> Joined:
+        found.append((token, name, ca_file))
+        return Joined(jid="lab7@workers.example.org", password="secret")
+
+    monkeypatch.setattr(joining, "join", trade)
+    return found
+
+
+# -- tokens ----------------------------------------------------------------------------------------
+
+
+def test_a_token_survives_being_broken_into_lines() -> None:
+    word = TOKEN.encode()
+    assert decode_token(f" {word[:70]}\n{word[70:]}\n") == TOKEN
+    assert set(word) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"), (
+        "it needs no quotes"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "hello", "ä", "-", TOKEN.encode()[:-9], "e30", "bnVsbA"])
+def test_what_is_no_token_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no token"):
+        decode_token(text)
+
+
+def test_a_token_of_a_later_version_is_told_apart() -> None:
+    later = msgspec.structs.replace(TOKEN, v=2)
+    with pytest.raises(UsageError, match="version 2"):
+        decode_token(later.encode())
+
+
+# -- enroll ----------------------------------------------------------------------------------------
+
+
+def test_enroll_prints_one_command_and_says_until_when_it_holds() -> None:
+    pool = FakePool()
+    result = run(pool, "worker", "enroll", "--name", "lab7", "--expires", "2d")
+    word = result.stdout.removeprefix("kestrelctl worker join ").rstrip("\n")
+    token = decode_token(word)
+    assert (token.jid, token.password) == (ENROLLED.jid, ENROLLED.password)
+    assert (token.host, token.port, token.tls, token.pool, token.ca) == (
+        "xmpp.example.org", 5222, True, "example.org", "",
+    )  # fmt: skip
+    assert "until 1970-01-12 14:46:40 UTC" in result.stderr
+    request = pool.last(rq.EnrollWorker)
+    assert (request.name, request.valid_seconds) == ("lab7", 2 * 86400)
+    assert pool.opened == [("", True)]
+
+
+def test_enroll_for_scripts_prints_the_token_alone() -> None:
+    quiet = run(FakePool(), "worker", "enroll", "-o", "quiet").stdout
+    data = json.loads(run(FakePool(), "worker", "enroll", "-o", "json").stdout)
+    assert quiet == data["token"] + "\n"
+    assert data["jid"] == ENROLLED.jid
+
+
+@pytest.mark.parametrize(
+    ("server", "host", "port"),
+    [
+        ("10.0.0.7", "10.0.0.7", 5222),
+        ("lab.example.org:5223", "lab.example.org", 5223),
+        ("[fd00::7]:5223", "fd00::7", 5223),
+        ("fd00::7", "fd00::7", 5222),
+    ],
+)
+def test_the_other_machine_may_reach_the_server_elsewhere(
+    server: str, host: str, port: int
+) -> None:
+    result = run(FakePool(), "worker", "enroll", "--server", server, "-o", "quiet")
+    token = decode_token(result.stdout)
+    assert (token.host, token.port) == (host, port)
+
+
+@pytest.mark.parametrize("server", [":5222", "host:port", "host:0", "host:65536"])
+def test_what_is_no_address_is_refused(server: str) -> None:
+    result = run(FakePool(), "worker", "enroll", "--server", server)
+    assert result.exit_code == UsageError.exit_status
+
+
+def test_the_token_carries_the_ca_and_leaves_tls_out_on_loopback_only(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("PEM\n")
+    local = msgspec.structs.replace(
+        CONTEXT, host="127.0.0.1", tls=False, ca_file=tmp_path / "ca.pem"
+    )
+    here = run(FakePool(), "worker", "enroll", "-o", "quiet", context=local)
+    assert (decode_token(here.stdout).tls, decode_token(here.stdout).ca) == (False, "PEM\n")
+    assert "only on this one" in here.stderr
+    far = run(FakePool(), "worker", "enroll", "-o", "quiet", "--server", "lab1", context=local)
+    assert decode_token(far.stdout).tls is True
+
+
+def test_revoke_goes_to_the_admins_account() -> None:
+    pool = FakePool()
+    result = run(pool, "worker", "revoke", "w1", "w2@workers.example.org")
+    assert result.stdout == "revoked worker w1\n"
+    assert pool.last(rq.RevokeWorkers).names == ["w1", "w2@workers.example.org"]
+    assert pool.opened == [("", True)]
+
+
+# -- join ------------------------------------------------------------------------------------------
+
+
+def test_join_keeps_the_account_and_runs_the_worker(
+    home: Path, started: list[WorkerOptions], asked: list[tuple[Token, str, Path | None]]
+) -> None:
+    words = ("--name", "lab7", "--cpus", "2", "--memory", "1G", "--tags", "R,GPU")
+    result = run(FakePool(), "worker", "join", "-", *words, stdin=TOKEN.encode().encode())
+    assert result.exit_code == 0, result.stderr
+    directory = home / "example.org"
+    assert asked == [(TOKEN, "lab7", directory / "ca.pem")]
+    assert (directory / "ca.pem").read_text() == TOKEN.ca
+    credentials = directory / "credentials"
+    assert credentials.read_text() == "lab7@workers.example.org secret\n"
+    assert stat.S_IMODE(credentials.stat().st_mode) == 0o600
+    assert "secret" not in result.stdout + result.stderr
+    [options] = started
+    assert options == WorkerOptions(
+        pool="example.org",
+        credentials=credentials,
+        data_dir=directory / "data",
+        host="xmpp.example.org",
+        ca_file=directory / "ca.pem",
+        cpus=2.0,
+        memory_bytes=1 << 30,
+        tags=("R", "GPU"),
+    )
+
+
+def test_a_machine_without_a_wish_is_called_by_its_host_name_unless_the_token_says_so(
+    home: Path,
+    started: list[WorkerOptions],
+    asked: list[tuple[Token, str, Path | None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "Lab9.Example")
+    fixed = msgspec.structs.replace(
+        TOKEN, jid="join-1003600-5f2c9ae1-lab7@workers.example.org", pool="other.org"
+    )
+    run(FakePool(), "worker", "join", TOKEN.encode())
+    run(FakePool(), "worker", "join", fixed.encode())
+    assert [name for _, name, _ in asked] == ["lab9.example", ""]
+
+
+def test_a_machine_that_has_joined_does_not_spend_another_token(
+    home: Path, started: list[WorkerOptions], asked: list[tuple[Token, str, Path | None]]
+) -> None:
+    run(FakePool(), "worker", "join", TOKEN.encode())
+    result = run(FakePool(), "worker", "join", TOKEN.encode())
+    assert result.exit_code == UsageError.exit_status
+    assert "has joined example.org already" in result.stderr
+    assert len(asked) == 1
+
+
+def test_a_refused_machine_keeps_no_account(
+    home: Path, started: list[WorkerOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any, **__: Any) -> Joined:
+        raise NotAllowed("the token was used already")
+
+    monkeypatch.setattr(joining, "join", refuse)
+    result = run(FakePool(), "worker", "join", TOKEN.encode())
+    assert result.exit_code == NotAllowed.exit_status
+    assert not list(home.glob("*/credentials"))
+    assert started == []
+
+
+def test_a_token_cannot_write_elsewhere(home: Path) -> None:
+    evil = msgspec.structs.replace(TOKEN, pool="../../evil")
+    result = run(FakePool(), "worker", "join", evil.encode())
+    assert result.exit_code == UsageError.exit_status
+    assert "cannot be the domain" in result.stderr
+
+
+# -- running again ---------------------------------------------------------------------------------
+
+
+def keep(root: Path, pool: str) -> Membership:
+    """A machine that has joined."""
+    found = Membership(root, pool)
+    found.prepare("")
+    settings = msgspec.structs.replace(SETTINGS, pool=pool, cpus=4.0, tags=("R",))
+    found.store(settings, f"lab7@workers.{pool}", "secret")
+    return found
+
+
+def test_run_uses_what_was_joined_and_options_go_before_it(
+    home: Path, started: list[WorkerOptions]
+) -> None:
+    keep(home, "example.org")
+    assert run(FakePool(), "worker", "run").exit_code == 0
+    assert run(FakePool(), "worker", "run", "--cpus", "1", "--host", "10.0.0.7").exit_code == 0
+    kept, changed = started
+    assert (kept.pool, kept.host, kept.cpus, kept.tags) == (
+        "example.org", "xmpp.example.org", 4.0, ("R",),
+    )  # fmt: skip
+    assert (changed.host, changed.cpus, changed.tags) == ("10.0.0.7", 1.0, ("R",))
+    assert kept.data_dir == home / "example.org" / "data"
+    assert kept.ca_file is None
+
+
+def test_which_of_several_pools_must_be_said(home: Path, started: list[WorkerOptions]) -> None:
+    for pool in ("a.org", "b.org"):
+        keep(home, pool)
+    result = run(FakePool(), "worker", "run")
+    assert result.exit_code == UsageError.exit_status
+    assert "a.org, b.org" in result.stderr
+    assert run(FakePool(), "worker", "run", "--pool", "b.org").exit_code == 0
+    assert [options.pool for options in started] == ["b.org"]
+
+
+def test_who_has_joined_nothing_is_told_how(home: Path) -> None:
+    with pytest.raises(NotFound, match="has joined no pool"):
+        joined(home, None)
+    with pytest.raises(NotFound, match=r"has not joined a\.org"):
+        joined(home, "a.org")
+    assert run(FakePool(), "worker", "run", "--credentials", "x").exit_code == 2
+
+
+# -- service ---------------------------------------------------------------------------------------
+
+
+def test_the_users_unit_runs_what_was_joined(home: Path) -> None:
+    unit = service.unit_text(keep(home, "example.org"), SETTINGS, system=False)
+    assert "-m kestrelctl worker run --pool example.org\n" in unit
+    assert f"Environment=XDG_STATE_HOME={os.environ['XDG_STATE_HOME']}\n" in unit
+    assert "WantedBy=default.target" in unit
+    assert "User=" not in unit
+
+
+def test_the_machines_unit_hands_the_account_over_and_is_not_root(home: Path) -> None:
+    found = Membership(home, "example.org")
+    found.prepare("PEM")
+    found.store(SETTINGS, "lab7@workers.example.org", "secret")
+    settings = msgspec.structs.replace(SETTINGS, cpus=2.0, memory_bytes=1 << 30, tags=("R", "GPU"))
+    unit = service.unit_text(found, settings, system=True)
+    assert f"StandardInput=file:{found.credentials}\n" in unit
+    assert f"LoadCredential=ca.pem:{found.ca_file}\n" in unit
+    assert (
+        "worker run --pool example.org --credentials - --host xmpp.example.org --port 5222 --tls"
+        " --sessions 1 --cpus 2.0 --memory 1073741824 --tags R,GPU"
+        " --ca-file ${CREDENTIALS_DIRECTORY}/ca.pem --data-dir ${STATE_DIRECTORY}\n"
+    ) in unit
+    assert "User=kestrel-worker\n" in unit
+    assert "WantedBy=multi-user.target" in unit
+    assert "secret" not in unit
+
+
+def test_join_as_a_service_installs_it_and_says_how_to_see_it(
+    home: Path,
+    started: list[WorkerOptions],
+    asked: list[tuple[Token, str, Path | None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "check_possible", lambda *, system: None)
+    monkeypatch.setattr(
+        service, "install", lambda here, settings, *, system: f"systemctl status {here.pool}"
+    )
+    result = run(FakePool(), "worker", "join", TOKEN.encode(), "--service")
+    assert result.stdout == "systemctl status example.org\n"
+    assert started == []
+
+
+def test_no_token_is_spent_where_there_can_be_no_service(
+    home: Path,
+    asked: list[tuple[Token, str, Path | None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    result = run(FakePool(), "worker", "join", TOKEN.encode(), "--service")
+    assert result.exit_code == 9
+    assert asked == []
