@@ -1,0 +1,15 @@
+"""What the dashboards show."""
+
+from __future__ import annotations
+
+from boards import bench, overview, resources, server, throughput, waiting, workers
+
+BOARDS = (
+    overview.BOARD,
+    throughput.BOARD,
+    workers.BOARD,
+    waiting.BOARD,
+    server.BOARD,
+    resources.BOARD,
+    bench.BOARD,
+)

@@ -1,0 +1,166 @@
+"""Why tasks wait: what holds them back, demand against supply, and whose they are."""
+
+from __future__ import annotations
+
+from grafana import Board, Query, Row
+from panels import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    YELLOW,
+    bars,
+    latency,
+    stat,
+    table,
+    timeseries,
+)
+
+from boards.words import WORKER_COLOURS, by, quantiles
+
+_REASONS = {
+    "busy": GREEN,
+    "max-running": BLUE,
+    "backoff": YELLOW,
+    "recovering": PURPLE,
+    "draining": YELLOW,
+    "cancelling": GREY,
+    "offline": ORANGE,
+    "no-workers": RED,
+    "quarantined": RED,
+    "missing-tags": RED,
+    "too-small": RED,
+    "not-stored": ORANGE,
+}
+_WHY = (
+    "The reasons that `kestrelctl job explain` gives. busy: all that could run it are full; "
+    "max-running: the job's own limit; missing-tags, too-small: no worker could ever run it."
+)
+
+BOARD = Board(
+    "kestrel-waiting",
+    "Kestrel: why waiting",
+    "What holds tasks back, demand against supply, and whose tasks wait.",
+    [
+        Row(
+            "Why",
+            [
+                timeseries(
+                    "Waiting tasks by reason",
+                    "short",
+                    _WHY,
+                    by("kestrel_unmatched_tasks", "reason"),
+                    colours=_REASONS,
+                    stack=True,
+                    width=12,
+                ),
+                bars(
+                    "Now",
+                    "short",
+                    _WHY,
+                    Query("sort_desc(sum by (reason) (kestrel_unmatched_tasks{%m}))", "{{reason}}"),
+                    steps=((None, BLUE),),
+                    width=6,
+                ),
+                stat(
+                    "Can run nowhere",
+                    "short",
+                    "Tasks that no worker in the list could ever run. Their owner, or a machine "
+                    "with that tag or size, can change it.",
+                    'sum(kestrel_unmatched_tasks{%m, reason=~"missing-tags|too-small"})',
+                    ((None, GREEN), (1, RED)),
+                ),
+                stat(
+                    "Since the last hand-out",
+                    "s",
+                    "Time since tasks were last handed out. Long is fine while nothing waits or "
+                    "long tasks fill all workers.",
+                    "time() - max(kestrel_last_dispatch_timestamp_seconds{%m})",
+                    ((None, BLUE),),
+                    no_value="none yet",
+                ),
+            ],
+        ),
+        Row(
+            "Demand against supply",
+            [
+                timeseries(
+                    "Tasks against processors",
+                    "short",
+                    "All tasks that have not ended, those that run, and the processors online. A "
+                    "task may ask for more than one processor.",
+                    Query("sum(kestrel_tasks{%m})", "wanted"),
+                    Query('sum(kestrel_tasks{%m, state="running"})', "running"),
+                    Query('sum(kestrel_asset_capacity{%m, asset="cpus"})', "processors"),
+                    colours={"wanted": ORANGE, "running": GREEN, "processors": BLUE},
+                ),
+                timeseries(
+                    "Time to empty the queue",
+                    "s",
+                    "Tasks that have not ended, by the rate at which tasks end now.",
+                    Query(
+                        "sum(kestrel_tasks{%m}) / "
+                        "(sum(rate(kestrel_tasks_finished_total{%m}[$__rate_interval])) > 0)",
+                        "at this rate",
+                    ),
+                ),
+                timeseries(
+                    "Workers by state",
+                    "short",
+                    "Supply: only idle and busy workers take tasks.",
+                    by("kestrel_workers", "state"),
+                    colours=WORKER_COLOURS,
+                    stack=True,
+                    links_to="kestrel-workers",
+                ),
+                timeseries(
+                    "Wait, percentiles",
+                    "s",
+                    "From submission to the first hand-out, of the tasks handed out at that time.",
+                    *quantiles("kestrel_task_wait_seconds"),
+                    logarithmic=True,
+                ),
+                latency(
+                    "Wait",
+                    "From submission to the first hand-out, of the tasks handed out at that time.",
+                    "kestrel_task_wait_seconds",
+                    width=16,
+                ),
+            ],
+        ),
+        Row(
+            "Whose",
+            [
+                timeseries(
+                    "Waiting, by owner",
+                    "short",
+                    "Of the ten owners with the most.",
+                    Query(
+                        'topk(10, sum by (owner) (kestrel_owner_tasks{%m, state="waiting"}))',
+                        "{{owner}}",
+                    ),
+                    stack=True,
+                    width=12,
+                ),
+                table(
+                    "Owners",
+                    "Tasks of each owner, waiting and at a worker; beyond 50 owners the rest are "
+                    "`other`.",
+                    "owner",
+                    [
+                        (
+                            state.capitalize(),
+                            f'sum by (owner) (kestrel_owner_tasks{{%m, state="{state}"}})',
+                            "short",
+                        )
+                        for state in ("waiting", "running")
+                    ],
+                    sort_by="Waiting",
+                    links_to="kestrel-resources",
+                ),
+            ],
+        ),
+    ],
+)
