@@ -1,0 +1,242 @@
+"""Find every mistake in an inventory that can be found without talking to a host.
+
+Runs on the controller alone. It looks at all hosts, whatever `--limit` says: a pool is judged as a
+whole. The names of variables, and what may be in them, come from the argument specifications of
+all roles beside this one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.plugins.action import ActionBase
+
+#: What a host has in the inventory: variable -> value, templated when it is read.
+Variables = Mapping[str, Any]
+
+POOL_PREFIX = "kestrel_"
+_LOCAL_PART = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62})")
+_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})+")
+_MAX_DOMAIN_CHARACTERS = 200  # leaves room for `workers.` and for a host's name before it
+_USER_KEYS = {"name", "admin"}
+_NAMES_SHOWN = 3
+
+
+def read_specifications(roles: Path) -> dict[str, dict[str, Any]]:
+    """Return variable -> option, of all argument specifications under `roles`."""
+    options: dict[str, dict[str, Any]] = {}
+    for file in sorted(roles.glob("*/meta/argument_specs.yml")):
+        document = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        for entry in document.get("argument_specs", {}).values():
+            options.update(entry.get("options") or {})
+    return options
+
+
+def group_problems(groups: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield what is wrong with the sizes of the groups."""
+    servers = groups.get("xmpp_servers", [])
+    if len(servers) != 1:
+        yield f"the group xmpp_servers must have exactly one host; it has {_listed(servers)}"
+    managers = groups.get("managers", [])
+    if not managers:
+        yield "the group managers must have exactly one host; it has none"
+    elif len(managers) > 1:
+        yield (
+            f"the group managers must have exactly one host; it has {_listed(managers)}:"
+            " two managers need a shared store, which this version does not have"
+        )
+    if not groups.get("workers"):
+        yield "the group workers must have at least one host; it has none"
+
+
+def worker_name_problems(workers: Iterable[str]) -> Iterator[str]:
+    """Yield the workers whose name cannot be the local part of an account's address."""
+    for name in workers:
+        if not _LOCAL_PART.fullmatch(name):
+            yield (
+                f"the worker {name!r} cannot have an account of that name: a name has at most 63"
+                " characters out of a-z, 0-9, '.', '_' and '-' and begins with a letter or digit"
+                " (give the host another name and its address in ansible_host)"
+            )
+
+
+def domain_problems(domain: object) -> Iterator[str]:
+    """Yield what is wrong with `kestrel_domain`."""
+    if domain is None:
+        yield "kestrel_domain is not set (for example: kestrel_domain: pool.internal)"
+    elif (
+        not isinstance(domain, str)
+        or not _DOMAIN.fullmatch(domain)
+        or len(domain) > _MAX_DOMAIN_CHARACTERS
+    ):
+        yield (
+            f"kestrel_domain is {domain!r}, which is no domain name: lower-case labels out of a-z,"
+            " 0-9 and '-', at least two, joined by dots (for example: pool.internal)"
+        )
+
+
+def user_problems(users: object) -> Iterator[str]:
+    """Yield what is wrong with `kestrel_users`."""
+    if not isinstance(users, list) or not users:
+        yield "kestrel_users must be a list with at least one user ([{name: ada, admin: true}])"
+        return
+    seen: set[str] = set()
+    for user in users:
+        if not isinstance(user, Mapping) or "name" not in user:
+            yield f"kestrel_users: {user!r} is no user; write {{name: ada}} or more"
+            continue
+        name = user["name"]
+        if not isinstance(name, str) or not _LOCAL_PART.fullmatch(name):
+            yield (
+                f"kestrel_users: {name!r} cannot be a user's name: at most 63 characters out of"
+                " a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+            )
+            continue
+        if name in seen:
+            yield f"kestrel_users: {name} is there twice"
+        seen.add(name)
+        for key in sorted(set(user) - _USER_KEYS):
+            yield f"kestrel_users: {name} has an unknown key {key!r}{_suggestion(key, _USER_KEYS)}"
+        if not isinstance(user.get("admin", False), bool):
+            yield f"kestrel_users: admin of {name} must be true or false"
+    if not any(isinstance(user, Mapping) and user.get("admin") is True for user in users):
+        yield "kestrel_users: nobody is admin; at least one user needs `admin: true`"
+
+
+def unknown_variable_problems(
+    hosts: Mapping[str, Variables], known: Iterable[str], prefixes: Iterable[str]
+) -> Iterator[str]:
+    """Yield the variables that look like ours but that no role declares."""
+    names, starts = set(known), tuple(prefixes)
+    found: dict[str, list[str]] = {}
+    for host, variables in hosts.items():
+        for variable in variables:
+            if variable.startswith(starts) and variable not in names:
+                found.setdefault(variable, []).append(host)
+    for variable, where in sorted(found.items()):
+        on = "all hosts" if len(where) == len(hosts) > 1 else _listed(where)
+        yield f"no role knows the variable {variable} (of {on}){_suggestion(variable, names)}"
+
+
+def value_problems(
+    hosts: Mapping[str, Variables], specifications: Mapping[str, dict[str, Any]]
+) -> Iterator[str]:
+    """Yield the values whose type, or choice, is not what the role wants."""
+    checked: set[tuple[str, str]] = set()
+    for host, variables in hosts.items():
+        for variable in variables:
+            option = specifications.get(variable)
+            if option is None or option.get("no_log"):
+                continue
+            try:
+                value = variables[variable]
+            except (AnsibleError, KeyError):
+                continue  # needs something that is known only later
+            if (variable, repr(value)) in checked:
+                continue
+            checked.add((variable, repr(value)))
+            for message in _refusals(variable, value, option):
+                yield f"{variable} (of {host}): {message}"
+
+
+def find_problems(
+    groups: Mapping[str, list[str]],
+    hosts: Mapping[str, Variables],
+    specifications: Mapping[str, dict[str, Any]],
+    role_names: Iterable[str],
+) -> list[str]:
+    """Return every problem, each in a sentence.
+
+    Args:
+        groups: group -> names of its hosts.
+        hosts: name -> variables, of all hosts.
+        specifications: what `read_specifications` returned.
+        role_names: a variable that begins with one of them must be in `specifications`.
+    """
+    problems = [*group_problems(groups), *worker_name_problems(groups.get("workers", []))]
+    problems += _pool_wide(hosts, "kestrel_domain", domain_problems)
+    problems += _pool_wide(hosts, "kestrel_users", user_problems)
+    prefixes = [POOL_PREFIX, *(f"{name}_" for name in role_names)]
+    problems += unknown_variable_problems(hosts, specifications, prefixes)
+    problems += value_problems(hosts, specifications)
+    return list(dict.fromkeys(problems))
+
+
+def _pool_wide(
+    hosts: Mapping[str, Variables], variable: str, judge: Callable[[object], Iterator[str]]
+) -> Iterator[str]:
+    """Yield the problems of a variable that must have one value on all hosts."""
+    values: dict[str, object] = {}
+    for variables in hosts.values():
+        try:
+            value = variables.get(variable)
+        except AnsibleError as error:
+            yield f"{variable} cannot be worked out: {error}"
+            return
+        values.setdefault(repr(value), value)
+    if len(values) > 1:
+        yield (
+            f"{variable} has {len(values)} values, but it belongs to the whole pool:"
+            " set it once, in group_vars/all/pool.yml"
+        )
+    for value in values.values():
+        yield from judge(value)
+
+
+def _refusals(variable: str, value: object, option: dict[str, Any]) -> list[str]:
+    plain = {key: option[key] for key in ("type", "elements", "choices") if key in option}
+    outcome = ArgumentSpecValidator({variable: plain}).validate({variable: value})
+    return list(outcome.error_messages)
+
+
+def _listed(names: list[str]) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    nearest = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
+
+
+class ActionModule(ActionBase):
+    """Fails with the whole list of problems, or says that there are none."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return a failure whose message lists all problems, if there are any."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        assert task_vars is not None
+        roles = Path(self._task._role._role_path).parent
+        groups = task_vars["groups"]
+        hosts = {name: task_vars["hostvars"][name] for name in groups["all"]}
+        problems = find_problems(
+            groups,
+            hosts,
+            read_specifications(roles),
+            sorted(file.parent.parent.name for file in roles.glob("*/meta/argument_specs.yml")),
+        )
+        if problems:
+            count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+            result["failed"] = True
+            result["msg"] = "\n".join(
+                [
+                    f"The inventory has {count}; nothing has been touched.",
+                    *(f"  {number}. {text}" for number, text in enumerate(problems, 1)),
+                ]
+            )
+        return result
