@@ -1,0 +1,110 @@
+"""The lab's hosts do what its commands say."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+LAB = [str(Path(__file__).with_name("lab")), "--name", "trial", "--subnet", "10.89.97"]
+SRV, NAT1 = "10.89.97.11", "10.89.97.139"
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*LAB, *arguments], capture_output=True, text=True, check=False)
+
+
+def lab(*arguments: str) -> str:
+    called = call(*arguments)
+    assert called.returncode == 0, called.stderr
+    return called.stdout
+
+
+def answers(address: str) -> bool:
+    """Whether the host's ssh greets within a second."""
+    try:
+        with socket.create_connection((address, 22), timeout=1) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hosts() -> Iterator[None]:
+    lab("up", "srv", "nat1:nat")
+    yield
+    lab("down")
+    assert lab("status") == ""
+
+
+def test_hosts_have_the_addresses_of_their_names() -> None:
+    assert lab("status") == f"nat1 {NAT1} running\nsrv {SRV} running\n"
+    assert lab("ssh", "srv", "hostname; systemctl is-system-running") == "srv\nrunning\n"
+
+
+def test_what_is_up_stays_up() -> None:
+    boot = lab("ssh", "srv", "stat -c %Y /proc/1")
+    assert lab("up", "srv") == f"srv {SRV}\n"
+    assert lab("ssh", "srv", "stat -c %Y /proc/1") == boot
+
+
+def test_behind_nat_one_reaches_out_but_is_not_reached() -> None:
+    greeting = f"exec 3<>/dev/tcp/{SRV}/22; head -c 4 <&3"
+    assert lab("exec", "nat1", "bash", "-c", greeting) == "SSH-"
+    assert not answers(NAT1)
+    assert call("ssh", "srv", f"timeout 2 bash -c ': <>/dev/tcp/{NAT1}/22'").returncode != 0
+
+
+@pytest.mark.parametrize(("break_it", "mend_it"), [("cut", "heal"), ("pause", "unpause")])
+def test_a_fault_comes_and_goes(break_it: str, mend_it: str) -> None:
+    assert answers(SRV)
+    lab(break_it, "srv")
+    assert not answers(SRV)
+    lab(mend_it, "srv")
+    wait_until(lambda: answers(SRV))
+
+
+def test_a_killed_host_boots_again_and_is_behind_nat_as_before() -> None:
+    lab("kill", "nat1")
+    assert f"nat1 {NAT1} exited" in lab("status")
+    lab("start", "nat1")
+    assert not answers(NAT1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["kill", "w7"], "no host w7; there are nat1, srv"),
+        (["up", "w7"], "no address for w7: give one of srv mgr w1 w2 mon, NAME1:nat, or NAME:30"),
+        (["up", "w7:128"], "w7:128: 128 cannot be the last number of an address here"),
+        (["--name", "Trial", "status"], "a lab's name is made of small letters, digits and under"),
+    ],
+)
+def test_mistakes_are_told(arguments: list[str], error: str) -> None:
+    called = call(*arguments)
+    assert called.returncode == 1
+    assert called.stderr.startswith(f"lab: {error}")
+
+
+@pytest.mark.parametrize("command", [["up", "srv"], ["kill", "srv"], ["down"]])
+def test_a_host_of_another_checkout_is_left_alone(tmp_path: Path, command: list[str]) -> None:
+    other = tmp_path / "lab"
+    other.write_text(Path(LAB[0]).read_text())
+    called = subprocess.run(
+        ["python3", other, *LAB[1:], *command], capture_output=True, text=True, check=False
+    )
+    assert called.returncode == 1
+    assert f"kestrel-lab-trial-nat1 belongs to {Path(LAB[0]).parent}" in called.stderr
+    assert "srv" in lab("status")

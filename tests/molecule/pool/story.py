@@ -1,0 +1,227 @@
+"""What a pool lives through, on the hosts of this scenario. The tests build on each other.
+
+Run by verify.yml, which has Ansible's settings in the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[3]
+sys.path.insert(0, str(CHECKOUT / "tests/dashboards"))
+import dashboardkit  # noqa: E402
+
+INVENTORY = Path(__file__).parent / "inventory"
+WHEELHOUSE = CHECKOUT / "tests/lab/.state/wheelhouse"
+LAB = [str(CHECKOUT / "tests/lab/lab"), "--name", "pool", "--subnet", "10.89.96"]
+NAT1 = "10.89.96.139"
+
+#: Asks the Prometheus of the host that it runs on, which listens there only.
+ASK = """
+import json, time, urllib.parse, urllib.request
+def ask(queries):
+    now, found = time.time(), []
+    for text, instant in json.loads(queries):
+        curve = {"start": now - 300, "end": now, "step": 15}
+        words = {"query": text, **({"time": now} if instant else curve)}
+        path = "query?" if instant else "query_range?"
+        url = "http://127.0.0.1:9090/api/v1/" + path + urllib.parse.urlencode(words)
+        with urllib.request.urlopen(url) as answer:
+            series = json.load(answer)["data"]["result"]
+        found.append([each.get("values", [each.get("value")]) for each in series])
+    print(json.dumps(found))
+"""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def run(*command: str, status: int = 0, **options: Any) -> str:
+    """Run a command and return what it printed; its words are those of the failure."""
+    done = subprocess.run(
+        command, cwd=CHECKOUT, capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == status, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def lab(*arguments: str, **options: Any) -> str:
+    return run(*LAB, *arguments, **options)
+
+
+def playbook(name: str, **variables: str) -> str:
+    extra = [word for key, value in variables.items() for word in ("-e", f"{key}={value}")]
+    return run("ansible-playbook", "-i", str(INVENTORY), f"playbooks/{name}.yml", *extra)
+
+
+def wait_until(condition: Callable[[], object], timeout_seconds: float = 60) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.5)
+
+
+class Client:
+    """kestrelctl on the controller, with the context that playbooks/client.yml makes."""
+
+    def __init__(self, directory: Path) -> None:
+        playbook("client", client_directory=str(directory / "kestrel"), client_context="pool")
+        self.environment = {**os.environ, "XDG_CONFIG_HOME": str(directory)}
+        self.command = [sys.executable, "-m", "kestrelctl", "--pool", "pool"]
+
+    def __call__(self, *arguments: str, status: int = 0) -> str:
+        return run(*self.command, *arguments, env=self.environment, status=status)
+
+    def submit(self, array: int, *command: str, options: tuple[str, ...] = ()) -> str:
+        """Submit a job of many tasks and return its id."""
+        tasks = ("--array", f"1-{array}", *options, "--", *command)
+        return self("submit", "-o", "quiet", *tasks).split()[0]
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        return dict(json.loads(self("job", "list", job_id, "-o", "json"))[0])
+
+    def tasks(self, job_id: str) -> list[dict[str, Any]]:
+        return list(json.loads(self("job", "tasks", job_id, "--limit", "0", "-o", "json")))
+
+    def workers(self) -> dict[str, dict[str, Any]]:
+        """Return name -> worker."""
+        listed = json.loads(self("worker", "list", "-o", "json"))
+        return {worker["worker"].partition("@")[0]: worker for worker in listed}
+
+    def state(self, worker: str) -> str:
+        return str(self.workers().get(worker, {}).get("state", "not listed"))
+
+    def require_all_done(self, job_id: str, count: int) -> list[dict[str, Any]]:
+        """Wait for a job, and require one result of each task: that it was done."""
+        self("job", "wait", job_id, "--timeout", "5m")
+        tasks = self.tasks(job_id)
+        assert [task["task_id"] for task in tasks] == list(range(1, count + 1))
+        assert {task["state"] for task in tasks} == {"done"}
+        written = self("job", "logs", job_id, "--all").splitlines()
+        ids = sorted(int(line) for line in written if line.isdecimal())  # the rest are headings
+        assert ids == list(range(1, count + 1))
+        return tasks
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
+    return Client(tmp_path_factory.mktemp("client"))
+
+
+def echo_after(seconds: float) -> tuple[str, ...]:
+    return ("sh", "-c", f"sleep {seconds}; echo {{}}")
+
+
+def test_a_thousand_tasks(client: Client) -> None:
+    tasks = client.require_all_done(client.submit(1000, *echo_after(0)), 1000)
+    assert {task["worker"].partition("@")[0] for task in tasks} == {"w1", "w2"}
+
+
+def test_a_machine_behind_nat_joins(client: Client) -> None:
+    lab("up", "nat1:nat")
+    with pytest.raises(OSError, match="timed out"):
+        socket.create_connection((NAT1, 22), timeout=2)
+    install = (
+        "apt-get -qq update && apt-get -qq install --no-install-recommends python3-venv"
+        " && mkdir wheels && tar -C wheels -xf - && python3 -m venv /opt/kestrel/venv"
+        " && /opt/kestrel/venv/bin/pip install -q --no-index --find-links wheels kestrelctl"
+        " && ln -s /opt/kestrel/venv/bin/kestrelctl /usr/local/bin/"
+    )
+    pack = ["tar", "-c", "-C", str(WHEELHOUSE), ".", "-C", str(CHECKOUT / "dist"), newest_wheel()]
+    with subprocess.Popen(pack, stdout=subprocess.PIPE) as packed:
+        lab("exec", "nat1", "sh", "-c", install, stdin=packed.stdout)
+    token = lab("ssh", "mgr", "kestrelctl worker enroll --name nat1 -o quiet")
+    lab(
+        "exec",
+        "nat1",
+        "kestrelctl",
+        "worker",
+        "join",
+        "-",
+        "--service",
+        "--tags",
+        "NAT",
+        input=token,
+    )
+    wait_until(lambda: client.state("nat1") == "idle")
+    job_id = client.submit(100, *echo_after(0), options=("--requires", "NAT"))
+    tasks = client.require_all_done(job_id, 100)
+    assert {task["worker"].partition("@")[0] for task in tasks} == {"nat1"}
+
+
+def newest_wheel() -> str:
+    """The wheel that converging has built, in dist."""
+    wheels = (CHECKOUT / "dist").glob("*.whl")
+    return max(wheels, key=lambda wheel: wheel.stat().st_mtime).name
+
+
+def test_a_machine_dies_and_comes_back(client: Client) -> None:
+    job_id = client.submit(400, *echo_after(0.5))
+    wait_until(lambda: client.workers()["w1"]["running"] > 0)
+    lab("kill", "w1")
+    wait_until(lambda: client.state("w1") == "offline", timeout_seconds=30)
+    lab("start", "w1")
+    wait_until(lambda: client.state("w1") in ("idle", "busy"))
+    tasks = client.require_all_done(job_id, 400)
+    assert sum(task["losses"] for task in tasks) > 0
+
+
+def test_every_panel_shows_what_the_pool_does(client: Client) -> None:
+    work = ("sh", "-c", "sleep 0.2; exit $(( {} % 80 == 0 ))")
+    client("job", "wait", client.submit(200, *work, options=("--max-failures", "2")), status=3)
+    client.submit(100, *echo_after(1))
+    # Prometheus looks each 15 s here.
+    asked = [
+        (panel, dashboardkit.substituted(panel.text, __rate_interval="2m", __range="5m"))
+        for panel in dashboardkit.expressions()
+    ]
+
+    def silent() -> list[str]:
+        queries = json.dumps([[text, panel.instant] for panel, text in asked])
+        answers = json.loads(lab("ssh", "mon", "python3", "-", input=f"{ASK}\nask({queries!r})"))
+        return [
+            str(panel)
+            for (panel, _), series in zip(asked, answers, strict=True)
+            if not any(float(value) == float(value) for each in series for _, value in each)
+        ]
+
+    deadline = time.monotonic() + 120
+    while found := silent():
+        assert time.monotonic() < deadline, "nothing to show:\n" + "\n".join(found)
+        time.sleep(5)
+
+
+def test_an_upgrade_under_load(client: Client, tmp_path: Path) -> None:
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    shutil.copytree(CHECKOUT / "kestrelctl", newer / "kestrelctl")
+    for file in ("README.md", "pyproject.toml", *(f.name for f in CHECKOUT.glob("*.lock"))):
+        shutil.copy(CHECKOUT / file, newer)
+    (newer / "kestrelctl/__init__.py").write_text('"""Newer."""\n\n__version__ = "99.1"\n')
+    job_id = client.submit(2000, *echo_after(0.5))
+    playbook("upgrade", kestrel_package_source=str(newer))
+    assert client.job(job_id)["state"] == "active", "the job was too short to tell anything"
+    versions = {name: worker["version"] for name, worker in client.workers().items()}
+    assert (versions["w1"], versions["w2"]) == ("99.1", "99.1")
+    assert json.loads(client("pool", "status", "-o", "json"))["version"] == "99.1"
+    tasks = client.require_all_done(job_id, 2000)
+    assert sum(task["losses"] for task in tasks) == 0
+
+
+def test_a_revoked_machine_stays_out(client: Client) -> None:
+    lab("ssh", "mgr", "kestrelctl worker revoke nat1")
+    assert client.state("nat1") == "not listed"
+    lab("kill", "nat1")
+    lab("start", "nat1")
+    time.sleep(10)
+    assert client.state("nat1") == "not listed"

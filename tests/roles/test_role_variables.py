@@ -1,0 +1,110 @@
+"""Every variable of a role is declared once, documented, and under the role's name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROLES = Path(__file__).parents[2] / "roles"
+PLAYBOOKS = ROLES.parent / "playbooks"
+NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "meta").is_dir())
+POOL_WIDE = "validate_inventory"  # declares what belongs to no role but to the pool
+
+
+class _Loader(yaml.SafeLoader):
+    pass
+
+
+_Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))
+
+
+def load(file: Path) -> Any:
+    """Return what a YAML file holds, an empty mapping if there is none."""
+    return (yaml.load(file.read_text(), _Loader) or {}) if file.exists() else {}
+
+
+def specified(role: str) -> dict[str, dict[str, Any]]:
+    """Return variable -> option of a role's argument specification."""
+    entries = load(ROLES / role / "meta/argument_specs.yml").get("argument_specs", {})
+    return {
+        name: option
+        for entry in entries.values()
+        for name, option in (entry.get("options") or {}).items()
+    }
+
+
+def text_of(role: str) -> str:
+    """Return all tasks, handlers, templates and values of a role."""
+    files = (
+        file
+        for folder in ("tasks", "handlers", "templates", "defaults", "vars")
+        for file in sorted((ROLES / role / folder).rglob("*"))
+        if file.is_file()
+    )
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_defaults_and_specification_name_the_same_variables(role: str) -> None:
+    options = specified(role)
+    defaults = set(load(ROLES / role / "defaults/main.yml"))
+    assert defaults - set(options) == set()
+    without = {name for name in options if name not in defaults}
+    assert {name for name in without if not options[name].get("required")} == (
+        set(options) if role == POOL_WIDE else set()
+    )
+
+
+@pytest.mark.parametrize("role", [name for name in NAMES if name != POOL_WIDE])
+def test_variables_begin_with_the_roles_name(role: str) -> None:
+    assert [name for name in specified(role) if not name.startswith(f"{role}_")] == []
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_every_option_says_what_it_is_for(role: str) -> None:
+    silent = [
+        name
+        for name, option in specified(role).items()
+        if not option.get("description") or "type" not in option
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_secrets_are_marked(role: str) -> None:
+    secret = re.compile(r"(password|secret|ca_key)$")
+    shown = [
+        name
+        for name, option in specified(role).items()
+        if secret.search(name) and not option.get("no_log")
+    ]
+    assert shown == []
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_what_a_role_uses_is_declared_and_what_it_declares_is_used(role: str) -> None:
+    text = text_of(role)
+    declared = set(specified(role)) | set(load(ROLES / role / "vars/main.yml"))
+    used = set(re.findall(rf"(?<![\w./-])_{{0,2}}{role}_\w+", text))
+    given = text + "\n".join(file.read_text() for file in sorted(PLAYBOOKS.glob("*.yml")))
+    made = set(re.findall(r"register: (\w+)", given))
+    made |= set(re.findall(r"^ +(\w+):", given, re.MULTILINE))
+    tags = {f"{role}_install", f"{role}_configure", f"{role}_run"}
+    assert used - declared - made - tags == set()
+    if role != POOL_WIDE:
+        unused = {name for name in specified(role) if len(re.findall(rf"\b{name}\b", text)) < 2}
+        assert unused == set()
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_task_files_are_short(role: str) -> None:
+    long = [
+        file.name
+        for file in (ROLES / role / "tasks").glob("*.yml")
+        if len(file.read_text().splitlines()) > 120
+    ]
+    assert long == []

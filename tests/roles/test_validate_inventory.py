@@ -1,0 +1,142 @@
+"""What an inventory may be, and what is said when it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SPECIFICATIONS: dict[str, dict[str, Any]] = {
+    "kestrel_domain": {"type": "str"},
+    "kestrel_users": {"type": "list", "elements": "dict"},
+    "worker_cpus": {"type": "int"},
+    "worker_password": {"type": "str", "no_log": True},
+    "manager_log_format": {"type": "str", "choices": ["text", "json"]},
+}
+ROLES = ["manager", "worker"]
+
+
+@pytest.fixture(scope="module")
+def validation(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("validate_inventory/action_plugins/validate_inventory")
+
+
+def problems(
+    validation: ModuleType,
+    groups: dict[str, list[str]] | None = None,
+    everywhere: dict[str, Any] | None = None,
+    **on_hosts: dict[str, Any],
+) -> list[str]:
+    """Return the problems of a pool that is right except for what is given."""
+    groups = {"xmpp_servers": ["srv"], "managers": ["srv"], "workers": ["w1"]} | (groups or {})
+    names = {name for members in groups.values() for name in members}
+    common = {
+        "kestrel_domain": "pool.internal",
+        "kestrel_users": [{"name": "ada", "admin": True}],
+    } | (everywhere or {})
+    hosts = {name: common | on_hosts.get(name, {}) for name in sorted(names)}
+    found: list[str] = validation.find_problems(groups, hosts, SPECIFICATIONS, ROLES)
+    return found
+
+
+def test_a_sound_pool_has_no_problem(validation: ModuleType) -> None:
+    assert problems(validation, w1={"worker_cpus": 4, "ansible_host": "192.0.2.1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ({"xmpp_servers": []}, "xmpp_servers must have exactly one host; it has none"),
+        ({"xmpp_servers": ["a", "b"]}, "xmpp_servers must have exactly one host; it has a, b"),
+        ({"managers": []}, "managers must have exactly one host; it has none"),
+        ({"managers": ["a", "b"]}, "two managers need a shared store"),
+        ({"workers": []}, "workers must have at least one host"),
+        ({"workers": ["Node1"]}, "'Node1' cannot have an account of that name"),
+        ({"workers": ["a@b"]}, "'a@b' cannot have an account of that name"),
+    ],
+)
+def test_groups(validation: ModuleType, groups: dict[str, list[str]], said: str) -> None:
+    (problem,) = problems(validation, groups)
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    "domain", ["pool", "Pool.internal", "pool..internal", "pool_a.internal", "-a.internal", 7, ""]
+)
+def test_a_bad_domain_is_told_with_an_example(validation: ModuleType, domain: object) -> None:
+    said = [text for text in problems(validation, everywhere={"kestrel_domain": domain})
+            if "no domain name" in text]  # fmt: skip
+    assert len(said) == 1
+    assert "pool.internal" in said[0]
+
+
+def test_a_missing_domain_is_told(validation: ModuleType) -> None:
+    assert problems(validation, everywhere={"kestrel_domain": None})[0].startswith(
+        "kestrel_domain is not set"
+    )
+
+
+def test_a_domain_must_be_that_of_the_whole_pool(validation: ModuleType) -> None:
+    (problem,) = problems(validation, w1={"kestrel_domain": "other.internal"})
+    assert "kestrel_domain has 2 values" in problem
+
+
+@pytest.mark.parametrize(
+    ("users", "said"),
+    [
+        ([], "must be a list with at least one user"),
+        (["ada"], "'ada' is no user"),
+        ([{"name": "Ada", "admin": True}], "'Ada' cannot be a user's name"),
+        ([{"name": "ada"}], "nobody is admin"),
+        ([{"name": "ada", "admin": "yes"}], "admin of ada must be true or false"),
+        ([{"name": "ada", "admin": True}, {"name": "ada"}], "ada is there twice"),
+        ([{"name": "ada", "admin": True, "admn": True}], "'admn'; did you mean admin?"),
+    ],
+)
+def test_users(validation: ModuleType, users: list[Any], said: str) -> None:
+    found = problems(validation, everywhere={"kestrel_users": users})
+    assert any(said in text for text in found)
+
+
+def test_a_misspelt_variable_is_told_with_the_nearest_known_one(validation: ModuleType) -> None:
+    (problem,) = problems(validation, w1={"worker_cpu": 4})
+    assert "worker_cpu (of w1); did you mean worker_cpus?" in problem
+
+
+def test_a_misspelt_variable_of_all_hosts_is_told_once(validation: ModuleType) -> None:
+    (problem,) = problems(validation, everywhere={"kestrel_domian": "pool.internal"})
+    assert "kestrel_domian (of all hosts); did you mean kestrel_domain?" in problem
+
+
+def test_other_peoples_variables_are_their_own_affair(validation: ModuleType) -> None:
+    assert problems(validation, everywhere={"workerbee": 1, "nginx_port": 80}) == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("worker_cpus", "many"), ("manager_log_format", "xml")]
+)
+def test_a_value_of_the_wrong_kind_is_told(
+    validation: ModuleType, variable: str, value: str
+) -> None:
+    (problem,) = problems(validation, w1={variable: value})
+    assert problem.startswith(f"{variable} (of w1): ")
+    assert value in problem
+
+
+def test_a_secret_is_never_shown(validation: ModuleType) -> None:
+    assert problems(validation, w1={"worker_password": ["not", "a", "string"]}) == []
+
+
+def test_all_problems_are_told_at_once(validation: ModuleType) -> None:
+    found = problems(
+        validation, {"managers": ["a", "b"]}, {"kestrel_domain": "pool"}, w1={"worker_cpu": 1}
+    )
+    assert len(found) == 3
+
+
+def test_the_real_roles_know_the_variables_of_a_pool(validation: ModuleType, roles: Path) -> None:
+    known = validation.read_specifications(roles)
+    assert {"kestrel_domain", "kestrel_users", "xmpp_server_client_port"} <= set(known)
