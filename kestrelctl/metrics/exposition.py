@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,11 +19,12 @@ from prometheus_client.registry import Collector
 from kestrelctl import __version__
 from kestrelctl.metrics.families import gauge, gauges, histogram
 from kestrelctl.metrics.lag import LoopLag
+from kestrelctl.metrics.rows import Rows
 
-Families = Callable[[], Iterable[Metric]]
+Families = Callable[[], Iterable[Metric | Rows]]
 
 
-class Exposition(Collector):
+class Exposition:
     """Collects at each scrape what there is at that moment.
 
     Args:
@@ -37,17 +39,16 @@ class Exposition(Collector):
         self._lag = lag
         self._started_at = time.time()
         self._scrape_seconds: float | None = None
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
-        ProcessCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        GCCollector(registry=self._process)
 
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: what there is turns out when it is collected."""
-        return ()
+    def of_any_process(self) -> Iterable[Metric]:
+        """The families that the client library has for every process."""
+        return self._process.collect()
 
-    def collect(self) -> Iterator[Metric]:
-        """Every family of this process."""
+    def own(self) -> Iterator[Metric | Rows]:
+        """The families of this kind of process."""
         prefix = self._prefix
         yield gauges(
             f"{prefix}build_info",
@@ -74,6 +75,24 @@ class Exposition(Collector):
     def render(self) -> bytes:
         """The page, in the text format."""
         started = time.perf_counter()
-        page = generate_latest(self.registry)
+        page = written(chain(self.own(), self.of_any_process()))
         self._scrape_seconds = time.perf_counter() - started
         return page
+
+
+def written(families: Iterable[Metric | Rows]) -> bytes:
+    """Families in the text format; those made of rows come last."""
+    metrics, rows = _Collected(), []
+    for family in families:
+        if isinstance(family, Rows):
+            rows.append(family.write())
+        else:
+            metrics.append(family)
+    return generate_latest(metrics) + "".join(rows).encode()
+
+
+class _Collected(list[Metric], Collector):
+    """Families as the client library takes them."""
+
+    def collect(self) -> Iterable[Metric]:
+        return self

@@ -22,6 +22,7 @@ from kestrelctl.metrics.families import (
     histogram,
     stanza_families,
 )
+from kestrelctl.metrics.rows import Rows, quoted
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.protocol.work import Beat, Hello
 from kestrelctl.store.port import Statistics
@@ -66,7 +67,7 @@ class PoolFamilies:
         self._shell = shell
         self._now = now
 
-    def __call__(self) -> Iterator[Metric]:
+    def __call__(self) -> Iterator[Metric | Rows]:
         found = census(self._state, self._now())
         yield gauge("kestrel_epoch", "Starts of a manager on this store.", self._state.epoch)
         yield from _jobs(found, self._state.totals)
@@ -194,7 +195,7 @@ def _attempts(totals: Totals) -> Iterator[Metric]:
     )
 
 
-def _workers(found: Census, totals: Totals) -> Iterator[Metric]:
+def _workers(found: Census, totals: Totals) -> Iterator[Metric | Rows]:
     yield gauges(
         "kestrel_workers", "Workers that are known.", ("state",), by(found.workers_by_state)
     )
@@ -213,18 +214,13 @@ def _workers(found: Census, totals: Totals) -> Iterator[Metric]:
         ("free", "What is left of it.", found.free),
     ):
         yield gauges(f"kestrel_asset_{name}", text, ("asset",), by(_base_units(amounts)))
-    named = worker_labels(found.workers)
-    for name, text, value in (
-        ("up", "1 if the worker is online.", lambda worker: float(worker.online)),
-        ("running", "Tasks that run there.", lambda worker: worker.running),
-        ("cpus", "Processors that it offers.", lambda worker: worker.cpus),
+    labels = [quoted(label) for label in worker_labels(found.workers)]
+    for name, text, values in (
+        ("up", "1 if the worker is online.", [int(worker.online) for worker in found.workers]),
+        ("running", "Tasks that run there.", [worker.running for worker in found.workers]),
+        ("cpus", "Processors that it offers.", [worker.cpus for worker in found.workers]),
     ):
-        yield gauges(
-            f"kestrel_worker_{name}",
-            text,
-            ("worker",),
-            [((label,), value(worker)) for label, worker in named.items()],
-        )
+        yield Rows(f"kestrel_worker_{name}", text, "worker", labels, values)
     yield gauge(
         "kestrel_worker_clock_skew_seconds_max",
         "The largest difference between a worker's clock and the manager's.",
@@ -232,13 +228,15 @@ def _workers(found: Census, totals: Totals) -> Iterator[Metric]:
     )
 
 
-def worker_labels(workers: Sequence[WorkerNumbers]) -> dict[str, WorkerNumbers]:
-    """Workers by `name/resource`, or by their whole address where that is not theirs alone."""
-    found: dict[str, WorkerNumbers] = {}
+def worker_labels(workers: Sequence[WorkerNumbers]) -> list[str]:
+    """`name/resource` of each, or its whole address where that is not its alone."""
+    taken: set[str] = set()
+    found = []
     for worker in workers:
-        bare, _, resource = worker.jid.partition("/")
-        label = f"{bare.partition('@')[0]}/{resource}" if resource else bare.partition("@")[0]
-        found[worker.jid if label in found else label] = worker
+        bare, slash, resource = worker.jid.partition("/")
+        label = f"{bare.partition('@')[0]}{slash}{resource}"
+        found.append(worker.jid if label in taken else label)
+        taken.add(label)
     return found
 
 

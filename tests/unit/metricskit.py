@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from kestrelctl.metrics.rows import Rows
+
 
 class Page:
     """A page in Prometheus's text format, parsed by Prometheus's own library."""
@@ -62,10 +64,13 @@ def documented(page: str, heading: str) -> dict[str, tuple[str, tuple[str, ...]]
     return found
 
 
-def served(families: Iterable[Metric]) -> dict[str, tuple[str, tuple[str, ...]]]:
+def served(families: Iterable[Metric | Rows]) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Name -> (type, labels) of what a process serves, counters by their full name."""
     found = {}
     for family in families:
+        if isinstance(family, Rows):
+            found[family.name] = ("gauge", (family.label,))
+            continue
         labels = getattr(family, "_labelnames", ())
         name = f"{family.name}_total" if family.type == "counter" else family.name
         found[name] = (family.type, tuple(labels))

@@ -181,7 +181,7 @@ def numbers() -> WorkerProcessNumbers:
 
 async def test_the_document_names_what_a_worker_process_serves_and_nothing_else() -> None:
     exposition = Exposition("kestrel_worker_", WorkerFamilies(numbers), LoopLag())
-    assert documented(DOCUMENT, "Worker process") == served(exposition.collect())
+    assert documented(DOCUMENT, "Worker process") == served(exposition.own())
 
 
 async def test_a_worker_process_tells_of_all_its_sessions() -> None:

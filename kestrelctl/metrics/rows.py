@@ -1,0 +1,41 @@
+"""A family with a sample for each worker, written by hand.
+
+The client library takes about eight microseconds from a value to its line, three times a worker,
+and the event loop of the manager stands still meanwhile: it was nearly all of a scrape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Gauges with one label.
+
+    Attributes:
+        documentation: what they are; one line without backslashes.
+        labels: the label's values, each `quoted`, so that several families can share the work.
+        values: one for each.
+    """
+
+    name: str
+    documentation: str
+    label: str
+    labels: Sequence[str]
+    values: Iterable[float]
+
+    def write(self) -> str:
+        """Its part of a page, in Prometheus's text format."""
+        start = f"{self.name}{{{self.label}="
+        pairs = zip(self.labels, self.values, strict=True)
+        lines = [f"{start}{label}}} {value}\n" for label, value in pairs]
+        head = f"# HELP {self.name} {self.documentation}\n# TYPE {self.name} gauge\n"
+        return head + "".join(lines)
+
+
+def quoted(value: str) -> str:
+    """A value of a label, as the text format has it."""
+    escaped = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return f'"{escaped}"'
