@@ -247,7 +247,6 @@ def table(
             "cellHeight": "sm",
             "frameIndex": 0,
             "sortBy": [{"displayName": sort_by, "desc": True}],
-            "footer": {"show": False, "reducer": ["sum"], "countRows": False},
         },
         {
             "custom": {"align": "auto", "inspect": False, "cellOptions": {"type": "auto"}},

@@ -75,8 +75,8 @@ def expressions() -> list[Expression]:
                     Expression(uid, panel["title"], target["expr"], legend, target["instant"])
                 )
         for annotation in board["annotations"]["list"]:
-            if "expr" in annotation:
-                text, legend = annotation["expr"], annotation["titleFormat"]
+            if "target" in annotation:
+                text, legend = annotation["target"]["expr"], annotation["titleFormat"]
                 found.append(Expression(uid, annotation["name"], text, legend, False))
     return found
 
