@@ -13,7 +13,7 @@ from kestrelctl.bench.markup import bars, keys, table, tile
 from kestrelctl.bench.result import Result, Run
 from kestrelctl.bench.style import CSS
 from kestrelctl.bench.table import rows
-from kestrelctl.bench.wording import LIMIT_WORDS, NUMBERS
+from kestrelctl.bench.wording import LIMIT_WORDS, NUMBERS, share_of_limit
 
 TABLE_COLUMNS = (
     "sleep",
@@ -148,7 +148,8 @@ def _rate_tiles(result: Result) -> str:
         limit = result.limit(run)
         words = ""
         if limit:
-            words = LIMIT_WORDS[limit.of].format(limit.seconds / run.makespan_seconds)
+            share = limit.seconds / run.makespan_seconds
+            words = LIMIT_WORDS[limit.of].format(share_of_limit(share))
         parts.append(
             tile(f"sleep {run.sleep}", f"{run.tasks_per_second:,.0f}", "tasks per second", words)
         )
@@ -233,7 +234,11 @@ def _makespans(series: Sequence[Series]) -> str:
     """Bars of those with as many tasks as the first, and the least that the first one needs."""
     first = series[0]
     jobs = first.run.jobs
-    shown = [(s.label, s.run.makespan_seconds, s.kind) for s in series if s.run.jobs == jobs]
+    shown = [
+        (place, each.run.makespan_seconds, each.kind)
+        for each, place in zip(series, _places(series), strict=True)
+        if each.run.jobs == jobs
+    ]
     if first.run.reference and first.run.reference.tasks == jobs:
         shown.append(("2009", first.run.reference.makespan_seconds, "then"))
     limit = first.limit.seconds if first.limit else 0.0
@@ -243,12 +248,25 @@ def _makespans(series: Sequence[Series]) -> str:
 def _rates(series: Sequence[Series]) -> str:
     """Bars of all, and the most that the first one could do."""
     first = series[0]
-    shown = [(each.label, each.run.tasks_per_second, each.kind) for each in series]
+    shown = [
+        (place, each.run.tasks_per_second, each.kind)
+        for each, place in zip(series, _places(series), strict=True)
+    ]
     if first.run.reference:
         shown.append(("2009", first.run.reference.tasks_per_second, "then"))
     limit = first.run.jobs / first.limit.seconds if first.limit else 0.0
-    workers = f"{first.run.workers:,} workers"
+    workers = "" if _mixed(series) else f"{first.run.workers:,} workers"
     return bars(f"sleep {first.run.sleep}", workers, shown, limit, "{:,.0f}/s")
+
+
+def _mixed(series: Sequence[Series]) -> bool:
+    return len({each.run.workers for each in series}) > 1
+
+
+def _places(series: Sequence[Series]) -> list[str]:
+    """What the results are called, with their numbers of workers unless these are all the same."""
+    mixed = _mixed(series)
+    return [f"{s.label} on {s.run.workers:,}" if mixed else s.label for s in series]
 
 
 def _curves(matched: Sequence[Sequence[Series]]) -> str:
@@ -259,12 +277,13 @@ def _curves(matched: Sequence[Sequence[Series]]) -> str:
             continue
         first = series[0]
         legend = [
-            (s.kind, f"{s.label}: {s.run.jobs:,} tasks in {s.run.makespan_seconds:,.1f} s")
-            for s in series
+            (s.kind, f"{place}: {s.run.jobs:,} tasks in {s.run.makespan_seconds:,.1f} s")
+            for s, place in zip(series, _places(series), strict=True)
         ]
         if first.run.reference:
-            seconds = first.run.reference.makespan_seconds
-            legend.append(("dash then", f"2009: {seconds:,.0f} s"))
+            then = first.run.reference
+            made = f"{then.tasks:,} tasks in {then.makespan_seconds:,.0f} s"
+            legend.append(("dash then", f"2009: {made}"))
         if first.limit:
             rate = first.run.jobs / first.limit.seconds
             what = "bare process starts" if first.limit.of == "spawn" else "all workers busy"

@@ -91,8 +91,8 @@ def efficiency_png(curves: Sequence[Curve]) -> bytes:
         return _png(figure, axes)
 
 
-def _style() -> Any:
-    """matplotlib's settings for a plot, for use in a `with`.
+def require() -> Any:
+    """What draws the plots.
 
     Raises:
         MissingTool: matplotlib is not installed.
@@ -105,7 +105,16 @@ def _style() -> Any:
             cause=str(error),
             hint="pip install 'kestrelctl[bench]'",
         ) from error
-    return mpl.rc_context(
+    return mpl
+
+
+def _style() -> Any:
+    """matplotlib's settings for a plot, for use in a `with`.
+
+    Raises:
+        MissingTool: matplotlib is not installed.
+    """
+    return require().rc_context(
         {
             "figure.facecolor": _PAPER,
             "axes.facecolor": _PAPER,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kestrelctl.bench import efficiency, figures, plots
@@ -13,6 +15,20 @@ from kestrelctl.errors import UsageError
 
 #: What a result is called that has no other beside it than 2009.
 _ALONE = "now"
+
+
+def prepare_report(directory: Path) -> None:
+    """Makes the directory of a report, so that hours of measuring are not for nothing.
+
+    Raises:
+        UsageError: it cannot be made or written to.
+        MissingTool: matplotlib is not installed.
+    """
+    plots.require()
+    with _writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
 
 
 def write_report(directory: Path, result: Result) -> list[Path]:
@@ -26,6 +42,7 @@ def write_report(directory: Path, result: Result) -> list[Path]:
         The files written, the page first.
 
     Raises:
+        UsageError: they cannot be written.
         MissingTool: matplotlib is not installed.
     """
     files = {
@@ -33,9 +50,10 @@ def write_report(directory: Path, result: Result) -> list[Path]:
         "result.json": to_json(result, curves=True),
         **_images(result),
     }
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, data in files.items():
-        (directory / name).write_bytes(data)
+    with _writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (directory / name).write_bytes(data)
     return [directory / name for name in files]
 
 
@@ -43,7 +61,8 @@ def write_page(file: Path, sources: Sequence[Path]) -> None:
     """Writes one page of the results in files or report directories, drawn over each other.
 
     Raises:
-        UsageError: one cannot be read, or they are too many to be told apart.
+        UsageError: one cannot be read, the page cannot be written, or they are too many to be told
+            apart.
     """
     if len(sources) > figures.MOST_SERIES:
         raise UsageError(
@@ -53,10 +72,16 @@ def write_page(file: Path, sources: Sequence[Path]) -> None:
     results = map(read_result, sources)
     names = labels(sources) if len(sources) > 1 else [_ALONE]
     named = [Named(name, result) for name, result in zip(names, results, strict=True)]
-    try:
+    with _writing(file):
         file.write_text(page(named), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _writing(place: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise UsageError(f"{file} cannot be written", cause=error.strerror) from None
+        raise UsageError(f"{place} cannot be written", cause=error.strerror) from None
 
 
 def _images(result: Result) -> dict[str, bytes]:

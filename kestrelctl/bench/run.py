@@ -6,14 +6,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import msgspec
 import psutil
 
 from kestrelctl.bench.bounds import Sleep, parse_sleep
 from kestrelctl.bench.machine import prosody_version, this_machine
-from kestrelctl.bench.report import write_report
 from kestrelctl.bench.result import PROCESS, LatencyMs, Result, Run, measured_run
 from kestrelctl.bench.spawn_rate import measure_spawn_rate
 from kestrelctl.core.model import JobSpec
@@ -47,7 +45,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     sleeps: tuple[str, ...] = ("0", "1", "10", "0-10")
     executor: str = PROCESS
     metrics: bool = True
-    report: Path | None = None
     command: str | None = None
 
 
@@ -68,15 +65,12 @@ async def bench(
     spawn_limit = await asyncio.to_thread(measure_spawn_rate) if pool is None else None
     async with measured_pool(plan, pool) as (connection, local):
         runs = [await one_run(plan, sleep, connection, local, progress) for sleep in sleeps]
-    result = Result(
+    return Result(
         machine=this_machine(prosody_version()),
         spawn_limit_per_second=spawn_limit,
         runs=runs,
         command=plan.command,
     )
-    if plan.report is not None:
-        write_report(plan.report, result)
-    return result
 
 
 def check(plan: Plan) -> list[Sleep]:

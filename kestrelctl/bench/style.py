@@ -48,7 +48,7 @@ pre, .card, figure, .tile {
   margin: 1.5rem 0 0; }
 .tile { padding: 1rem 1.25rem; line-height: 1.35; }
 .big { font-size: 2.6rem; font-weight: 700; letter-spacing: -.02em; line-height: 1.15;
-  color: var(--s0); font-variant-numeric: tabular-nums; }
+  color: var(--s0); font-variant-numeric: tabular-nums; white-space: nowrap; }
 
 .s0 { --c: var(--s0); } .s1 { --c: var(--s1); } .s2 { --c: var(--s2); }
 .s3 { --c: var(--s3); } .s4 { --c: var(--s4); } .s5 { --c: var(--s5); }
@@ -88,9 +88,10 @@ td:last-child, thead th:last-child { padding-right: 0; }
   gap: 1rem; margin: .75rem 0; }
 .pair > .card { margin: 0; }
 .pair > figure:only-child { max-width: 40rem; }
-.wide { display: grid; grid-template-columns: minmax(0, 7fr) minmax(0, 5fr); gap: 1rem;
-  align-items: start; }
-.wide > .card { margin: 0; }
+.wide { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
+.wide > figure { flex: 7 1 min(100%, 34rem); max-width: 46rem; }
+.wide > .card { margin: 0; flex: 5 1 max-content; }
+.wide > .card p { width: 0; min-width: 100%; }  /* its table alone says how wide it wants to be */
 figure { margin: 0; padding: 1.25rem 1.5rem; min-width: 0; }
 figcaption { margin-top: .5rem; }
 svg { display: block; width: 100%; height: auto; fill: none; font-size: 16.5px; }
@@ -116,13 +117,11 @@ dd { margin: 0; }
 .facts dt { margin: 0; font-weight: 400; color: var(--soft); }
 .facts dd { overflow-wrap: anywhere; }
 
-@media screen and (max-width: 62rem) { .wide { grid-template-columns: minmax(0, 1fr); } }
-@media screen and (max-width: 56rem) {
+@media screen and (max-width: 60rem) {
   main { padding: 1.5rem 1rem 3rem; }
   .card { padding: 1rem; }
   .lead { font-size: 1.15rem; }
   figure { padding: .6rem .5rem; }
-  svg { font-size: 19px; }
   .tiles { grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem; }
   .tile { padding: .75rem .9rem; }
   .big { font-size: 2.1rem; }
@@ -134,6 +133,7 @@ dd { margin: 0; }
   td { display: flex; justify-content: space-between; padding: .1rem 0; }
   td::before { content: attr(data-label); color: var(--soft); }
 }
+@media screen and (max-width: 40rem) { svg { font-size: 19px; } }
 @media print {
   @page { size: A4 landscape; margin: 12mm; }
   :root { --paper: #ffffff; color-scheme: light; }

@@ -10,7 +10,6 @@ import msgspec
 from kestrelctl.bench import efficiency
 from kestrelctl.bench.bounds import Sleep, parse_sleep
 from kestrelctl.bench.machine import prosody_version, this_machine
-from kestrelctl.bench.report import write_report
 from kestrelctl.bench.result import Result, Run, Sweep
 from kestrelctl.bench.run import Plan, Progress, check, measured_pool, one_run, workers_of
 from kestrelctl.bench.spawn_rate import measure_spawn_rate
@@ -53,16 +52,13 @@ async def sweep(
         first_rate = spawn_limit or UNKNOWN_RATE_PER_SECOND
         runs += await _row(each, sleeps, cell_seconds, first_rate, pool, progress)
     knees = [curve.knee for curve in efficiency.curves(runs)]
-    result = Result(
+    return Result(
         machine=this_machine(prosody_version()),
         spawn_limit_per_second=spawn_limit,
         runs=runs,
         command=plan.command,
         sweep=Sweep(cell_seconds, knees),
     )
-    if plan.report is not None:
-        write_report(plan.report, result)
-    return result
 
 
 def tasks_of_cell(

@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from kestrelctl.bench.efficiency import curves, length
+from kestrelctl.bench.reference import Reference
 from kestrelctl.bench.result import Result, Run
+from kestrelctl.bench.wording import share_of_limit
 
 COLUMNS = (
     "sleep",
@@ -42,20 +44,27 @@ def rows(result: Result) -> list[list[str]]:
 def _row(result: Result, run: Run) -> list[str]:
     limit = result.limit(run)
     reference, faster = (None, None) if result.sweep else (run.reference, run.times_faster)
-    latency = run.dispatch_latency_ms
+    latency, rate = run.dispatch_latency_ms, run.tasks_per_second
     return [
         run.sleep,
         f"{run.jobs:,}",
         f"{run.workers:,}",
         f"{run.makespan_seconds:,.1f} s",
-        f"{run.tasks_per_second:,.0f}",
-        f"{limit.seconds / run.makespan_seconds:.0%} {_OF[limit.of]}" if limit else "-",
+        f"{rate:,.0f}" if rate >= 9.95 else f"{rate:.1f}",
+        f"{share_of_limit(limit.seconds / run.makespan_seconds)} {_OF[limit.of]}" if limit else "-",
         f"{run.lost:,}",
         f"{run.duplicates:,}",
         f"{latency.p50:.1f}/{latency.p99:.1f}",
-        f"{reference.makespan_seconds:,.0f} s" if reference else "-",
+        _of_2009(reference, run.jobs) if reference else "-",
         f"{faster:.2f}x" if faster else "-",
     ]
+
+
+def _of_2009(reference: Reference, tasks: int) -> str:
+    """The makespan; of another number of tasks, which took another time, their rate."""
+    if reference.tasks == tasks:
+        return f"{reference.makespan_seconds:,.0f} s"
+    return f"{reference.tasks_per_second:,.0f}/s"
 
 
 def headline(result: Result) -> str:

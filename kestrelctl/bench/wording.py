@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 LIMIT_WORDS = {
-    "workers": "workers {:.0%} busy",
-    "spawn": "{:.0%} of bare process starts",
+    "workers": "workers {} busy",
+    "spawn": "{} of bare process starts",
 }
+
+
+def share_of_limit(share: float) -> str:
+    """`74%`; a share above one only says that the limit was measured too low."""
+    return f"{share:.0%}" if share < 1.005 else ">100%"
+
 
 NUMBERS = (
     (
@@ -26,7 +32,8 @@ NUMBERS = (
         "run is refused, not reported. The spawn limit is measured: one process per core "
         "starts and reaps <code>sleep 0</code> and nothing else, the median of several rounds. The "
         "pool has to share the same cores, so 100 % is out of reach, and a noisy moment can move "
-        "the figure by some percent.",
+        "the figure by some percent. “&gt;100%” says that something else used the machine while "
+        "the limit was measured.",
     ),
     (
         "Efficiency, knee",

@@ -140,9 +140,11 @@ def report_results(session: Session, /, results: tuple[Path, ...], file: Path) -
 
 def _measure(session: Session, given: dict[str, Any]) -> None:
     """Carries out what the options say, and prints what it found."""
+    from kestrelctl.bench import report as reporting
     from kestrelctl.bench import run as running
     from kestrelctl.bench import sweep as sweeping
 
+    directory = given.pop("report", None)
     sweep = given.pop("sweep", False)
     cell_seconds = given.pop("cell_seconds", None)
     workers = _counts(given.pop("workers", ""))
@@ -160,7 +162,7 @@ def _measure(session: Session, given: dict[str, Any]) -> None:
             given["workers"] = workers[0]
     plan = running.Plan(command=shlex.join(["kestrelctl", *sys.argv[1:]]), **given)
 
-    async def work() -> None:
+    async def work() -> Result:
         screen = session.screen
         async with contextlib.AsyncExitStack() as stack:
             pool = progress = None
@@ -182,10 +184,14 @@ def _measure(session: Session, given: dict[str, Any]) -> None:
             else:
                 result = await running.bench(plan, pool, progress)
         await session.show(BenchResult(result))
+        return result
 
-    asyncio.run(work())
-    if plan.report is not None:
-        session.screen.say(f"report: {plan.report / 'report.html'}")
+    if directory is not None:
+        reporting.prepare_report(directory)
+    result = asyncio.run(work())
+    if directory is not None:
+        page, *_ = reporting.write_report(directory, result)
+        session.screen.say(f"report: {page}")
 
 
 def _counts(text: str) -> tuple[int, ...]:

@@ -61,7 +61,7 @@ def report(explanation: Explanation) -> Record:
     return Record(str(explanation.job.job_id), {**data, "conclusion": why, "hint": hint}, blocks)
 
 
-_FIELDS = ("job", "waiting", "job_reasons", "obstacles", "could_run", "ever")
+_FIELDS = ("job", "waiting", "job_reasons", "obstacles", "could_run", "ever", "tasks_ahead")
 
 
 def conclusion(explanation: Explanation) -> tuple[str, str | None]:
@@ -89,8 +89,10 @@ def conclusion(explanation: Explanation) -> tuple[str, str | None]:
         word = _STATES.get(each.refusal.reason, "unfit")
         counts[word] = counts.get(word, 0) + each.workers
     able = ", ".join(f"{n:,} {word}" for word, n in counts.items() if word != "unfit")
+    ahead = explanation.tasks_ahead if "busy" in counts else 0
     return (
-        f"every worker that could run it is taken or away ({able})",
+        f"every worker that could run it is taken or away ({able})"
+        + (f"; {plural(ahead, 'task')} of other jobs come first" if ahead else ""),
         None if "busy" in counts else "kestrelctl worker list",
     )
 

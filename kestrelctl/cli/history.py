@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from kestrelctl.cli.series import Series
-from kestrelctl.protocol.answers import JobLine, Overview
+from kestrelctl.protocol.answers import JobLine, JobView, Overview
 
-_ENDED = ("tasks_done", "tasks_failed", "tasks_lost", "tasks_cancelled")
+#: What was cancelled is no work done: a big job would be a flash of millions a second.
+_FINISHED = ("tasks_done", "tasks_failed", "tasks_lost")
 #: Of the pool people want to see what happens now; of a job, when it will be done.
 _POOL_WINDOW_SECONDS = 3.0
 
@@ -15,7 +16,7 @@ class History:
 
     Attributes:
         latest: the last one.
-        finished, sent: tasks that ended, and attempts that were handed out.
+        finished, sent: tasks that ended but were not cancelled, and attempts that were handed out.
     """
 
     def __init__(self, first: Overview) -> None:
@@ -37,18 +38,23 @@ class History:
 
     def _count(self, *, anew: bool) -> None:
         found = self.latest
-        ended = sum(found.totals.get(name, 0) for name in _ENDED)
-        self.finished.add(found.at, ended, anew=anew)
+        finished = sum(found.totals.get(name, 0) for name in _FINISHED)
+        self.finished.add(found.at, finished, anew=anew)
         self.sent.add(found.at, found.totals.get("tasks_sent", 0), anew=anew)
         self._jobs = {job.job_id: self._jobs.get(job.job_id) or Series() for job in found.jobs}
         for job in found.jobs:
-            self._jobs[job.job_id].add(found.at, ended_tasks(job))
+            self._jobs[job.job_id].add(found.at, finished_tasks(job))
 
     def job(self, job: JobLine) -> Series | None:
-        """The tasks of an active job that ended."""
+        """The tasks of an active job that ended but were not cancelled."""
         return self._jobs.get(job.job_id)
 
 
-def ended_tasks(job: JobLine) -> int:
+def finished_tasks(job: JobLine | JobView) -> int:
+    """Tasks of a job that ended of themselves: of these a rate is made."""
+    return job.done + job.failed + job.lost
+
+
+def ended_tasks(job: JobLine | JobView) -> int:
     """Tasks of a job that have a final state."""
-    return job.done + job.failed + job.lost + job.cancelled
+    return finished_tasks(job) + job.cancelled

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.explain import conclusion
+from kestrelctl.cli.grid import cut
 from kestrelctl.cli.output import Column, Listing, Record
 from kestrelctl.cli.quantities import ago, duration, plural, size
 from kestrelctl.errors import KestrelError, NotFound
@@ -16,6 +17,8 @@ from kestrelctl.protocol.requests import ExplainJob, ListJobs
 
 #: Of how many waiting jobs a list says why they wait: each costs a question.
 _MOST_REASONS = 20
+#: In a list, of a command that stands for a name; a pipe has no width to cut it to.
+_LONGEST_COMMAND = 60
 
 
 async def one_job(connection: Connection, job_id: str) -> JobView:
@@ -55,7 +58,7 @@ def job_list(views: Sequence[JobView], now: float, reasons: dict[int, str]) -> L
     """
     columns: list[Column[JobView]] = [
         Column("JOB", lambda v: str(v.job_id), right=True),
-        Column("NAME", lambda v: v.name or _command(v)),
+        Column("NAME", lambda v: v.name or cut(_command(v), _LONGEST_COMMAND)),
         Column("OWNER", lambda v: v.owner, wide=True),
         Column("STATE", lambda v: v.state),
         Column("TASKS", lambda v: f"{v.tasks:,}", right=True),

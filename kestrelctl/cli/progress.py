@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kestrelctl.cli.history import ended_tasks, finished_tasks
 from kestrelctl.cli.lines import Line, bar, crop, rich_text
 from kestrelctl.cli.quantities import duration
 from kestrelctl.cli.screen import Screen, one_line
@@ -59,33 +60,32 @@ class Progress:
 
     def _note(self, views: Sequence[JobView]) -> None:
         now = self._clock()
-        self._whole.add(now, sum(map(_ended, views)))
+        self._whole.add(now, sum(map(finished_tasks, views)))
         for view in views:
-            self._jobs.setdefault(view.job_id, Series()).add(now, _ended(view))
+            self._jobs.setdefault(view.job_id, Series()).add(now, finished_tasks(view))
 
     def _facts(self, views: Sequence[JobView]) -> tuple[str, float, Line]:
         """What jobs are called, which share of them has ended, and what is known."""
         one = views[0] if len(views) == 1 else None
         series = self._jobs[one.job_id] if one else self._whole
-        tasks, ended = sum(view.tasks for view in views), sum(map(_ended, views))
+        tasks, ended = sum(view.tasks for view in views), sum(map(ended_tasks, views))
         done = sum(view.done for view in views)
         running = sum(view.running for view in views)
-        bad = ended - done
+        failed = sum(view.failed + view.lost for view in views)
+        cancelled = sum(view.cancelled for view in views)
         facts: Line = [(f"{done:,}/{tasks:,} done", "")]
         if running or ended < tasks:
             facts.append((f"{running:,} running", "cyan"))
-        if bad:
-            facts.append((f"{bad:,} failed", "red"))
+        if failed:
+            facts.append((f"{failed:,} failed", "red"))
+        if cancelled:
+            facts.append((f"{cancelled:,} cancelled", "yellow"))
         if ended < tasks:
-            left = series.seconds_for(tasks - ended)
-            facts.append((rate(series.per_second), ""))
+            left = series.seconds_for(tasks - ended) if running else None
+            facts.append((rate(series.per_second if running else series.recent), ""))
             facts.append((f"{duration(left) or '—'} left", ""))
         title = f"job {one.job_id}" if one else f"{len(views):,} jobs"
         return title, ended / tasks if tasks else 1.0, facts
-
-
-def _ended(view: JobView) -> int:
-    return view.done + view.failed + view.lost + view.cancelled
 
 
 def _barred(title: str, share: float, facts: Line, width: int) -> Line:

@@ -194,16 +194,18 @@ def _speed(label: str, series: Series, found: Overview, width: int) -> Line:
 def _jobs(jobs: Sequence[JobLine], history: History, width: int) -> list[Line]:
     def per_second(job: JobLine) -> str:
         series = history.job(job)
-        return rate(series.per_second) if series else ""
+        if series is None:
+            return ""
+        return rate(series.per_second if job.running else series.recent)
 
     def left(job: JobLine) -> str:
         series = history.job(job)
-        seconds = series.seconds_for(job.tasks - ended_tasks(job)) if series else None
+        known = series.seconds_for(job.tasks - ended_tasks(job)) if series else None
+        seconds = known if job.running else None
         return duration(seconds) or ("—" if series else "")
 
-    def progress(job: JobLine) -> str:
-        share = ended_tasks(job) / max(1, job.tasks)
-        return f"{bar(share, 10)} {int(100 * share):>3} %"
+    def share(job: JobLine) -> float:
+        return ended_tasks(job) / max(1, job.tasks)
 
     def bad(job: JobLine) -> str:
         return "red" if job.failed + job.lost else ""
@@ -213,7 +215,8 @@ def _jobs(jobs: Sequence[JobLine], history: History, width: int) -> list[Line]:
         Column("NAME", lambda j: one_line(j.name), gives=True, width=12),
         Column("OWNER", lambda j: one_line(short_address(j.owner)), gives=True, width=5, drop=3),
         Column("STATE", lambda j: j.state, width=6, style=lambda j: _style(j.state), drop=5),
-        Column("PROGRESS", progress, drop=1),
+        Column("PROGRESS", lambda j: bar(share(j), 10), drop=1),
+        Column("%", lambda j: str(int(100 * share(j))), right=True, width=3, drop=7),
         Column("TASKS", lambda j: f"{j.tasks:,}", right=True, width=6, drop=2),
         Column("DONE", lambda j: f"{j.done:,}", right=True, width=6),
         Column("RUN", lambda j: f"{j.running:,}", right=True, width=3),

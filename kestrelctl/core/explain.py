@@ -43,6 +43,15 @@ def job_reasons(state: State, job: Job, now: float) -> list[Refusal]:
     return found
 
 
+def tasks_ahead(state: State, job: Job) -> int:
+    """Waiting tasks of jobs that are at work and get whatever becomes free before this one."""
+    return sum(
+        other.takeable()
+        for other in state.jobs.values()
+        if other.key < job.key and other.running and not other.cancelling
+    )
+
+
 def refusal_of(worker: Worker, job: Job, now: float) -> Refusal | None:
     """Why this worker takes no task of the job now; None if it could."""
     never = worker.cls.answer(job.shape)[0]

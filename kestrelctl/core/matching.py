@@ -52,9 +52,9 @@ class Shape:
 
 
 def describe(asset: str, amount: int) -> str:
-    """An amount as people write it: `2 cpus`, `512 MiB memory`."""
+    """An amount as people write it: `1 cpu`, `2 cpus`, `512 MiB memory`."""
     if asset == "cpus":
-        return f"{amount / 1000:g} cpus"
+        return f"{amount / 1000:g} cpu{'s' if amount != 1000 else ''}"
     if asset == "memory":
         return f"{amount / (1 << 20):.4g} MiB memory"
     return f"{amount} {asset}"

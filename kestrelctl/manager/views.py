@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.explain import explain, job_reasons
+from kestrelctl.core.explain import explain, job_reasons, tasks_ahead
 from kestrelctl.core.job import Job
 from kestrelctl.core.records import JobRecord, TaskRecord
 from kestrelctl.core.state import State
@@ -115,4 +115,5 @@ def explanation(state: State, job: Job, request_id: str, now: float) -> Explanat
         ],
         could_run=could,
         ever=ever,
+        tasks_ahead=tasks_ahead(state, job),
     )

@@ -135,6 +135,7 @@ class Explanation(Reply, frozen=True, kw_only=True, tag="explanation"):
         obstacles: for each group of workers with the same reason; the closest fit first.
         could_run: workers that could take a task of the job at once.
         ever: whether any worker known now could ever run it.
+        tasks_ahead: waiting tasks of other jobs at work that come before this one.
     """
 
     job: JobView
@@ -143,6 +144,7 @@ class Explanation(Reply, frozen=True, kw_only=True, tag="explanation"):
     obstacles: list[Obstacle]
     could_run: int
     ever: bool
+    tasks_ahead: int = 0
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

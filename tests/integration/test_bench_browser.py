@@ -39,6 +39,11 @@ for (const figure of document.querySelectorAll("svg")) {
 }
 for (const element of document.querySelectorAll("td, th, .value, .label, .name, .key, .tile"))
   if (box(element).right > innerWidth) cut.push(element.textContent);
+for (const cell of document.querySelectorAll(".card td, .card th"))
+  if (box(cell).right > box(cell.closest(".card")).right) cut.push(cell.textContent);
+for (const number of document.querySelectorAll(".big"))
+  if (number.scrollWidth > number.clientWidth || number.clientHeight > 60)
+    cut.push(number.textContent);
 const found = document.createElement("pre");
 found.id = "found";
 found.textContent = JSON.stringify({
@@ -112,7 +117,7 @@ def a_page(name: str) -> str:
     }[name]()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 1024, 910, 500, 390])
 @pytest.mark.parametrize("name", ["bench", "sweep", "talk"])
 def test_a_page_can_be_read_in_a_wide_and_in_a_narrow_window(
     tmp_path: Path, name: str, width: int

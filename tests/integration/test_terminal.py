@@ -145,7 +145,7 @@ async def test_it_shows_a_job_at_work(terminal: Terminal, user: UserConnection) 
     assert len(lines) == 24
     assert max(map(len, lines)) <= 80
     await terminal.shows(has("1 too-small"))
-    row = re.compile(r" sweep .* active +[0-9]+ +[0-9]+ +[0-9,]+ +0 +[0-9.]+/s +[0-9]")
+    row = re.compile(r" sweep .* active +[0-9]+ +[0-9]+ +[0-9]+ +[0-9,]+ +0 +[0-9.]+/s +[0-9]")
     await terminal.shows(lambda lines: any(map(row.search, lines)))
     terminal.press(b"p")
     await terminal.shows(has("paused"))

@@ -117,6 +117,24 @@ def test_several_results_are_drawn_over_each_other_in_one_figure() -> None:
     assert {"curve s0", "curve s1"} <= set(re.findall(r'class="(curve s\d)"', found.source))
 
 
+def test_results_of_other_numbers_of_workers_say_so() -> None:
+    few = msgspec.structs.replace(a_run("1"), workers=3)
+    found = Page(("now", a_result(a_run("1"))), ("few", a_result(few)))
+    assert "now on 10: 500 tasks in 100.0 s" in found.text
+    assert '<span class="label">few on 3</span>' in found.source
+    assert "few on 3" not in Page(("few", a_result(few))).text
+
+
+def test_a_run_beyond_the_measured_limit_has_no_share_of_it() -> None:
+    found = Page(("now", a_result(a_run("0", makespan_seconds=0.2))))
+    assert ">100% of bare process starts" in found.text
+    assert "125%" not in found.text
+
+
+def test_the_legend_says_how_many_tasks_2009_took_its_time_for() -> None:
+    assert "2009: 50,000 tasks in 103 s" in Page(*PAGES["one"]).text
+
+
 def test_the_knee_is_marked_and_told() -> None:
     found = Page(*PAGES["sweep"])
     assert "10 workers: knee 10 ms" in found.source

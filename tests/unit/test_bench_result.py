@@ -96,8 +96,21 @@ def test_the_json_of_a_report_holds_everything() -> None:
 def test_the_row_of_sleep_0_shows_the_share_of_the_spawn_limit() -> None:
     row = cells(a_run("0"))
     assert row["of limit"] == "50% spawn"
-    assert row["2009"] == "103 s"
     assert row["faster"] == "2.06x"
+
+
+def test_the_makespan_of_2009_stands_only_beside_one_of_as_many_tasks() -> None:
+    assert cells(a_run("0", tasks=50_000, makespan_seconds=40.0))["2009"] == "103 s"
+    assert cells(a_run("0"))["2009"] == "485/s"
+
+
+def test_a_run_beyond_a_measured_limit_only_says_that_it_is() -> None:
+    assert cells(a_run("0", makespan_seconds=0.2))["of limit"] == ">100% spawn"
+
+
+def test_few_tasks_a_second_are_not_rounded_to_none() -> None:
+    run = a_run("5", makespan_seconds=1000.0)
+    assert (run.tasks_per_second, cells(run)["tasks/s"]) == (0.5, "0.5")
 
 
 def test_the_row_of_a_longer_sleep_shows_the_utilisation() -> None:

@@ -42,6 +42,13 @@ def test_a_list_has_one_line_for_each_job_and_totals_beside_it() -> None:
     assert result.stderr == "2 jobs; tasks: 1,998 done, 1 failed, 1 lost\n"
 
 
+def test_a_long_command_does_not_make_a_list_wide() -> None:
+    long = replace(ENDED_JOB, name="", argv=["sh", "-c", "x" * 3000])
+    line = run(FakePool(ListJobs=an.Jobs(id="", jobs=[long])), "job", "list").stdout.splitlines()[1]
+    assert line.startswith("  7  sh -c xxx")
+    assert len(line) < 150
+
+
 def test_a_list_says_why_jobs_wait() -> None:
     stuck = replace(JOB, running=0, waiting=999)
     pool = FakePool(ListJobs=an.Jobs(id="", jobs=[stuck]), ExplainJob=EXPLANATION)
@@ -273,6 +280,12 @@ def busy(*reasons: Reason) -> an.Explanation:
     [
         (replace(RUNNABLE, waiting=0), "nothing waits", None),
         (RUNNABLE, "2 workers could take a task at once", None),
+        (
+            replace(busy(Reason.BUSY), tasks_ahead=9_000),
+            "every worker that could run it is taken or away (2 busy); "
+            "9,000 tasks of other jobs come first",
+            None,
+        ),
         (
             replace(RUNNABLE, job_reasons=[Refusal(Reason.MAX_RUNNING, "at most 1", "1")]),
             "as many of its tasks run as --max-running allows (wanted at most 1, found 1)",

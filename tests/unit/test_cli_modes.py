@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -409,10 +410,25 @@ def test_a_bench_is_run_as_planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert json.loads(result.stdout)["runs"][0]["tasks_per_second"] == 1000.0
     plan = plans[1][0]
     assert (plan.jobs, plan.workers, plan.sleeps) == (10, 2, ("0", "1", "0-10"))
-    assert plan.report == tmp_path
+    assert "report.html" in os.listdir(tmp_path)
     pool = FakePool()
     assert run(pool, "bench", "--pool", "lab", "-o", "quiet").stdout == "1000\n"
     assert plans[2][1] is pool
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from kestrelctl.bench import run as bench_run
+
+    async def bench(*_: object) -> Result:
+        raise AssertionError("it was measured")
+
+    monkeypatch.setattr(bench_run, "bench", bench)
+    (tmp_path / "file").touch()
+    result = run(FakePool(), "bench", "--report", f"{tmp_path}/file/report")
+    assert result.exit_code == 2
+    assert "file/report cannot be written\ncause: Not a directory" in result.stderr
 
 
 def test_a_sweep_is_run_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,20 @@ def test_then_it_follows_from_the_rate() -> None:
     )
 
 
+def test_what_is_cancelled_is_neither_failed_nor_fast() -> None:
+    before = [job(3, done=0), job(5, done=0)]
+    after = [job(3, done=100), job(5, done=0, cancelled=1000, state="cancelled")]
+    whole, _ = lines_after(10, before, after, width=120)
+    assert whole.endswith(" running  1,000 cancelled  10.0/s  1m 30s left")
+    assert "failed" not in whole
+
+
+def test_where_nothing_runs_any_more_nothing_is_foretold() -> None:
+    stuck = [job(done=990, running=0)]
+    (line,) = lines_after(20, [job(done=980, running=4)], stuck, stuck, stuck)
+    assert line.endswith("990/1,000 done  0 running  0/s  — left")
+
+
 def test_a_job_that_has_ended_has_no_rate() -> None:
     (line,) = lines_after(10, [job(done=0)], [job(done=1000, state="done", running=0)])
     assert line.endswith("100 %  1,000/1,000 done")

@@ -101,16 +101,16 @@ why wait  8,000 busy, 1,000 too-small
 finished      100/s                                 ████████████  peak 100/s
 sent          100/s                                 ████████████  peak 100/s
 
-JOB  NAME           OWNER  STATE     DONE  RUN   WAIT  FAIL    RATE     LEFT
-  1  job number 1   ada    active   1,508   90  8,400     2  10.0/s  14m 09s
-  2  job number 2   ada    active     908   90  9,000     2     0/s        —
-  3  job number 3   ada    active     908   90  9,000     2     0/s        —
-  4  job number 4   ada    active     908   90  9,000     2     0/s        —
-  5  job number 5   ada    active     908   90  9,000     2     0/s        —
-  6  job number 6   ada    active     908   90  9,000     2     0/s        —
-  7  job number 7   ada    active     908   90  9,000     2     0/s        —
-  8  job number 8   ada    active     908   90  9,000     2     0/s        —
-  9  job number 9   ada    active     908   90  9,000     2     0/s        —
+JOB  NAME          OWNER  STATE     %    DONE  RUN   WAIT  FAIL    RATE     LEFT
+  1  job number 1  ada    active   15   1,508   90  8,400     2  10.0/s  14m 09s
+  2  job number 2  ada    active    9     908   90  9,000     2     0/s        —
+  3  job number 3  ada    active    9     908   90  9,000     2     0/s        —
+  4  job number 4  ada    active    9     908   90  9,000     2     0/s        —
+  5  job number 5  ada    active    9     908   90  9,000     2     0/s        —
+  6  job number 6  ada    active    9     908   90  9,000     2     0/s        —
+  7  job number 7  ada    active    9     908   90  9,000     2     0/s        —
+  8  job number 8  ada    active    9     908   90  9,000     2     0/s        —
+  9  job number 9  ada    active    9     908   90  9,000     2     0/s        —
 
 WORKER    STATE        RUN  QUEUED    DONE  FAIL  NOTE
 bad/1     quarantined    0       0       0    12  1.0 s more
@@ -152,7 +152,8 @@ def test_a_large_screen_shows_all_jobs_and_workers() -> None:
     assert all(f"job number {n} " in text for n in range(1, 31))
     assert all(f"w{n}/1 " in text for n in range(15))
     assert "so far    56,080 done, 57,000 sent" in text
-    assert "PROGRESS" in text
+    assert "PROGRESS      %" in text
+    assert "██░░░░░░░░   15  " in text
     assert "OWNER" in text
     assert lines[-1] == "q quit  p pause  j/k scroll"
 
@@ -254,6 +255,28 @@ def test_jobs_that_are_gone_are_forgotten() -> None:
     history.add(later(61, jobs=[job(2)]))
     assert history.job(job(1)) is None
     assert history.job(job(2)) is not None
+
+
+def test_of_a_job_of_which_nothing_runs_nothing_is_foretold() -> None:
+    history = working()
+    stuck = job(1, done=1_508, running=0, waiting=8_490)
+    for second in range(61, 90):
+        history.add(later(second, jobs=[stuck, *BUSY.jobs[1:]]))
+    line = next(line for line in drawn(history, 80, 24) if "job number 1 " in line)
+    assert line.endswith("    0/s       —")
+
+
+def test_tasks_that_are_cancelled_are_no_work_done() -> None:
+    history = working()
+    before = history.finished.per_second
+    totals = {**history.latest.totals, "tasks_cancelled": 9_000_000}
+    totals["tasks_done"] += 100
+    cancelled = job(1, state="cancelling", cancelled=8_000, done=1_518, waiting=0)
+    history.add(later(61, totals=totals, jobs=[cancelled, *BUSY.jobs[1:]]))
+    assert history.finished.per_second == before
+    series = history.job(cancelled)
+    assert series is not None
+    assert series.per_second == pytest.approx(10)
 
 
 # -- once ------------------------------------------------------------------------------------------

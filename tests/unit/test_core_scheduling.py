@@ -8,6 +8,7 @@ from poolkit import Desk
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.explain import tasks_ahead
 from kestrelctl.core.model import JobSpec
 
 GIB = 1 << 30
@@ -22,6 +23,19 @@ def test_higher_priority_goes_first_and_first_come_within_a_priority() -> None:
         order += desk.jobs_at("w")
         desk.report("w")
     assert order == [urgent, first, second]
+
+
+def test_ahead_of_a_job_are_those_at_work_that_come_before_it() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.submit(7, cpus=64)  # it comes first, but takes nothing from anybody
+    desk.submit(10)
+    behind = desk.submit(5)
+    state = desk.pool.state
+    waiting = 10 - len(desk.held("w"))
+    assert tasks_ahead(state, state.jobs[behind]) == waiting > 0
+    urgent = desk.submit(priority=200)
+    assert tasks_ahead(state, state.jobs[urgent]) == 0
 
 
 def test_no_more_than_max_running_run_at_once() -> None:
