@@ -238,6 +238,7 @@ class ProcessExecutor:
             try:
                 task.slot.enter()
                 program = self._programs.find(name, env.get("PATH"))
+                task.since = time.monotonic()  # it runs before the call returns
                 task.pid = os.posix_spawn(
                     program,
                     argv,
@@ -256,7 +257,7 @@ class ProcessExecutor:
                     continue
                 self._programs.forget(name, env.get("PATH"))
                 return why_not_started(error, program)
-        task.since = now = time.monotonic()
+        now = time.monotonic()
         self.spawns.observe(now - began)
         task.sample_at = now + YOUNG_SECONDS
         task.terminated = False

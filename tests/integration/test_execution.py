@@ -114,6 +114,12 @@ async def test_a_task_that_succeeds(machine: Machine) -> None:
     assert 0 < ended.cpu_seconds < 0.2
 
 
+async def test_no_task_takes_more_processor_time_than_it_takes_time(machine: Machine) -> None:
+    for _ in range(30):
+        ended = await machine.run("true")
+        assert ended.cpu_seconds <= ended.wall_seconds
+
+
 @pytest.mark.parametrize("code", [1, 7, 255])
 async def test_exit_codes_are_reported(machine: Machine, code: int) -> None:
     ended = await machine.sh(f"exit {code}")
