@@ -108,6 +108,6 @@ def plural(n: int, noun: str) -> str:
 
 
 def split_words(given: Iterable[str]) -> tuple[str, ...]:
-    """Words of an option that was repeated, or given with commas between them; each once."""
-    words = (word.strip() for each in given for word in each.split(","))
-    return tuple(dict.fromkeys(word for word in words if word))
+    """Words of an option that was repeated, or has commas or blanks between them; each once."""
+    words = (word for each in given for word in each.replace(",", " ").split())
+    return tuple(dict.fromkeys(words))

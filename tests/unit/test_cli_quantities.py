@@ -124,7 +124,7 @@ def test_addresses_for_people(address: str, text: str) -> None:
 
 
 def test_words_may_be_repeated_or_have_commas() -> None:
-    assert split_words(["A,B", " C ", "A", ""]) == ("A", "B", "C")
+    assert split_words(["A,B", " C ", "A D", ""]) == ("A", "B", "C", "D")
 
 
 @pytest.mark.parametrize("text", ["last", "all", "7", "3,5-9", "3, 5-9", "1-1"])
