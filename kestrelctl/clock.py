@@ -12,3 +12,12 @@ _offset = time.time() - time.monotonic()
 def now() -> float:
     """Seconds since the epoch, steady."""
     return _offset + time.monotonic()
+
+
+def latest() -> float:
+    """Seconds since the epoch by the machine's clock, or by the steady one if that is ahead.
+
+    For what must not last too long: the steady clock stands still while the machine sleeps, and the
+    other can be set back.
+    """
+    return max(now(), time.time())

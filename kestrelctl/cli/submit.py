@@ -19,7 +19,7 @@ from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.output import Record
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration, parse_size, plural, split_words
-from kestrelctl.cli.upload import check_size, item_bytes, pieces
+from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.core.model import JobSpec, OnWorkerLost
 from kestrelctl.core.validate import problem_with_job
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
@@ -219,7 +219,7 @@ async def send(
     """
     upload = ""
     parts: list[list[str]] = []
-    if items is not None and item_bytes(items) <= INLINE_BYTES:
+    if items is not None and items_bytes(items) <= INLINE_BYTES:
         spec = msgspec.structs.replace(spec, items=items)
     elif items is not None:
         upload = secrets.token_hex(8)

@@ -9,20 +9,13 @@ import msgspec
 from kestrelctl.cli.quantities import size
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol import codec
+from kestrelctl.protocol.handout import MAX_ITEM_BYTES, item_bytes
 from kestrelctl.protocol.requests import Submit, UploadItems
 
-#: Enough for a few thousand short lines; leaves room for escaping and for other users.
-PIECE_BYTES = 200_000
 
-
-def text_bytes(text: str) -> int:
-    """The size of a text inside an XML stanza: UTF-8, with `&`, `<` and `>` escaped."""
-    return len(text.encode()) + 4 * text.count("&") + 3 * (text.count("<") + text.count(">"))
-
-
-def item_bytes(items: Sequence[str]) -> int:
+def items_bytes(items: Sequence[str]) -> int:
     """About the size of items in a message; never less."""
-    return sum(map(_line_bytes, items))
+    return sum(map(item_bytes, items))
 
 
 def pieces(items: Sequence[str]) -> Iterator[list[str]]:
@@ -34,13 +27,13 @@ def pieces(items: Sequence[str]) -> Iterator[list[str]]:
     piece: list[str] = []
     filled = 0
     for number, item in enumerate(items):
-        needed = _line_bytes(item)
-        if needed > PIECE_BYTES:
+        needed = item_bytes(item)
+        if needed > MAX_ITEM_BYTES:
             raise UsageError(
                 f"the item of task {number} is too large ({size(len(item))})",
                 hint="put it into a file that the tasks can read, and its name into the item",
             )
-        if filled + needed > PIECE_BYTES:
+        if filled + needed > MAX_ITEM_BYTES:
             yield piece
             piece, filled = [], 0
         piece.append(item)
@@ -56,7 +49,7 @@ def check_size(request: Submit | UploadItems) -> None:
         UsageError: the request is too large or not UTF-8.
     """
     try:
-        needed = text_bytes(codec.encode(request))
+        needed = codec.text_bytes(codec.encode(request))
     except (UnicodeEncodeError, msgspec.EncodeError):
         raise UsageError(
             "the command or its environment is not UTF-8", cause="a job is described in JSON"
@@ -67,8 +60,3 @@ def check_size(request: Submit | UploadItems) -> None:
             cause=f"{size(codec.MAX_PAYLOAD_BYTES)} is the most",
             hint="put data into files, and use --each-line or --from-json for what differs",
         )
-
-
-def _line_bytes(item: str) -> int:
-    """A line in JSON: between quotes, control characters and quotes escaped, and a comma."""
-    return text_bytes(msgspec.json.encode(item).decode()) + 1

@@ -103,8 +103,8 @@ class Agent:
         """Queues attempts.
 
         Returns:
-            Those that cannot be taken (their template is unknown, or the session is draining), to
-            be given back.
+            Those that cannot be taken (their template, or that of one before them, is unknown, or
+            the session is draining), to be given back.
         """
         for template in templates:
             self.templates[template.job_id] = template
@@ -114,9 +114,13 @@ class Agent:
             self._requests.pop(job_id, None)
         refused: list[int] = []
         next_item = iter(items)
+        lost = self.draining
         for number, job_id, index, n in spans:
             known = self.templates.get(job_id)
-            if known is None or self.draining:
+            # Whether a job has items, its template tells: without it, those that follow could be
+            # anybody's.
+            lost = lost or known is None
+            if lost or known is None:
                 refused.extend(range(number, number + n))
                 continue
             request = self._requests[job_id]

@@ -24,6 +24,9 @@ _TEMPORARY = re.compile(r"join-(\d{1,12})-([0-9a-z]+)(?:-(.+))?")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
 
 
+_NOT_IN_ACCOUNTS = frozenset("\"&'/:<>@ ")
+
+
 class Invitation(msgspec.Struct, frozen=True):
     """What the name of a temporary account says.
 
@@ -132,6 +135,16 @@ def check_name(name: str) -> None:
             cause="a name has up to 63 of a-z, 0-9, and inside also . _ -",
             hint=f"--name {found}" if found else None,
         )
+
+
+def check_account(name: str) -> None:
+    """Passes what an account can be called (RFC 7622, 3.3), be it made by whom it may.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not name or len(name) > 1023 or not name.isprintable() or set(name) & _NOT_IN_ACCOUNTS:
+        raise UsageError(f"{name[:80]!r} cannot be the name of an account")
 
 
 def as_name(hostname: str) -> str:

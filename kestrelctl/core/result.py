@@ -10,6 +10,9 @@ import msgspec
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
+#: A time or a duration in seconds; wide enough for any clock, and many of them have a finite sum.
+Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+
 
 class Outcome:
     """How an attempt ended (`Result.outcome`). Numbers, because fifty thousand of them travel."""
@@ -31,10 +34,10 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     job_id: Count
     index: Count
     outcome: Whole
-    started_at: float  #: seconds since the epoch, the worker's clock
-    wall_seconds: float
-    waited_seconds: float = 0.0  #: between its arrival at the worker and its start
-    cpu_seconds: float = 0.0
+    started_at: Seconds  #: seconds since the epoch, the worker's clock
+    wall_seconds: Seconds
+    waited_seconds: Seconds = 0.0  #: between its arrival at the worker and its start
+    cpu_seconds: Seconds = 0.0
     peak_bytes: Count = 0
     exit_code: Whole = 0
     signal: Whole = 0

@@ -19,6 +19,8 @@ from kestrelctl.core.worker import Worker, WorkerClass, class_key
 
 #: Attempt numbers of one manager start begin at epoch << this: they fence those of earlier starts.
 EPOCH_BITS = 40
+#: How many shapes or classes may be known that nobody has any more, at the least.
+SPARE_ENTRIES = 64
 
 
 class State:
@@ -36,6 +38,7 @@ class State:
         self.workers: dict[str, Worker] = {}
         self.classes: dict[tuple[frozenset[str], tuple[tuple[str, int], ...]], WorkerClass] = {}
         self.shapes: dict[tuple[tuple[tuple[str, int], ...], frozenset[str]], Shape] = {}
+        self._classes_at_most = self._shapes_at_most = 2 * SPARE_ENTRIES
         self.online = 0
         self.connected = True
         self.asked: set[str] = set()  #: workers that have yet to say what they hold
@@ -57,8 +60,17 @@ class State:
         key = (tuple(sorted(request.items())), requires)
         shape = self.shapes.get(key)
         if shape is None:
+            if len(self.shapes) >= self._shapes_at_most:
+                self._forget_shapes()
             shape = self.shapes[key] = Shape(request, requires)
         return shape
+
+    def _forget_shapes(self) -> None:
+        used = {job.shape for job in self.jobs.values()}
+        self.shapes = {key: shape for key, shape in self.shapes.items() if shape in used}
+        for cls in self.classes.values():
+            cls.answers = {shape: known for shape, known in cls.answers.items() if shape in used}
+        self._shapes_at_most = 2 * max(len(self.shapes), SPARE_ENTRIES)
 
     def class_for(self, ad: WorkerAd) -> WorkerClass:
         """The one class object for workers that offer what this ad says."""
@@ -66,8 +78,15 @@ class State:
         key = (tags, tuple(sorted(capacity.items())))
         cls = self.classes.get(key)
         if cls is None:
+            if len(self.classes) >= self._classes_at_most:
+                self._forget_classes()
             cls = self.classes[key] = WorkerClass(tags, capacity)
         return cls
+
+    def _forget_classes(self) -> None:
+        used = {worker.cls for worker in self.workers.values()}
+        self.classes = {key: cls for key, cls in self.classes.items() if cls in used}
+        self._classes_at_most = 2 * max(len(self.classes), SPARE_ENTRIES)
 
     def new_job(self, job_id: int, owner: str, spec: JobSpec, submitted_at: float) -> Job:
         job = Job(job_id, owner, spec, self.shape_for(spec), submitted_at)

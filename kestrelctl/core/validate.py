@@ -9,6 +9,9 @@ from kestrelctl.core.model import JobSpec, WorkerAd
 MAX_TASKS = 1_000_000_000
 MAX_PRIORITY = 255
 MAX_ID = 1_000_000_000_000
+#: What a worker says of its machine, each; a host name has no more.
+MAX_FACT_CHARACTERS = 255
+MAX_TAGS_CHARACTERS = 10_000
 
 
 def problem_with_job(spec: JobSpec) -> str | None:
@@ -61,4 +64,9 @@ def problem_with_ad(ad: WorkerAd) -> str | None:
         return f"a worker has at least 0.001 cpus, not {ad.cpus:g}"
     if not 0 <= ad.memory_bytes < 1 << 60:
         return f"a worker cannot have {ad.memory_bytes} bytes of memory"
+    for name in ("host", "os", "arch", "version"):
+        if len(getattr(ad, name)) > MAX_FACT_CHARACTERS:
+            return f"a worker's {name} has at most {MAX_FACT_CHARACTERS} characters"
+    if sum(len(tag) + 1 for tag in ad.tags) > MAX_TAGS_CHARACTERS:
+        return f"a worker's tags have at most {MAX_TAGS_CHARACTERS:,} characters together"
     return None

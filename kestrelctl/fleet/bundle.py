@@ -14,12 +14,16 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.fleet.restart import installed
 from kestrelctl.fleet.shell import Shell
 from kestrelctl.fleet.units import UNITS
 
 _TIMEOUT_SECONDS = 300
+#: What a host may send, unpacked: a few megabytes are usual.
+MAX_COLLECTED_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,13 @@ def collect_from(shell: Shell, *, hours: float, journal_bytes: int) -> Collected
         lines = ran.stderr.strip().splitlines() or ["it wrote nothing"]
         raise KestrelError("collecting failed", cause=lines[-1])
     try:
-        found = json.loads(zlib.decompress(base64.b64decode(ran.stdout, validate=False)))
-        return Collected(found["files"], found["failed"])
-    except (ValueError, KeyError, zlib.error) as error:
+        unpacking = zlib.decompressobj()
+        packed = base64.b64decode(ran.stdout, validate=False)
+        text = unpacking.decompress(packed, MAX_COLLECTED_BYTES)
+        if not unpacking.eof:
+            raise ValueError(f"it is cut off, or more than {MAX_COLLECTED_BYTES:,} bytes")
+        return msgspec.json.decode(text, type=Collected)
+    except (ValueError, RecursionError, zlib.error, msgspec.DecodeError) as error:
         raise KestrelError("what it sent cannot be read", cause=str(error)) from None
 
 

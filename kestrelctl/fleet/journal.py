@@ -49,7 +49,7 @@ def read_entry(host: str, line: str) -> Entry | None:
     try:
         found = json.loads(line)
         at = int(found["__REALTIME_TIMESTAMP"]) / 1e6
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     pid, priority = str(found.get("_PID", "")), str(found.get("PRIORITY", ""))
     unit = str(found.get("UNIT") or found.get("_SYSTEMD_UNIT") or "")
@@ -57,8 +57,8 @@ def read_entry(host: str, line: str) -> Entry | None:
         host=host,
         at=at,
         unit=unit.removesuffix(".service"),
-        pid=int(pid) if pid.isdigit() else None,
-        priority=int(priority) if priority.isdigit() else 6,
+        pid=int(pid) if pid.isdecimal() else None,
+        priority=int(priority) if priority.isdecimal() else 6,
         message=_text(found.get("MESSAGE")),
     )
 
@@ -66,7 +66,7 @@ def read_entry(host: str, line: str) -> Entry | None:
 def _text(message: object) -> str:
     """A message: a text, an array of bytes if it is none, or null if it was too long."""
     if isinstance(message, list):
-        if all(isinstance(each, int) for each in message):
+        if all(isinstance(each, int) and 0 <= each < 256 for each in message):
             return bytes(message).decode(errors="replace")
         return "\n".join(_text(each) for each in message)
     return "(too long for journalctl)" if message is None else str(message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -81,6 +81,13 @@ def status_of(shell: Shell, clock: Callable[[], float]) -> HostStatus:
     found = dict(_sections(ran.stdout))
     if ran.status or not set(found) >= _SECTIONS:
         raise KestrelError("it does not say how it is", cause=ran.stderr.strip() or None)
+    try:
+        return _read(found, offset, error)
+    except ValueError as reason:
+        raise KestrelError("it does not say how it is", cause=str(reason)) from None
+
+
+def _read(found: Mapping[str, str], offset: float, error: float) -> HostStatus:
     disk = re.findall(r"\d+", found["disk"].strip().rpartition("\n")[2])
     load = found["load"].split()
     return HostStatus(

@@ -52,6 +52,6 @@ def _unit(found: Mapping[str, str]) -> Unit:
     return Unit(
         name=found.get("Id", "").removesuffix(".service"),
         state=found.get("ActiveState", ""),
-        since=float(since) if since.isdigit() and since != "0" else None,
-        restarts=int(restarts) if restarts.isdigit() else 0,
+        since=float(since) if since.isdecimal() and since != "0" else None,
+        restarts=int(restarts) if restarts.isdecimal() else 0,
     )

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 #: What a bounced message says when its receiver has no session.
 GONE = ("service-unavailable", "recipient-unavailable", "item-not-found", "remote-server-not-found")
 
+TOO_LARGE = UsageError("the answer is too large for one message", hint="ask for less at a time")
+
 
 class Manager:
     """Sorts what arrives: workers' messages to the core, users' to the desk, the rest refused."""
@@ -166,6 +168,10 @@ class Manager:
     def _from_user(self, sender: str, payload: str, *, typed: bool) -> None:
         def reply(message: answers.Reply) -> None:
             text = codec.encode(message)
+            if not codec.fits(text):
+                log.warning("an answer to %s is too large: %d bytes", sender, len(text))
+                message = failed(message.id, TOO_LARGE)
+                text = codec.encode(message)
             self._service.stanzas.sent(type(message), len(text))
             if typed:
                 self.session.send_body(text, sender, self._jobs)

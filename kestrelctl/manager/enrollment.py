@@ -7,9 +7,9 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine
 
-from kestrelctl.clock import now
+from kestrelctl.clock import latest, now
 from kestrelctl.core import events as ev
-from kestrelctl.core.enrollment import admit, invite, parse_invitation, taken
+from kestrelctl.core.enrollment import admit, check_account, invite, parse_invitation, taken
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, UsageError
 from kestrelctl.manager.access import Access, bare, host
 from kestrelctl.manager.caller import Caller
@@ -40,7 +40,9 @@ class Enrollment:
         self._hosts = access.worker_hosts
         self._invited = invited
         #: Temporary accounts that somebody joins with, or has, until they expire: no other may.
-        self._used: set[str] = set()
+        self._used = set(invited.used)
+        #: Those that an earlier manager left behind; they are deleted as soon as that is possible.
+        self._left_behind = set(invited.used)
         #: Workers' accounts that were deleted. One that was just logging in may yet get a session:
         #: Prosody looks for the account when it sees the password, and not again.
         self._gone: set[str] = set()
@@ -53,7 +55,7 @@ class Enrollment:
         if not caller.admin:
             raise NotAllowed("only an admin of the pool may let machines join")
         word = secrets.token_hex(_WORD_BYTES)
-        invitation = invite(request.name, request.valid_seconds, now(), word)
+        invitation = invite(request.name, request.valid_seconds, latest(), word)
         home = self._hosts[0]
         if request.name and await self._accounts.exists(f"{request.name}@{home}"):
             raise taken(request.name)
@@ -80,9 +82,9 @@ class Enrollment:
                     f"there is no worker with the account {jid}",
                     hint="whole names count, no parts; `kestrelctl worker list` shows all workers",
                 )
-        await self._accounts.delete(jids)
-        log.info("%s revoked %s", caller.jid, ", ".join(jids))
         for jid in jids:
+            await self._accounts.delete(jid)
+            log.info("%s revoked %s", caller.jid, jid)
             (self._used if parse_invitation(jid.partition("@")[0]) else self._gone).add(jid)
             self._invited.discard(jid)
             for worker in [each for each in workers if bare(each) == jid]:
@@ -94,6 +96,7 @@ class Enrollment:
     def _called(self, name: str) -> list[str]:
         """The workers' accounts of that name: those of known workers, or the one of that name."""
         account = bare(name)
+        check_account(account.partition("@")[0])
         if "@" in account:
             if host(account) not in self._hosts:
                 raise UsageError(f"{account} is no worker's account")
@@ -148,7 +151,8 @@ class Enrollment:
                 hint="install the version that the pool's manager has",
             )
         self._invited.add(temporary)
-        name = admit(invitation, message.name, now())
+        name = admit(invitation, message.name, latest())
+        self._invited.note_use(temporary)
         self._used.add(temporary)
         jid = f"{name}@{home}"
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
@@ -157,6 +161,7 @@ class Enrollment:
                 raise taken(name)
         except KestrelError:
             self._used.discard(temporary)
+            self._invited.take_back_use(temporary)
             raise
         self._gone.discard(jid)
         log.info("%s has joined with %s", jid, temporary)
@@ -175,25 +180,27 @@ class Enrollment:
 
     async def _sweep(self) -> None:
         """Deletes temporary accounts that have expired or were used; plans when to look again."""
-        for jid in self._invited.expired(now()):
+        for jid in {*self._invited.expired(latest()), *self._left_behind}:
             await self._drop(jid)
-        self._used = {jid for jid in self._used if expires_at(jid) > now()}
+        self._used = {jid for jid in self._used if expires_at(jid) > latest()}
         if self._sweeping is not None:
             self._sweeping.cancel()
         at = self._invited.next_at()
         if at is not None:
-            pause = at - now() if at > now() else SWEEP_AGAIN_SECONDS
+            pause = at - latest()
+            pause = pause if pause > 0 else SWEEP_AGAIN_SECONDS
             loop = asyncio.get_running_loop()
             self._sweeping = loop.call_later(pause, self._sweep_soon)
 
     async def _drop(self, temporary: str) -> None:
         try:
-            await self._accounts.delete([temporary])
+            await self._accounts.delete(temporary)
         except KestrelError as error:
             level = logging.DEBUG if isinstance(error, Unreachable) else logging.WARNING
             log.log(level, "%s is not deleted: %s (%s)", temporary, error.message, error.cause)
             return
         self._invited.discard(temporary)
+        self._left_behind.discard(temporary)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,40 +1,71 @@
-"""The temporary accounts that may still be there, so that none outlives its time for long.
+"""The temporary accounts that may still be there, so that none outlives its time, or its use.
 
 Not every server tells which accounts it has, so the manager keeps a list of those it made, over
-restarts too. Nothing depends on it but tidiness: who may join, the accounts alone decide.
+restarts too. An account is noted as used before the machine has its own: if the manager dies before
+it has deleted it, nobody else can join with it.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 from kestrelctl.core.enrollment import parse_invitation
+from kestrelctl.errors import StoreFull
 
 log = logging.getLogger(__name__)
 
+_USED = "used"
+
 
 class Invited:
-    """Addresses of temporary accounts, one on each line of a file."""
+    """Addresses of temporary accounts, one on each line of a file, `used` behind some."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        try:
-            self._jids = dict.fromkeys(file.read_text().split())
-        except FileNotFoundError:
-            self._jids = {}
+        self._jids: dict[str, bool] = {}
+        if file.exists():
+            for line in file.read_text().splitlines():
+                jid, _, used = line.partition(" ")
+                self._jids[jid] = used == _USED
+
+    @property
+    def used(self) -> list[str]:
+        """Those that somebody joined with, or was about to when the manager died."""
+        return [jid for jid, used in self._jids.items() if used]
 
     def add(self, jid: str) -> None:
         """An account that was made."""
         if jid not in self._jids:
-            self._jids[jid] = None
+            self._jids[jid] = False
+            self._try_to_write()
+
+    def note_use(self, jid: str) -> None:
+        """Somebody is about to join with an account: from now on no other may.
+
+        Raises:
+            StoreFull: it cannot be written.
+        """
+        self._jids[jid] = True
+        try:
             self._write()
+        except OSError as error:
+            self._jids[jid] = False
+            raise StoreFull(
+                "the manager cannot note that the token is used", cause=error.strerror
+            ) from error
+
+    def take_back_use(self, jid: str) -> None:
+        """Nobody has joined with it after all."""
+        self._jids[jid] = False
+        self._try_to_write()
 
     def discard(self, jid: str) -> None:
         """An account that is no more."""
         if jid in self._jids:
             del self._jids[jid]
-            self._write()
+            self._try_to_write()
 
     def expired(self, now: float) -> list[str]:
         """Those whose time is over."""
@@ -44,13 +75,21 @@ class Invited:
         """When the next one expires."""
         return min(map(expires_at, self._jids), default=None)
 
-    def _write(self) -> None:
-        draft = self._file.with_name(f"{self._file.name}.new")
+    def _try_to_write(self) -> None:
         try:
-            draft.write_text("".join(f"{jid}\n" for jid in self._jids))
-            draft.replace(self._file)
+            self._write()
         except OSError as error:
             log.warning("the list of temporary accounts is not written: %s", error)
+
+    def _write(self) -> None:
+        draft = self._file.with_name(f"{self._file.name}.new")
+        with draft.open("w") as stream:
+            stream.writelines(
+                f"{jid} {_USED}\n" if used else f"{jid}\n" for jid, used in self._jids.items()
+            )
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(self._file)
 
 
 def expires_at(jid: str) -> float:

@@ -19,6 +19,7 @@ from kestrelctl.manager.uploads import Uploads
 from kestrelctl.manager.watchers import Watchers
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.handout import problem_with_size
 
 
 class JobRequests:
@@ -37,7 +38,7 @@ class JobRequests:
         if request.upload:
             lines = self._uploads.take(caller.jid, request.upload)
             spec = msgspec.structs.replace(spec, items=tuple(lines), count=len(lines))
-        problem = problem_with_job(spec)
+        problem = problem_with_job(spec) or problem_with_size(spec)
         if problem:
             raise UsageError("the job cannot be accepted", cause=problem)
         if self._service.store_error:
@@ -138,7 +139,8 @@ class JobRequests:
 
     def _views(self, records: list[JobRecord]) -> list[an.JobView]:
         find = self._service.pool.state.job
-        return [views.job_view(record, find(record.job_id)) for record in records]
+        found = [views.job_view(record, find(record.job_id)) for record in records]
+        return found if len(found) == 1 else [views.abridged(view) for view in found]
 
     async def explain(self, caller: Caller, request: rq.ExplainJob) -> None:
         record = self._selection.one(caller, request.job)
@@ -157,7 +159,7 @@ class JobRequests:
             return
         view = views.job_view(self._selection.record(ended.job_id), None)
         view = msgspec.structs.replace(
-            view,
+            views.abridged(view),
             dispatch_p50_seconds=views.percentile(ended.dispatch_seconds, 50),
             dispatch_p99_seconds=views.percentile(ended.dispatch_seconds, 99),
         )

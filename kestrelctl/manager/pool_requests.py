@@ -17,7 +17,7 @@ from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 
-#: The most workers in one answer: it must fit into a stanza.
+#: The most workers in one answer; fewer if their tags take much room.
 MAX_WORKERS = 500
 
 
@@ -36,8 +36,10 @@ class PoolRequests:
         workers = self._service.pool.state.workers
         named = [jid for name in request.names for jid in workers_named(name, workers)]
         found = sorted(jid for jid in (named if request.names else workers) if jid > request.after)
-        page = [views.worker_view(workers[jid], moment) for jid in found[:limit]]
-        after = found[limit - 1] if len(found) > limit else None
+        page = views.first_that_fit(
+            [views.worker_view(workers[jid], moment) for jid in found[:limit]]
+        )
+        after = page[-1].worker if len(found) > len(page) else None
         caller.reply(an.Workers(id=request.id, workers=page, after=after))
 
     async def drain(self, caller: Caller, request: rq.DrainWorkers) -> None:

@@ -22,7 +22,7 @@ from kestrelctl.core.records import Record
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.protocol import codec, work
-from kestrelctl.protocol.handout import run_message
+from kestrelctl.protocol.handout import run_messages
 from kestrelctl.store.port import Store
 from kestrelctl.xmpp.session import Session
 
@@ -127,10 +127,9 @@ class Service:
 
     def _do(self, effect: fx.Effect) -> None:
         if isinstance(effect, fx.Run):
-            self.send_to_worker(
-                effect.worker,
-                run_message(effect, self.pool.state.jobs, self._acks.pop(effect.worker, [])),
-            )
+            acks = self._acks.pop(effect.worker, [])
+            for message in run_messages(effect, self.pool.state.jobs, acks):
+                self.send_to_worker(effect.worker, message)
         elif isinstance(effect, fx.Acknowledge):
             self._acknowledge(effect.worker, effect.numbers)
         elif isinstance(effect, fx.Welcome):

@@ -21,7 +21,7 @@ from kestrelctl.protocol.work import Output
 
 log = logging.getLogger(__name__)
 
-#: The most tasks in one answer: it must fit into a stanza.
+#: The most tasks in one answer; fewer if what is to be said of them takes much room.
 MAX_TASKS = 1000
 
 
@@ -62,13 +62,11 @@ class TaskRequests:
             rows = self._rows(record, after=request.after, limit=limit)
             after = end - 1 if end < record.spec.count else None
         found = [self._view(record, job, rows, index) for index in indexes]
-        caller.reply(
-            an.Tasks(
-                id=request.id,
-                tasks=[view for view in found if not states or view.state in states],
-                after=after,
-            )
-        )
+        tasks = [view for view in found if not states or view.state in states]
+        page = tasks if request.ids else views.first_that_fit(tasks)
+        if len(page) < len(tasks):
+            after = page[-1].index
+        caller.reply(an.Tasks(id=request.id, tasks=page, after=after))
 
     def _rows(
         self,

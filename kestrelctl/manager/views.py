@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
 from kestrelctl.core.explain import explain, job_reasons, tasks_ahead
 from kestrelctl.core.job import Job
 from kestrelctl.core.records import JobRecord, TaskRecord
 from kestrelctl.core.state import State
 from kestrelctl.core.worker import Worker, worker_state
+from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import Explanation, JobView, Obstacle, TaskView, WorkerView
+
+#: Characters of a command where it is one of many.
+LONGEST_COMMAND = 200
+#: What else there is in an answer that is a page of views.
+_FRAME_BYTES = 1000
+
+V = TypeVar("V", TaskView, WorkerView)
 
 
 def percentile(values: list[float], percent: float) -> float | None:
@@ -53,6 +66,31 @@ def job_view(record: JobRecord, job: Job | None) -> JobView:
         dispatch_p50_seconds=percentile(latencies, 50),
         dispatch_p99_seconds=percentile(latencies, 99),
     )
+
+
+def abridged(view: JobView) -> JobView:
+    """A job whose command is cut where it becomes long: one of many in an answer."""
+    argv: list[str] = []
+    left = LONGEST_COMMAND
+    for word in view.argv:
+        if len(word) >= left:
+            argv.append(word[:left] + "…")
+            break
+        argv.append(word)
+        left -= len(word) + 1
+    return msgspec.structs.replace(view, argv=argv)
+
+
+def first_that_fit(views: Iterable[V]) -> list[V]:
+    """As many as one answer may hold; at least one, if there is any."""
+    found: list[V] = []
+    room = codec.MAX_PAYLOAD_BYTES - _FRAME_BYTES
+    for view in views:
+        room -= codec.text_bytes(msgspec.json.encode(view).decode()) + 1
+        if room < 0 and found:
+            break
+        found.append(view)
+    return found
 
 
 def task_view(record: TaskRecord, job: JobRecord) -> TaskView:

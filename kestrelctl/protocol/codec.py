@@ -8,20 +8,38 @@ import msgspec
 
 from kestrelctl.protocol.answers import AnyAnswer
 from kestrelctl.protocol.joining import Join, ToJoiner
-from kestrelctl.protocol.requests import AnyRequest
+from kestrelctl.protocol.requests import AnyRequest, RequestId
 from kestrelctl.protocol.work import FromWorker, Message, ToWorker
 
 #: The XEP-0335 container that carries a message in a stanza.
 JSON_NAMESPACE = "urn:xmpp:json:0"
 
-#: Above this a payload is refused unread. Stanza limits of the server are set above it.
+#: Above this a payload is refused unread, and none is sent; counted as in `text_bytes`. Stanza
+#: limits of the server are set above it: it ends the whole connection at a stanza that is larger.
 MAX_PAYLOAD_BYTES = 512 * 1024
+#: A character becomes so many bytes in a stanza at the most: `&amp;`.
+_MOST_BYTES = 5
+#: What a refusal tells of its reason: some of it may be quoted from the payload.
+_REASON_CHARACTERS = 300
 
 T = TypeVar("T")
 
 
 class BadMessage(ValueError):
-    """A payload is no message of the protocol; the text says why."""
+    """A payload is no message of the protocol; the text says why, in one or two lines."""
+
+
+def text_bytes(text: str) -> int:
+    """The size of a text inside an XML stanza: UTF-8, with `&`, `<` and `>` escaped."""
+    return len(text.encode()) + 4 * text.count("&") + 3 * (text.count("<") + text.count(">"))
+
+
+def fits(text: str) -> bool:
+    """Whether a payload is small enough to be sent."""
+    return (
+        len(text) * _MOST_BYTES <= MAX_PAYLOAD_BYTES  # most are: no need to look at them
+        or text_bytes(text) <= MAX_PAYLOAD_BYTES
+    )
 
 
 class Codec(Generic[T]):
@@ -37,16 +55,18 @@ class Codec(Generic[T]):
             BadMessage: it is too large, no JSON, of an unknown type, or has a field of a wrong
             type.
         """
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            raise BadMessage(f"payload of {len(payload)} bytes; the limit is {MAX_PAYLOAD_BYTES}")
         try:
+            text = payload if isinstance(payload, str) else payload.decode()
+            if not fits(text):
+                size = text_bytes(text)
+                raise BadMessage(f"payload of {size} bytes; the limit is {MAX_PAYLOAD_BYTES}")
             return self._decoder.decode(payload)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise BadMessage(str(error)) from None
+            raise BadMessage(str(error)[:_REASON_CHARACTERS]) from None
 
 
 class _Id(msgspec.Struct):
-    id: str = ""
+    id: RequestId = ""
 
 
 def id_in(payload: str | bytes) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import Annotated
 
 import msgspec
 
@@ -50,7 +51,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     v: int = TOKEN_VERSION
     host: str
-    port: int
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
     tls: bool = True
     pool: str
     jid: str
@@ -82,7 +83,7 @@ def decode_token(text: str) -> Token:
                 hint="install the version that the pool's manager has",
             )
         return msgspec.json.decode(plain, type=Token)
-    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+    except (binascii.Error, ValueError, RecursionError, msgspec.DecodeError) as error:
         raise UsageError(
             "this is no token for joining a pool",
             cause="it is empty" if not word else str(error),

@@ -6,16 +6,23 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
+
 from kestrelctl.core.enrollment import DEFAULT_SECONDS
 from kestrelctl.core.model import JobSpec, TaskState
 from kestrelctl.core.result import Count, Whole
 from kestrelctl.protocol.work import Message
 
+#: Short, because whatever is answered repeats it.
+RequestId = Annotated[str, msgspec.Meta(max_length=100)]
+
 
 class Request(Message, frozen=True, kw_only=True):
     """Anything a user asks."""
 
-    id: str = ""
+    id: RequestId = ""
 
 
 class Submit(Request, frozen=True, kw_only=True, tag="submit"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.model import WorkerAd
-from kestrelctl.core.result import Result
+from kestrelctl.core.result import Result, Seconds
 from kestrelctl.core.template import Template
 
 #: Both sides say it when they meet; a worker of another version is refused with a reason.
@@ -34,7 +34,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     version: int
     incarnation: str
     greeting: int = 0
-    at: float | None = None
+    at: Seconds | None = None
     ad: WorkerAd
     holds: list[tuple[int, int, int]] = []
 

@@ -25,7 +25,7 @@ from kestrelctl.core.events import (
 )
 from kestrelctl.core.pool import Pool
 from kestrelctl.protocol import work
-from kestrelctl.protocol.handout import run_message
+from kestrelctl.protocol.handout import run_messages
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.network import BOUNCED, UNAVAILABLE, Server
@@ -175,7 +175,8 @@ class Manager(Process):
             case fx.Run():
                 self.clock.tell("pool", "Run", effect.worker, effect.spans)
                 assert self.pool is not None
-                self._say(effect.worker, run_message(effect, self.pool.state.jobs, []))
+                for message in run_messages(effect, self.pool.state.jobs, []):
+                    self._say(effect.worker, message)
             case fx.Acknowledge(worker=worker, numbers=numbers):
                 self.audit.acknowledged(numbers)
                 self._say(worker, work.Ack(numbers=numbers))

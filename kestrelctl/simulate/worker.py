@@ -8,6 +8,7 @@ from typing import Any
 
 from kestrelctl.core.agent import Agent, Start
 from kestrelctl.core.assets import amounts
+from kestrelctl.core.beat import pause_seconds as beat_pause_seconds
 from kestrelctl.core.model import WorkerAd
 from kestrelctl.core.result import Outcome, Result
 from kestrelctl.protocol import work
@@ -191,17 +192,20 @@ class Worker(Process):
     def _beat_every(self, seconds: float) -> None:
         self._beat_seconds = seconds
         self._beats += 1
-        self._beat(self._beats)
+        self._plan_beat(self._beats)
 
-    def _beat(self, series: int) -> None:
+    def _beat(self, series: int, planned_after: float) -> None:
         if series != self._beats:
             return
-        interval = self._beat_seconds * self.random.uniform(0.9, 1.0)
-        silent = self.clock.now - self._spoke_at
-        if silent >= interval - 1e-6:
+        if self._spoke_at == planned_after:
             self._say(work.Beat())
-            silent = 0.0
-        self.arrange(interval - silent, self._beat, series)
+        self._plan_beat(series)
+
+    def _plan_beat(self, series: int) -> None:
+        pause = beat_pause_seconds(
+            self._spoke_at, self.clock.now, self._beat_seconds, self.random.random()
+        )
+        self.arrange(pause, self._beat, series, self._spoke_at)
 
     # -- commands ----------------------------------------------------------------------------------
 

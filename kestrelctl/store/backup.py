@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from kestrelctl.errors import KestrelError, NotFound, StoreFull
-from kestrelctl.store.directory import claim, create_private
+from kestrelctl.errors import KestrelError, NotFound, StoreFull, UsageError
+from kestrelctl.store.directory import claim
 from kestrelctl.store.faults import explained
 from kestrelctl.store.migrations import MIGRATIONS
 from kestrelctl.store.sqlite import DATABASE
@@ -52,12 +52,15 @@ def back_up(data_dir: Path, target: Path) -> Copy:
 
     Raises:
         NotFound: there is no store.
+        UsageError: the target is the store itself.
         StoreFull: there is no space, or the target cannot be written.
         KestrelError: the store is damaged.
     """
     database = data_dir / DATABASE
     if not database.exists():
         raise NotFound(f"there is no store in {data_dir}", hint="--data-dir")
+    if target.resolve() in [file.resolve() for file in _files(database)]:
+        raise UsageError(f"{target} is the store itself", hint="copy it into another file")
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     with _written(unfinished, target):
         _copy(database, unfinished)
@@ -84,7 +87,7 @@ def restore(source: Path, data_dir: Path, set_aside: Path) -> Copy:
         database = data_dir / DATABASE
         epoch, last_job_id = _numbers_used(database, copy)
         unfinished = data_dir / f"{DATABASE}.restoring"
-        with _written(unfinished, database, lambda: _move_away(database, set_aside)):
+        with _written(unfinished, database, lambda: _keep(database, set_aside)):
             _copy(source, unfinished)
             with explained(unfinished), closing(sqlite3.connect(unfinished)) as connection:
                 connection.execute(
@@ -153,13 +156,23 @@ def _numbers_used(database: Path, copy: Copy) -> tuple[int, int]:
     return max(epoch, copy.epoch), max(last_job_id, copy.last_job_id)
 
 
-def _move_away(database: Path, set_aside: Path) -> None:
-    # The log first: beside another database it would be taken for that one's.
-    for suffix in ("-wal", "-shm", ""):
-        file = database.with_name(database.name + suffix)
-        if file.exists():
-            set_aside.mkdir(mode=0o700, exist_ok=True)
-            file.rename(set_aside / file.name)
+def _files(database: Path) -> list[Path]:
+    """A database, and what SQLite keeps beside it."""
+    return [database.with_name(database.name + suffix) for suffix in ("", "-wal", "-shm")]
+
+
+def _keep(database: Path, directory: Path) -> None:
+    """Keeps what is to be replaced; the database stays where it is, too, until it is replaced."""
+    there = [file for file in _files(database) if file.exists()]
+    if there:
+        directory.mkdir(mode=0o700, exist_ok=True)
+    for file in there:
+        if file == database:
+            os.link(file, directory / file.name)
+        else:
+            # It would be taken for the copy's. It is here only if the store is damaged: otherwise
+            # it was emptied into the database.
+            file.rename(directory / file.name)
 
 
 def _open_to_read(path: Path) -> sqlite3.Connection:
@@ -169,16 +182,29 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _copy(source: Path, target: Path) -> None:
-    create_private(target)
+    # Never through a link that somebody else has put there.
+    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with (
         explained(source),
         closing(sqlite3.connect(source.absolute().as_uri() + "?mode=ro", uri=True)) as reader,
         closing(sqlite3.connect(target)) as writer,
     ):
-        # In one step, which keeps one state of the source: https://www.sqlite.org/backup.html
-        reader.backup(writer)
-        # A copy is one file; the manager switches the log on again.
-        writer.execute("PRAGMA journal_mode = DELETE")
+        reader.execute("PRAGMA schema_version")
+        try:
+            # In one step, which keeps one state of the source: https://www.sqlite.org/backup.html
+            reader.backup(writer)
+            # A copy is one file; the manager switches the log on again.
+            writer.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.OperationalError as error:
+            raise StoreFull(f"{target} cannot be written", cause=str(error)) from error
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 @contextmanager
@@ -189,12 +215,10 @@ def _written(
     try:
         unfinished.unlink(missing_ok=True)
         yield
-        for path in (unfinished, target.parent):
-            file = os.open(path, os.O_RDONLY)
-            os.fsync(file)
-            os.close(file)
+        _sync(unfinished)
         before_rename()
         unfinished.rename(target)
+        _sync(target.parent)
     except OSError as error:
         raise StoreFull(
             f"{target} cannot be written", cause=f"{error.filename or target}: {error.strerror}"

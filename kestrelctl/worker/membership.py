@@ -86,14 +86,27 @@ class Membership:
             ) from error
 
     def store(self, settings: Settings, jid: str, password: str) -> None:
-        """Keeps what the pool has given; the account last, because it says that all is there."""
-        (self.directory / "worker.json").write_bytes(msgspec.json.encode(settings))
+        """Keeps what the pool has given; the account last, because it says that all is there.
+
+        Raises:
+            KestrelError: it cannot be written, and so the account is lost.
+        """
         draft = self.directory / "credentials.new"
-        draft.unlink(missing_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(f"{jid} {password}\n")
-        draft.replace(self.credentials)
+        try:
+            (self.directory / "worker.json").write_bytes(msgspec.json.encode(settings))
+            draft.unlink(missing_ok=True)
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as stream:
+                stream.write(f"{jid} {password}\n")
+                stream.flush()
+                os.fsync(descriptor)  # the pool does not give it a second time
+            draft.replace(self.credentials)
+        except OSError as error:
+            raise KestrelError(
+                f"the account {jid} cannot be kept",
+                cause=f"{error.filename or self.directory}: {error.strerror}",
+                hint=f"an admin takes it back: kestrelctl worker revoke {jid}; then a new token",
+            ) from error
 
     def options(self) -> dict[str, Any]:
         """What was kept, as fields of `WorkerOptions`.

@@ -167,5 +167,6 @@ def _escaped(text: str) -> str:
 def _quoted(word: str) -> str:
     """One word of a command line (systemd.service(5), "Command lines")."""
     escaped = _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    escaped = escaped.replace("\n", "\\n")  # a line of its own would be another setting
     plain = all(char.isalnum() or char in "-_./=:,@+" for char in word)
     return escaped if plain else f'"{escaped}"'

@@ -9,7 +9,7 @@ The server must have been told that the pool's component may do this. Prosody:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape
 
@@ -59,21 +59,20 @@ class Accounts:
             return False
         raise KestrelError(f"the server did not make the account {jid}", cause=problem)
 
-    async def delete(self, jids: Iterable[str]) -> None:
-        """Deletes accounts, which ends their sessions; those that are not there are passed over.
+    async def delete(self, jid: str) -> None:
+        """Deletes an account, which ends its sessions; one that is not there is passed over.
 
         Raises:
             NotAllowed: the server does not let the manager do this.
-            KestrelError: one of them is still there.
+            KestrelError: it is still there.
             Unreachable, TimedOut: the server is away.
         """
-        for jid in jids:
-            answer = await self._command(jid, "delete-user", {"accountjids": [jid]})
-            await self.end_sessions(jid)
-            if await self.exists(jid):
-                raise KestrelError(
-                    f"the server did not delete the account {jid}", cause=_error_note(answer)
-                )
+        answer = await self._command(jid, "delete-user", {"accountjids": [jid]})
+        await self.end_sessions(jid)
+        if await self.exists(jid):
+            raise KestrelError(
+                f"the server did not delete the account {jid}", cause=_error_note(answer)
+            )
 
     async def end_sessions(self, jid: str) -> None:
         """Ends all sessions of an account, also of one that is deleted.

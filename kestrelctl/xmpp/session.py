@@ -32,8 +32,12 @@ logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
 
 _JSON = f"{{{JSON_NAMESPACE}}}json"
 _CONNECT_SECONDS = 30.0
+#: What is larger is not sent: it would end the connection, and with it what everybody else says.
+#: A payload that fits (`codec.fits`) is never that large.
+MOST_STANZA_BYTES = 1_000_000
 #: Stanzas that follow a write sooner than this are written together.
 COMPANY_SECONDS = 0.003
+_MOST_CHARACTER_BYTES = 4  # UTF-8
 
 
 class IqRefused(KestrelError):
@@ -67,6 +71,7 @@ class Session:
         self._flushed_at = 0.0
         self._failures = 0
         self._stopping = False
+        self._undecided = False
         self._timer: asyncio.TimerHandle | None = None
         self._watchdog: asyncio.TimerHandle | None = None
         self.online = False
@@ -82,6 +87,7 @@ class Session:
         stream.add_event_handler("disconnected", self._on_disconnected)
         stream.add_event_handler("connection_failed", self._on_failed)
         stream.add_event_handler("ssl_invalid_chain", self._lost)
+        stream.add_event_handler("failed_auth", self._on_mechanism_failed)
         stream.add_event_handler("failed_all_auth", self._on_refused)
         stream.add_event_handler("stream_error", self._on_stream_error)
 
@@ -90,6 +96,7 @@ class Session:
     def start(self) -> None:
         """Begins to connect; `Listener.on_online` follows."""
         self._timer = None
+        self._undecided = False
         if self._stopping:
             return
         self._watchdog = asyncio.get_running_loop().call_later(_CONNECT_SECONDS, self._too_slow)
@@ -169,6 +176,11 @@ class Session:
     def _put(self, text: str) -> None:
         if not self.online:
             return
+        if len(text) * _MOST_CHARACTER_BYTES > MOST_STANZA_BYTES:
+            size = len(text.encode())
+            if size > MOST_STANZA_BYTES:
+                log.error("a stanza of %d bytes is not sent: %s…", size, text[:100])
+                return
         if not self._outbox:
             loop = asyncio.get_running_loop()
             since = loop.time() - self._flushed_at
@@ -261,7 +273,14 @@ class Session:
         self._stream.cancel_connection_attempt()
         self._lost(why)
 
+    def _on_mechanism_failed(self, failure: Any) -> None:
+        if failure["condition"] == "temporary-auth-failure":  # RFC 6120, 6.5.10: it may work later
+            self._undecided = True
+
     def _on_refused(self, _event: Any) -> None:
+        if self._undecided:
+            self._lost("the server cannot check credentials now")
+            return
         self.refused = "the server refused the credentials"
         self._lost(self.refused)
 

@@ -10,6 +10,7 @@ from typing import Any
 from kestrelctl.core.model import JobSpec
 from kestrelctl.local.state import PoolState
 from kestrelctl.protocol import answers, requests
+from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.xmpp import session
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
@@ -61,6 +62,11 @@ class Puppet:
 
     async def __aexit__(self, *_: object) -> None:
         await self.session.stop()
+
+    def shout(self, payload: str, to: str) -> None:
+        """Sends a payload of any size, and as it stands: nothing in it is escaped."""
+        container = f"<json xmlns='{JSON_NAMESPACE}'>{payload}</json>"
+        self.session._stream.transport.write(f"<message to='{to}'>{container}</message>".encode())
 
     async def answer(self, seconds: float = 10.0) -> dict[str, Any]:
         """The next message that comes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 from pathlib import Path
 
@@ -58,6 +59,54 @@ async def test_a_request_that_is_none_is_refused_with_the_reason(
     assert answer.get("id", "") == ("7" if '"7"' in payload else "")
 
 
+@pytest.mark.parametrize("field", ["id", "type"])
+@pytest.mark.parametrize(
+    ("host", "to"), [("users", "jobs"), ("workers", "jobs"), ("workers", "pool")]
+)
+async def test_a_refusal_does_not_grow_until_the_server_ends_the_connection(
+    local_pool: PoolState, field: str, host: str, to: str
+) -> None:
+    """A `>` that is one byte when it comes is four when it is quoted."""
+    address = f"{to}@{local_pool.domain}"
+    payload = json.dumps({"type": "dance", field: ">" * 300_000})
+    manager_log = Path(local_pool.password_file).parent / "manager.log"
+    before = manager_log.read_text().count("is away")
+    async with Puppet(local_pool, "grace", host) as grace:
+        grace.shout(payload, address)
+        answer = await grace.answer()
+        assert answer["type"] in ("error", "refused")
+        grace.session.send('{"type": "pool_status"}', address)
+        assert (await grace.answer())["type"] in ("error", "refused", "pool")
+    assert manager_log.read_text().count("is away") == before
+
+
+async def test_a_job_that_no_message_can_hand_out_is_refused(local_pool: PoolState) -> None:
+    payload = json.dumps({"type": "submit", "spec": {"argv": ["true", ">" * 300_000]}})
+    async with Puppet(local_pool, "grace", "users") as grace:
+        grace.shout(payload, f"jobs@{local_pool.domain}")
+        assert "limit" in (await grace.answer())["cause"]
+
+
+async def test_large_items_and_long_commands_go_through(user: UserConnection) -> None:
+    spec = JobSpec(argv=("true", "x" * 50_000), env={"LARGE": "y" * 60_000})
+    for _ in range(12):
+        assert (await run_job(user, spec)).done == 1
+    listed = await user.ask(requests.ListJobs(limit=12))
+    assert isinstance(listed, answers.Jobs)
+    assert [len(view.argv[1]) < 1000 for view in listed.jobs] == [True] * 12
+    last = await user.ask(requests.ListJobs(jobs="last"))
+    assert isinstance(last, answers.Jobs)
+    assert last.jobs[0].argv == list(spec.argv)
+    items = tuple("<" * 40_000 for _ in range(60))
+    for start in range(0, 60, 3):
+        await user.ask(requests.UploadItems(upload="u", lines=list(items[start : start + 3])))
+    await user.ask(requests.Submit(spec=JobSpec(argv=("true",)), upload="u", watch=True))
+    async with asyncio.timeout(30.0):
+        async for ended in user.pushed():
+            assert ended.job.done == 60
+            break
+
+
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
@@ -96,7 +145,7 @@ async def test_ten_megabytes_cost_the_sender_his_session_and_nobody_else(
     local_pool: PoolState,
 ) -> None:
     async with Puppet(local_pool, "ada", "users") as ada:
-        ada.session.send("x" * 10_000_000, f"jobs@{local_pool.domain}")
+        ada.shout("x" * 10_000_000, f"jobs@{local_pool.domain}")
         why = await asyncio.wait_for(ada.offline.get(), 20)
     assert why
 

@@ -487,7 +487,8 @@ async def test_a_server_that_gives_no_rights_is_told_of_with_what_to_configure(
         worker = f"a@{private_server.workers_domain}"
         assert await pool.create(worker, "se<&'\"cret")
         assert not await pool.create(worker, "again")
-        await pool.delete([worker, worker])
+        for _ in range(2):
+            await pool.delete(worker)
         assert not await pool.exists(worker)
     finally:
         await component.stop()

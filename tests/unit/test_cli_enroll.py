@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import stat
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 from cli_fake_pool import CONTEXT, ENROLLED, FakePool, run
 
-from kestrelctl.errors import NotAllowed, NotFound, UsageError
+from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.local.state import workers_directory
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.joining import Joined, Token, decode_token
@@ -232,6 +233,37 @@ def test_a_token_cannot_write_elsewhere(home: Path) -> None:
 
 
 # -- running again ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["worker.json", "credentials"])
+def test_an_account_that_cannot_be_kept_is_told_of(home: Path, name: str) -> None:
+    found = Membership(home, "example.org")
+    found.prepare("")
+    (found.directory / name / "in the way").mkdir(parents=True)
+    with pytest.raises(KestrelError, match="cannot be kept") as caught:
+        found.store(SETTINGS, "lab7@workers.example.org", "open sesame")
+    assert "worker revoke lab7@workers.example.org" in str(caught.value.hint)
+    assert "sesame" not in f"{caught.value} {caught.value.cause} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    "rubbish", ["A" * 5, base64.urlsafe_b64encode(b'{"x":' + b"[" * 100_000).decode(), "\udcff"]
+)
+def test_rubbish_is_no_token(rubbish: str) -> None:
+    with pytest.raises(UsageError, match="no token"):
+        decode_token(rubbish)
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536, 10**30])
+def test_a_token_names_a_port_that_there_is(port: int) -> None:
+    with pytest.raises(UsageError, match="no token"):
+        decode_token(msgspec.structs.replace(TOKEN, port=port).encode())
+
+
+def test_no_word_of_a_unit_begins_a_line_of_its_own(home: Path) -> None:
+    settings = msgspec.structs.replace(SETTINGS, tags=("a\nExecStartPre=/bin/evil",))
+    text = service.unit_text(Membership(home, "example.org"), settings, system=True)
+    assert not any(line.startswith("ExecStartPre") for line in text.splitlines())
 
 
 def keep(root: Path, pool: str) -> Membership:

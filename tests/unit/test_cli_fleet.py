@@ -18,8 +18,9 @@ from fleetkit import Answer, FakeFleet, ran
 
 from kestrelctl.cli import fleethosts
 from kestrelctl.errors import TimedOut, Unreachable
-from kestrelctl.fleet import inventory
+from kestrelctl.fleet import bundle, inventory
 from kestrelctl.fleet.host import Host
+from kestrelctl.fleet.journal import read_entry
 
 GONE = Unreachable("b cannot be reached", cause="no route", hint="try ssh root@b")
 
@@ -101,6 +102,59 @@ def test_an_answer_that_makes_no_sense_is_the_host_s_failure() -> None:
     fleet = FakeFleet(a={"date": "1000000.5\n", "=== ": "no systemd\n"})
     assert run(fleet, "status").exit_code == 11
     assert run(FakeFleet(a={"date": "noon\n"}), "status").exit_code == 11
+
+
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        ("certificates", "a.crt notAfter=tomorrow\n"),
+        ("load", "much\n4\n"),
+        ("units", "Id=x.service\nLoadState=loaded\nNRestarts=²\n"),
+    ],
+)
+def test_one_host_s_nonsense_does_not_keep_the_others_from_being_shown(
+    section: str, text: str
+) -> None:
+    answer = status_answer(unit("prosody"))
+    told = str(answer["=== "])
+    answer["=== "] = re.sub(rf"(=== {section}\n).*?(\n===|\Z)", rf"\1{text}\2", told, flags=re.S)
+    result = run(FakeFleet(a=answer, b=status_answer(unit("prosody"))), "status")
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]][1] == ["b", "ok"]
+    assert "should not have happened" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b'{"files": 7, "failed": {}}',
+        b'{"files": {"a": 7}, "failed": {}}',
+        b"[" * 100_000,
+        b'{"files": {"a": "' + b"x" * 200_000 + b'"}, "failed": {}}',
+    ],
+    ids=["no files", "no text", "deep", "huge"],
+)
+def test_one_host_s_nonsense_does_not_spoil_a_bundle(
+    tmp_path: Path, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "MAX_COLLECTED_BYTES", 200_000)
+    good = zlib.compress(b'{"files": {"a": "x"}, "failed": {}}')
+    fleet = FakeFleet(
+        a={"python3": base64.b64encode(zlib.compress(sent)).decode(), "systemctl": unit("prosody")},
+        b={"python3": base64.b64encode(good).decode(), "systemctl": unit("prosody")},
+    )
+    file = tmp_path / "x.tar.gz"
+    result = run(fleet, "bundle", "-d", str(file))
+    assert result.exit_code == 11
+    assert "what it sent cannot be read" in result.stderr
+    with tarfile.open(file) as archive:
+        assert sorted(archive.getnames()) == ["x/b/a", "x/index.json"]
+
+
+@pytest.mark.parametrize("message", [[300], [1, "x"], {"a": 1}])
+def test_a_journal_with_nonsense_goes_on(message: object) -> None:
+    assert read_entry("a", "[]") is None
+    assert read_entry("a", "[" * 100_000) is None
+    read_entry("a", entry(1.0, message))
 
 
 # -- run -------------------------------------------------------------------------------------------

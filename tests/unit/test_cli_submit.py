@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelctl.cli.array import read_elements, read_lines
-from kestrelctl.cli.upload import PIECE_BYTES, pieces, text_bytes
+from kestrelctl.cli.upload import pieces
 from kestrelctl.core.model import JobSpec
 from kestrelctl.errors import NotAllowed, TimedOut, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
+from kestrelctl.protocol.handout import MAX_ITEM_BYTES
 from kestrelctl.protocol.requests import ExplainJob, ListTasks, Submit, UploadItems
 
 
@@ -192,7 +193,8 @@ def test_pieces_fit_and_lose_nothing(items: list[str]) -> None:
     found = list(pieces([item for item in items if item.isprintable()]))
     assert [item for piece in found for item in piece] == [i for i in items if i.isprintable()]
     for piece in found:
-        assert text_bytes(codec.encode(UploadItems(upload="u", lines=piece))) < PIECE_BYTES + 100
+        size = codec.text_bytes(codec.encode(UploadItems(upload="u", lines=piece)))
+        assert size < MAX_ITEM_BYTES + 100
 
 
 def test_an_item_that_fits_into_no_message_is_refused(tmp_path: Path) -> None:

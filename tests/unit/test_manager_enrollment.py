@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from poolkit import Desk
 
+from kestrelctl import clock as clocks
 from kestrelctl.core.enrollment import Invitation
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.manager import enrollment as shell
@@ -33,6 +33,8 @@ class AccountsInMemory:
     def __init__(self) -> None:
         self.passwords: dict[str, str] = {}
         self.story: list[str] = []
+        self.asked: set[str] = set()
+        self.kept = ""
         self.trouble: KestrelError | None = None
 
     async def create(self, jid: str, password: str) -> bool:
@@ -43,13 +45,15 @@ class AccountsInMemory:
         self.story.append(f"made {jid.partition('@')[0]}")
         return True
 
-    async def delete(self, jids: Iterable[str]) -> None:
-        for jid in jids:
-            await self._travel()
-            if self.passwords.pop(jid, None) is not None:
-                self.story.append(f"deleted {jid.partition('@')[0]}")
+    async def delete(self, jid: str) -> None:
+        await self._travel()
+        if jid == self.kept:
+            raise KestrelError(f"the server did not delete the account {jid}")
+        if self.passwords.pop(jid, None) is not None:
+            self.story.append(f"deleted {jid.partition('@')[0]}")
 
     async def exists(self, jid: str) -> bool:
+        self.asked.add(jid)
         await self._travel()
         return jid in self.passwords
 
@@ -122,7 +126,8 @@ class House:
 async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     house = House(tmp_path)
     house.desk.now = NOW
-    monkeypatch.setattr(shell, "now", lambda: house.desk.now)
+    for clock in ("now", "latest"):
+        monkeypatch.setattr(shell, clock, lambda: house.desk.now)
     return house
 
 
@@ -248,6 +253,19 @@ async def test_a_worker_is_revoked_by_address_too_and_when_its_account_is_gone(
     assert house.desk.pool.state.workers == {}
 
 
+async def test_of_several_those_that_are_deleted_are_forgotten_at_once(house: House) -> None:
+    """The server may fail at a later one."""
+    for name in ("lab7", "lab8"):
+        house.accounts.passwords[f"{name}@{HOME}"] = "secret"
+        house.desk.join(f"{name}@{HOME}/one")
+    house.accounts.kept = f"lab8@{HOME}"
+    with pytest.raises(KestrelError, match="did not delete"):
+        await house.revoke("lab7", "lab8")
+    assert list(house.desk.pool.state.workers) == [f"lab8@{HOME}/one"]
+    assert house.enrollment.doubts(f"lab7@{HOME}/one")
+    assert not house.enrollment.doubts(f"lab8@{HOME}/one")
+
+
 async def test_parts_of_names_and_other_peoples_accounts_are_not_revoked(house: House) -> None:
     house.accounts.passwords[f"lab7@{HOME}"] = "secret"
     house.desk.join(f"lab7@{HOME}/one")
@@ -256,6 +274,17 @@ async def test_parts_of_names_and_other_peoples_accounts_are_not_revoked(house: 
     with pytest.raises(UsageError, match="no worker's account"):
         await house.revoke("ada@users.example.org")
     assert f"lab7@{HOME}" in house.accounts.passwords
+
+
+@pytest.mark.parametrize("name", ["\x01", "a\x00b", "x" * 2000, "", "\ufffe", "a b", "\n"])
+async def test_what_no_account_is_called_is_not_asked_of_the_server(
+    house: House, name: str
+) -> None:
+    """Most of it XML cannot carry: the server would end the manager's connection."""
+    with pytest.raises(KestrelError) as refused:
+        await house.revoke(name)
+    assert isinstance(refused.value, UsageError)
+    assert house.accounts.asked == set()
 
 
 async def test_a_revoked_account_is_looked_for_before_it_may_work_again(house: House) -> None:
@@ -299,6 +328,62 @@ async def test_a_session_whose_account_was_used_cannot_join_again(house: House) 
     await house.quiet()
     assert house.enrollment._used == set(), "what has expired needs no remembering"
     [refused] = await house.join(temporary, "lab8")
+    assert "expired" in refused.reason
+
+
+@pytest.mark.parametrize("after", ["made lab7", "answered Joined"])
+async def test_a_token_is_used_even_if_the_manager_dies_before_it_says_so(
+    house: House, after: str
+) -> None:
+    temporary = await house.enroll()
+    answers: list[Any] = []
+    house.enrollment.join(f"{temporary}/r", Join(version=VERSION, name="lab7"), answers.append)
+    while "made lab7" not in house.accounts.story or (after != "made lab7" and not answers):
+        await asyncio.sleep(0)
+    for task in list(house.enrollment._tasks):
+        task.cancel()
+    house.start()
+    [refused] = await house.join(temporary, "lab8")
+    assert refused.reason == "the token was used already, or withdrawn"
+    house.enrollment.on_online()
+    await house.quiet()
+    assert list(house.accounts.passwords) == [f"lab7@{HOME}"]
+    assert (house.directory / "invited").read_text() == ""
+
+
+async def test_a_token_that_was_not_used_after_all_is_good_after_a_restart(house: House) -> None:
+    house.accounts.passwords[f"lab7@{HOME}"] = "old"
+    temporary = await house.enroll()
+    await house.join(temporary, "lab7")
+    house.start()
+    house.enrollment.on_online()
+    await house.quiet()
+    [joined] = await house.join(temporary, "lab8")
+    assert isinstance(joined, Joined)
+
+
+async def test_where_the_use_of_a_token_cannot_be_noted_nobody_joins(house: House) -> None:
+    temporary = await house.enroll()
+    (house.directory / "invited.new").mkdir()
+    [refused] = await house.join(temporary, "lab7")
+    assert refused.code == "store-full"
+    assert list(house.accounts.passwords) == [temporary]
+
+
+@pytest.mark.parametrize("clock", ["now", "wall"])
+async def test_a_token_has_expired_as_soon_as_one_clock_says_so(
+    house: House, monkeypatch: pytest.MonkeyPatch, clock: str
+) -> None:
+    """A machine that slept, or was stopped and went on, has a steady clock that is behind."""
+    monkeypatch.setattr(shell, "latest", clocks.latest)
+    monkeypatch.setattr(clocks, "now", lambda: NOW)
+    monkeypatch.setattr(clocks.time, "time", lambda: NOW)
+    temporary = await house.enroll(seconds=60.0)
+    if clock == "now":
+        monkeypatch.setattr(clocks, "now", lambda: NOW + 60.0)
+    else:
+        monkeypatch.setattr(clocks.time, "time", lambda: NOW + 60.0)
+    [refused] = await house.join(temporary, "lab7")
     assert "expired" in refused.reason
 
 

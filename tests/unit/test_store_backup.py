@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from store_samples import done, job
 
 from kestrelctl.core.records import JobForgotten
-from kestrelctl.errors import KestrelError, NotFound, StoreFull
+from kestrelctl.errors import KestrelError, NotFound, StoreFull, UsageError
 from kestrelctl.store.backup import UNKNOWN_JOBS, UNKNOWN_STARTS, back_up, checked, restore
 from kestrelctl.store.sqlite import DATABASE, SqliteStore
 
@@ -37,6 +40,22 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def aside(data_dir: Path) -> Path:
     return data_dir / "replaced"
+
+
+class Killed(BaseException):
+    """Nothing more happens."""
+
+
+def killed_at_last(do: Callable[..., None], left: list[int]) -> Callable[..., None]:
+    """The same, until so many such things were done; `left` is counted down."""
+
+    def done(*arguments: object, **more: object) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        do(*arguments, **more)
+
+    return done
 
 
 async def one_job_then_a_copy(store: SqliteStore, file: Path) -> None:
@@ -81,8 +100,71 @@ class TestBackUp:
         with pytest.raises(KestrelError, match="missing"):
             back_up(data_dir, tmp_path / "missing" / "pool.backup")
 
+    @pytest.mark.parametrize("suffix", ["", "-wal"])
+    def test_a_copy_never_takes_the_place_of_the_store(
+        self, store: SqliteStore, data_dir: Path, tmp_path: Path, suffix: str
+    ) -> None:
+        (tmp_path / "by another way").symlink_to(data_dir)
+        before = store.path.stat().st_ino
+        with pytest.raises(UsageError, match="the store itself"):
+            back_up(data_dir, tmp_path / "by another way" / f"{DATABASE}{suffix}")
+        assert store.path.stat().st_ino == before
+
+    def test_somebody_elses_link_is_not_followed(
+        self, store: SqliteStore, data_dir: Path, file: Path, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        """In a directory that others can write, such as /tmp, names can be guessed."""
+        victim = tmp_path / "victim"
+        victim.write_text("")
+        unlink = Path.unlink
+
+        def too_late(path: Path, missing_ok: bool = False) -> None:
+            unlink(path, missing_ok)
+            if path.suffix != "-journal" and not path.is_symlink():
+                path.symlink_to(victim)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", too_late)
+            with pytest.raises(KestrelError):
+                back_up(data_dir, file)
+        assert victim.read_text() == ""
+
+    async def test_a_full_disk_is_that_of_the_copy(
+        self, store: SqliteStore, data_dir: Path, file: Path
+    ) -> None:
+        await store.commit([job(1), *(done(index) for index in range(3000))])
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+        try:
+            with pytest.raises(StoreFull) as full:
+                back_up(data_dir, file)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert str(file.parent) in f"{full.value.message} {full.value.cause}"
+        assert "kestrel.db" not in f"{full.value.message} {full.value.cause}"
+        assert [path for path in file.parent.iterdir() if path.is_file()] == []
+
 
 class TestRestore:
+    async def test_whenever_it_is_interrupted_there_is_a_store(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        """A manager that found none would begin anew, with numbers that were given away before."""
+        await one_job_then_a_copy(store, file)
+        await store.commit([job(2)])
+        store.close()
+        for calls in range(10):
+            with monkeypatch.context() as patch:
+                left = [calls]
+                for name in ("rename", "link", "fsync", "replace", "unlink"):
+                    patch.setattr(os, name, killed_at_last(getattr(os, name), left))
+                with contextlib.suppress(Killed):
+                    restore(file, data_dir, aside.with_name(f"replaced-{calls}"))
+            assert checked(data_dir / DATABASE).jobs in (1, 2)
+        assert checked(data_dir / DATABASE).jobs == 1, "the last one was not interrupted"
+
     async def test_the_manager_goes_on_from_the_copy(
         self, store: SqliteStore, data_dir: Path, file: Path, aside: Path
     ) -> None:

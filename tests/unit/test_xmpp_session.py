@@ -96,3 +96,20 @@ async def test_credentials_that_are_refused_after_an_outage_are_told_of() -> Non
     made._on_refused(None)
     await made.stop()
     assert told.words == ["nobody is there", "the server refused the credentials"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "refused"), [("temporary-auth-failure", False), ("not-authorized", True)]
+)
+async def test_a_server_that_cannot_look_at_credentials_now_has_not_refused_them(
+    condition: str, refused: bool
+) -> None:
+    """A worker that is refused ends for good."""
+    told = Told()
+    made = session.client("ada@x", "secret", "127.0.0.1", 1, told, tls=False)  # type: ignore[arg-type]
+    made._stream.event("failed_auth", {"condition": condition})
+    made._stream.event("failed_all_auth")
+    await asyncio.sleep(0)
+    await made.stop()
+    assert bool(made.refused) == refused
+    assert len(told.words) == 1

@@ -1,0 +1,94 @@
+"""What strangers say of numbers and sizes: nothing of it gets into what is counted for good."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from poolkit import Desk
+
+from kestrelctl.core import events as ev
+from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.result import Outcome
+from kestrelctl.core.state import SPARE_ENTRIES
+from kestrelctl.core.validate import problem_with_ad
+from kestrelctl.protocol import codec, work
+
+
+@pytest.mark.parametrize("field", [4, 5, 6, 7])
+@pytest.mark.parametrize("value", [1e308, -1e308])
+def test_a_time_that_cannot_be_is_refused(field: int, value: float) -> None:
+    result: list[object] = [1, 1, 0, Outcome.DONE, 0.0, 0.0, 0.0, 0.0]
+    result[field] = value
+    with pytest.raises(codec.BadMessage):
+        codec.from_worker.decode(json.dumps({"type": "report", "results": [result]}))
+
+
+def test_the_longest_times_leave_sums_and_means_finite() -> None:
+    desk = Desk()
+    desk.join("w", cpus=4)
+    desk.submit(4)
+    held = list(desk.pool.state.workers["w"].held.items())
+    results = [
+        [number, task.job.id, task.index, Outcome.DONE, 1e11, 1e11, -1e11] for number, task in held
+    ]
+    report = codec.from_worker.decode(json.dumps({"type": "report", "results": results}))
+    assert isinstance(report, work.Report)
+    desk.tell(ev.Reported(at=desk.now, worker="w", results=report.results))
+    totals = desk.pool.state.totals
+    assert totals.tasks_done == 4
+    assert math.isfinite(totals.runs.sum)
+    assert math.isfinite(totals.dispatches.sum)
+
+
+@pytest.mark.parametrize(
+    ("ad", "why"),
+    [
+        (WorkerAd(host="h" * 300), "host"),
+        (WorkerAd(os="h" * 300), "os"),
+        (WorkerAd(arch="h" * 300), "arch"),
+        (WorkerAd(version="h" * 300), "version"),
+        (WorkerAd(tags=tuple(map(str, range(5000)))), "tags"),
+        (WorkerAd(tags=("x" * 20_000,)), "tags"),
+    ],
+)
+def test_an_ad_is_short_because_the_pool_remembers_it(ad: WorkerAd, why: str) -> None:
+    assert why in str(problem_with_ad(ad))
+
+
+def test_what_machines_say_of_themselves_is_short_enough() -> None:
+    tags = tuple(f"model-{i}" for i in range(200))
+    assert problem_with_ad(WorkerAd(host="h" * 253, os="Linux", tags=tags)) is None
+
+
+def test_ads_that_nobody_has_any_more_are_forgotten() -> None:
+    desk = Desk()
+    for n in range(1000):
+        desk.join("w", cpus=1 + n / 1000)
+    assert len(desk.pool.state.classes) <= 2 * SPARE_ENTRIES
+    job = desk.submit(1, cpus=1.5)
+    assert desk.pool.state.jobs[job].running == 1
+
+
+def test_what_no_job_asks_for_any_more_is_forgotten() -> None:
+    desk = Desk()
+    desk.join("w", cpus=4)
+    kept = desk.submit(1, cpus=8)
+    for n in range(1000):
+        desk.cancel(desk.submit(1, cpus=5 + n / 1000))
+    state = desk.pool.state
+    assert len(state.shapes) <= 2 * SPARE_ENTRIES
+    assert all(len(cls.answers) <= 2 * SPARE_ENTRIES for cls in state.classes.values())
+    desk.join("v", cpus=8)
+    assert state.jobs[kept].running == 1
+
+
+def test_many_that_are_all_in_use_are_kept() -> None:
+    desk = Desk()
+    names = [f"w{n}" for n in range(3 * SPARE_ENTRIES)]
+    for n, name in enumerate(names):
+        desk.join(name, cpus=1 + n / 1000)
+    assert len(desk.pool.state.classes) >= len(names)
+    desk.submit(len(names))
+    assert all(worker.held for worker in desk.pool.state.workers.values())

@@ -1,0 +1,124 @@
+"""Nothing is sent that is too large for the server, which would end the whole connection."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+import pytest
+
+from kestrelctl.core.agent import Agent
+from kestrelctl.core.effects import Run
+from kestrelctl.core.job import Job
+from kestrelctl.core.matching import Shape
+from kestrelctl.core.model import JobSpec
+from kestrelctl.core.template import Template
+from kestrelctl.protocol import codec, requests, work
+from kestrelctl.protocol.handout import MAX_ITEM_BYTES, problem_with_size, run_messages
+from kestrelctl.xmpp import stanza
+from kestrelctl.xmpp.session import MOST_STANZA_BYTES
+
+
+def job(job_id: int, **spec: Any) -> Job:
+    return Job(job_id, "ada", JobSpec(**{"argv": ("x",), **spec}), Shape({}, frozenset()), 0.0)
+
+
+def handed_out(
+    jobs: list[Job], spans: list[tuple[int, int, int, int]], ack: list[int]
+) -> list[work.Run]:
+    new = list(dict.fromkeys(job_id for _, job_id, _, _ in spans))
+    effect = Run(cause="", worker="w", spans=spans, new_jobs=new, ended_jobs=[99])
+    return run_messages(effect, {each.id: each for each in jobs}, ack)
+
+
+def items_started(messages: list[work.Run]) -> list[tuple[int, str | None]]:
+    agent = Agent(1000, 0)
+    for message in messages:
+        assert codec.fits(codec.encode(message))
+        assert not agent.on_run(message.spans, message.jobs, message.items, message.forget, 0.0)
+    return [(start.number, start.item) for start in agent.startable(0.0)]
+
+
+def test_a_payload_that_fits_makes_a_stanza_that_is_sent() -> None:
+    for character in "x<&>é\uffff":
+        payload = character * codec.MAX_PAYLOAD_BYTES
+        while not codec.fits(payload):
+            payload = payload[: len(payload) * 9 // 10]
+        assert len(stanza.message(payload, "a@b").encode()) <= MOST_STANZA_BYTES
+
+
+def test_what_grows_on_its_way_counts_as_it_arrives() -> None:
+    payload = '{"type": "beat", "x": "' + ">" * (codec.MAX_PAYLOAD_BYTES // 3) + '"}'
+    with pytest.raises(codec.BadMessage, match="the limit is"):
+        codec.from_worker.decode(payload)
+
+
+def test_a_refusal_quotes_little_of_what_it_refuses() -> None:
+    with pytest.raises(codec.BadMessage) as refused:
+        codec.from_worker.decode('{"type": "' + "x" * 100_000 + '"}')
+    assert len(str(refused.value)) <= 300
+
+
+def test_the_id_of_a_request_is_short_because_answers_repeat_it() -> None:
+    payload = '{"type": "pool_status", "id": "' + "x" * 101 + '"}'
+    with pytest.raises(codec.BadMessage, match="id"):
+        codec.requests.decode(payload)
+    assert codec.id_in(payload) == ""
+    assert codec.requests.decode(payload.replace("x", "", 1)) == requests.PoolStatus(id="x" * 100)
+
+
+def test_small_attempts_travel_together() -> None:
+    small = job(1, count=40, items=tuple(map(str, range(40))))
+    [message] = handed_out([small, job(2)], [(100, 1, 0, 40), (140, 2, 0, 1)], ack=[7])
+    assert message.ack == [7]
+    assert message.forget == [99]
+    assert len(message.jobs) == 2
+
+
+def test_large_items_travel_apart_in_their_order() -> None:
+    large = tuple(f"{i}" + "<" * 40_000 for i in range(20))
+    messages = handed_out([job(1, count=20, items=large)], [(100, 1, 0, 20)], ack=[7])
+    assert len(messages) > 1
+    assert [message.ack for message in messages if message.ack] == [[7]]
+    assert [message.forget for message in messages if message.forget] == [[99]]
+    assert items_started(messages) == [(100 + i, large[i]) for i in range(20)]
+
+
+def test_large_jobs_travel_apart_each_template_once() -> None:
+    jobs = [job(i, argv=("x" * 300_000,), count=3) for i in (1, 2, 3)]
+    messages = handed_out(jobs, [(100, 1, 0, 3), (103, 2, 0, 3), (106, 3, 0, 3)], ack=[])
+    assert [each.job_id for message in messages for each in message.jobs] == [1, 2, 3]
+    assert [number for number, _ in items_started(messages)] == list(range(100, 109))
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (JobSpec(argv=("x", "<" * 200_000)), "command and environment take 8"),
+        (JobSpec(argv=("x",), env={"A": "x" * 600_000}), "command and environment"),
+        (JobSpec(argv=("x" * 400_000,), items=("a",)), "command and environment"),
+        (JobSpec(argv=("x",), items=("a", "\x01" * 40_000), count=2), "the item of task 1"),
+    ],
+)
+def test_what_no_message_could_hand_out_is_no_job(spec: JobSpec, why: str) -> None:
+    assert why in str(problem_with_size(spec))
+
+
+def test_the_largest_job_can_be_handed_out() -> None:
+    item = "x" * (MAX_ITEM_BYTES - 3)
+
+    def is_too_large(size: int) -> bool:
+        return problem_with_size(JobSpec(argv=("x" * size,), items=(item,))) is not None
+
+    largest = bisect.bisect_left(range(500_000), True, key=is_too_large) - 1
+    assert largest > 300_000
+    [message] = handed_out([job(1, argv=("x" * largest,), items=(item,))], [(1, 1, 0, 1)], ack=[])
+    assert codec.fits(codec.encode(message))
+
+
+def test_items_after_a_job_that_is_not_known_are_not_taken_for_others() -> None:
+    agent = Agent(10, 0)
+    known = Template(job_id=2, argv=("x",), with_items=True)
+    refused = agent.on_run([(10, 1, 0, 1), (11, 2, 0, 1)], [known], ["of 1", "of 2"], [], 0.0)
+    assert refused == [10, 11]
+    assert agent.startable(0.0) == []
