@@ -41,7 +41,7 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
         if job is None or not 0 <= index < job.spec.count:
             kill.append(number)
             continue
-        if index >= job.cursor and state.may_reach(job, number):
+        if index >= job.cursor and state.may_reach(job, index, number):
             state.reach(job, index)
         found = job.live.get(index)
         if found is None or not _claim(state, worker, number, found, event.at):

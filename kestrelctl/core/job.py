@@ -71,6 +71,7 @@ class Job:
         "owner",
         "queued",
         "requeued",
+        "restored_cursor",
         "running",
         "shape",
         "spec",
@@ -91,6 +92,7 @@ class Job:
         #: Order among jobs: higher priority first, then first come.
         self.key = (-spec.priority, job_id)
         self.cursor = 0
+        self.restored_cursor = 0  #: where the cursor was when the job came from the store
         self.live: dict[int, Task] = {}
         self.requeued: OrderedDict[int, Task] = OrderedDict()
         self.running = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.config import Config
 from kestrelctl.core.job import Phase, Task
-from kestrelctl.core.model import Counts, WorkerAd
+from kestrelctl.core.model import WorkerAd
 from kestrelctl.core.records import Snapshot
 from kestrelctl.core.state import State
 from kestrelctl.core.worker import Worker
@@ -20,14 +20,8 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     state.connected = False
     for unfinished in snapshot.jobs:
         record = unfinished.record
-        job = state.new_job(record.job_id, record.owner, record.spec, record.submitted_at)
-        job.stored = True
+        job = state.restored_job(record)
         job.cancelling = record.cancelling
-        job.cursor = record.cursor
-        counts = record.counts
-        job.counts = Counts(
-            done=counts.done, failed=counts.failed, lost=counts.lost, cancelled=counts.cancelled
-        )
         if job.cancelling:
             job.counts.cancelled += job.never_started
         for index in unfinished.unfinished:

@@ -90,7 +90,7 @@ def _late(state: State, result: Result, now: float) -> Task | None:
     if job is None or not 0 <= result.index < job.spec.count:
         return None
     if result.index >= job.cursor:
-        if not state.may_reach(job, result.number):
+        if not state.may_reach(job, result.index, result.number):
             return None  # nobody ever sent it
         state.reach(job, result.index)
     task = job.live.get(result.index)

@@ -10,15 +10,17 @@ from kestrelctl.core.effects import Effect, Feed, JobEnded, Note, Persist
 from kestrelctl.core.events import JobClosed
 from kestrelctl.core.job import Job, Phase, Task
 from kestrelctl.core.matching import Shape
-from kestrelctl.core.model import JobSpec, TaskState, WorkerAd
+from kestrelctl.core.model import Counts, JobSpec, TaskState, WorkerAd
 from kestrelctl.core.queue import JobQueue
-from kestrelctl.core.records import Progress, Record, TaskRecord
+from kestrelctl.core.records import JobRecord, Progress, Record, TaskRecord
 from kestrelctl.core.result import Result
 from kestrelctl.core.totals import Totals
 from kestrelctl.core.worker import Worker, WorkerClass, class_key
 
 #: Attempt numbers of one manager start begin at epoch << this: they fence those of earlier starts.
 EPOCH_BITS = 40
+#: How far a durable cursor can lag behind, generously: it is stored with each hand-out.
+MOST_UNRECORDED = 100_000
 #: How many shapes or classes may be known that nobody has any more, at the least.
 SPARE_ENTRIES = 64
 
@@ -93,9 +95,29 @@ class State:
         self.jobs[job_id] = job
         return job
 
-    def may_reach(self, job: Job, number: int) -> bool:
-        """Whether an earlier start of the manager may have sent this attempt of the job."""
-        return number < self.first_number and job.id < self.first_job_id and not job.cancelling
+    def restored_job(self, record: JobRecord) -> Job:
+        """A job as the store has it, with counts of its own."""
+        job = self.new_job(record.job_id, record.owner, record.spec, record.submitted_at)
+        job.stored = True
+        job.cursor = job.restored_cursor = record.cursor
+        counts = record.counts
+        job.counts = Counts(
+            done=counts.done, failed=counts.failed, lost=counts.lost, cancelled=counts.cancelled
+        )
+        return job
+
+    def may_reach(self, job: Job, index: int, number: int) -> bool:
+        """Whether an earlier start of the manager may have sent this attempt of the job.
+
+        An attempt that is further than `MOST_UNRECORDED` beyond the cursor is not believed, and its
+        task runs again: each index passed over becomes an object, and a worker may say anything.
+        """
+        return (
+            number < self.first_number
+            and job.id < self.first_job_id
+            and index < job.restored_cursor + MOST_UNRECORDED
+            and not job.cancelling
+        )
 
     def reach(self, job: Job, index: int) -> None:
         """Moves a job's cursor past an attempt that an earlier start of the manager sent.

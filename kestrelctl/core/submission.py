@@ -5,7 +5,7 @@ from __future__ import annotations
 from kestrelctl.core.effects import Answer, Feed, Kill, Persist
 from kestrelctl.core.events import Cancel, JobClosed, JobStored, Retry, Submit
 from kestrelctl.core.job import Phase, Task
-from kestrelctl.core.model import Counts, TaskState
+from kestrelctl.core.model import TaskState
 from kestrelctl.core.state import State
 
 
@@ -93,15 +93,9 @@ def on_retry(state: State, event: Retry) -> None:
         )
         return
     if job is None and record is not None:
-        job = state.new_job(record.job_id, record.owner, record.spec, record.submitted_at)
-        job.stored = True
-        job.cursor = record.cursor
-        job.counts = Counts(
-            done=record.counts.done,
-            failed=record.counts.failed,
-            lost=record.counts.lost,
-            cancelled=record.counts.cancelled - (job.never_started if record.cancelling else 0),
-        )
+        job = state.restored_job(record)
+        if record.cancelling:
+            job.counts.cancelled -= job.never_started
         before = 0
     else:
         assert job is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from poolkit import Desk
 
 from kestrelctl.core import effects as fx
@@ -184,6 +185,20 @@ def test_the_durable_cursor_may_lag_behind() -> None:
     desk.finish_all()
     assert desk.ended == [1]
     assert sorted(index for index, _ in final_records(desk)) == [5, 6, 7, 8, 9]
+
+
+def test_a_worker_cannot_move_a_cursor_as_far_as_it_likes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kestrelctl.core.state.MOST_UNRECORDED", 100)
+    desk = restarted(unfinished=[], cursor=5, count=1_000_000_000)
+    desk.join("a", holds=[(77, 1, 104), (78, 1, 105)])
+    assert desk.of(fx.Welcome)[-1].kill == [78]
+    assert [number for number, _, _ in desk.held("a")] == [77]
+    desk.join("b")
+    desk.report("b", (79, 1, 999_999_999))
+    assert desk.pool.state.jobs[1].cursor == 105
+    assert final_records(desk) == []
 
 
 def test_cancelling_kills_what_runs_and_drops_what_waits() -> None:
