@@ -159,8 +159,9 @@ def join(
         )
     status = unit.install(here, settings, system=system)
     asyncio.run(session.show(Record(joined.jid, {"jid": joined.jid, "status": status}, [status])))
-    if not system:
-        session.screen.say("to go on when you log out: loginctl enable-linger")
+    for_root = None if system else unit.linger()
+    if for_root:
+        session.screen.warn("the worker stops when you log out", hint=f"sudo {for_root}")
     return 0
 
 

@@ -113,7 +113,15 @@ def _evaluated(which: Sequence[str], names: Sequence[str]) -> dict[str, dict[str
         "-m", "ansible.builtin.debug", "-a", f"msg={{{{ {{{pairs}}} }}}}",
     )  # fmt: skip
     answers = re.findall(r"^(\S+) \| SUCCESS => (\{.*?^\})", told, re.MULTILINE | re.DOTALL)
-    return {name: _json(answer)["msg"] for name, answer in answers}
+    found = {name: _json(answer)["msg"] for name, answer in answers}
+    unknown = [name for name in names if name not in found]
+    if unknown:
+        raise UsageError(
+            f"the variables of {', '.join(unknown)} cannot be worked out",
+            cause=told.strip() or None,
+            hint=f"ansible-inventory {' '.join(which)} --host {unknown[0]}",
+        )
+    return found
 
 
 def _configuration(told: str) -> dict[str, str]:
@@ -143,6 +151,7 @@ def _ask(program: str, *args: str) -> tuple[str, str]:
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_LOAD_CALLBACK_PLUGINS": "0",
         "ANSIBLE_DEPRECATION_WARNINGS": "0",
+        "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",  # whatever an ansible.cfg says
     }
     try:
         done = subprocess.run(

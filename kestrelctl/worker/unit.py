@@ -6,6 +6,7 @@ systemd.service(5), systemd.exec(5), systemd.unit(5).
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from kestrelctl.worker.membership import Membership, Settings
 
 #: Runs users' tasks. An account of that name is used; without one, systemd makes one up.
 SERVICE_USER = "kestrel-worker"
+
+_LINGER = "loginctl enable-linger"
 
 _UNIT = """\
 [Unit]
@@ -30,6 +33,9 @@ NotifyAccess=all
 ExecStart={command}
 Restart=on-failure
 RestartSec=5
+StandardOutput=journal
+StandardError=journal
+SyslogIdentifier=kestrel-worker
 # Asking again does not help a worker that the pool refuses (4), or one that is set up wrongly (2).
 RestartPreventExitStatus=2 4
 # 143: a second signal ended it and its tasks, as it should.
@@ -53,8 +59,6 @@ DynamicUser=yes
 User={user}
 # systemd opens the file as root. One of LoadCredential= would belong to the user that tasks run as.
 StandardInput=file:{credentials}
-StandardOutput=journal
-StandardError=journal
 StateDirectory=kestrel/workers/{pool}
 StateDirectoryMode=0700
 """
@@ -69,12 +73,18 @@ def check_possible(*, system: bool) -> None:
     """Passes if a service can be made; to be asked before a token is spent.
 
     Raises:
-        MissingTool: there is no systemd.
+        MissingTool: there is no systemd, or none that runs for this user.
         UsageError: the service's user could not read this program.
     """
     if shutil.which("systemctl") is None:
         raise MissingTool(
             "systemd is not there, so there can be no service", hint="leave --service away"
+        )
+    if not system and not (_runtime_directory() / "systemd" / "private").exists():
+        raise MissingTool(
+            "no systemd runs for this user, so there can be no service",
+            cause="there is one while he is logged in, and always if he lingers",
+            hint=f"sudo {_LINGER} {_user()}; or leave --service away",
         )
     home = Path.home()
     if system and home != Path("/") and Path(sys.prefix).is_relative_to(home):
@@ -141,8 +151,12 @@ def install(membership: Membership, settings: Settings, *, system: bool) -> str:
         file.write_text(unit_text(membership, settings, system=system))
     except OSError as error:
         raise KestrelError(f"{file} cannot be written", cause=error.strerror) from error
+    # Whoever has become this user by su or sudo is not told where his systemd is.
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(_runtime_directory())}
     for words in (["daemon-reload"], ["enable", "--now", name]):
-        done = subprocess.run([*systemctl, *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*systemctl, *words], env=environment, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise KestrelError(
                 f"`{' '.join([*systemctl, *words])}` failed",
@@ -150,6 +164,28 @@ def install(membership: Membership, settings: Settings, *, system: bool) -> str:
                 hint=f"{' '.join(systemctl)} status {name}",
             )
     return f"{' '.join(systemctl)} status {name}"
+
+
+def linger() -> str | None:
+    """Has the user's services run when he is not logged in, from the start of the machine.
+
+    Returns:
+        If only root may allow that: the command for root.
+    """
+    words = [*_LINGER.split(), "--no-ask-password", _user()]
+    try:
+        done = subprocess.run(words, capture_output=True, check=False)
+    except FileNotFoundError:
+        return f"{_LINGER} {_user()}"
+    return f"{_LINGER} {_user()}" if done.returncode else None
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _runtime_directory() -> Path:
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
 
 
 def _units(*, system: bool) -> Path:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import pwd
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import msgspec
 import pytest
 from cli_fake_pool import CONTEXT, ENROLLED, FakePool, run
 
-from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
+from kestrelctl.errors import KestrelError, MissingTool, NotAllowed, NotFound, UsageError
 from kestrelctl.local.state import workers_directory
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.joining import Joined, Token, decode_token
@@ -350,6 +352,49 @@ def test_join_as_a_service_installs_it_and_says_how_to_see_it(
     result = run(FakePool(), "worker", "join", TOKEN.encode(), "--service")
     assert result.stdout == "systemctl status example.org\n"
     assert started == []
+
+
+@pytest.mark.parametrize("said", [None, "loginctl enable-linger ada"])
+def test_who_may_not_stay_when_logged_out_is_told_what_root_has_to_do(
+    home: Path,
+    asked: list[tuple[Token, str, Path | None]],
+    monkeypatch: pytest.MonkeyPatch,
+    said: str | None,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(service, "check_possible", lambda *, system: None)
+    monkeypatch.setattr(service, "install", lambda here, settings, *, system: "how it is")
+    monkeypatch.setattr(service, "linger", lambda: said)
+    result = run(FakePool(), "worker", "join", TOKEN.encode(), "--service")
+    assert result.stdout == "how it is\n"
+    assert (f"hint: sudo {said}" in result.stderr) == (said is not None)
+
+
+@pytest.mark.parametrize(("status", "said"), [(0, None), (1, "loginctl enable-linger")])
+def test_the_user_is_made_to_linger_if_he_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, said: str | None
+) -> None:
+    program = tmp_path / "loginctl"
+    program.write_text(f'#!/bin/sh\necho "$@" >"$0.asked"\nexit {status}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    assert service.linger() == (said and f"{said} {user}")
+    asked = (tmp_path / "loginctl.asked").read_text()
+    assert asked == f"enable-linger --no-ask-password {user}\n"
+
+
+def test_there_is_no_service_for_a_user_for_whom_no_systemd_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(MissingTool, match="no systemd runs for this user") as raised:
+        service.check_possible(system=False)
+    assert "sudo loginctl enable-linger" in str(raised.value.hint)
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "systemd/private").touch()
+    service.check_possible(system=False)
 
 
 def test_no_token_is_spent_where_there_can_be_no_service(

@@ -104,6 +104,14 @@ def test_a_template_is_left_to_ansible(ansible: FakeAnsible) -> None:
     assert host.address == "192.0.2.9"
 
 
+def test_a_template_that_ansible_does_not_fill_in_is_an_error(ansible: FakeAnsible) -> None:
+    ansible.has(w1={"ansible_host": "{{ address }}"})
+    ansible.answers("ansible", "w1 said something else\n")
+    with pytest.raises(UsageError, match="variables of w1 cannot be worked out") as raised:
+        read_inventory(None, None)
+    assert raised.value.cause == "w1 said something else"
+
+
 def test_nothing_that_matches_is_an_error_with_what_ansible_says(ansible: FakeAnsible) -> None:
     ansible.answers(
         "ansible-inventory", {"_meta": {"hostvars": {}}}, stderr="[WARNING]: no pattern nosuch"

@@ -159,6 +159,23 @@ def test_a_machine_behind_nat_joins(client: Client) -> None:
     assert {task["worker"].partition("@")[0] for task in tasks} == {"nat1"}
 
 
+def test_a_user_joins_with_a_service_of_his_own(client: Client) -> None:
+    lab("exec", "nat1", "useradd", "--create-home", "carol")
+    token = lab("ssh", "mgr", "kestrelctl worker enroll --name carol -o quiet")
+    join = ("exec", "nat1", "sudo", "-iu", "carol", "kestrelctl", "worker", "join", "-")
+    lab("exec", "nat1", "loginctl", "enable-linger", "carol")
+    lab(*join, "--service", "--tags", "CAROL", input=token)
+    wait_until(lambda: client.state("carol") == "idle")
+    lab("kill", "nat1")
+    wait_until(lambda: client.state("carol") == "offline", timeout_seconds=30)
+    lab("start", "nat1")
+    wait_until(lambda: client.state("carol") == "idle")
+    asked = client.submit(1, "id", "-un", options=("--requires", "CAROL", "--wait"))
+    assert client("job", "logs", asked, "1") == "carol\n"
+    lab("ssh", "mgr", "kestrelctl worker revoke carol")
+    assert client.state("carol") == "not listed"
+
+
 def newest_wheel() -> str:
     """The wheel that converging has built, in dist."""
     wheels = (CHECKOUT / "dist").glob("*.whl")
@@ -225,3 +242,12 @@ def test_a_revoked_machine_stays_out(client: Client) -> None:
     lab("start", "nat1")
     time.sleep(10)
     assert client.state("nat1") == "not listed"
+
+
+def test_a_machine_that_is_gone_is_removed(client: Client) -> None:
+    lab("kill", "w2")
+    run(
+        *("ansible-playbook", "-i", str(INVENTORY), "playbooks/remove_worker.yml"),
+        *("--limit", "w2"),
+    )
+    assert client.state("w2") == "not listed"
