@@ -1,106 +1,102 @@
-"""What metrics cost: `python tests/bench/metrics.py [pairs] [jobs] [workers] [executor] [seconds]`.
+"""What metrics cost: `python tests/bench/metrics.py [pairs] [workers] [executor]`.
 
-Sweeps of `sleep 0` with metrics (scraped each 15 seconds, as the role prometheus does, or as told)
-and without, in turn, on throw-away pools; each pair in the other order than the one before. Prints
-for each pair the ratio, with over without, of throughput and of the CPU time of manager and workers
-(which other load on the machine disturbs less), their medians, and the longest scrape.
+One pool, one long job of `sleep 0`, and windows of two seconds in turn with and without scrapes:
+ten a second of every page, so that what one of them costs can be seen above the noise. Prints the
+ratio of throughput, with over without, and what it comes to at the scrape intervals that are used.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import statistics
 import sys
 import time
 import urllib.request
-from pathlib import Path
 
-from kestrelctl.bench import run as bench_run
-from kestrelctl.bench.result import Run
-from kestrelctl.bench.run import Plan, bench
-from kestrelctl.local.control import throw_away_pool
-from kestrelctl.local.state import PoolState
+from kestrelctl.core.model import JobSpec
+from kestrelctl.local.control import connect_local, throw_away_pool
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.xmpp.user import UserConnection
 
-SCRAPE_SECONDS = 15.0
-
-
-class Scraper:
-    """Reads every page of the pool under test for as long as it lives."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.pool: PoolState | None = None
-        self.scrapes: list[float] = []
-
-    async def scrape_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self.seconds)
-            pool = self.pool
-            if pool is not None and pool.metrics and Path(pool.password_file).exists():
-                for url in (pool.metrics, *pool.worker_metrics):
-                    await asyncio.to_thread(self._read, url)
-
-    def _read(self, url: str) -> None:
-        started = time.perf_counter()
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
-            answer.read()
-            self.scrapes.append(time.perf_counter() - started)
+TASKS = 100_000_000
+COMMANDS = {"process": ("/bin/sleep", "0"), "inline": ("sleep", "0")}
+WINDOW_SECONDS = 2.0
+SCRAPES_PER_SECOND = 10
+#: Each second, as for a look at a short sweep, and as the role prometheus does.
+INTERVALS_SECONDS = (1, 15)
 
 
-async def run(plan: Plan, scraper: Scraper) -> Run:
-    @contextlib.asynccontextmanager
-    async def seen(*args: object, **options: object):  # type: ignore[no-untyped-def]
-        async with throw_away_pool(*args, **options) as state:  # type: ignore[arg-type]
-            scraper.pool = state
-            yield state
-            scraper.pool = None
-
-    bench_run.throw_away_pool = seen  # type: ignore[assignment]
-    result = await bench(plan)
-    return result.runs[0]
+async def done(user: UserConnection, job_id: int) -> tuple[int, float]:
+    """Tasks that are done, and when that was known."""
+    found = await user.ask(rq.ListJobs(jobs=str(job_id)))
+    assert isinstance(found, an.Jobs)
+    return found.jobs[0].done, time.perf_counter()
 
 
-def cpu_seconds(found: Run) -> float:
-    return found.manager_cpu_seconds + found.worker_cpu_seconds
+def read(url: str) -> float:
+    """Reads a page and returns how long that took, in seconds."""
+    started = time.perf_counter()
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        answer.read()
+    return time.perf_counter() - started
 
 
-async def measure(pairs: int, jobs: int, workers: int, executor: str, seconds: float) -> None:
-    scraper = Scraper(seconds)
-    scraping = asyncio.ensure_future(scraper.scrape_forever())
+async def scrape(urls: list[str], took: list[float]) -> None:
+    """Reads every page, ten times a second, until it is cancelled."""
+    due = time.perf_counter()
+    while True:
+        took += [await asyncio.to_thread(read, url) for url in urls]
+        due += 1 / SCRAPES_PER_SECOND
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+
+
+async def window(user: UserConnection, job_id: int, urls: list[str], took: list[float]) -> float:
+    """Tasks a second for two seconds, scraped at the given addresses."""
+    scraping = asyncio.ensure_future(scrape(urls, took)) if urls else None
+    before, started = await done(user, job_id)
+    await asyncio.sleep(WINDOW_SECONDS)
+    after, ended = await done(user, job_id)
+    if scraping is not None:
+        scraping.cancel()
+    return (after - before) / (ended - started)
+
+
+async def measure(pairs: int, workers: int, executor: str) -> None:
+    took: list[float] = []
     ratios: list[float] = []
-    cpu_ratios: list[float] = []
-    for pair in range(pairs):
-        found: dict[bool, Run] = {}
-        for metrics in (True, False) if pair % 2 == 0 else (False, True):
-            plan = Plan(
-                jobs=jobs, workers=workers, sleeps=("0",), executor=executor, metrics=metrics
-            )
-            found[metrics] = await run(plan, scraper)
-        on, off = found[True], found[False]
-        ratios.append(on.tasks_per_second / off.tasks_per_second)
-        cpu_ratios.append(cpu_seconds(on) / cpu_seconds(off))
+    async with throw_away_pool(workers, executor) as state, connect_local(state) as user:
+        urls = [state.metrics, *state.worker_metrics]
+        spec = JobSpec(argv=COMMANDS[executor], count=TASKS)
+        submitted = await user.ask(rq.Submit(spec=spec))
+        assert isinstance(submitted, an.Submitted)
+        await asyncio.sleep(5)
+        for pair in range(pairs):
+            found: dict[bool, float] = {}
+            for scraped in (True, False) if pair % 2 == 0 else (False, True):
+                given = urls if scraped else []
+                found[scraped] = await window(user, submitted.job_id, given, took)
+            ratios.append(found[True] / found[False])
+    ratio = statistics.mean(ratios)
+    error = statistics.stdev(ratios) / pairs**0.5
+    scrapes = len(took) / len(urls) / pairs / WINDOW_SECONDS
+    print(f"{workers} workers, {len(urls)} pages, {scrapes:.1f} scrapes of each a second")
+    print(f"throughput with over without: {ratio:.3f} ± {error:.3f} (mean of {pairs} pairs)")
+    for seconds in INTERVALS_SECONDS:
+        share = 1 / (seconds * scrapes)
         print(
-            f"pair {pair + 1}: {on.tasks_per_second:,.0f} tasks/s with, "
-            f"{off.tasks_per_second:,.0f} without: {ratios[-1]:.4f}; CPU "
-            f"{cpu_seconds(on):.2f} s and {cpu_seconds(off):.2f} s: {cpu_ratios[-1]:.4f}",
-            flush=True,
+            f"  at one each {seconds} s: costs {100 * (1 - ratio) * share:.2f} % "
+            f"± {100 * error * share:.2f}"
         )
-    scraping.cancel()
-    throughput, cpu = statistics.median(ratios), statistics.median(cpu_ratios)
-    print(f"median: throughput {throughput:.4f}, CPU {cpu:.4f}")
-    if scraper.scrapes:
-        print(f"{len(scraper.scrapes)} scrapes, the longest {max(scraper.scrapes):.3f} s")
+    print(f"a page took {1000 * statistics.median(took):.1f} ms, {1000 * max(took):.0f} at most")
 
 
 if __name__ == "__main__":
     given = sys.argv[1:]
     asyncio.run(
         measure(
-            int(given[0]) if given else 5,
-            int(given[1]) if len(given) > 1 else 50_000,
-            int(given[2]) if len(given) > 2 else 917,
-            given[3] if len(given) > 3 else "process",
-            float(given[4]) if len(given) > 4 else SCRAPE_SECONDS,
+            int(given[0]) if given else 20,
+            int(given[1]) if len(given) > 1 else 917,
+            given[2] if len(given) > 2 else "process",
         )
     )
