@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from kestrelctl.store.backup import Copy
 
 
+_copied_data_dir = click.option(
+    "--data-dir",
+    type=Path,
+    metavar="DIR",
+    help="Of the manager.  [default: $XDG_STATE_HOME/kestrel/manager]",
+)
+
+
 @click.group("manager", cls=Noun)
 def manager() -> None:
     """Run the manager of a pool; copy its store."""
@@ -96,12 +104,7 @@ def run(session: Session, /, data_dir: Path | None, **options: Any) -> None:
 
 @manager.command("backup", cls=Command, talks=False)
 @click.argument("file", type=Path)
-@click.option(
-    "--data-dir",
-    type=Path,
-    metavar="DIR",
-    help="Of the manager.  [default: $XDG_STATE_HOME/kestrel/manager]",
-)
+@_copied_data_dir
 @pass_session
 def backup(session: Session, file: Path, data_dir: Path | None) -> None:
     """Copy the store into FILE; the manager may be running."""
@@ -112,12 +115,7 @@ def backup(session: Session, file: Path, data_dir: Path | None) -> None:
 
 @manager.command("restore", cls=Command, talks=False)
 @click.argument("file", type=Path)
-@click.option(
-    "--data-dir",
-    type=Path,
-    metavar="DIR",
-    help="Of the manager.  [default: $XDG_STATE_HOME/kestrel/manager]",
-)
+@_copied_data_dir
 @click.option("--dry-run", is_flag=True, help="Only check that FILE could be restored.")
 @pass_session
 def restore(session: Session, file: Path, data_dir: Path | None, dry_run: bool) -> None:
