@@ -42,7 +42,7 @@ BOARD = Board(
                     "Executions given to workers, a second; above the tasks that end when tasks "
                     "are tried again.",
                     per_second("kestrel_attempts_total"),
-                    per_second("kestrel_attempts_taken_back_total"),
+                    per_second("kestrel_attempts_recalled_total"),
                 ),
                 timeseries(
                     "Jobs in and out",

@@ -14,7 +14,7 @@ from kestrelctl.bench.bounds import Sleep, parse_sleep
 from kestrelctl.bench.machine import prosody_version, this_machine
 from kestrelctl.bench.result import PROCESS, LatencyMs, Result, Run, measured_run
 from kestrelctl.bench.spawn_rate import measure_spawn_rate
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.state import PoolState

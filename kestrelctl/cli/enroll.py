@@ -118,7 +118,7 @@ def join(
     TOKEN reads it from standard input. The account is kept, so `kestrelctl worker run` is enough
     from then on.
     """
-    from kestrelctl.core.enrollment import as_name, parse_invitation
+    from kestrelctl.core.members.enrollment import as_name, parse_invitation
     from kestrelctl.local.state import workers_directory
     from kestrelctl.worker import entry, membership, unit
     from kestrelctl.worker.options import WorkerOptions

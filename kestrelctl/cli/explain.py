@@ -10,7 +10,7 @@ from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.output import Output, Record, Table, plain
 from kestrelctl.cli.quantities import plural, short_address
 from kestrelctl.cli.selection import parse_job
-from kestrelctl.core.matching import Reason, Refusal
+from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.protocol.answers import Explanation, Obstacle
 from kestrelctl.protocol.requests import ExplainJob
 

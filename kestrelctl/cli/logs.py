@@ -15,7 +15,7 @@ from kestrelctl.cli.quantities import plural
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.selection import parse_job
 from kestrelctl.cli.tasks import task_pages
-from kestrelctl.core.model import TaskState
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.answers import JobView, Log
 from kestrelctl.protocol.requests import ListTasks, Logs

@@ -20,8 +20,8 @@ from kestrelctl.cli.output import Record
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration, parse_size, plural, split_words
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
-from kestrelctl.core.model import JobSpec, OnWorkerLost
-from kestrelctl.core.validate import problem_with_job
+from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
 from kestrelctl.protocol.answers import Explanation, Submitted
 from kestrelctl.protocol.requests import ExplainJob, Submit, UploadItems

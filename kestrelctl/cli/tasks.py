@@ -14,7 +14,7 @@ from kestrelctl.cli.output import Column, Listing, Output
 from kestrelctl.cli.quantities import duration, short_address, size
 from kestrelctl.cli.selection import parse_job, parse_tasks
 from kestrelctl.cli.wait import why_ended
-from kestrelctl.core.model import TaskState
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.answers import Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks
 

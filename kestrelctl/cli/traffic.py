@@ -13,9 +13,14 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.output import Output, Record, Table, plain
 from kestrelctl.cli.quantities import duration
-from kestrelctl.core.config import Config
-from kestrelctl.core.model import WorkerAd
-from kestrelctl.core.traffic import BeatTraffic, CondorTraffic, beat_traffic, condor_traffic
+from kestrelctl.core.counting.traffic import (
+    HeartbeatTraffic,
+    CondorTraffic,
+    heartbeat_traffic,
+    condor_traffic,
+)
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.config import Config
 from kestrelctl.errors import Unreachable
 from kestrelctl.protocol import codec, work
 from kestrelctl.protocol.answers import Traffic
@@ -53,7 +58,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float
     workers: int
-    predicted: BeatTraffic
+    predicted: HeartbeatTraffic
     rates: list[Rate]
 
 
@@ -61,7 +66,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """What `pool traffic` says."""
 
     cores: int
-    idle: BeatTraffic
+    idle: HeartbeatTraffic
     sizes: Sizes
     received_bytes_per_second: float
     condor: CondorTraffic
@@ -107,12 +112,12 @@ def forecast(workers: int, cores: int, running: int) -> Forecast:
         cores: of each worker; here they make no difference.
         running: jobs that run, for the other system's updates.
     """
-    idle, found = beat_traffic(workers, Config()), sizes()
+    idle, found = heartbeat_traffic(workers, Config()), sizes()
     return Forecast(
         cores=cores,
         idle=idle,
         sizes=found,
-        received_bytes_per_second=idle.beats_per_second * found.beat_received,
+        received_bytes_per_second=idle.heartbeats_per_second * found.beat_received,
         condor=condor_traffic(workers, cores, running),
     )
 
@@ -120,7 +125,7 @@ def forecast(workers: int, cores: int, running: int) -> Forecast:
 def sizes() -> Sizes:
     """How large an ad and a sign of life are on the wire."""
     hello = codec.encode(work.Hello(version=work.VERSION, incarnation="0" * 16, ad=_AD))
-    beat = codec.encode(work.Beat())
+    beat = codec.encode(work.Heartbeat())
     return Sizes(
         ad_sent=len(stanza.message(hello, _POOL)),
         ad_received=len(stanza.message(hello, _POOL, _WORKER)),
@@ -159,7 +164,7 @@ async def watch(connection: Connection, seconds: float) -> Measured:
     return Measured(
         seconds=passed,
         workers=after.workers,
-        predicted=beat_traffic(max(1, after.workers), Config()),
+        predicted=heartbeat_traffic(max(1, after.workers), Config()),
         rates=sorted(rates, key=lambda rate: -rate.messages_per_second),
     )
 
@@ -172,7 +177,7 @@ def report(told: Forecast) -> Record:
         ("ad", f"once, when it joins: {told.sizes.ad_sent} bytes"),
         (
             "signs of life",
-            f"{idle.beats_per_second:.1f}/s, of an idle pool; a busy one needs fewer",
+            f"{idle.heartbeats_per_second:.1f}/s, of an idle pool; a busy one needs fewer",
         ),
         ("", f"{told.sizes.beat_received} bytes each at the manager"),
         ("each worker", f"one in {duration(idle.interval_seconds)}"),
@@ -192,7 +197,7 @@ def report(told: Forecast) -> Record:
             (
                 "measured",
                 f"{measured.workers:,} workers over {duration(measured.seconds)}; idle ones would "
-                f"send {measured.predicted.beats_per_second:.1f} signs of life a second",
+                f"send {measured.predicted.heartbeats_per_second:.1f} signs of life a second",
             )
         )
         headings = [("KIND", False), ("WAY", False), ("MESSAGES/S", True), ("JSON BYTES/S", True)]
@@ -202,4 +207,4 @@ def report(told: Forecast) -> Record:
         ]
         if rows:
             blocks.append(Table(Grid(headings), rows))
-    return Record(f"{idle.beats_per_second:.1f}", plain(told), blocks)
+    return Record(f"{idle.heartbeats_per_second:.1f}", plain(told), blocks)

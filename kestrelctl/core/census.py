@@ -6,18 +6,17 @@ from collections import Counter
 
 import msgspec
 
-from kestrelctl.core.assets import Amounts
-from kestrelctl.core.job import Job, Phase
-from kestrelctl.core.matching import Reason, Shape
+from kestrelctl.core.jobs.gates import passing
+from kestrelctl.core.jobs.job import Standing
+from kestrelctl.core.members.availability import WORKER_STATES, worker_state
+from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.scheduling.ladder import shape_reason
+from kestrelctl.core.scheduling.plan import plan
+from kestrelctl.core.scheduling.supply import ClassSupply
 from kestrelctl.core.state import State
-from kestrelctl.core.worker import WORKER_STATES, WorkerClass, worker_state
 
-#: Why tasks wait that belong to a job which is not durable yet.
-NOT_STORED = "not-stored"
-WAITING_REASONS = (
-    *(reason.value for reason in Reason if reason is not Reason.ALL_STARTED),
-    NOT_STORED,
-)
+WAITING_REASONS = tuple(reason.value for reason in Reason if reason is not Reason.ALL_STARTED)
 
 
 class WorkerNumbers(msgspec.Struct, frozen=True):
@@ -56,10 +55,10 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     skew_seconds: float | None
 
 
-def census(state: State, now: float) -> Census:
+def take_census(state: State, now: float) -> Census:
     """Counts everything. A few milliseconds for thousands of workers."""
     by_state: Counter[str] = Counter(dict.fromkeys(WORKER_STATES, 0))
-    by_class: dict[WorkerClass, Counter[str]] = {}
+    by_class: dict[ClassSupply, Counter[str]] = {}
     workers: list[WorkerNumbers] = []
     capacity: Counter[str] = Counter(cpus=0, memory=0)
     free: Counter[str] = Counter(cpus=0, memory=0)
@@ -68,26 +67,32 @@ def census(state: State, now: float) -> Census:
     for worker in state.workers.values():
         word = worker_state(worker, now)
         by_state[word] += 1
-        counted = by_class.get(worker.cls)
+        supply = state.supply.of(worker)
+        counted = by_class.get(supply)
         if counted is None:
-            counted = by_class[worker.cls] = Counter()
+            counted = by_class[supply] = Counter()
         counted[word] += 1
         workers.append(
             WorkerNumbers(
-                worker.jid, worker.online, worker.charged, worker.ad.cpus, word, worker.streak
+                worker.jid,
+                worker.online,
+                worker.running,
+                worker.ad.assets.get("cpus", 0.0),
+                word,
+                worker.streak,
             )
         )
-        running += worker.charged
-        queued += worker.behind
+        running += worker.running
+        queued += worker.queued
         if worker.online:
             for name, amount in worker.free.items():
                 free[name] += amount
             found = worker.skew.seconds
             if found is not None:
                 skew = max(abs(found), skew or 0.0)
-    for cls in by_class:
-        for name, amount in cls.capacity.items():
-            capacity[name] += amount * cls.members
+    for supply in by_class:
+        for name, amount in supply.cls.capacity.items():
+            capacity[name] += amount * supply.members
     owners: dict[str, tuple[int, int]] = {}
     for job in state.jobs.values():
         waiting, held = owners.get(job.owner, (0, 0))
@@ -96,73 +101,45 @@ def census(state: State, now: float) -> Census:
     return Census(
         jobs_active=len(state.jobs) - cancelling,
         jobs_cancelling=cancelling,
-        waiting=_waiting(state, by_class),
+        waiting=_waiting(state, by_class, now),
         running=running,
         queued=queued,
         owners=owners,
         workers_by_state=by_state,
         workers=workers,
         capacity=dict(capacity),
-        free=dict(free),
+        free={name: free[name] for name in capacity},
         skew_seconds=skew,
     )
 
 
-def _waiting(state: State, by_class: dict[WorkerClass, Counter[str]]) -> Counter[str]:
+def _waiting(state: State, by_class: dict[ClassSupply, Counter[str]], now: float) -> Counter[str]:
     """Tasks that no worker has, by what holds them back."""
     found: Counter[str] = Counter(dict.fromkeys(WAITING_REASONS, 0))
-    delayed: Counter[int] = Counter()
-    for job_id, index in {(job_id, index) for _, job_id, index in state.delayed}:
-        known = state.jobs.get(job_id)
-        task = known.live.get(index) if known else None
-        if task is not None and task.phase is Phase.DELAYED:
-            delayed[job_id] += 1
-    shapes: dict[Shape, str] = {}
+    in_backoff = _in_backoff(state)
     for job in state.jobs.values():
-        backoff = delayed[job.id]
-        limbo = len(job.live) - job.running - len(job.requeued) - backoff
+        backoff = in_backoff[job.id]
         found[Reason.BACKOFF] += backoff
-        found[Reason.RECOVERING] += limbo
-        for reason, tasks in _ready(state, job):
-            if reason is None:
-                reason = shapes.get(job.shape)
-                if reason is None:
-                    reason = shapes[job.shape] = _refusal(state, job.shape, by_class)
-            found[reason] += tasks
+        found[Reason.RECOVERING] += len(job.live) - job.running - len(job.ready) - backoff
+        takeable, gate = passing(job)
+        if gate is not None:
+            found[gate] += job.waiting - takeable
+        # What a plan would hand out this very moment has no worker yet either.
+        found[Reason.BUSY if state.connected else Reason.RECOVERING] += takeable
+    if state.connected:
+        unmet = plan(state.demand, state.supply, state.config, now).unmet()
+        for shape, tasks in unmet.items():
+            found[Reason.BUSY] -= tasks
+            found[shape_reason(shape, state.supply, by_class)] += tasks
     return found
 
 
-def _ready(state: State, job: Job) -> list[tuple[str | None, int]]:
-    """The tasks of a job that wait for nothing of their own; None if only for a worker."""
-    waiting = job.waiting
-    if not waiting:
-        return []
-    if job.cancelling:
-        return [(Reason.CANCELLING, waiting)]
-    if not job.stored:
-        return [(NOT_STORED, waiting)]
-    if not state.connected:
-        return [(Reason.RECOVERING, waiting)]
-    takeable = job.takeable()
-    return [(Reason.MAX_RUNNING, waiting - takeable), (None, takeable)]
-
-
-def _refusal(state: State, shape: Shape, by_class: dict[WorkerClass, Counter[str]]) -> str:
-    """Why tasks of a shape wait for a worker: the most hopeful of the workers' reasons."""
-    if not state.online:
-        return Reason.NO_WORKERS
-    fitting: Counter[str] = Counter()
-    nearest: tuple[float, str] = (-1.0, Reason.NO_WORKERS)
-    for cls, counted in by_class.items():
-        refusal = cls.answer(shape)[0]
-        if refusal is None:
-            fitting += counted
-        elif cls.members:
-            nearest = max(nearest, (refusal.closeness, refusal.reason))
-    if fitting["busy"] or fitting["idle"]:
-        return Reason.BUSY
-    if fitting["quarantined"]:
-        return Reason.QUARANTINED
-    if fitting["draining"]:
-        return Reason.DRAINING
-    return Reason.OFFLINE if fitting else nearest[1]
+def _in_backoff(state: State) -> Counter[int]:
+    """How many tasks of each job wait for their next attempt."""
+    found: Counter[int] = Counter()
+    for job_id, index in {(job_id, index) for _, job_id, index in state.backoffs}:
+        job = state.jobs.get(job_id)
+        task = job.live.get(index) if job else None
+        if task is not None and task.standing is Standing.BACKOFF:
+            found[job_id] += 1
+    return found

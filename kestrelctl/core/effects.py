@@ -11,14 +11,18 @@ from typing import ClassVar
 import msgspec
 
 from kestrelctl.core.events import JobClosed, JobStored
-from kestrelctl.core.records import Record
+from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.records import Record, TaskRecord
+from kestrelctl.core.model.template import Template
+
+#: (number, job id, index, n, place of the claim)
+Span = tuple[int, int, int, int, int]
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """Anything to be done; `cause` is the id of the event behind it."""
+    """Anything to be done."""
 
     after_commit: ClassVar[bool] = False
-    cause: str = ""
 
 
 class Persist(Effect, frozen=True, kw_only=True):
@@ -28,18 +32,24 @@ class Persist(Effect, frozen=True, kw_only=True):
 
 
 class Run(Effect, frozen=True, kw_only=True):
-    """Send attempts to a worker.
+    """Send attempts to a worker. It holds all that the message says.
 
     Attributes:
-        spans: (number, job id, index, n): n attempts with consecutive numbers and indexes.
-        new_jobs: jobs whose template the worker does not have yet.
-        ended_jobs: jobs whose template it may forget.
+        spans: (number, job id, index, n, claim): n attempts with consecutive numbers and indexes;
+            `claims[claim]` is what each is charged.
+        templates: of jobs that the worker does not have yet.
+        items: one for each attempt of spans whose job has items, in their order.
+        items_of: the jobs that have items.
+        forget: jobs whose template it may forget.
     """
 
     worker: str
-    spans: list[tuple[int, int, int, int]]
-    new_jobs: list[int]
-    ended_jobs: list[int]
+    spans: list[Span]
+    claims: list[Amounts]
+    templates: list[Template]
+    items: list[str]
+    items_of: frozenset[int]
+    forget: list[int]
 
 
 class Kill(Effect, frozen=True, kw_only=True):
@@ -49,7 +59,7 @@ class Kill(Effect, frozen=True, kw_only=True):
     numbers: list[int]
 
 
-class TakeBack(Effect, frozen=True, kw_only=True):
+class Recall(Effect, frozen=True, kw_only=True):
     """Ask a worker to return those of these attempts that it has not started."""
 
     worker: str
@@ -62,15 +72,15 @@ class Welcome(Effect, frozen=True, kw_only=True):
     worker: str
     incarnation: str
     greeting: int
-    beat_seconds: float
+    heartbeat_seconds: float
     kill: list[int]
 
 
-class SetBeat(Effect, frozen=True, kw_only=True):
+class SetHeartbeat(Effect, frozen=True, kw_only=True):
     """Tell a worker how often to give a sign of life from now on."""
 
     worker: str
-    beat_seconds: float
+    heartbeat_seconds: float
 
 
 class AskWho(Effect, frozen=True, kw_only=True):
@@ -104,6 +114,18 @@ class Feed(Effect, frozen=True, kw_only=True):
 
     after_commit: ClassVar[bool] = True
     event: JobStored | JobClosed
+
+
+class TasksEnded(Effect, frozen=True, kw_only=True):
+    """Tasks are in a final state, durably; tell whoever waits for them.
+
+    Attributes:
+        records: one for each task that had begun; those that a cancelled job never started have
+            none.
+    """
+
+    after_commit: ClassVar[bool] = True
+    records: list[TaskRecord]
 
 
 class JobEnded(Effect, frozen=True, kw_only=True):

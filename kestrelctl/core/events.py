@@ -1,12 +1,14 @@
-"""What happens to a pool. Each event carries its moment and an id that its effects repeat."""
+"""What happens to a pool. Each event carries its moment and who or what caused it."""
 
 from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.model import JobSpec, WorkerAd
-from kestrelctl.core.records import JobRecord
-from kestrelctl.core.result import Result
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.spec import JobSpec
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,11 +16,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         at: seconds since the epoch, from a clock that never goes back.
-        id: who or what caused it, for the log and the effects.
+        cause: who or what is behind it: an address, or a word; the story of a task repeats it.
     """
 
     at: float
-    id: str = ""
+    cause: str = ""
 
 
 class Submit(Event, frozen=True, kw_only=True):
@@ -74,7 +76,8 @@ class Joined(Event, frozen=True, kw_only=True):
     Attributes:
         greeting: the number of this hello of its process; the welcome repeats it.
         said_at: when, by the worker's own clock; None if it does not say.
-        holds: (number, job id, index) of every attempt that it runs, has queued or has to report.
+        holds: (number, job id, index, claim) of every attempt that it has queued, runs or has to
+            report: `claims[claim]` is what it charges; a claim of -1 is that of an ended one.
     """
 
     worker: str
@@ -82,7 +85,8 @@ class Joined(Event, frozen=True, kw_only=True):
     greeting: int = 0
     said_at: float | None = None
     ad: WorkerAd
-    holds: list[tuple[int, int, int]]
+    holds: list[tuple[int, int, int, int]]
+    claims: list[Amounts] = []
 
 
 class Heard(Event, frozen=True, kw_only=True):
@@ -92,10 +96,9 @@ class Heard(Event, frozen=True, kw_only=True):
 
 
 class Lost(Event, frozen=True, kw_only=True):
-    """A worker is gone: the server says so, or its lease ran out."""
+    """A worker is gone; `cause` is one of `totals.LOSS_CAUSES`."""
 
     worker: str
-    cause: str
 
 
 class Bounced(Event, frozen=True, kw_only=True):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from kestrelctl.core import membership, reporting, submission, takeback
-from kestrelctl.core.config import Config
-from kestrelctl.core.dispatch import schedule
-from kestrelctl.core.effects import Effect
+from kestrelctl.core.attempts.book import promote
+from kestrelctl.core.attempts.endings import end_backoffs, settle_job
+from kestrelctl.core.attempts.hand_out import hand_out
+from kestrelctl.core.census import Census, take_census
+from kestrelctl.core.counting.totals import Totals
+from kestrelctl.core.effects import Effect, Recall, TasksEnded
 from kestrelctl.core.events import (
     Bounced,
     Cancel,
@@ -30,12 +32,22 @@ from kestrelctl.core.events import (
     Submit,
     Tick,
 )
+from kestrelctl.core.handlers import leases, membership, reporting, submission
 from kestrelctl.core.invariants import violations
-from kestrelctl.core.records import Snapshot
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.members.availability import closed
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.recovery import restore
-from kestrelctl.core.state import State
+from kestrelctl.core.scheduling.explain import Explanation, explain
+from kestrelctl.core.scheduling.plan import plan
+from kestrelctl.core.scheduling.recall import recalls
 
-_HANDLERS: dict[type[Event], Callable[[State, Any], None]] = {
+#: Pause between two looks at what could be recalled.
+RECALL_ROUND_SECONDS = 0.1
+
+_HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Submit: submission.on_submit,
     JobStored: submission.on_job_stored,
     JobClosed: submission.on_job_closed,
@@ -52,8 +64,8 @@ _HANDLERS: dict[type[Event], Callable[[State, Any], None]] = {
     Disconnected: membership.on_disconnected,
     Reconnected: membership.on_reconnected,
     Reported: reporting.on_reported,
-    Returned: takeback.on_returned,
-    Tick: lambda state, event: membership.check_leases(state, event.at),
+    Returned: reporting.on_returned,
+    Tick: leases.on_tick,
 }
 
 
@@ -61,19 +73,22 @@ class Pool:
     """Decides everything about a pool; does nothing itself.
 
     Feed it events with `handle`, then call `schedule` once per burst, and carry out the effects of
-    both in order. See `effects` for which of them wait for a commit.
+    both in order. See `effects` for which of them wait for a commit. The rest of its methods are
+    questions; a shell asks these and leaves `state` alone.
     """
 
     def __init__(self, snapshot: Snapshot, config: Config | None = None) -> None:
         self.state = restore(config or Config(), snapshot)
 
+    # -- what happens ------------------------------------------------------------------------------
+
     def handle(self, event: Event) -> list[Effect]:
         """Takes one event in and returns what is to be done about it."""
         state = self.state
-        state.cause = event.id
+        state.at, state.cause = event.at, event.cause
         _HANDLERS[type(event)](state, event)
-        state.flush_records()
-        return self._drain()
+        self._settle(event.at)
+        return state.take_effects()
 
     def schedule(self, now: float) -> list[Effect]:
         """Hands out waiting tasks; returns what is to be sent.
@@ -82,24 +97,58 @@ class Pool:
             now: seconds since the epoch, the same clock as the events'.
         """
         state = self.state
-        state.cause = "schedule"
-        schedule(state, now)
-        takeback.take_back(state, now)
-        return self._drain()
+        state.at, state.cause = now, "schedule"
+        end_backoffs(state, now)
+        self._settle(now)
+        if state.connected:
+            if state.demand:
+                hand_out(state, plan(state.demand, state.supply, state.config, now), now)
+                self._settle(now)
+            if state.jobs and now >= state.next_recall_at:
+                state.next_recall_at = now + RECALL_ROUND_SECONDS
+                self._recall(now)
+        return state.take_effects()
+
+    def _recall(self, now: float) -> None:
+        state = self.state
+        for worker, numbers in recalls(state.workers.values(), state.supply, state.config, now):
+            worker.recalling = True
+            state.emit(Recall(worker=worker.jid, numbers=numbers))
+
+    def _settle(self, now: float) -> None:
+        """Looks again at all that an event has touched, once each."""
+        state = self.state
+        if state.ended_tasks:
+            ended, state.ended_tasks = state.ended_tasks, []
+            state.emit(TasksEnded(records=ended))
+        if state.touched_jobs:
+            jobs, state.touched_jobs = state.touched_jobs, {}
+            for job in jobs:
+                settle_job(state, job, now)
+        if state.touched_workers:
+            workers, state.touched_workers = state.touched_workers, {}
+            for worker in workers.values():
+                if state.workers.get(worker.jid) is not worker:
+                    continue
+                promote(worker)
+                if closed(worker, now) is None:
+                    state.supply.wake(worker)
+                else:
+                    state.supply.hide(worker)
 
     def wake_at(self, now: float) -> float | None:
         """When to send the next `Tick` if nothing else happens before."""
         state = self.state
         moments: list[float] = []
-        if state.delayed:
-            moments.append(state.delayed[0][0])
-        if state.limbo_until is not None:
-            round_over = state.leases_checked_at + membership.LEASE_ROUND_SECONDS
-            moments.append(max(state.limbo_until, round_over))
+        if state.backoffs:
+            moments.append(state.backoffs[0][0])
+        if state.reconcile_until is not None:
+            round_over = state.leases_checked_at + leases.LEASE_ROUND_SECONDS
+            moments.append(max(state.reconcile_until, round_over))
         if state.workers:
-            moments.append(now + membership.LEASE_ROUND_SECONDS)
+            moments.append(now + leases.LEASE_ROUND_SECONDS)
         if any(job.running for job in state.jobs.values()):
-            moments.append(now + takeback.ROUND_SECONDS)
+            moments.append(now + RECALL_ROUND_SECONDS)
         return min(moments, default=None)
 
     def check(self) -> None:
@@ -111,7 +160,54 @@ class Pool:
         found = violations(self.state)
         assert not found, "\n".join(found)
 
-    def _drain(self) -> list[Effect]:
-        effects = self.state.effects
-        self.state.effects = []
-        return effects
+    # -- questions ---------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The number of this start of the manager."""
+        return self.state.epoch
+
+    @property
+    def connected(self) -> bool:
+        """Whether the manager is connected to the server."""
+        return self.state.connected
+
+    @property
+    def online(self) -> int:
+        """How many workers are online."""
+        return self.state.online
+
+    @property
+    def totals(self) -> Totals:
+        """What was counted since the manager's start."""
+        return self.state.totals
+
+    @property
+    def workers(self) -> Mapping[str, Worker]:
+        """Every known worker by its address, those that are offline included."""
+        return self.state.workers
+
+    @property
+    def jobs(self) -> Collection[Job]:
+        """Jobs with tasks that have not ended."""
+        return self.state.jobs.values()
+
+    def job(self, job_id: int) -> Job | None:
+        """A job that is active as far as users know: its end may not be durable yet."""
+        return self.state.job(job_id)
+
+    def order(self, job: Job) -> tuple[float, ...]:
+        """Where a job comes among others: the lower first."""
+        return self.state.demand.order(job)
+
+    def census(self, now: float) -> Census:
+        """Everything, counted."""
+        return take_census(self.state, now)
+
+    def explain(self, job: Job, now: float) -> Explanation:
+        """Why a job's tasks wait."""
+        state = self.state
+        until = min((when for when, job_id, _ in state.backoffs if job_id == job.id), default=None)
+        return explain(
+            job, self.jobs, self.workers.values(), state.demand, state.supply, until, now
+        )

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from kestrelctl import logs
-from kestrelctl.core.backoff import pause_seconds
+from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.state import PoolState, write_state
 from kestrelctl.worker.discovery import discover

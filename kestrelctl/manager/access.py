@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.enrollment import is_temporary
+from kestrelctl.core.members.enrollment import is_temporary
 from kestrelctl.manager.options import ManagerOptions
 
 

@@ -11,8 +11,8 @@ import sys
 from kestrelctl import logs
 from kestrelctl.clock import now
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.validate import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, UsageError
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
@@ -115,7 +115,7 @@ class Manager:
         handle = self._service.handle
         if isinstance(message, work.Report):
             handle(ev.Reported(at=now(), id=sender, worker=sender, results=message.results))
-        elif isinstance(message, work.Beat):
+        elif isinstance(message, work.Heartbeat):
             handle(ev.Heard(at=now(), id=sender, worker=sender))
         elif isinstance(message, work.Hello):
             self._hello(sender, message)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 
 from kestrelctl.clock import latest, now
 from kestrelctl.core import events as ev
-from kestrelctl.core.enrollment import admit, check_account, invite, parse_invitation, taken
+from kestrelctl.core.members.enrollment import admit, check_account, invite, parse_invitation, taken
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, UsageError
 from kestrelctl.manager.access import Access, bare, host
 from kestrelctl.manager.caller import Caller

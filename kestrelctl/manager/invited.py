@@ -11,7 +11,7 @@ import logging
 import os
 from pathlib import Path
 
-from kestrelctl.core.enrollment import parse_invitation
+from kestrelctl.core.members.enrollment import parse_invitation
 from kestrelctl.errors import StoreFull
 
 log = logging.getLogger(__name__)

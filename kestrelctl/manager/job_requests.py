@@ -7,8 +7,8 @@ import msgspec
 from kestrelctl.clock import now
 from kestrelctl.core import events as ev
 from kestrelctl.core.effects import JobEnded
-from kestrelctl.core.records import JobForgotten, JobRecord
-from kestrelctl.core.validate import problem_with_job
+from kestrelctl.core.model.records import JobForgotten, JobRecord
+from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import StoreFull, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller

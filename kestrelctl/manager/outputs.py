@@ -6,7 +6,7 @@ import asyncio
 import base64
 import itertools
 
-from kestrelctl.core.records import TaskRecord
+from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.protocol import work
 from kestrelctl.protocol.answers import Log
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from itertools import islice
 
 from kestrelctl import __version__
-from kestrelctl.core.assets import MILLI, Amounts
 from kestrelctl.core.census import WorkerNumbers, census
-from kestrelctl.core.job import Job
-from kestrelctl.core.records import JobRecord
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.assets import MILLI, Amounts
+from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.state import State
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine

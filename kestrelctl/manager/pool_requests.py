@@ -8,7 +8,7 @@ import psutil
 from kestrelctl import __version__
 from kestrelctl.clock import now
 from kestrelctl.core import events as ev
-from kestrelctl.core.worker import worker_state
+from kestrelctl.core.members.availability import worker_state
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.overview import Overviews

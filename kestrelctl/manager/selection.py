@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kestrelctl.core.records import JobRecord
+from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.state import State
 from kestrelctl.errors import NotAllowed, NotFound, UsageError
 from kestrelctl.manager.caller import Caller

@@ -15,10 +15,10 @@ import msgspec
 from kestrelctl.clock import now
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.histogram import Histogram
-from kestrelctl.core.pace import Pace
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.records import Record
+from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.records import Record
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.protocol import codec, work
@@ -138,18 +138,18 @@ class Service:
                 work.Welcome(
                     incarnation=effect.incarnation,
                     greeting=effect.greeting,
-                    beat_seconds=effect.beat_seconds,
+                    heartbeat_seconds=effect.heartbeat_seconds,
                     kill=effect.kill,
                 ),
             )
         elif isinstance(effect, fx.Kill):
             self.send_to_worker(effect.worker, work.Kill(numbers=effect.numbers))
-        elif isinstance(effect, fx.TakeBack):
-            self.send_to_worker(effect.worker, work.TakeBack(numbers=effect.numbers))
+        elif isinstance(effect, fx.Recall):
+            self.send_to_worker(effect.worker, work.Recall(numbers=effect.numbers))
         elif isinstance(effect, fx.AskWho):
             self.send_to_worker(effect.worker, work.Who())
-        elif isinstance(effect, fx.SetBeat):
-            self.send_to_worker(effect.worker, work.SetBeat(beat_seconds=effect.beat_seconds))
+        elif isinstance(effect, fx.SetHeartbeat):
+            self.send_to_worker(effect.worker, work.SetHeartbeat(heartbeat_seconds=effect.heartbeat_seconds))
         elif isinstance(effect, fx.Feed):
             self.handle(msgspec.structs.replace(effect.event, at=now()))
         elif isinstance(effect, fx.Answer):

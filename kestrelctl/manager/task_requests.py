@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from kestrelctl.core.job import Job, Phase
-from kestrelctl.core.model import TaskState
-from kestrelctl.core.records import JobRecord, TaskRecord
+from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller

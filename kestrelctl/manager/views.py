@@ -7,11 +7,12 @@ from typing import TypeVar
 
 import msgspec
 
-from kestrelctl.core.explain import explain, job_reasons, tasks_ahead
-from kestrelctl.core.job import Job
-from kestrelctl.core.records import JobRecord, TaskRecord
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.members.availability import worker_state
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.scheduling.explain import explain, job_reasons, tasks_ahead
 from kestrelctl.core.state import State
-from kestrelctl.core.worker import Worker, worker_state
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import Explanation, JobView, Obstacle, TaskView, WorkerView
 

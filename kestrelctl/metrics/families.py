@@ -14,7 +14,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.utils import floatToGoString
 
-from kestrelctl.core.histogram import Histogram
+from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.metrics.stanzas import StanzaCounts
 
 

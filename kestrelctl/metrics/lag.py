@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kestrelctl.core.histogram import Histogram
+from kestrelctl.core.counting.histogram import Histogram
 
 PROBE_SECONDS = 0.25
 #: asyncio itself is late by up to a millisecond.

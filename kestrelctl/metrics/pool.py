@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 from prometheus_client.core import Metric
 
-from kestrelctl.core.assets import MILLI, Amounts
 from kestrelctl.core.census import Census, WorkerNumbers, census
-from kestrelctl.core.histogram import Histogram
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.counting.totals import Totals
+from kestrelctl.core.model.assets import MILLI, Amounts
 from kestrelctl.core.state import State
-from kestrelctl.core.totals import Totals
 from kestrelctl.metrics.families import (
     by,
     certificate_family,
@@ -83,13 +83,13 @@ class PoolFamilies:
             "kestrel_ads",
             "Advertisements of workers: in full with a hello, renewed by a sign of life.",
             ("kind",),
-            by({"full": full[0], "beat": beat[0]}),
+            by({"full": full[0], "heartbeat": beat[0]}),
         )
         yield counters(
             "kestrel_ad_bytes",
             "Their JSON text, before XML quotes it.",
             ("kind",),
-            by({"full": full[1], "beat": beat[1]}),
+            by({"full": full[1], "heartbeat": beat[1]}),
         )
 
 
@@ -163,9 +163,9 @@ def _attempts(totals: Totals) -> Iterator[Metric]:
         totals.losses_found_again,
     )
     yield counter(
-        "kestrel_attempts_taken_back",
+        "kestrel_attempts_recalled",
         "Attempts given back before they began, for others to run.",
-        totals.tasks_taken_back,
+        totals.tasks_recalled,
     )
     yield counter(
         "kestrel_duplicates_refused",

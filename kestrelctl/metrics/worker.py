@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from prometheus_client.core import Metric
 
-from kestrelctl.core.histogram import Histogram
+from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.metrics.families import (
     by,
     certificate_family,

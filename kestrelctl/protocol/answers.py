@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.matching import Refusal
-from kestrelctl.core.model import TaskState
+from kestrelctl.core.model.refusal import Refusal
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.work import Message
 
 

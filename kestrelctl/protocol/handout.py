@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
-from kestrelctl.core.effects import Run
-from kestrelctl.core.job import Job
-from kestrelctl.core.model import JobSpec
-from kestrelctl.core.template import Template
+from kestrelctl.core.effects import Run, Span
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
 
 #: The most that one item of a job may take in a message.
@@ -38,36 +35,27 @@ def problem_with_size(spec: JobSpec) -> str | None:
     return None
 
 
-def run_messages(effect: Run, jobs: Mapping[int, Job], ack: list[int]) -> list[work.Run]:
-    """The messages for a worker: spans, with the templates and items that go with them.
+def run_messages(effect: Run, ack: list[int]) -> list[work.Run]:
+    """The messages for a worker: spans, with the claims, templates and items that go with them.
 
-    One, unless jobs or items are so large that they must travel apart.
+    One, unless templates or items are so large that they must travel apart.
 
     Args:
-        jobs: the active jobs, by id.
         ack: results of that worker that are safe.
     """
-    message = _message(effect, jobs, ack)
+    message = work.Run(
+        spans=effect.spans,
+        claims=effect.claims,
+        jobs=effect.templates,
+        items=effect.items,
+        forget=effect.forget,
+        ack=ack,
+    )
     one = len(effect.spans) == 1 and effect.spans[0][3] == 1
     if one or _is_small(message) or codec.fits(codec.encode(message)):
         return [message]
     first, second = _halves(effect)
-    return [*run_messages(first, jobs, ack), *run_messages(second, jobs, [])]
-
-
-def _message(effect: Run, jobs: Mapping[int, Job], ack: list[int]) -> work.Run:
-    items: list[str] = []
-    for _, job_id, index, n in effect.spans:
-        lines = jobs[job_id].spec.items
-        if lines is not None:
-            items.extend(lines[index : index + n])
-    return work.Run(
-        spans=effect.spans,
-        jobs=[Template.of(job_id, jobs[job_id].spec) for job_id in effect.new_jobs],
-        items=items,
-        forget=effect.ended_jobs,
-        ack=ack,
-    )
+    return [*run_messages(first, ack), *run_messages(second, [])]
 
 
 def _is_small(message: work.Run) -> bool:
@@ -78,19 +66,32 @@ def _is_small(message: work.Run) -> bool:
 
 def _halves(effect: Run) -> tuple[Run, Run]:
     """The same in two parts: the first and the last attempts, each job new where it comes first."""
-    spans: tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int, int]]] = ([], [])
-    left = sum(n for *_, n in effect.spans) // 2
-    for number, job_id, index, n in effect.spans:
+    first: list[Span] = []
+    second: list[Span] = []
+    left = sum(n for _, _, _, n, _ in effect.spans) // 2
+    items_left = 0
+    with_items = effect.items_of
+    for number, job_id, index, n, claim in effect.spans:
         early = min(n, left)
         left -= early
         if early:
-            spans[0].append((number, job_id, index, early))
+            first.append((number, job_id, index, early, claim))
+            items_left += early * (job_id in with_items)
         if early < n:
-            spans[1].append((number + early, job_id, index + early, n - early))
-    told = {job_id for _, job_id, _, _ in spans[0]}
-    new = [job_id for job_id in effect.new_jobs if job_id in told]
-    later = [job_id for job_id in effect.new_jobs if job_id not in told]
+            second.append((number + early, job_id, index + early, n - early, claim))
+    told = {job_id for _, job_id, _, _, _ in first}
     return (
-        msgspec.structs.replace(effect, spans=spans[0], new_jobs=new),
-        msgspec.structs.replace(effect, spans=spans[1], new_jobs=later, ended_jobs=[]),
+        msgspec.structs.replace(
+            effect,
+            spans=first,
+            templates=[template for template in effect.templates if template.job_id in told],
+            items=effect.items[:items_left],
+        ),
+        msgspec.structs.replace(
+            effect,
+            spans=second,
+            templates=[template for template in effect.templates if template.job_id not in told],
+            items=effect.items[items_left:],
+            forget=[],
+        ),
     )

@@ -10,9 +10,10 @@ from typing import Annotated
 
 import msgspec
 
-from kestrelctl.core.enrollment import DEFAULT_SECONDS
-from kestrelctl.core.model import JobSpec, TaskState
-from kestrelctl.core.result import Count, Whole
+from kestrelctl.core.members.enrollment import DEFAULT_SECONDS
+from kestrelctl.core.model.result import Count, Whole
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.work import Message
 
 #: Short, because whatever is answered repeats it.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.model import WorkerAd
-from kestrelctl.core.result import Result, Seconds
-from kestrelctl.core.template import Template
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Count, Result, Seconds, Whole
+from kestrelctl.core.model.template import Template
 
 #: Both sides say it when they meet; a worker of another version is refused with a reason.
-VERSION = 1
+VERSION = 2
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -28,7 +28,8 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
         greeting: the number of this hello of this process; the welcome repeats it, and a welcome to
             an earlier one does not count.
         at: seconds since the epoch, by the clock of the worker's machine.
-        holds: (number, job id, index) of each attempt that it runs, has queued or has to report.
+        holds: (number, job id, index, claim) of each attempt that it has queued, runs or has to
+            report: `claims[claim]` is what it charges; a claim of -1 is that of an ended one.
     """
 
     version: int
@@ -36,7 +37,8 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     greeting: int = 0
     at: Seconds | None = None
     ad: WorkerAd
-    holds: list[tuple[int, int, int]] = []
+    holds: list[tuple[int, int, int, Whole]] = []
+    claims: list[dict[str, Count]] = []
 
 
 class Report(Message, frozen=True, kw_only=True, tag="report"):
@@ -45,12 +47,12 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
     results: list[Result]
 
 
-class Beat(Message, frozen=True, kw_only=True, tag="beat"):
+class Heartbeat(Message, frozen=True, kw_only=True, tag="heartbeat"):
     """A sign of life, sent when nothing else was."""
 
 
 class Returned(Message, frozen=True, kw_only=True, tag="returned"):
-    """Attempts that were taken back before they started (answers `take_back`, or on leaving)."""
+    """Attempts that were taken back before they started (answers `recall`, or on leaving)."""
 
     numbers: list[int]
 
@@ -81,13 +83,13 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
     """The worker is in.
 
     Attributes:
-        beat_seconds: the longest it may stay silent (itself taking off up to a tenth at random).
+        heartbeat_seconds: the longest it may stay silent (itself taking off up to a tenth at random).
         kill: attempts whose tasks are over or run elsewhere.
     """
 
     incarnation: str
     greeting: int = 0
-    beat_seconds: float
+    heartbeat_seconds: float
     kill: list[int] = []
 
 
@@ -107,14 +109,17 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
     """Attempts to run, in this order as far as there is room.
 
     Attributes:
-        spans: (number, job id, index, n): n attempts with consecutive numbers and indexes.
+        spans: (number, job id, index, n, claim): n attempts with consecutive numbers and indexes;
+            `claims[claim]` is what each is charged.
+        claims: asset -> thousandths of its unit.
         jobs: templates of jobs that this worker has not been sent yet.
         items: for spans of jobs with items: one per attempt, in the order of the spans.
         forget: jobs that have ended.
         ack: results that are safe, as in `ack`.
     """
 
-    spans: list[tuple[int, int, int, int]]
+    spans: list[tuple[int, int, int, int, int]]
+    claims: list[dict[str, int]] = []
     jobs: list[Template] = []
     items: list[str] = []
     forget: list[int] = []
@@ -127,7 +132,7 @@ class Kill(Message, frozen=True, kw_only=True, tag="kill"):
     numbers: list[int]
 
 
-class TakeBack(Message, frozen=True, kw_only=True, tag="take_back"):
+class Recall(Message, frozen=True, kw_only=True, tag="recall"):
     """Return those of these attempts that have not started."""
 
     numbers: list[int]
@@ -139,10 +144,10 @@ class Ack(Message, frozen=True, kw_only=True, tag="ack"):
     numbers: list[int]
 
 
-class SetBeat(Message, frozen=True, kw_only=True, tag="set_beat"):
+class SetHeartbeat(Message, frozen=True, kw_only=True, tag="set_heartbeat"):
     """The pool has grown or shrunk: how often to give a sign of life from now on."""
 
-    beat_seconds: float
+    heartbeat_seconds: float
 
 
 class FetchOutput(Message, frozen=True, kw_only=True, tag="fetch_output"):
@@ -155,5 +160,5 @@ class FetchOutput(Message, frozen=True, kw_only=True, tag="fetch_output"):
     limit: int = 65536
 
 
-FromWorker = Hello | Report | Beat | Returned | Leaving | Output
-ToWorker = Welcome | Refused | Who | Run | Kill | TakeBack | Ack | SetBeat | FetchOutput
+FromWorker = Hello | Report | Heartbeat | Returned | Leaving | Output
+ToWorker = Welcome | Refused | Who | Run | Kill | Recall | Ack | SetHeartbeat | FetchOutput

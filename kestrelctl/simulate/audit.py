@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.assets import Amounts, times_fitting
-from kestrelctl.core.model import FINAL_STATES, Counts, TaskState
+from kestrelctl.core.model.assets import Amounts, times_fitting
+from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.records import JobRecord, Record, TaskRecord
-from kestrelctl.core.result import Outcome
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.store.memory import MemoryStore
 

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from kestrelctl.core import effects as fx
-from kestrelctl.core.config import Config
 from kestrelctl.core.events import (
     Bounced,
     Disconnected,
@@ -23,6 +22,7 @@ from kestrelctl.core.events import (
     Returned,
     Tick,
 )
+from kestrelctl.core.model.config import Config
 from kestrelctl.core.pool import Pool
 from kestrelctl.protocol import work
 from kestrelctl.protocol.handout import run_messages
@@ -105,7 +105,7 @@ class Manager(Process):
         match said:
             case work.Report(results=results):
                 event = Reported(at=now, id=cause, worker=worker, results=results)
-            case work.Beat():
+            case work.Heartbeat():
                 event = Heard(at=now, id=cause, worker=worker)
             case work.Hello():
                 event = Joined(
@@ -183,9 +183,9 @@ class Manager(Process):
             case fx.Kill(worker=worker, numbers=numbers):
                 self.clock.tell("pool", "Kill", worker, numbers)
                 self._say(worker, work.Kill(numbers=numbers))
-            case fx.TakeBack(worker=worker, numbers=numbers):
-                self.clock.tell("pool", "TakeBack", worker, numbers)
-                self._say(worker, work.TakeBack(numbers=numbers))
+            case fx.Recall(worker=worker, numbers=numbers):
+                self.clock.tell("pool", "Recall", worker, numbers)
+                self._say(worker, work.Recall(numbers=numbers))
             case fx.Welcome():
                 self.clock.tell("pool", "Welcome", effect.worker, "kill", effect.kill)
                 self._say(
@@ -193,12 +193,12 @@ class Manager(Process):
                     work.Welcome(
                         incarnation=effect.incarnation,
                         greeting=effect.greeting,
-                        beat_seconds=effect.beat_seconds,
+                        heartbeat_seconds=effect.heartbeat_seconds,
                         kill=effect.kill,
                     ),
                 )
-            case fx.SetBeat(worker=worker, beat_seconds=beat_seconds):
-                self._say(worker, work.SetBeat(beat_seconds=beat_seconds))
+            case fx.SetHeartbeat(worker=worker, heartbeat_seconds=heartbeat_seconds):
+                self._say(worker, work.SetHeartbeat(heartbeat_seconds=heartbeat_seconds))
             case fx.AskWho(worker=worker):
                 self._say(worker, work.Who())
             case fx.Feed(event=event):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from kestrelctl.core.backoff import pause_seconds
+from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.network import Link, Server
 

@@ -6,8 +6,9 @@ from random import Random
 
 import msgspec
 
-from kestrelctl.core.config import Config
-from kestrelctl.core.model import JobSpec, WorkerAd
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.faults import KINDS, Kind
 from kestrelctl.simulate.workload import Submission, some_ads, some_jobs
 
@@ -53,9 +54,9 @@ def small(seed: int) -> Settings:
         latency_seconds=random.choice(((0.0005, 0.005), (0.005, 0.1), (0.05, 0.5))),
         commit_seconds=random.choice(((0.001, 0.005), (0.01, 0.1), (0.1, 1.0))),
         config=Config(
-            min_beat_seconds=2.0,
+            min_heartbeat_seconds=2.0,
             late_seconds=1.5,
-            limbo_seconds=1.0,
+            reconcile_seconds=1.0,
             away_seconds=random.choice((3.0, 10.0)),
             forget_worker_seconds=random.choice((6.0, 60.0)),
             backoff_seconds=0.2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from kestrelctl.core.records import Record
+from kestrelctl.core.model.records import Record
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.store.memory import MemoryStore
 

@@ -6,7 +6,7 @@ from random import Random
 
 import msgspec
 
-from kestrelctl.core.result import Outcome
+from kestrelctl.core.model.result import Outcome
 
 
 class Fate(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import Cancel, Drain, Event, Resume, Retry, Submit
-from kestrelctl.core.model import JobSpec
-from kestrelctl.core.records import JobRecord
+from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.manager import Manager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kestrelctl.core.backoff import LONGEST_SECONDS
+from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
 
 if TYPE_CHECKING:
     from kestrelctl.core.pool import Pool
@@ -52,7 +52,7 @@ class Vigil:
             worker = pool.state.workers.get(process.name)
             if worker is None:
                 continue
-            lease = self._world.settings.config.lease_seconds(worker.beat_seconds)
+            lease = self._world.settings.config.lease_seconds(worker.heartbeat_seconds)
             silent = self._in_order_at.get(process.name, self._world.clock.start)
             late = now - silent > lease + GRACE_SECONDS and self._steady(
                 self._world.manager, lease + LONGEST_SECONDS + GRACE_SECONDS

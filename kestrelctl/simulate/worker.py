@@ -6,11 +6,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from kestrelctl.core.agent import Agent, Start
-from kestrelctl.core.assets import amounts
-from kestrelctl.core.beat import pause_seconds as beat_pause_seconds
-from kestrelctl.core.model import WorkerAd
-from kestrelctl.core.result import Outcome, Result
+from kestrelctl.core.agent.agent import Agent, Start
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import amounts
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.pacing.heartbeat import pause_seconds as heartbeat_pause_seconds
 from kestrelctl.protocol import work
 from kestrelctl.simulate.audit import Audit, Execution
 from kestrelctl.simulate.clock import Clock
@@ -52,9 +52,9 @@ class Worker(Process):
         self._fate = fate
         self._running: set[int] = set()
         self._flush_at: float | None = None
-        self._beat_seconds = 0.0
+        self._heartbeat_seconds = 0.0
         self._unanswered = 0
-        self._beats = 0
+        self._heartbeats = 0
         self._spoke_at = clock.now
         audit.machine(name, amounts(ad.cpus, ad.memory_bytes))
 
@@ -132,10 +132,10 @@ class Worker(Process):
                 self.arrange(pause_seconds, self._hello_again, agent.greeting)
             case work.Kill(numbers=numbers):
                 self._kill(agent.on_kill(numbers, now))
-            case work.TakeBack(numbers=numbers):
-                self._say(work.Returned(numbers=agent.on_take_back(numbers)))
-            case work.SetBeat(beat_seconds=beat_seconds):
-                self._beat_every(beat_seconds)
+            case work.Recall(numbers=numbers):
+                self._say(work.Returned(numbers=agent.on_recall(numbers)))
+            case work.SetHeartbeat(heartbeat_seconds=heartbeat_seconds):
+                self._heartbeat_every(heartbeat_seconds)
         if self.alive:
             self._pump()
 
@@ -158,7 +158,7 @@ class Worker(Process):
                 holds=holds,
             )
         )
-        self._beats += 1
+        self._heartbeats += 1
         pause_seconds = UNANSWERED_SECONDS * 2.0**self._unanswered * self.random.uniform(1.0, 1.5)
         self._unanswered = min(self._unanswered + 1, 4)
         self.arrange(pause_seconds, self._hello_again, self.agent.greeting)
@@ -174,7 +174,7 @@ class Worker(Process):
         if not self.agent.welcomed:
             return
         self._unanswered = 0
-        self._beat_every(message.beat_seconds)
+        self._heartbeat_every(message.heartbeat_seconds)
         if self.leaving:
             self._say(work.Leaving())
 
@@ -189,23 +189,23 @@ class Worker(Process):
             if not self.agent.draining:
                 self._hello()
 
-    def _beat_every(self, seconds: float) -> None:
-        self._beat_seconds = seconds
-        self._beats += 1
-        self._plan_beat(self._beats)
+    def _heartbeat_every(self, seconds: float) -> None:
+        self._heartbeat_seconds = seconds
+        self._heartbeats += 1
+        self._plan_heartbeat(self._heartbeats)
 
-    def _beat(self, series: int, planned_after: float) -> None:
-        if series != self._beats:
+    def _heartbeat(self, series: int, planned_after: float) -> None:
+        if series != self._heartbeats:
             return
         if self._spoke_at == planned_after:
-            self._say(work.Beat())
-        self._plan_beat(series)
+            self._say(work.Heartbeat())
+        self._plan_heartbeat(series)
 
-    def _plan_beat(self, series: int) -> None:
-        pause = beat_pause_seconds(
-            self._spoke_at, self.clock.now, self._beat_seconds, self.random.random()
+    def _plan_heartbeat(self, series: int) -> None:
+        pause = heartbeat_pause_seconds(
+            self._spoke_at, self.clock.now, self._heartbeat_seconds, self.random.random()
         )
-        self.arrange(pause, self._beat, series, self._spoke_at)
+        self.arrange(pause, self._heartbeat, series, self._spoke_at)
 
     # -- commands ----------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ from random import Random
 
 import msgspec
 
-from kestrelctl.core.model import JobSpec, OnWorkerLost, WorkerAd
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.simulate.truth import KINDS
 
 MEBIBYTE = 1 << 20

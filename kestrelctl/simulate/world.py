@@ -6,8 +6,8 @@ from random import Random
 
 import msgspec
 
-from kestrelctl.core.model import Counts
-from kestrelctl.core.result import Outcome
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.task_state import Counts
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.faults import plan

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from kestrelctl.core.model import FINAL_STATES, Counts, TaskState
-from kestrelctl.core.records import (
+from kestrelctl.core.model.records import (
     JobForgotten,
     JobRecord,
     Progress,
@@ -18,6 +17,7 @@ from kestrelctl.core.records import (
     WorkerGone,
     WorkerRecord,
 )
+from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.errors import StoreFull
 from kestrelctl.store.port import Statistics
 

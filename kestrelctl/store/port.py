@@ -7,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from kestrelctl.core.model import TaskState
-from kestrelctl.core.records import JobRecord, Record, Snapshot, TaskRecord
+from kestrelctl.core.model.records import JobRecord, Record, Snapshot, TaskRecord
+from kestrelctl.core.model.task_state import TaskState
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):

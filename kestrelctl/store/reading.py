@@ -9,14 +9,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kestrelctl.core.model import Counts, TaskState
-from kestrelctl.core.records import (
+from kestrelctl.core.model.records import (
     JobRecord,
     Snapshot,
     TaskRecord,
     UnfinishedJob,
     WorkerRecord,
 )
+from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.store.rows import (
     JOB_COLUMNS,
     STATE_CODES,

@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.core.model import Counts, JobSpec, TaskState
-from kestrelctl.core.records import JobRecord, TaskRecord
-from kestrelctl.core.result import Result
+from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import Counts, TaskState
 
 #: A task's state as stored. Never renumber: databases hold these.
 STATE_CODES: dict[TaskState, int] = {

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from kestrelctl.core.model import TaskState
-from kestrelctl.core.records import JobRecord, Record, Snapshot, TaskRecord
+from kestrelctl.core.model.records import JobRecord, Record, Snapshot, TaskRecord
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.store import reading
 from kestrelctl.store.directory import claim, create_private
 from kestrelctl.store.faults import explained

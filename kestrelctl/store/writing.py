@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from kestrelctl.core.records import (
+from kestrelctl.core.model.records import (
     JobForgotten,
     JobRecord,
     Progress,

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 
 from kestrelctl import logs
-from kestrelctl.core.agent import Agent
-from kestrelctl.core.histogram import Histogram
-from kestrelctl.core.model import WorkerAd
-from kestrelctl.core.result import Outcome, Result
-from kestrelctl.core.totals import RUN_BOUNDS
+from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.counting.totals import RUN_BOUNDS
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.errors import KestrelError, NotAllowed
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.notify import Notifier

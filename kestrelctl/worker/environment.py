@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from kestrelctl.core.agent import Start
+from kestrelctl.core.agent.agent import Start
 
 #: All that a task inherits from the worker.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ")

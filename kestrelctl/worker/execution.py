@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from kestrelctl.core.histogram import Histogram
+from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.worker.descriptors import raise_descriptor_limit, seal_descriptors
 from kestrelctl.worker.inline import InlineExecutor
 from kestrelctl.worker.launch import SPAWN_BOUNDS, Executor, Exit, Launch

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from kestrelctl.core.histogram import Histogram
+from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.errors import NotFound
 from kestrelctl.worker.launch import SPAWN_BOUNDS, Exit, Launch
 

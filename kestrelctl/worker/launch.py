@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from kestrelctl.core.histogram import Histogram
+from kestrelctl.core.counting.histogram import Histogram
 
 #: Seconds to start a process.
 SPAWN_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)

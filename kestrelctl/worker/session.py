@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kestrelctl.clock import now
-from kestrelctl.core.agent import Agent
-from kestrelctl.core.beat import pause_seconds
-from kestrelctl.core.model import WorkerAd
-from kestrelctl.core.result import Outcome, Result
-from kestrelctl.core.template import fill
+from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.template import fill
+from kestrelctl.core.pacing.heartbeat import pause_seconds
 from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.protocol import codec, work
@@ -81,19 +81,19 @@ class WorkerSession:
         self._slots_made = 0
         self._slot_of: dict[int, str] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._beat_timer: asyncio.TimerHandle | None = None
+        self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
         self._unanswered = 0
-        self._beat_seconds = 0.0
-        self._spoke_at = self._beat_planned_at = 0.0
+        self._heartbeat_seconds = 0.0
+        self._spoke_at = self._heartbeat_planned_at = 0.0
         self._serve: dict[type, Callable[[work.ToWorker], None]] = {
             work.Welcome: self._on_welcome,  # type: ignore[dict-item]
             work.Run: self._on_run,  # type: ignore[dict-item]
             work.Ack: self._on_ack,  # type: ignore[dict-item]
             work.Kill: self._on_kill,  # type: ignore[dict-item]
-            work.TakeBack: self._on_take_back,  # type: ignore[dict-item]
+            work.Recall: self._on_recall,  # type: ignore[dict-item]
             work.Who: self._on_who,  # type: ignore[dict-item]
-            work.SetBeat: self._on_set_beat,  # type: ignore[dict-item]
+            work.SetHeartbeat: self._on_set_heartbeat,  # type: ignore[dict-item]
             work.FetchOutput: self._on_fetch_output,  # type: ignore[dict-item]
             work.Refused: self._on_refused,  # type: ignore[dict-item]
         }
@@ -143,7 +143,7 @@ class WorkerSession:
 
     def _hello(self) -> None:
         self._hello_timer = None
-        self._stop_beats()
+        self._stop_heartbeats()
         holds = self.agent.holds()
         self._send(
             work.Hello(
@@ -179,7 +179,7 @@ class WorkerSession:
         self._unanswered = 0
         for number in to_kill:
             self._process.executor.kill(number)
-        self._set_beat(message.beat_seconds)
+        self._set_heartbeat(message.heartbeat_seconds)
         if self.agent.draining:
             self._send(work.Leaving())
         self._go_on()
@@ -191,28 +191,28 @@ class WorkerSession:
 
     # -- signs of life -----------------------------------------------------------------------------
 
-    def _on_set_beat(self, message: work.SetBeat) -> None:
-        self._set_beat(message.beat_seconds)
+    def _on_set_heartbeat(self, message: work.SetHeartbeat) -> None:
+        self._set_heartbeat(message.heartbeat_seconds)
 
-    def _set_beat(self, seconds: float) -> None:
-        self._beat_seconds = max(0.1, seconds)
-        self._stop_beats()
-        self._plan_beat(at_most=self._beat_seconds * random.uniform(0.5, 1.0))
+    def _set_heartbeat(self, seconds: float) -> None:
+        self._heartbeat_seconds = max(0.1, seconds)
+        self._stop_heartbeats()
+        self._plan_heartbeat(at_most=self._heartbeat_seconds * random.uniform(0.5, 1.0))
 
-    def _beat(self) -> None:
-        if self._spoke_at == self._beat_planned_at:
-            self._send(work.Beat())
-        self._plan_beat()
+    def _heartbeat(self) -> None:
+        if self._spoke_at == self._heartbeat_planned_at:
+            self._send(work.Heartbeat())
+        self._plan_heartbeat()
 
-    def _plan_beat(self, at_most: float = math.inf) -> None:
-        self._beat_planned_at = self._spoke_at
-        pause = pause_seconds(self._spoke_at, now(), self._beat_seconds, random.random())
-        self._beat_timer = asyncio.get_running_loop().call_later(min(pause, at_most), self._beat)
+    def _plan_heartbeat(self, at_most: float = math.inf) -> None:
+        self._heartbeat_planned_at = self._spoke_at
+        pause = pause_seconds(self._spoke_at, now(), self._heartbeat_seconds, random.random())
+        self._heartbeat_timer = asyncio.get_running_loop().call_later(min(pause, at_most), self._heartbeat)
 
-    def _stop_beats(self) -> None:
-        if self._beat_timer is not None:
-            self._beat_timer.cancel()
-            self._beat_timer = None
+    def _stop_heartbeats(self) -> None:
+        if self._heartbeat_timer is not None:
+            self._heartbeat_timer.cancel()
+            self._heartbeat_timer = None
 
     # -- attempts ----------------------------------------------------------------------------------
 
@@ -287,8 +287,8 @@ class WorkerSession:
                 self._process.spool(result)
         self._plan_report(now())
 
-    def _on_take_back(self, message: work.TakeBack) -> None:
-        self._send(work.Returned(numbers=self.agent.on_take_back(message.numbers)))
+    def _on_recall(self, message: work.Recall) -> None:
+        self._send(work.Returned(numbers=self.agent.on_recall(message.numbers)))
 
     def _on_ack(self, message: work.Ack) -> None:
         self._acknowledged(message.numbers)
@@ -367,7 +367,7 @@ class WorkerSession:
         self.session.send(text, self._manager)
 
     def _stop_timers(self) -> None:
-        self._stop_beats()
+        self._stop_heartbeats()
         for timer in (self._timer, self._hello_timer):
             if timer is not None:
                 timer.cancel()

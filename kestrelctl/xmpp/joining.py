@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from kestrelctl.clock import now
-from kestrelctl.core.enrollment import expired, parse_invitation
+from kestrelctl.core.members.enrollment import expired, parse_invitation
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.joining import Join, Joined, Token

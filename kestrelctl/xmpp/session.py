@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element
 from slixmpp.clientxmpp import ClientXMPP
 from slixmpp.componentxmpp import ComponentXMPP
 
-from kestrelctl.core.backoff import pause_seconds
+from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.xmpp import stanza

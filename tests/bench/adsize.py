@@ -18,8 +18,8 @@ import psutil
 
 from kestrelctl.cli.connection import ask
 from kestrelctl.cli.traffic import watch
-from kestrelctl.core.config import Config
-from kestrelctl.core.traffic import beat_traffic
+from kestrelctl.core.counting.traffic import heartbeat_traffic
+from kestrelctl.core.model.config import Config
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.state import PoolState
 from kestrelctl.protocol.answers import Pool
@@ -53,20 +53,20 @@ def _field(line: str, name: str) -> int:
 async def measure(workers: int, empty: tuple[int, int]) -> tuple[int, int]:
     """Prints one line; returns the resident bytes of manager and server."""
     async with throw_away_pool(workers, "inline") as pool, connect_local(pool) as connection:
-        joined, settle = wire(pool), 1.5 * beat_traffic(workers, Config()).beat_seconds
+        joined, settle = wire(pool), 1.5 * heartbeat_traffic(workers, Config()).heartbeat_seconds
         await asyncio.sleep(settle)
         before, started = wire(pool), time.monotonic()
         # Signs of life come in waves as long as their interval: whole ones are looked at.
-        interval = beat_traffic(workers, Config()).interval_seconds
+        interval = heartbeat_traffic(workers, Config()).interval_seconds
         seen = await watch(connection, interval * max(1, round(LOOK_SECONDS / interval)))
         after, passed = wire(pool), time.monotonic() - started
         status = await ask(connection, PoolStatus(), Pool)
         memory = status.manager_rss_bytes, psutil.Process(pool.server_pid).memory_info().rss
-        beats = sum(r.messages_per_second for r in seen.rates if r.kind == "beat")
+        beats = sum(r.messages_per_second for r in seen.rates if r.kind == "heartbeat")
         if empty != (0, 0):
             print(
                 f"{workers:>6,} workers: joining {joined[0] / workers:5.0f} B sent each; idle "
-                f"{beats:6.1f} beats/s (predicted {seen.predicted.beats_per_second:.1f}), "
+                f"{beats:6.1f} beats/s (predicted {seen.predicted.heartbeats_per_second:.1f}), "
                 f"{(after[0] - before[0]) / passed / 1000:5.1f} kB/s sent by workers, "
                 f"{(after[1] - before[1]) / passed / 1000:5.1f} kB/s at the manager; "
                 f"manager {(memory[0] - empty[0]) / workers / 1000:5.1f} kB, "

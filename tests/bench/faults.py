@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.state import PoolState, read_state

@@ -7,7 +7,7 @@ import statistics
 import sys
 import time
 
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.protocol.requests import Submit
 

@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.request
 
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq

@@ -13,9 +13,10 @@ from types import SimpleNamespace
 import msgspec
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model import JobSpec, WorkerAd
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.records import Snapshot
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.records import Snapshot
 from kestrelctl.manager.overview import Overviews
 from kestrelctl.protocol.codec import encode
 from kestrelctl.store.memory import MemoryStore

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.state import PoolState, read_state
 from kestrelctl.protocol import answers as an

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from brokenpool import BrokenPool
 
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol.requests import CancelJobs
 
 StartPool = Callable[[int], AbstractAsyncContextManager[BrokenPool]]

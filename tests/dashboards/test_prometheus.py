@@ -32,7 +32,7 @@ from dashboardkit import (
     tool,
 )
 
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.state import PoolState, read_state
 from kestrelctl.protocol import requests as rq

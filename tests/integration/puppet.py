@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import JSON_NAMESPACE

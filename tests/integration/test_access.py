@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from puppet import Puppet, run_job
 
-from kestrelctl.core.model import JobSpec
-from kestrelctl.core.template import Template
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.template import Template
 from kestrelctl.errors import NotAllowed
 from kestrelctl.local.state import PoolState
 from kestrelctl.protocol import answers, requests

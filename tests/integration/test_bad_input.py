@@ -11,7 +11,7 @@ import psutil
 import pytest
 from puppet import Puppet, run_job
 
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull, UsageError
 from kestrelctl.local.state import PoolState
 from kestrelctl.protocol import answers, requests

@@ -12,7 +12,7 @@ import psutil
 from daemons import Spawn, until
 from puppet import run_job
 
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local
 from kestrelctl.local.state import PoolState, is_alive, read_state
 from kestrelctl.protocol import answers as an

@@ -20,8 +20,8 @@ from daemons import Spawn
 from puppet import Puppet, run_job
 from servers import Authority, encrypted_server
 
-from kestrelctl.core.enrollment import Invitation
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.members.enrollment import Invitation
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, Untrusted, UsageError
 from kestrelctl.local.state import PoolState
 from kestrelctl.protocol import answers, requests

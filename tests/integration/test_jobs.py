@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from puppet import run_job
 
-from kestrelctl.core.model import JobSpec, TaskState
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.state import PoolState, read_state

@@ -11,9 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from kestrelctl.core.model import JobSpec, TaskState
-from kestrelctl.core.records import JobForgotten, JobRecord, Progress, Record, TaskRecord
-from kestrelctl.core.result import Result
+from kestrelctl.core.model.records import JobForgotten, JobRecord, Progress, Record, TaskRecord
+from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.store.sqlite import SqliteStore
 
 ROUNDS = 25

@@ -24,12 +24,14 @@ from hypothesis.stateful import (
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.census import census
-from kestrelctl.core.config import Config
-from kestrelctl.core.model import FINAL_STATES, JobSpec, OnWorkerLost, TaskState, WorkerAd
+from kestrelctl.core.agent.agent import ENDED
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.records import JobRecord, Record, TaskRecord
-from kestrelctl.core.result import Outcome, Result
 from kestrelctl.store.memory import MemoryStore
 
 PROFILE = settings(
@@ -42,10 +44,10 @@ PROFILE = settings(
 
 MEBIBYTE = 1 << 20
 ADS = {
-    "small": WorkerAd(cpus=1),
-    "twin": WorkerAd(cpus=1),
-    "large": WorkerAd(cpus=4, memory_bytes=512 * MEBIBYTE, tags=("gpu",)),
-    "odd": WorkerAd(cpus=1.5, memory_bytes=100 * MEBIBYTE),
+    "small": WorkerAd(),
+    "twin": WorkerAd(),
+    "large": WorkerAd(assets={"cpus": 4.0, "memory": 512.0 * MEBIBYTE, "fpga": 2.0}, tags=("gpu",)),
+    "odd": WorkerAd(assets={"cpus": 1.5, "memory": 100.0 * MEBIBYTE}),
 }
 CONFIG = Config(away_seconds=20.0, quarantine_failures=3, forget_worker_seconds=100.0)
 
@@ -54,8 +56,12 @@ specs = st.builds(
     JobSpec,
     argv=st.just(("true",)),
     count=st.sampled_from([1, 1, 2, 7, 30]),
-    cpus=st.sampled_from([0.3, 1.0, 1.5]),
-    memory_bytes=st.sampled_from([0, 0, 90 * MEBIBYTE]),
+    request=st.builds(
+        lambda cpus, memory, fpga: {"cpus": cpus, "memory": memory, "fpga": fpga},
+        cpus=st.sampled_from([0.3, 1.0, 1.5]),
+        memory=st.sampled_from([0.0, 0.0, 90.0 * MEBIBYTE]),
+        fpga=st.sampled_from([0.0, 0.0, 0.0, 0.5]),
+    ),
     requires=st.sampled_from([(), (), ("GPU",)]),
     priority=st.sampled_from([50, 100]),
     max_running=st.sampled_from([None, None, 1, 3]),
@@ -74,16 +80,23 @@ class Worker:
         self.process = 0
         self.greeting = 0
         self.welcomed = False
-        self.has: dict[int, tuple[int, int]] = {}  #: number -> (job id, index), not yet ended
+        #: number -> (job id, index, claim), not yet ended
+        self.has: dict[int, tuple[int, int, tuple[tuple[str, int], ...]]] = {}
         self.ended: dict[int, Result] = {}  #: not yet acknowledged
         self.history: list[Result] = []  #: everything that it ever reported
 
-    def holds(self) -> list[tuple[int, int, int]]:
-        held = [(number, *task) for number, task in self.has.items()]
-        return held + [(r.number, r.job_id, r.index) for r in self.ended.values()]
+    def holds(self) -> list[tuple[int, int, int, int]]:
+        held = [
+            (number, job_id, index, place)
+            for place, (number, (job_id, index, _)) in enumerate(self.has.items())
+        ]
+        return held + [(r.number, r.job_id, r.index, ENDED) for r in self.ended.values()]
+
+    def claims(self) -> list[dict[str, int]]:
+        return [dict(claim) for _, _, claim in self.has.values()]
 
     def end(self, number: int, outcome: int, now: float, seconds: float = 0.05) -> None:
-        job_id, index = self.has.pop(number)
+        job_id, index, _ = self.has.pop(number)
         self.ended[number] = Result(number, job_id, index, outcome, now, seconds)
 
 
@@ -149,11 +162,11 @@ class PoolMachine(RuleBasedStateMachine):
                 if greeting == worker.greeting:
                     worker.welcomed = True
                     self.kill(worker, kill)
-            case fx.Run(spans=spans) if worker:
+            case fx.Run(spans=spans, claims=claims) if worker:
                 if worker.welcomed:
                     worker.has |= {
-                        number + k: (job_id, index + k)
-                        for number, job_id, index, n in spans
+                        number + k: (job_id, index + k, tuple(claims[claim].items()))
+                        for number, job_id, index, n, claim in spans
                         for k in range(n)
                     }
             case fx.Kill(numbers=numbers) if worker:
@@ -259,6 +272,7 @@ class PoolMachine(RuleBasedStateMachine):
                 greeting=worker.greeting,
                 ad=ADS[name],
                 holds=worker.holds(),
+                claims=worker.claims(),
             )
         )
 
@@ -276,8 +290,11 @@ class PoolMachine(RuleBasedStateMachine):
                 worker=name,
                 incarnation=f"{worker.process}",
                 greeting=worker.greeting,
-                ad=msgspec.structs.replace(ADS[name], cpus=capacity),
+                ad=msgspec.structs.replace(
+                    ADS[name], assets={**ADS[name].assets, "cpus": capacity}
+                ),
                 holds=worker.holds(),
+                claims=worker.claims(),
             )
         )
 
@@ -383,7 +400,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     def must_count_every_task_once(self) -> None:
         state = self.pool.state
-        found = census(state, self.now)
+        found = self.pool.census(self.now)
         remaining = sum(job.remaining for job in state.jobs.values())
         assert found.waiting.total() + found.queued + found.running == remaining
         assert min(found.waiting.values()) >= 0

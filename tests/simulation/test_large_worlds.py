@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kestrelctl import simulate
-from kestrelctl.core.model import JobSpec, WorkerAd
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.workload import Submission
 
 

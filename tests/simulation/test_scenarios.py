@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kestrelctl import simulate
-from kestrelctl.core.model import JobSpec, WorkerAd
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate import Report, faults
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.workload import Submission

@@ -8,12 +8,12 @@ import pytest
 
 from kestrelctl import simulate
 from kestrelctl.core import effects
-from kestrelctl.core.agent import Agent
-from kestrelctl.core.config import Config
+from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.attempts.losses import put_back
 from kestrelctl.core.events import Event
-from kestrelctl.core.job import Task
-from kestrelctl.core.losses import put_back
-from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.jobs.job import Task
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.config import Config
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.state import State
 from kestrelctl.simulate import faults
@@ -45,7 +45,7 @@ def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_worker_that_runs_too_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelctl.core.agent.times_fitting", lambda request, free: 1)
+    monkeypatch.setattr("kestrelctl.core.agent.agent.times_fitting", lambda request, free: 1)
     assert is_found("at once, it has")
 
 
@@ -72,7 +72,7 @@ def test_tasks_of_a_cancelled_job_that_wait_again(monkeypatch: pytest.MonkeyPatc
         else:
             put_back(state, task, jid)
 
-    monkeypatch.setattr("kestrelctl.core.membership.put_back", requeue)
+    monkeypatch.setattr("kestrelctl.core.handlers.membership.put_back", requeue)
     assert is_found("cancelled task", seeds=200)
 
 
@@ -91,7 +91,7 @@ def test_leases_that_never_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
         faults=8,
         fault_kinds={faults.hang_worker: 1.0},
         fault_seconds=60.0,
-        config=Config(min_beat_seconds=1.0, late_seconds=0.5),
+        config=Config(min_heartbeat_seconds=1.0, late_seconds=0.5),
     )
     problems = [line for seed in range(5) for line in simulate.run(seed, world).problems]
     assert any("w0 is believed to be there" in line for line in problems)

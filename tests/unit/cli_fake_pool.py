@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from kestrelctl.cli.command import Session
 from kestrelctl.cli.context import Account, Context
 from kestrelctl.cli.main import kestrelctl
-from kestrelctl.core.matching import Reason, Refusal
-from kestrelctl.core.model import TaskState
+from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 

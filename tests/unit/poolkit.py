@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.config import Config
-from kestrelctl.core.model import JobSpec, WorkerAd
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import Amounts, amounts
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.records import Record, Snapshot
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.records import Record, Snapshot
-from kestrelctl.core.result import Outcome, Result
-from kestrelctl.core.worker import Worker
 from kestrelctl.store.memory import MemoryStore
 
 E = TypeVar("E", bound=fx.Effect)
@@ -102,6 +104,8 @@ class Desk:
     def submit(self, count: int = 1, owner: str = "ada", **spec: Any) -> int:
         """A job of so many tasks; returns its id."""
         self._requests += 1
+        cpus, memory_bytes = spec.pop("cpus", 1.0), spec.pop("memory_bytes", 0)
+        spec.setdefault("request", {"cpus": float(cpus), "memory": float(memory_bytes)})
         job = JobSpec(argv=("true",), count=count, **spec)
         self.tell(ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job))
         return self.answers[-1].job_id
@@ -128,6 +132,10 @@ class Desk:
         )
         return self.answers[-1]
 
+    def tasks_ahead(self, job_id: int) -> int:
+        """What `explain` says of that."""
+        return self.pool.explain(self.pool.state.jobs[job_id], self.now).tasks_ahead
+
     # -- workers -----------------------------------------------------------------------------------
 
     def join(
@@ -139,14 +147,26 @@ class Desk:
         holds: Iterable[Attempt] = (),
         incarnation: str = "one",
     ) -> None:
-        """Workers say hello."""
-        ad = WorkerAd(cpus=cpus, memory_bytes=memory_bytes, tags=tuple(tags))
+        """Workers say hello, and charge what they hold as their jobs ask."""
+        assets = {"cpus": float(cpus), "memory": float(memory_bytes)}
+        ad = WorkerAd(assets=assets, tags=tuple(tags))
+        held = [(*attempt, place) for place, attempt in enumerate(holds)]
+        claims = [self._claim(job_id) for _, job_id, _, _ in held]
         for name in names:
             self.tell(
                 ev.Joined(
-                    at=self.now, worker=name, incarnation=incarnation, ad=ad, holds=list(holds)
+                    at=self.now,
+                    worker=name,
+                    incarnation=incarnation,
+                    ad=ad,
+                    holds=held,
+                    claims=claims,
                 )
             )
+
+    def _claim(self, job_id: int) -> Amounts:
+        job = self.pool.state.jobs.get(job_id)
+        return job.shape.request if job is not None else amounts({"cpus": 1.0})
 
     def lose(self, name: str) -> list[fx.Effect]:
         return self.tell(ev.Lost(at=self.now, worker=name, cause="unavailable"))

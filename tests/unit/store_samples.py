@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kestrelctl.core.model import JobSpec, OnWorkerLost, TaskState
-from kestrelctl.core.records import JobRecord, TaskRecord
-from kestrelctl.core.result import Outcome, Result
+from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.task_state import TaskState
 
 FULL_SPEC = JobSpec(
     argv=("convert", "{}", "-resize", "50%"),

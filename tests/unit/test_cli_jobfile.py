@@ -9,8 +9,8 @@ import pytest
 from cli_fake_pool import FakePool, run
 
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
-from kestrelctl.core.model import JobSpec
-from kestrelctl.core.template import fill
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.template import fill
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.requests import Submit
 

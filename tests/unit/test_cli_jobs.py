@@ -22,8 +22,8 @@ from cli_fake_pool import (
 )
 
 from kestrelctl.cli.explain import conclusion
-from kestrelctl.core.matching import Reason, Refusal
-from kestrelctl.core.model import TaskState
+from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import KestrelError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq

@@ -21,7 +21,7 @@ from kestrelctl.bench.run import Plan
 from kestrelctl.cli.command import CommonOption
 from kestrelctl.cli.main import COMMANDS, kestrelctl
 from kestrelctl.cli.screen import Mode
-from kestrelctl.core.model import TaskState
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.joining import Token

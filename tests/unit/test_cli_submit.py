@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kestrelctl.cli.array import read_elements, read_lines
 from kestrelctl.cli.upload import pieces
-from kestrelctl.core.model import JobSpec
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import NotAllowed, TimedOut, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec

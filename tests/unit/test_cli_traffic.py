@@ -24,7 +24,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
 
 
 def _counted(at: float, beats: int, epoch: int = 3) -> an.Traffic:
-    messages = [("beat", "in", beats, 15 * beats), ("hello", "in", 917, 300_000)]
+    messages = [("heartbeat", "in", beats, 15 * beats), ("hello", "in", 917, 300_000)]
     return an.Traffic(id="", at=at, epoch=epoch, workers=917, messages=messages)
 
 
@@ -51,13 +51,13 @@ def test_a_live_pool_is_put_beside_what_was_predicted(pool: FakePool) -> None:
     measured = json.loads(found.stdout)["measured"]
     assert measured["rates"] == [
         {
-            "kind": "beat",
+            "kind": "heartbeat",
             "direction": "in",
             "messages_per_second": 112.0,
             "bytes_per_second": 1680.0,
         }
     ]
-    assert measured["predicted"]["beats_per_second"] == pytest.approx(112.0, rel=0.01)
+    assert measured["predicted"]["heartbeats_per_second"] == pytest.approx(112.0, rel=0.01)
 
 
 def test_a_manager_that_started_anew_cannot_be_measured(pool: FakePool) -> None:

@@ -11,7 +11,7 @@ from cli_fake_pool import ENDED_JOB, FAILED_JOB, JOB, FakePool, run
 
 from kestrelctl.cli import wait
 from kestrelctl.cli.screen import Screen
-from kestrelctl.core.model import TaskState
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotFound, TasksFailed, TimedOut, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.agent import COMPANY_SECONDS, Agent
-from kestrelctl.core.result import Outcome, Result
-from kestrelctl.core.template import Template
+from kestrelctl.core.agent.agent import COMPANY_SECONDS, Agent
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.template import Template
 
 KIB = 1024
 
@@ -15,7 +15,7 @@ def template(job_id: int = 1, cpus: float = 1.0, **more: object) -> Template:
 
 def welcomed(cpus: float = 2.0, memory_bytes: int = 0) -> Agent:
     """An agent that is in and has nothing to do."""
-    agent = Agent(cpus, memory_bytes)
+    agent = Agent({"cpus": cpus, "memory": memory_bytes})
     agent.holds()
     agent.on_welcome(agent.greeting, [], 0.0)
     return agent
@@ -209,7 +209,7 @@ def test_only_what_has_not_started_is_given_back() -> None:
     agent = welcomed(cpus=1)
     give(agent, 3)
     start(agent)
-    assert agent.on_take_back([100, 102]) == [102]
+    assert agent.on_recall([100, 102]) == [102]
     end(agent, 100)
     assert start(agent) == [101]
 

@@ -9,10 +9,11 @@ import pytest
 from poolkit import Desk
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model import WorkerAd
-from kestrelctl.core.result import Outcome
-from kestrelctl.core.state import SPARE_ENTRIES
-from kestrelctl.core.validate import problem_with_ad
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.validate import problem_with_ad
+from kestrelctl.core.scheduling.demand import SPARE_SHAPES
+from kestrelctl.core.scheduling.supply import SPARE_CLASSES
 from kestrelctl.protocol import codec, work
 
 
@@ -66,7 +67,7 @@ def test_ads_that_nobody_has_any_more_are_forgotten() -> None:
     desk = Desk()
     for n in range(1000):
         desk.join("w", cpus=1 + n / 1000)
-    assert len(desk.pool.state.classes) <= 2 * SPARE_ENTRIES
+    assert len(desk.pool.state.supply.classes()) <= 2 * SPARE_CLASSES + 1
     job = desk.submit(1, cpus=1.5)
     assert desk.pool.state.jobs[job].running == 1
 
@@ -78,17 +79,17 @@ def test_what_no_job_asks_for_any_more_is_forgotten() -> None:
     for n in range(1000):
         desk.cancel(desk.submit(1, cpus=5 + n / 1000))
     state = desk.pool.state
-    assert len(state.shapes) <= 2 * SPARE_ENTRIES
-    assert all(len(cls.answers) <= 2 * SPARE_ENTRIES for cls in state.classes.values())
+    assert len(state.demand.shapes()) <= 2 * SPARE_SHAPES + 1
+    assert all(len(cls.shapes()) <= 2 * SPARE_SHAPES + 1 for cls in state.supply.classes())
     desk.join("v", cpus=8)
     assert state.jobs[kept].running == 1
 
 
 def test_many_that_are_all_in_use_are_kept() -> None:
     desk = Desk()
-    names = [f"w{n}" for n in range(3 * SPARE_ENTRIES)]
+    names = [f"w{n}" for n in range(3 * SPARE_CLASSES)]
     for n, name in enumerate(names):
         desk.join(name, cpus=1 + n / 1000)
-    assert len(desk.pool.state.classes) >= len(names)
+    assert len(desk.pool.state.supply.classes()) >= len(names)
     desk.submit(len(names))
     assert all(worker.held for worker in desk.pool.state.workers.values())

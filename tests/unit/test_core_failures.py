@@ -7,10 +7,11 @@ from poolkit import Desk
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.config import Config
-from kestrelctl.core.model import OnWorkerLost, TaskState
-from kestrelctl.core.records import JobRecord, TaskRecord
-from kestrelctl.core.result import Outcome
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.spec import OnWorkerLost
+from kestrelctl.core.model.task_state import TaskState
 
 
 def states(desk: Desk, job_id: int) -> dict[int, TaskState]:
@@ -164,7 +165,7 @@ def test_a_silent_worker_loses_its_lease() -> None:
 @pytest.mark.parametrize("workers", [1, 100, 917, 3000])
 def test_silence_is_noticed_in_time_and_signs_of_life_stay_a_small_load(workers: int) -> None:
     config = Config()
-    beat = config.beat_seconds(workers)
+    beat = config.heartbeat_seconds(workers)
     assert workers / beat <= 100.0
     if workers <= 917:
         assert config.lease_seconds(beat) + 0.5 < 15.0
@@ -183,11 +184,11 @@ def test_any_message_is_a_sign_of_life() -> None:
 def test_workers_are_told_when_the_pool_has_grown() -> None:
     desk = Desk()
     desk.join("first")
-    beat = desk.worker("first").beat_seconds
+    beat = desk.worker("first").heartbeat_seconds
     desk.join(*(f"w{n}" for n in range(900)))
     desk.tell(ev.Heard(at=desk.now, worker="first"))
-    (change,) = desk.of(fx.SetBeat)
-    assert change.beat_seconds > 2 * beat
+    (change,) = desk.of(fx.SetHeartbeat)
+    assert change.heartbeat_seconds > 2 * beat
 
 
 def test_nobodys_silence_counts_while_the_manager_itself_is_cut_off() -> None:
@@ -222,5 +223,5 @@ def test_a_drain_takes_back_what_waits() -> None:
     desk.report("w", seconds=0.01)
     waiting = [number for number, *_ in desk.held("w")[1:]]
     desk.tell(ev.Drain(at=desk.now, worker="w", by="admin"))
-    (wish,) = desk.of(fx.TakeBack)
+    (wish,) = desk.of(fx.Recall)
     assert wish.numbers == waiting

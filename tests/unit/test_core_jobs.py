@@ -5,9 +5,9 @@ from __future__ import annotations
 from poolkit import Desk
 
 from kestrelctl.core import effects as fx
-from kestrelctl.core.model import Counts, TaskState
-from kestrelctl.core.records import JobRecord, TaskRecord
-from kestrelctl.core.result import Outcome
+from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.task_state import Counts, TaskState
 
 
 def record(desk: Desk, job_id: int) -> JobRecord:

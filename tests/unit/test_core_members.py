@@ -7,10 +7,11 @@ from poolkit import Desk
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.backoff import LONGEST_SECONDS
-from kestrelctl.core.config import Config
-from kestrelctl.core.model import OnWorkerLost, WorkerAd
-from kestrelctl.core.records import WorkerGone, WorkerRecord
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.records import WorkerGone, WorkerRecord
+from kestrelctl.core.model.spec import OnWorkerLost
+from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
 
 
 def records_of(desk: Desk, worker: str) -> list[object]:
@@ -26,7 +27,7 @@ def test_a_worker_is_remembered_when_it_joins_for_the_first_time() -> None:
     desk.join("w")
     desk.lose("w")
     desk.join("w")
-    assert records_of(desk, "w") == [WorkerRecord("w")]
+    assert records_of(desk, "w") == [WorkerRecord("w", ad=desk.worker("w").ad)]
 
 
 def test_a_welcome_repeats_what_identifies_the_hello() -> None:
@@ -86,9 +87,10 @@ def test_a_revoked_worker_is_forgotten_and_its_tasks_go_to_others() -> None:
     desk = Desk()
     desk.join("w", "x")
     desk.submit(2)
+    ad = desk.worker("w").ad
     desk.tell(ev.Revoked(at=desk.now, worker="w", by="root"))
     assert list(desk.pool.state.workers) == ["x"]
-    assert records_of(desk, "w") == [WorkerRecord("w"), WorkerGone("w")]
+    assert records_of(desk, "w") == [WorkerRecord("w", ad=ad), WorkerGone("w")]
     desk.report("x", desk.held("x")[0])
     assert len(desk.held("x")) == 1, "the other's task"
 
@@ -235,12 +237,13 @@ def test_a_worker_is_forgotten_long_after_it_went_and_not_before() -> None:
     desk = Desk(Config(forget_worker_seconds=100.0))
     desk.join("w")
     desk.live(500.0, step=2.0)
+    ad = desk.worker("w").ad
     desk.lose("w")
     desk.wait(60.0)
     assert "w" in desk.pool.state.workers
     desk.wait(60.0)
     assert "w" not in desk.pool.state.workers
-    assert records_of(desk, "w") == [WorkerRecord("w"), WorkerGone("w")]
+    assert records_of(desk, "w") == [WorkerRecord("w", ad=ad), WorkerGone("w")]
 
 
 @pytest.mark.parametrize("hours", [0.0, 100.0])

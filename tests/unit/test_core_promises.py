@@ -7,9 +7,16 @@ from poolkit import Desk
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model import Counts, JobSpec, TaskState
-from kestrelctl.core.records import JobRecord, Snapshot, TaskRecord, UnfinishedJob, WorkerRecord
-from kestrelctl.core.result import Outcome, Result
+from kestrelctl.core.model.records import (
+    JobRecord,
+    Snapshot,
+    TaskRecord,
+    UnfinishedJob,
+    WorkerRecord,
+)
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import Counts, TaskState
 
 
 def restarted(unfinished: list[int], cursor: int, count: int = 10, **more: object) -> Desk:
@@ -42,9 +49,12 @@ def test_results_are_acknowledged_only_after_they_are_durable() -> None:
     (number, job_id, index) = desk.held("w")[0]
     result = Result(number, job_id, index, Outcome.DONE, desk.now, 0.1)
     effects = desk.pool.handle(ev.Reported(at=desk.now, worker="w", results=[result]))
-    kinds = [type(effect) for effect in effects]
-    assert kinds == [fx.Persist, fx.Persist, fx.JobEnded, fx.Feed, fx.Acknowledge]
-    assert all(effect.after_commit for effect in effects[2:])
+    first, *rest = effects
+    assert isinstance(first, fx.Persist)
+    assert [record.result for record in first.records if isinstance(record, TaskRecord)] == [result]
+    told = [effect for effect in rest if not isinstance(effect, fx.Persist)]
+    assert [type(e) for e in told] == [fx.Acknowledge, fx.TasksEnded, fx.JobEnded, fx.Feed]
+    assert all(effect.after_commit for effect in told)
 
 
 def test_a_repeated_report_is_acknowledged_again_and_counts_once() -> None:
@@ -166,7 +176,7 @@ def test_new_tasks_need_not_wait_for_the_silent() -> None:
     desk = restarted(unfinished=[3, 4], cursor=5)
     desk.join("b")
     assert [index for _, _, index in desk.held("b")] == [5]
-    desk.wait(desk.pool.state.config.limbo_seconds + 1)
+    desk.wait(desk.pool.state.config.reconcile_seconds + 1)
     desk.report("b")
     assert [index for _, _, index in desk.held("b")] == [3]
 
@@ -190,7 +200,7 @@ def test_the_durable_cursor_may_lag_behind() -> None:
 def test_a_worker_cannot_move_a_cursor_as_far_as_it_likes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kestrelctl.core.state.MOST_UNRECORDED", 100)
+    monkeypatch.setattr("kestrelctl.core.attempts.adoption.MOST_UNRECORDED", 100)
     desk = restarted(unfinished=[], cursor=5, count=1_000_000_000)
     desk.join("a", holds=[(77, 1, 104), (78, 1, 105)])
     assert desk.of(fx.Welcome)[-1].kill == [78]

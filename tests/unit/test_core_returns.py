@@ -8,10 +8,10 @@ from poolkit import Desk
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model import OnWorkerLost
+from kestrelctl.core.model.records import Progress, TaskRecord
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.records import Progress, TaskRecord
-from kestrelctl.core.result import Outcome
 
 
 def last_row(desk: Desk, index: int) -> TaskRecord:

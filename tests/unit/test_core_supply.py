@@ -8,14 +8,14 @@ from poolkit import Desk
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model import WorkerAd
+from kestrelctl.core.model.ad import WorkerAd
 
 
 def stuck_in_a_long_one(desk: Desk, **ad: object) -> list[int]:
     """Worker `stuck` has tasks queued behind one that does not end; returns their numbers."""
     desk.join("stuck", **ad)  # type: ignore[arg-type]
     desk.submit(40)
-    while desk.pool.state.queue:
+    while desk.pool.state.demand:
         desk.report("stuck", seconds=0.003)
     return [number for number, *_ in desk.held("stuck")[1:]]
 
@@ -30,7 +30,7 @@ def test_supplies_are_taken_back_though_something_waits_that_nobody_can_run() ->
     desk.submit(requires=("abacus",))
     desk.join("idle")
     desk.wait(1.0)
-    (wish,) = desk.of(fx.TakeBack)
+    (wish,) = desk.of(fx.Recall)
     assert set(wish.numbers) <= set(waiting)
 
 
@@ -38,11 +38,11 @@ def test_they_are_left_alone_when_only_those_idle_who_cannot_run_them() -> None:
     desk = Desk()
     desk.join("stuck", tags=["r"])
     desk.submit(30, requires=("r",))
-    while desk.pool.state.queue:
+    while desk.pool.state.demand:
         desk.report("stuck", seconds=0.01)
     desk.join("idle")
     desk.wait(1.0)
-    assert not desk.of(fx.TakeBack)
+    assert not desk.of(fx.Recall)
 
 
 def test_what_was_taken_back_does_not_return_to_the_stuck_worker() -> None:
@@ -55,7 +55,7 @@ def test_what_was_taken_back_does_not_return_to_the_stuck_worker() -> None:
         desk.wait(0.6)
         rounds += 1
         assert rounds < 20, "the same tasks go to and fro"
-        for wish in desk.of(fx.TakeBack):
+        for wish in desk.of(fx.Recall):
             give_back(desk, wish.numbers)
         while desk.held("idle"):
             desk.report("idle", seconds=0.01)
@@ -85,7 +85,7 @@ def test_the_last_tasks_are_spread_evenly_over_unequal_machines_too() -> None:
     desk.report("teacher", seconds=0.001)
     desk.pool.handle(ev.Lost(at=desk.now, worker="teacher", cause="unavailable"))
     for n in range(10):
-        ad = WorkerAd(memory_bytes=1000 + n)
+        ad = WorkerAd(assets={"cpus": 1.0, "memory": 1000.0 + n})
         desk.pool.handle(ev.Joined(at=desk.now, worker=f"w{n}", incarnation="one", ad=ad, holds=[]))
     desk.wait(0.0)
     shares = [len(desk.held(f"w{n}")) for n in range(10)]
@@ -121,13 +121,13 @@ def test_a_template_travels_to_a_worker_once() -> None:
     desk.join("w", cpus=2)
     job = desk.submit(5)
     (run,) = desk.of(fx.Run)
-    assert run.new_jobs == [job]
+    assert [template.job_id for template in run.templates] == [job]
     desk.report("w")
     (run,) = desk.of(fx.Run)
-    assert run.new_jobs == []
+    assert run.templates == []
     desk.join("w", cpus=2, incarnation="two")
     (run,) = desk.of(fx.Run)
-    assert run.new_jobs == [job], "the new process knows nothing"
+    assert [template.job_id for template in run.templates] == [job], "the new process knows nothing"
 
 
 def test_a_worker_is_told_which_templates_it_may_forget() -> None:
@@ -137,7 +137,7 @@ def test_a_worker_is_told_which_templates_it_may_forget() -> None:
     for _ in range(40):
         desk.submit()
         (run,) = desk.of(fx.Run)
-        forgotten += run.ended_jobs
+        forgotten += run.forget
         desk.report("w")
     assert len(forgotten) == len(set(forgotten)) >= 20
     assert len(desk.worker("w").known_jobs) <= 17

@@ -7,8 +7,12 @@ import random
 
 import pytest
 
-from kestrelctl.core.config import Config
-from kestrelctl.core.traffic import beat_traffic, condor_traffic, mean_interval_seconds
+from kestrelctl.core.counting.traffic import (
+    condor_traffic,
+    heartbeat_traffic,
+    mean_interval_seconds,
+)
+from kestrelctl.core.model.config import Config
 
 
 def test_the_figures_of_the_source_come_out() -> None:
@@ -26,21 +30,22 @@ def test_more_cores_make_more_ads_there() -> None:
 
 @pytest.mark.parametrize("workers", [1, 100, 1_000, 5_000])
 def test_the_pool_together_sends_a_bounded_number_of_signs_of_life(workers: int) -> None:
-    traffic = beat_traffic(workers, Config())
-    assert traffic.beats_per_second <= 1.25 * Config().beats_per_second
-    assert traffic.interval_seconds <= traffic.beat_seconds < traffic.lease_seconds
+    traffic = heartbeat_traffic(workers, Config())
+    assert traffic.heartbeats_per_second <= 1.25 * Config().heartbeats_per_second
+    assert traffic.interval_seconds <= traffic.heartbeat_seconds < traffic.lease_seconds
 
 
 def test_beyond_the_longest_interval_the_rate_grows_with_the_pool() -> None:
-    small, large = beat_traffic(10_000, Config()), beat_traffic(20_000, Config())
-    assert large.beats_per_second == pytest.approx(2 * small.beats_per_second)
+    small, large = heartbeat_traffic(10_000, Config()), heartbeat_traffic(20_000, Config())
+    assert large.heartbeats_per_second == pytest.approx(2 * small.heartbeats_per_second)
 
 
-@pytest.mark.parametrize("beat_seconds", [0.5, 1.05, 3.0, 9.17, 12.0, 60.0])
-def test_the_mean_interval_is_that_of_what_workers_do(beat_seconds: float) -> None:
+@pytest.mark.parametrize("heartbeat_seconds", [0.5, 1.05, 3.0, 9.17, 12.0, 60.0])
+def test_the_mean_interval_is_that_of_what_workers_do(heartbeat_seconds: float) -> None:
     dice = random.Random(1)
     waits = []
     for _ in range(20_000):
-        due = beat_seconds * dice.uniform(0.9, 1.0)
+        due = heartbeat_seconds * dice.uniform(0.9, 1.0)
         waits.append(math.floor(due) if due >= 1.0 else due)
-    assert mean_interval_seconds(beat_seconds) == pytest.approx(sum(waits) / len(waits), rel=0.01)
+    mean = sum(waits) / len(waits)
+    assert mean_interval_seconds(heartbeat_seconds) == pytest.approx(mean, rel=0.01)

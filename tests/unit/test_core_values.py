@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
-from kestrelctl.core.assets import UNBOUNDED, amounts, give_back, take, times_fitting
-from kestrelctl.core.backoff import FIRST_SECONDS, LONGEST_SECONDS, pause_seconds
-from kestrelctl.core.matching import Reason, Shape, match
-from kestrelctl.core.model import Counts, JobSpec
-from kestrelctl.core.template import Template, fill
+from kestrelctl.core.members.worker_class import WorkerClass
+from kestrelctl.core.model.assets import amounts, describe, natural
+from kestrelctl.core.model.claim import UNBOUNDED, Claim
+from kestrelctl.core.model.refusal import CLOSENESS, Reason, Refusal
+from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import Counts
+from kestrelctl.core.model.template import Template, fill
+from kestrelctl.core.pacing.backoff import FIRST_SECONDS, LONGEST_SECONDS, pause_seconds
+from kestrelctl.core.scheduling.match import Terms, match
 
 MEBIBYTE = 1 << 20
 
@@ -16,34 +23,58 @@ MEBIBYTE = 1 << 20
 # -- amounts and matches ---------------------------------------------------------------------------
 
 
-def test_what_is_taken_and_given_back_adds_up() -> None:
-    free = amounts(1.0, 100)
-    third = amounts(1 / 3, 33)
-    assert times_fitting(third, free) == 3
+def class_of(assets: dict[str, float], *tags: str) -> WorkerClass:
+    return WorkerClass(frozenset(tags), amounts(assets))
+
+
+def test_what_is_charged_and_released_adds_up() -> None:
+    free = amounts({"cpus": 1.0, "memory": 100, "fpga": 2})
+    third = Claim(amounts({"cpus": 1 / 3, "memory": 33, "fpga": 0.5}))
+    assert third.times_fitting(free) == 3
+    third.charge(free, times=2)
+    third.charge(free)
+    assert free == {"cpus": 1, "memory": 1000, "fpga": 500}
     for _ in range(3):
-        take(free, third)
-    assert free == {"cpus": 1, "memory": 1}
-    for _ in range(3):
-        give_back(free, third)
-    assert free == amounts(1.0, 100)
+        third.release(free)
+    assert natural(free) == {"cpus": 1.0, "memory": 100.0, "fpga": 2.0}
 
 
 def test_what_is_not_there_does_not_fit() -> None:
-    assert times_fitting({"gpus": 1}, {"cpus": 8000}) == 0
-    assert times_fitting({}, {}) == UNBOUNDED
+    assert Claim({"gpus": 1}).times_fitting({"cpus": 8000}) == 0
+    assert Claim({}).times_fitting({}) == UNBOUNDED
+
+
+@pytest.mark.parametrize(
+    ("asset", "amount", "words"),
+    [
+        ("cpus", 1000, "1 cpu"),
+        ("cpus", 500, "0.5 cpus"),
+        ("memory", 512 * MEBIBYTE * 1000, "512 MiB memory"),
+        ("fpga", 2000, "2 fpga"),
+    ],
+)
+def test_amounts_in_words(asset: str, amount: int, words: str) -> None:
+    assert describe(asset, amount) == words
+
+
+def test_terms_say_what_is_charged_and_how_many_run_side_by_side() -> None:
+    shape = Shape(amounts({"cpus": 2, "fpga": 1}), frozenset({"R"}))
+    terms = match(shape, class_of({"cpus": 8, "fpga": 3}, "R", "LINUX"))
+    assert isinstance(terms, Terms)
+    assert (terms.claim.amounts, terms.side_by_side) == ({"cpus": 2000, "fpga": 1000}, 3)
 
 
 def test_a_refusal_names_what_is_missing() -> None:
-    shape = Shape(amounts(1, 0), frozenset({"GPU", "R"}))
-    refusal = match(shape, amounts(8, 0), frozenset({"R", "LINUX"}))
-    assert refusal is not None
+    shape = Shape(amounts({"cpus": 1}), frozenset({"GPU", "R"}))
+    refusal = match(shape, class_of({"cpus": 8}, "R", "LINUX"))
+    assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.wanted) == (Reason.MISSING_TAGS, "GPU")
 
 
 def test_a_refusal_says_how_much_there_is() -> None:
-    shape = Shape(amounts(1, 512 * MEBIBYTE), frozenset())
-    refusal = match(shape, amounts(8, 256 * MEBIBYTE), frozenset())
-    assert refusal is not None
+    shape = Shape(amounts({"cpus": 1, "memory": 512 * MEBIBYTE}), frozenset())
+    refusal = match(shape, class_of({"cpus": 8, "memory": 256 * MEBIBYTE}))
+    assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.wanted, refusal.found) == (
         Reason.TOO_SMALL,
         "512 MiB memory",
@@ -51,14 +82,23 @@ def test_a_refusal_says_how_much_there_is() -> None:
     )
 
 
+def test_a_worker_of_which_nothing_is_known_lacks_nothing() -> None:
+    shape = Shape(amounts({"cpus": 64}), frozenset({"GPU"}))
+    refusal = match(shape, WorkerClass(frozenset(), {}, ad_known=False))
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.UNHEARD
+
+
 def test_refusals_are_ordered_by_how_close_they_are() -> None:
-    shape = Shape(amounts(4, 0), frozenset({"A", "B"}))
-    ads = [(1, {"C"}), (8, {"A"}), (1, {"A", "B"}), (3, {"A", "B"})]
-    found = [match(shape, amounts(cpus, 0), frozenset(tags)) for cpus, tags in ads]
-    closeness = [refusal.closeness for refusal in found if refusal]
+    shape = Shape(amounts({"cpus": 4}), frozenset({"A", "B"}))
+    ads = [(1.0, "C"), (8.0, "A"), (1.0, "AB"), (3.0, "AB")]
+    found = [match(shape, class_of({"cpus": cpus}, *tags)) for cpus, tags in ads]
+    closeness = [refusal.closeness for refusal in found if isinstance(refusal, Refusal)]
     assert closeness == sorted(closeness)
     assert len(set(closeness)) == 4
-    assert match(shape, amounts(4, 0), frozenset({"A", "B"})) is None
+    bounds = [CLOSENESS[reason] for reason in CLOSENESS]
+    assert bounds == sorted(bounds), "the reasons stand in the order of the ladder"
+    assert all(low <= high <= later for (low, high), (later, _) in pairwise(bounds))
 
 
 # -- arrays ----------------------------------------------------------------------------------------
@@ -114,11 +154,9 @@ def test_what_was_filled_in_is_not_filled_again() -> None:
 
 
 def test_a_template_is_the_job_without_its_array() -> None:
-    spec = JobSpec(
-        argv=("run", "{}"), count=9, first=3, step=2, items=("x",) * 9, env={"A": "b"}, cpus=2
-    )
+    spec = JobSpec(argv=("run", "{}"), count=9, first=3, step=2, items=("x",) * 9, env={"A": "b"})
     template = Template.of(5, spec)
-    assert (template.job_id, template.with_items, template.cpus) == (5, True, 2)
+    assert (template.job_id, template.with_items, template.env) == (5, True, {"A": "b"})
     assert template.task_id(4) == spec.task_id(4) == 11
     assert not hasattr(template, "items")
 

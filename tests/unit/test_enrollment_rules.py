@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.core.enrollment import (
+from kestrelctl.core.members.enrollment import (
     Invitation,
     admit,
     as_name,

@@ -11,7 +11,7 @@ import pytest
 from poolkit import Desk
 
 from kestrelctl import clock as clocks
-from kestrelctl.core.enrollment import Invitation
+from kestrelctl.core.members.enrollment import Invitation
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.manager import enrollment as shell
 from kestrelctl.manager.access import Access

@@ -8,7 +8,7 @@ import msgspec
 from poolkit import Desk
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.result import Outcome
+from kestrelctl.core.model.result import Outcome
 from kestrelctl.manager import overview
 from kestrelctl.manager.overview import Overviews
 from kestrelctl.protocol import codec

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from metricskit import Page, documented, served
 
-from kestrelctl.core.histogram import Histogram
-from kestrelctl.core.skew import WINDOW_SECONDS, Skew
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.members.skew import WINDOW_SECONDS, Skew
 from kestrelctl.errors import UsageError
 from kestrelctl.metrics.endpoint import parse_address
 from kestrelctl.metrics.exposition import Exposition

@@ -10,9 +10,10 @@ from metricskit import Page, documented, served
 from poolkit import Desk
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.histogram import Histogram
-from kestrelctl.core.model import OnWorkerLost, WorkerAd
-from kestrelctl.core.result import Outcome
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.metrics.exposition import Exposition, written
 from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.pool import MOST_OWNERS, PoolFamilies, Shell
@@ -380,11 +381,11 @@ def test_messages_are_counted_by_kind() -> None:
     board.stanzas.received(BOUNCE)
     board.stanzas.sent(Run, 500)
     page = board.page()
-    assert page.value("kestrel_stanzas_total", kind="beat", direction="in") == 2
+    assert page.value("kestrel_stanzas_total", kind="heartbeat", direction="in") == 2
     assert page.value("kestrel_stanza_bytes_total", kind="run", direction="out") == 500
     assert page.value("kestrel_stanzas_total", kind="bounce", direction="in") == 1
-    assert page.by("kestrel_ads_total", "kind") == {"full": 1, "beat": 2}
-    assert page.by("kestrel_ad_bytes_total", "kind") == {"full": 300, "beat": 30}
+    assert page.by("kestrel_ads_total", "kind") == {"full": 1, "heartbeat": 2}
+    assert page.by("kestrel_ad_bytes_total", "kind") == {"full": 300, "heartbeat": 30}
 
 
 def test_the_surroundings_are_told() -> None:

@@ -73,7 +73,7 @@ def test_every_message_type_is_documented(direction: str) -> None:
         ('{"type": "returned", "numbers": "all"}', "numbers"),
         ('{"type": "returned", "numbers": [1.5]}', "numbers"),
         ('{"type": "report", "results": [[1, 2]]}', "results"),
-        ('{"type": "beat", "x": "' + "y" * codec.MAX_PAYLOAD_BYTES + '"}', "limit"),
+        ('{"type": "heartbeat", "x": "' + "y" * codec.MAX_PAYLOAD_BYTES + '"}', "limit"),
         ("[" * 100_000, "array"),
     ],
 )
@@ -93,7 +93,7 @@ def test_no_payload_raises_anything_else(payload: str | bytes) -> None:
 
 
 def test_unknown_fields_are_ignored() -> None:
-    assert codec.from_worker.decode('{"type": "beat", "mood": "fine"}') == work.Beat()
+    assert codec.from_worker.decode('{"type": "heartbeat", "mood": "fine"}') == work.Heartbeat()
 
 
 def test_the_id_of_a_refused_payload_can_still_be_told() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kestrelctl.core.agent import Agent
+from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.effects import Run
-from kestrelctl.core.job import Job
-from kestrelctl.core.matching import Shape
-from kestrelctl.core.model import JobSpec
-from kestrelctl.core.template import Template
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, requests, work
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES, problem_with_size, run_messages
 from kestrelctl.xmpp import stanza
@@ -48,7 +48,7 @@ def test_a_payload_that_fits_makes_a_stanza_that_is_sent() -> None:
 
 
 def test_what_grows_on_its_way_counts_as_it_arrives() -> None:
-    payload = '{"type": "beat", "x": "' + ">" * (codec.MAX_PAYLOAD_BYTES // 3) + '"}'
+    payload = '{"type": "heartbeat", "x": "' + ">" * (codec.MAX_PAYLOAD_BYTES // 3) + '"}'
     with pytest.raises(codec.BadMessage, match="the limit is"):
         codec.from_worker.decode(payload)
 

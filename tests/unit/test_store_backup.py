@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from store_samples import done, job
 
-from kestrelctl.core.records import JobForgotten
+from kestrelctl.core.model.records import JobForgotten
 from kestrelctl.errors import KestrelError, NotFound, StoreFull, UsageError
 from kestrelctl.store.backup import UNKNOWN_JOBS, UNKNOWN_STARTS, back_up, checked, restore
 from kestrelctl.store.sqlite import DATABASE, SqliteStore

@@ -12,9 +12,8 @@ from store_samples import FULL_SPEC, cancelled, done, failed, job, lost, result,
 
 from kestrelctl.core.effects import Persist, Run
 from kestrelctl.core.events import JobStored, Joined, Reconnected, Reported, Submit
-from kestrelctl.core.model import Counts, JobSpec, TaskState, WorkerAd
-from kestrelctl.core.pool import Pool
-from kestrelctl.core.records import (
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.records import (
     JobForgotten,
     Progress,
     Record,
@@ -23,7 +22,10 @@ from kestrelctl.core.records import (
     WorkerGone,
     WorkerRecord,
 )
-from kestrelctl.core.result import Outcome, Result
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import Counts, TaskState
+from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
 from kestrelctl.store import sqlite
 from kestrelctl.store.memory import MemoryStore

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from store_samples import done, failed, job, waiting
 
-from kestrelctl.core.model import Counts, JobSpec
-from kestrelctl.core.records import JobForgotten, Progress, Record, WorkerRecord
+from kestrelctl.core.model.records import JobForgotten, Progress, Record, WorkerRecord
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import Counts
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.store import migrations, sqlite, writing
 from kestrelctl.store.sqlite import SqliteStore

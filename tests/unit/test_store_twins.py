@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import FULL_SPEC, job
 
-from kestrelctl.core.model import FINAL_STATES, Counts, JobSpec, TaskState
-from kestrelctl.core.records import (
+from kestrelctl.core.model.records import (
     JobForgotten,
     JobRecord,
     Progress,
@@ -21,7 +20,9 @@ from kestrelctl.core.records import (
     WorkerGone,
     WorkerRecord,
 )
-from kestrelctl.core.result import Result
+from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.store import sqlite, writing
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.store.port import Store

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.agent import Start
-from kestrelctl.core.template import Template
+from kestrelctl.core.agent.agent import Start
+from kestrelctl.core.model.template import Template
 from kestrelctl.worker.environment import Environments
 
 OWN = {"PATH": "/bin", "OMP_NUM_THREADS": "4", "TMPDIR": "/scratch", "NOTIFY_SOCKET": "/run/n"}

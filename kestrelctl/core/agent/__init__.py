@@ -1,0 +1,1 @@
+"""What a worker does with the attempts that it is sent."""

@@ -1,0 +1,253 @@
+"""What one worker session does with the attempts it is sent. Pure, like the pool.
+
+Attempts start in the order in which they came, as far as there is room: the manager counts on it. A
+result is kept until the manager, after its own commit, acknowledges it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from kestrelctl.core.model.assets import Amounts, amounts
+from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.template import Template
+
+#: A result does not wait longer than this for company, and only while the next task is at hand.
+COMPANY_SECONDS = 0.2
+
+
+#: The claim of an attempt that has ended: it charges nothing any more.
+ENDED = -1
+
+
+class AgentAttempt:
+    """An attempt from its arrival at the worker to its end.
+
+    Attributes:
+        item: the line of the task, if its job has lines.
+        claim: what the pool charges it; the agent charges the same.
+    """
+
+    __slots__ = ("arrived_at", "claim", "index", "item", "number", "template")
+
+    def __init__(
+        self,
+        number: int,
+        template: Template,
+        index: int,
+        item: str | None,
+        claim: Claim,
+        now: float,
+    ) -> None:
+        self.number = number
+        self.template = template
+        self.index = index
+        self.item = item
+        self.claim = claim
+        self.arrived_at = now
+
+
+class Agent:
+    """The attempts of one session: queued, running, and ended but not acknowledged.
+
+    Args:
+        assets: how much of each it may use at once, in natural units.
+        unacknowledged: results that an earlier process of this worker left in the spool.
+    """
+
+    def __init__(self, assets: Mapping[str, float], unacknowledged: Iterable[Result] = ()) -> None:
+        self.free = amounts(assets)
+        self.templates: dict[int, Template] = {}
+        self.queue: deque[AgentAttempt] = deque()
+        self.running: dict[int, AgentAttempt] = {}
+        self.unacknowledged: dict[int, Result] = {r.number: r for r in unacknowledged}
+        self.fresh: list[Result] = []
+        self.fresh_since: float | None = None
+        self.greeting = 0
+        self.welcomed = False
+        self.draining = False
+
+    # -- from the manager --------------------------------------------------------------------------
+
+    def on_welcome(self, greeting: int, kill: Sequence[int], now: float) -> list[int]:
+        """The session is in: everything unacknowledged is to be reported again.
+
+        A welcome that answers another than the latest hello does not count: what follows it was
+        sent in ignorance of what the latest said.
+
+        Returns:
+            Running attempts to be killed.
+        """
+        if greeting != self.greeting:
+            return []
+        self.welcomed = True
+        running = self.on_kill(kill, now)
+        self.fresh = list(self.unacknowledged.values())
+        self.fresh_since = now if self.fresh else None
+        return running
+
+    def on_run(
+        self,
+        spans: Sequence[tuple[int, int, int, int, int]],
+        claims: Sequence[Amounts],
+        templates: Sequence[Template],
+        items: Sequence[str],
+        forget: Sequence[int],
+        now: float,
+    ) -> list[int]:
+        """Queues attempts.
+
+        Args:
+            spans, claims: as in `effects.Run`.
+
+        Returns:
+            Those that cannot be taken (their template, or that of one before them, is unknown, or
+            the session is draining), to be given back.
+        """
+        for template in templates:
+            self.templates[template.job_id] = template
+        for job_id in forget:
+            self.templates.pop(job_id, None)
+        made = [Claim(claim) for claim in claims]
+        refused: list[int] = []
+        next_item = iter(items)
+        lost = self.draining
+        for number, job_id, index, n, place in spans:
+            known = self.templates.get(job_id)
+            # Whether a job has items, its template tells: without it, those that follow could be
+            # anybody's.
+            lost = lost or known is None or not 0 <= place < len(made)
+            if lost or known is None:
+                refused.extend(range(number, number + n))
+                continue
+            claim = made[place]
+            for k in range(n):
+                item = next(next_item, "") if known.with_items else None
+                self.queue.append(AgentAttempt(number + k, known, index + k, item, claim, now))
+        return refused
+
+    def on_kill(self, numbers: Iterable[int], now: float) -> list[int]:
+        """Ends queued attempts as killed.
+
+        Returns:
+            Those that run, to be killed; they are reported when they have ended.
+        """
+        wanted = set(numbers)
+        kept: deque[AgentAttempt] = deque()
+        for attempt in self.queue:
+            if attempt.number not in wanted:
+                kept.append(attempt)
+                continue
+            result = Result(
+                attempt.number,
+                attempt.template.job_id,
+                attempt.index,
+                Outcome.KILLED,
+                now,
+                0.0,
+                reason="cancelled",
+            )
+            self._keep(result, now)
+        self.queue = kept
+        return [number for number in self.running if number in wanted]
+
+    def on_recall(self, numbers: Iterable[int]) -> list[int]:
+        """Gives back those of these attempts that have not started."""
+        wanted = set(numbers)
+        returned = [attempt.number for attempt in self.queue if attempt.number in wanted]
+        if returned:
+            self.queue = deque(a for a in self.queue if a.number not in wanted)
+        return returned
+
+    def on_ack(self, numbers: Iterable[int]) -> list[int]:
+        """Forgets results that are safe; returns those it knew, for the spool to forget too."""
+        return [n for n in numbers if self.unacknowledged.pop(n, None) is not None]
+
+    def drain(self) -> list[int]:
+        """Takes nothing new from now on; returns what has not started."""
+        self.draining = True
+        returned = [attempt.number for attempt in self.queue]
+        self.queue.clear()
+        return returned
+
+    def holds(self) -> tuple[list[tuple[int, int, int, int]], list[Amounts]]:
+        """All that it has, for the next `hello`, number `greeting`; see `events.Joined`.
+
+        Until the welcome to that, the session takes nothing.
+
+        Returns:
+            (number, job id, index, claim) of each attempt, and the claims.
+        """
+        self.welcomed = False
+        self.greeting += 1
+        claims: dict[Claim, int] = {}
+        held = [
+            (a.number, a.template.job_id, a.index, claims.setdefault(a.claim, len(claims)))
+            for a in (*self.running.values(), *self.queue)
+        ]
+        held.extend((r.number, r.job_id, r.index, ENDED) for r in self.unacknowledged.values())
+        return held, [claim.amounts for claim in claims]
+
+    # -- from the machine --------------------------------------------------------------------------
+
+    def startable(self) -> list[AgentAttempt]:
+        """Takes from the queue what fits now, to be started."""
+        starts: list[AgentAttempt] = []
+        while self.queue and self.queue[0].claim.times_fitting(self.free):
+            attempt = self.queue.popleft()
+            attempt.claim.charge(self.free)
+            self.running[attempt.number] = attempt
+            starts.append(attempt)
+        return starts
+
+    def on_exit(self, result: Result, now: float) -> Result:
+        """An attempt has ended: frees what it took and keeps its result.
+
+        Returns:
+            The result with the time that the attempt spent waiting here.
+        """
+        attempt = self.running.pop(result.number)
+        attempt.claim.release(self.free)
+        waited = max(0.0, result.started_at - attempt.arrived_at)
+        result = msgspec.structs.replace(result, waited_seconds=round(waited, 6))
+        self._keep(result, now)
+        return result
+
+    def identity(self, number: int) -> tuple[int, int]:
+        """(job id, index) of a running attempt."""
+        attempt = self.running[number]
+        return attempt.template.job_id, attempt.index
+
+    def _keep(self, result: Result, now: float) -> None:
+        self.unacknowledged[result.number] = result
+        self.fresh.append(result)
+        if self.fresh_since is None:
+            self.fresh_since = now
+
+    # -- what to report ----------------------------------------------------------------------------
+
+    def report_at(self) -> float | None:
+        """When the fresh results are to be sent: at once when half of what was queued is done.
+
+        While more waits here than is to be reported, the manager need not hurry, and results travel
+        together.
+        """
+        if self.fresh_since is None or not self.welcomed:
+            return None
+        if len(self.fresh) >= len(self.queue):
+            return self.fresh_since
+        return self.fresh_since + COMPANY_SECONDS
+
+    def take_report(self) -> list[Result]:
+        """The fresh results, which count as sent from now on."""
+        fresh, self.fresh, self.fresh_since = self.fresh, [], None
+        return fresh
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs, waits, or has to be reported."""
+        return not (self.running or self.queue or self.unacknowledged)

@@ -1,0 +1,113 @@
+"""What a worker that says hello still holds, squared with what the pool believes.
+
+The earlier surviving attempt of a task wins: work that was begun is kept, a repetition is stopped.
+"""
+
+from __future__ import annotations
+
+from kestrelctl.core.attempts import book
+from kestrelctl.core.attempts.endings import find_again, lose, put_back
+from kestrelctl.core.effects import Kill
+from kestrelctl.core.events import Joined
+from kestrelctl.core.jobs.job import Job, Task
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.records import Progress
+from kestrelctl.core.state import State
+
+#: How far a durable cursor can lag behind, generously: it is stored with each hand-out.
+MOST_UNRECORDED = 100_000
+
+
+def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[int]:
+    """Makes the worker's attempts those of the event.
+
+    Args:
+        reborn: the worker's process was restarted, so what it no longer holds died with it.
+
+    Returns:
+        The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere.
+    """
+    kill: list[int] = []
+    jobs: dict[Job, None] = {}
+    said = {number for number, *_ in event.holds}
+    for number, task in reversed(list(worker.held.items())):
+        if number in said:
+            continue
+        # It died with the process, or came too late: before the welcome nothing counts.
+        attempt = book.end(state, worker, task)
+        if reborn:
+            lose(state, task, attempt, "restarted")
+        else:
+            put_back(state, task, worker.jid)
+    for number, job_id, index, claim in event.holds:
+        job = state.jobs.get(job_id)
+        if job is None or not 0 <= index < job.spec.count:
+            kill.append(number)
+            continue
+        if index >= job.cursor and may_reach(state, job, index, number):
+            reach(state, job, index)
+        found = job.live.get(index)
+        told = event.claims[claim] if 0 <= claim < len(event.claims) else job.shape.request
+        if found is None or not _keep(state, worker, number, found, Claim(told)):
+            kill.append(number)
+        jobs[job] = None
+    for job in jobs:
+        state.touch_job(job)
+        if job.cancelling:
+            kill.extend(number for number, task in worker.held.items() if task.job is job)
+    return kill
+
+
+def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -> bool:
+    """Gives the task to this attempt unless an earlier one has it, or its result was counted."""
+    if number <= task.concluded:
+        return False
+    other = task.attempt
+    if other is not None:
+        if other.number == number and other.worker == worker.jid:
+            return True
+        if other.number < number:
+            return False
+        stop(state, task)
+    book.adopt(worker, task, number, claim)
+    find_again(state, task)
+    return True
+
+
+def stop(state: State, task: Task) -> None:
+    """Ends the attempt of a task of which an earlier one has survived, also at its worker."""
+    attempt = book.withdraw(state, task)
+    if attempt is None:
+        return
+    state.tell(task, "superseded", number=attempt.number, worker=attempt.worker)
+    if state.workers[attempt.worker].online:
+        state.emit(Kill(worker=attempt.worker, numbers=[attempt.number]))
+
+
+def may_reach(state: State, job: Job, index: int, number: int) -> bool:
+    """Whether an earlier start of the manager may have sent this attempt of the job.
+
+    An attempt that is further than `MOST_UNRECORDED` beyond the cursor is not believed, and its
+    task runs again: each index passed over becomes an object, and a worker may say anything.
+    """
+    return (
+        number < state.first_number
+        and job.id < state.first_job_id
+        and index < job.restored_cursor + MOST_UNRECORDED
+        and not job.cancelling
+    )
+
+
+def reach(state: State, job: Job, index: int) -> None:
+    """Moves a job's cursor past an attempt that an earlier start of the manager sent.
+
+    The durable cursor may lag behind what had been dispatched; other workers may come with what
+    it passes over, so that waits as long as all else that is unheard of.
+    """
+    passed = job.reach(index)
+    if state.connected and state.reconcile_until is None:
+        for task in reversed(passed):
+            job.make_ready(task)
+    state.touch_job(job)
+    state.record(Progress(job.id, job.cursor))

@@ -1,0 +1,125 @@
+"""Who has which attempt: the only writer of what workers hold, run and have free.
+
+An attempt begins here, is charged here and ends here. Whoever ends one decides in the same breath
+what becomes of its task (`attempts.endings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kestrelctl.core.jobs.attempt import Attempt, Phase
+from kestrelctl.core.jobs.job import Standing, Task
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.state import State
+
+
+def begin(
+    worker: Worker, tasks: Sequence[Task], first_number: int, claim: Claim, now: float
+) -> None:
+    """Gives ready tasks of one job to a worker, with consecutive numbers.
+
+    As many as have room are charged at once, if nothing waits before them; the others wait there.
+    """
+    room = 0 if worker.queued else min(len(tasks), claim.times_fitting(worker.free))
+    held, backlog = worker.held, worker.backlog
+    number = first_number
+    for task in tasks:
+        attempt = Attempt(number, worker.jid, claim, now)
+        task.attempt = attempt
+        task.standing = Standing.UNDER_WAY
+        held[number] = task
+        if number - first_number < room:
+            attempt.phase = Phase.RUNNING
+        else:
+            backlog.append((number, task))
+        number += 1
+    job = tasks[0].job
+    job.running += len(tasks)
+    if room:
+        claim.charge(worker.free, room)
+        worker.running += room
+        worker.running_of[job] = worker.running_of.get(job, 0) + room
+
+
+def adopt(worker: Worker, task: Task, number: int, claim: Claim) -> None:
+    """Enters an attempt that a worker already has, for a task that nobody else has."""
+    if task.standing is Standing.READY:
+        del task.job.ready[task.index]
+    begin(worker, [task], number, claim, 0.0)
+
+
+def end(state: State, worker: Worker, task: Task) -> Attempt:
+    """Takes an attempt from its worker. The caller decides what becomes of the task.
+
+    Returns:
+        The attempt as it was, with the phase that it had.
+    """
+    attempt = task.attempt
+    assert attempt is not None
+    del worker.held[attempt.number]
+    task.attempt = None
+    job = task.job
+    job.running -= 1
+    if attempt.phase is Phase.RUNNING:
+        attempt.claim.release(worker.free)
+        worker.running -= 1
+        left = worker.running_of[job] - 1
+        if left:
+            worker.running_of[job] = left
+        else:
+            del worker.running_of[job]
+    state.touched_workers[worker.jid] = worker
+    state.touched_jobs[job] = None
+    return attempt
+
+
+def withdraw(state: State, task: Task) -> Attempt | None:
+    """Takes a task out of wherever it stands, leaving only `Job.live`.
+
+    Returns:
+        The attempt that was under way, if one was.
+    """
+    if task.attempt is not None:
+        return end(state, state.workers[task.attempt.worker], task)
+    if task.standing is Standing.READY:
+        del task.job.ready[task.index]
+    state.touch_job(task.job)
+    return None
+
+
+def move(old: Worker, new: Worker) -> None:
+    """Hands all attempts of a worker over to the object that takes its place."""
+    for number, task in old.held.items():
+        attempt = task.attempt
+        assert attempt is not None
+        attempt.phase = Phase.QUEUED
+        new.held[number] = task
+        new.backlog.append((number, task))
+    old.held.clear()
+    old.running_of.clear()
+    old.running = 0
+    promote(new)
+
+
+def promote(worker: Worker) -> None:
+    """Charges attempts that waited, in order, as far as there is room."""
+    backlog = worker.backlog
+    while backlog:
+        number, task = backlog[0]
+        attempt = task.attempt
+        if (
+            attempt is not None
+            and attempt.number == number
+            and worker.held.get(number) is task
+            and attempt.phase is Phase.QUEUED
+        ):
+            claim = attempt.claim
+            if not claim.times_fitting(worker.free):
+                return
+            claim.charge(worker.free)
+            attempt.phase = Phase.RUNNING
+            worker.running += 1
+            worker.running_of[task.job] = worker.running_of.get(task.job, 0) + 1
+        backlog.popleft()

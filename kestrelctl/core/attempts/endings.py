@@ -1,0 +1,136 @@
+"""What becomes of a task when an attempt of it is over, and of a job when its last task is."""
+
+from __future__ import annotations
+
+import heapq
+
+from kestrelctl.core.effects import Feed, JobEnded
+from kestrelctl.core.events import JobClosed
+from kestrelctl.core.jobs.attempt import Attempt, Phase
+from kestrelctl.core.jobs.job import Job, Standing, Task
+from kestrelctl.core.model.records import TaskRecord
+from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.state import State
+
+
+def remember(
+    state: State, task: Task, to: TaskState, worker: str, result: Result | None
+) -> TaskRecord:
+    """Has a task's record written with the next commit."""
+    record = TaskRecord(
+        task.job.id,
+        task.index,
+        to,
+        task.failures,
+        task.losses,
+        worker,
+        result,
+        task.concluded,
+    )
+    state.record(record)
+    return record
+
+
+def finish(state: State, task: Task, to: TaskState, worker: str, result: Result | None) -> None:
+    """Gives a task that nobody has any more its final state."""
+    job = task.job
+    del job.live[task.index]
+    counts, totals = job.counts, state.totals
+    if to is TaskState.DONE:
+        counts.done += 1
+        totals.tasks_done += 1
+    elif to is TaskState.FAILED:
+        counts.failed += 1
+        totals.tasks_failed += 1
+    elif to is TaskState.LOST:
+        counts.lost += 1
+        totals.tasks_lost += 1
+    else:
+        counts.cancelled += 1
+        totals.tasks_cancelled += 1
+    state.ended_tasks.append(remember(state, task, to, worker, result))
+    state.touched_jobs[job] = None
+
+
+def put_back(state: State, task: Task, worker: str) -> None:
+    """Makes a task ready that nobody has any more; in a cancelled job it is over instead."""
+    if task.job.cancelling:
+        finish(state, task, TaskState.CANCELLED, worker, None)
+    else:
+        task.job.make_ready(task)
+        state.touch_job(task.job)
+
+
+def back_off(state: State, task: Task, until: float) -> None:
+    """Lets a failed task wait before its next attempt."""
+    task.standing = Standing.BACKOFF
+    heapq.heappush(state.backoffs, (until, task.job.id, task.index))
+
+
+def end_backoffs(state: State, now: float) -> None:
+    """Makes failed tasks ready whose back-off is over."""
+    while state.backoffs and state.backoffs[0][0] <= now:
+        _, job_id, index = heapq.heappop(state.backoffs)
+        job = state.jobs.get(job_id)
+        task = job.live.get(index) if job else None
+        if task and task.standing is Standing.BACKOFF:
+            put_back(state, task, "")
+
+
+def lose(state: State, task: Task, attempt: Attempt, cause: str) -> None:
+    """Decides about a task whose attempt's worker went away.
+
+    An attempt that had begun counts as a loss. One that was only queued there costs nothing.
+
+    Args:
+        attempt: as it was when it ended.
+        cause: one of `totals.LOSS_CAUSES`.
+    """
+    if attempt.phase is Phase.RUNNING:
+        count_loss(state, task, attempt, cause)
+    else:
+        put_back(state, task, attempt.worker)
+
+
+def count_loss(state: State, task: Task, attempt: Attempt, cause: str) -> None:
+    """Counts a loss for a task; it runs again, or is given up at its limit."""
+    worker = attempt.worker
+    state.totals.losses[cause] += 1
+    task.losses += 1
+    task.lost_numbers += (attempt.number,)
+    state.tell(task, "lost", number=attempt.number, worker=worker, cause=cause)
+    if task.losses >= task.job.spec.max_losses and not task.job.cancelling:
+        finish(state, task, TaskState.LOST, worker, None)
+        return
+    if not task.job.cancelling:
+        state.totals.retries["loss"] += 1
+        remember(state, task, TaskState.WAITING, worker, None)
+    put_back(state, task, worker)
+
+
+def find_again(state: State, task: Task) -> None:
+    """Takes a loss back: the attempt survived, only the way to its worker was gone."""
+    attempt = task.attempt
+    if attempt is None or attempt.number not in task.lost_numbers:
+        return
+    task.lost_numbers = tuple(n for n in task.lost_numbers if n != attempt.number)
+    task.losses -= 1
+    state.totals.losses_found_again += 1
+    state.tell(task, "found-again", number=attempt.number, worker=attempt.worker)
+    remember(state, task, TaskState.WAITING, attempt.worker, None)
+
+
+def settle_job(state: State, job: Job, now: float) -> None:
+    """Keeps the queue true after a job changed; ends the job after its last task."""
+    if state.demand.update(job):
+        state.supply.wake_for(job.shape)
+    if job.remaining or job.id not in state.jobs or not job.stored:
+        return
+    del state.jobs[job.id]
+    state.ending[job.id] = job
+    outcome = job.counts.outcome()
+    state.totals.jobs_finished[outcome] += 1
+    state.record(job.record(outcome, now))
+    state.emit(JobEnded(job_id=job.id, owner=job.owner, dispatch_seconds=sorted(job.latencies)))
+    state.emit(Feed(event=JobClosed(at=now, cause=state.cause, job_id=job.id)))

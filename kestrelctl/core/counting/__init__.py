@@ -1,0 +1,1 @@
+"""What is counted for people and for Prometheus."""

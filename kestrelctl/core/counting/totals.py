@@ -1,0 +1,100 @@
+"""What a pool has counted since its manager started. Nothing here ever goes down."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kestrelctl.core.counting.histogram import Histogram
+
+#: From a job's submission to the first hand-out of a task, in seconds.
+WAIT_BOUNDS = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 7200.0)
+#: What dispatch adds to a task, in seconds.
+DISPATCH_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+#: Run time of an attempt, in seconds.
+RUN_BOUNDS = (0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
+
+#: Why attempts that had begun were lost: the server said so, the lease ran out, a message came
+#: back, the worker's process was another one, it did not come back in time (`on_worker_lost =
+#: wait`), the machine could not start them, or its account was revoked.
+LOSS_CAUSES = ("unavailable", "lease", "bounce", "restarted", "away", "unable", "revoked")
+
+
+class Totals:
+    """Counters and histograms, shared by manager, simulator and tests.
+
+    Tasks that a retry brought back count as submitted again, so that at any moment those restored
+    and submitted are those that have ended and those that have not.
+    """
+
+    __slots__ = (
+        "attempts_failed",
+        "dispatches",
+        "jobs_finished",
+        "jobs_submitted",
+        "last_dispatch_at",
+        "leases_expired",
+        "losses",
+        "losses_found_again",
+        "reports_refused",
+        "retries",
+        "runs",
+        "tasks_cancelled",
+        "tasks_done",
+        "tasks_failed",
+        "tasks_lost",
+        "tasks_restored",
+        "tasks_sent",
+        "tasks_submitted",
+        "tasks_recalled",
+        "waits",
+        "worker_joins",
+        "workers_quarantined",
+    )
+
+    def __init__(self) -> None:
+        self.jobs_submitted = 0
+        self.jobs_finished = Counter(done=0, failed=0, cancelled=0)
+        self.tasks_restored = 0  #: found in the store without a final state
+        self.tasks_submitted = 0
+        self.tasks_done = 0
+        self.tasks_failed = 0
+        self.tasks_lost = 0
+        self.tasks_cancelled = 0
+        self.tasks_sent = 0  #: attempts handed out
+        self.tasks_recalled = 0
+        self.attempts_failed = 0
+        self.retries = Counter(failure=0, loss=0)
+        self.losses = Counter(dict.fromkeys(LOSS_CAUSES, 0))
+        self.losses_found_again = 0  #: the attempt had survived: only the way to it was gone
+        self.reports_refused = 0  #: results of attempts that no longer count: duplicates
+        self.leases_expired = 0
+        self.worker_joins = 0
+        self.workers_quarantined = 0
+        self.last_dispatch_at: float | None = None
+        self.waits = Histogram(WAIT_BOUNDS)
+        self.dispatches = Histogram(DISPATCH_BOUNDS)
+        self.runs = Histogram(RUN_BOUNDS)
+
+    @property
+    def tasks_ended(self) -> int:
+        """Tasks that reached a final state."""
+        return self.tasks_done + self.tasks_failed + self.tasks_lost + self.tasks_cancelled
+
+    @property
+    def attempts_lost(self) -> int:
+        """Losses that still stand."""
+        return self.losses.total() - self.losses_found_again
+
+    def summary(self) -> dict[str, int]:
+        """The most telling ones, for people."""
+        names = (
+            "attempts_failed",
+            "attempts_lost",
+            "leases_expired",
+            "reports_refused",
+            "tasks_ended",
+            "tasks_sent",
+            "tasks_recalled",
+            "workers_quarantined",
+        )
+        return {name: getattr(self, name) for name in names}

@@ -1,0 +1,204 @@
+"""Workers join, speak, are lost, and come back."""
+
+from __future__ import annotations
+
+from kestrelctl.core.attempts.adoption import adopt
+from kestrelctl.core.attempts.book import move
+from kestrelctl.core.attempts.losses import let_go
+from kestrelctl.core.effects import AskWho, Recall, SetHeartbeat, Welcome
+from kestrelctl.core.events import (
+    Bounced,
+    Disconnected,
+    Drain,
+    Heard,
+    Joined,
+    Leaving,
+    Lost,
+    Reconnected,
+    Resume,
+    Revoked,
+)
+from kestrelctl.core.handlers.leases import (
+    ask,
+    end_reconciliation_if_all_spoke,
+    forget,
+    lose_worker,
+    renew,
+    set_offline,
+    set_online,
+)
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.records import WorkerRecord
+from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
+from kestrelctl.core.state import State
+
+#: How far a worker's interval may be off what the pool's size asks for before it is told.
+HEARTBEAT_TOLERANCE = 1.5
+
+
+def on_joined(state: State, event: Joined) -> None:
+    """Takes a worker in and squares what it holds with what the pool thinks it holds."""
+    worker = state.workers.get(event.worker)
+    reborn = worker is not None and worker.incarnation not in ("", event.incarnation)
+    if worker is not None and reborn and worker.online:
+        lose_worker(state, worker, event.at, "restarted")
+    if worker is None or state.class_of(event.ad) is not worker.cls:
+        worker = _replace(state, worker, event)
+    elif worker.ad != event.ad:
+        worker.ad = event.ad
+        _record(state, worker)
+    state.asked.discard(worker.jid)
+    set_online(state, worker)
+    if worker.incarnation != event.incarnation:
+        worker.incarnation = event.incarnation
+        worker.leaving = False
+    worker.joined_at = worker.reported_at = event.at
+    if event.said_at is not None:
+        worker.skew.greet(event.said_at, event.at)
+    worker.synced = True
+    worker.recalling = False
+    worker.known_jobs.clear()
+    kill = adopt(state, worker, event, reborn=reborn)
+    worker.heartbeat_seconds = state.config.heartbeat_seconds(state.online)
+    renew(state, worker, event.at)
+    state.touch(worker)
+    state.emit(
+        Welcome(
+            worker=worker.jid,
+            incarnation=event.incarnation,
+            greeting=event.greeting,
+            heartbeat_seconds=worker.heartbeat_seconds,
+            kill=kill,
+        )
+    )
+    end_reconciliation_if_all_spoke(state)
+
+
+def _replace(state: State, old: Worker | None, event: Joined) -> Worker:
+    """A worker object for a new worker, or for one whose capacity or tags have changed."""
+    worker = Worker(event.worker, state.class_of(event.ad), event.ad, event.at)
+    if old is not None:
+        worker.draining = old.draining
+        worker.tasks_done, worker.tasks_failed = old.tasks_done, old.tasks_failed
+        worker.incarnation, worker.leaving = old.incarnation, old.leaving
+        set_offline(state, old, event.at)
+        state.supply.hide(old)
+        move(old, worker)
+    state.workers[worker.jid] = worker
+    _record(state, worker)
+    return worker
+
+
+def _record(state: State, worker: Worker) -> None:
+    state.record(WorkerRecord(worker.jid, worker.draining, worker.ad))
+
+
+def on_heard(state: State, event: Heard) -> None:
+    """Renews a lease; asks a worker that the pool does not (or no longer) know who it is."""
+    worker = state.workers.get(event.worker)
+    if worker is None or not worker.online or not worker.synced:
+        ask(state, event.worker)
+        return
+    wanted = state.config.heartbeat_seconds(state.online)
+    ratio = wanted / worker.heartbeat_seconds
+    if ratio > HEARTBEAT_TOLERANCE or ratio < 1 / HEARTBEAT_TOLERANCE:
+        worker.heartbeat_seconds = wanted
+        state.emit(SetHeartbeat(worker=worker.jid, heartbeat_seconds=wanted))
+    renew(state, worker, event.at)
+
+
+def on_lost(state: State, event: Lost) -> None:
+    """The server says that a worker is gone."""
+    worker = state.workers.get(event.worker)
+    state.asked.discard(event.worker)
+    if worker is not None:
+        lose_worker(state, worker, event.at, event.cause)
+    end_reconciliation_if_all_spoke(state)
+
+
+def on_bounced(state: State, event: Bounced) -> None:
+    """Nobody is where a worker was: it is lost, unless it may only be on its way back.
+
+    After an outage of the server the manager is often back before its workers are. Those that have
+    yet to say what they hold have until their lease runs out.
+    """
+    worker = state.workers.get(event.worker)
+    if worker is not None and worker.online and worker.synced:
+        lose_worker(state, worker, event.at, "bounce")
+        end_reconciliation_if_all_spoke(state)
+
+
+def on_drain(state: State, event: Drain) -> None:
+    """Stops sending tasks to a worker; what it runs goes on, what waits there is recalled."""
+    worker = state.workers.get(event.worker)
+    if worker is None:
+        return
+    _set_draining(state, worker, True)
+    state.touch(worker)
+    waiting = worker.queued_numbers()
+    if waiting and worker.online:
+        worker.recalling = True
+        state.emit(Recall(worker=worker.jid, numbers=waiting))
+
+
+def on_leaving(state: State, event: Leaving) -> None:
+    """A worker that is about to stop gets nothing new; its next process does."""
+    worker = state.workers.get(event.worker)
+    if worker is not None:
+        worker.leaving = True
+        state.touch(worker)
+
+
+def on_resume(state: State, event: Resume) -> None:
+    """Ends a worker's drain or quarantine."""
+    worker = state.workers.get(event.worker)
+    if worker is None:
+        return
+    _set_draining(state, worker, False)
+    worker.quarantined_until = 0.0
+    worker.streak = 0
+    state.touch(worker)
+
+
+def _set_draining(state: State, worker: Worker, draining: bool) -> None:
+    if worker.draining != draining:
+        worker.draining = draining
+        _record(state, worker)
+
+
+def on_revoked(state: State, event: Revoked) -> None:
+    """Requeues all that a worker had and forgets it: it cannot come back, so nothing waits."""
+    worker = state.workers.get(event.worker)
+    state.asked.discard(event.worker)
+    if worker is not None:
+        state.note("info", f"worker {worker.jid} was revoked by {event.by}")
+        set_offline(state, worker, event.at)
+        let_go(state, worker, cause="revoked", keep_waiting=False)
+        forget(state, worker)
+    end_reconciliation_if_all_spoke(state)
+
+
+def on_disconnected(state: State, event: Disconnected) -> None:
+    """Without its own connection the manager hears nobody, so nobody's silence counts."""
+    state.connected = False
+    state.reconcile_until = None
+
+
+def on_reconnected(state: State, event: Reconnected) -> None:
+    """Asks every known worker what it holds, and gives each a lease to come back and answer in."""
+    state.connected = True
+    state.reconcile_until = event.at + state.config.reconcile_seconds
+    state.leases_checked_at = event.at
+    state.asked.clear()
+    for worker in state.workers.values():
+        if not worker.online and worker.incarnation:
+            # It was lost, but may have come back and said so to nobody.
+            state.emit(AskWho(worker=worker.jid))
+            continue
+        if not worker.online:
+            worker.offline_since = event.at
+        worker.synced = False
+        state.touch(worker)
+        renew(state, worker, event.at + LONGEST_SECONDS)
+        ask(state, worker.jid)
+    end_reconciliation_if_all_spoke(state)

@@ -1,0 +1,164 @@
+"""Attempts that ended: accepted once, counted, retried or given up. The hot path of the pool."""
+
+from __future__ import annotations
+
+from kestrelctl.core.attempts.adoption import may_reach, reach, stop
+from kestrelctl.core.attempts.book import end, withdraw
+from kestrelctl.core.attempts.endings import back_off, count_loss, finish, put_back, remember
+from kestrelctl.core.effects import Acknowledge
+from kestrelctl.core.events import Reported, Returned
+from kestrelctl.core.handlers.health import note_failure, quarantine
+from kestrelctl.core.handlers.leases import ask, renew
+from kestrelctl.core.jobs.attempt import Attempt
+from kestrelctl.core.jobs.job import Job, Standing, Task
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.state import State
+
+
+def on_reported(state: State, event: Reported) -> None:
+    """Accepts results, frees what they took, and acknowledges every one, accepted or not.
+
+    A result that no longer counts is acknowledged too: the worker need not keep it.
+    """
+    worker = state.workers.get(event.worker)
+    held = worker.held if worker is not None else {}
+    totals = state.totals
+    ran: list[float] = []
+    dispatched: list[float] = []
+    walls: dict[Job, list[float]] = {}
+    for result in event.results:
+        task = held.get(result.number)
+        if task is not None and worker is not None:
+            attempt = end(state, worker, task)
+        else:
+            late = _late(state, result, event.worker)
+            if late is None:
+                totals.reports_refused += 1
+                continue
+            task, attempt = late
+        if result.outcome == Outcome.DONE:
+            job = task.job
+            wall_seconds = result.wall_seconds
+            if attempt.sent_at:
+                added = event.at - attempt.sent_at - wall_seconds - result.waited_seconds
+                dispatched.append(added)
+                job.latencies.append(added)
+            ran.append(wall_seconds)
+            if job in walls:
+                walls[job].append(wall_seconds)
+            else:
+                walls[job] = [wall_seconds]
+            finish(state, task, TaskState.DONE, event.worker, result)
+            if worker is not None:
+                worker.streak = 0
+                worker.tasks_done += 1
+        else:
+            # Its time teaches nothing: a machine that fails at once would seem to be a fast one.
+            if result.outcome == Outcome.FAILED:
+                ran.append(result.wall_seconds)
+            _failed(state, worker, task, attempt, result)
+    totals.runs.observe_all(ran)
+    totals.dispatches.observe_all(dispatched)
+    for job, seconds in walls.items():
+        job.learn(sum(seconds), len(seconds))
+    numbers = [result.number for result in event.results]
+    state.emit(Acknowledge(worker=event.worker, numbers=numbers))
+    if worker is None or not worker.online or not worker.synced:
+        if event.worker not in state.asked:
+            ask(state, event.worker)
+        return
+    worker.reported_at = event.at
+    if event.results:
+        last = event.results[-1]
+        worker.skew.learn(last.started_at + last.wall_seconds, event.at)
+    renew(state, worker, event.at)
+    state.touch(worker)
+
+
+def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None:
+    """The task of a result whose attempt the pool had given up or, after a restart, never knew.
+
+    The first success of a task without a final state is accepted whichever attempt it comes from,
+    and a later attempt under way is stopped. A failure of an attempt already given up is not held
+    against the task a second time.
+    """
+    job = state.jobs.get(result.job_id)
+    if job is None or not 0 <= result.index < job.spec.count:
+        return None
+    if result.index >= job.cursor:
+        if not may_reach(state, job, result.index, result.number):
+            return None  # nobody ever sent it
+        reach(state, job, result.index)
+    task = job.live.get(result.index)
+    if task is None:
+        return None
+    if result.outcome != Outcome.DONE:
+        told_before = result.number <= task.concluded
+        if told_before or not (task.standing is Standing.UNHEARD or job.cancelling):
+            # It is acknowledged, so the worker forgets it: a hello under way must not revive it.
+            task.concluded = max(task.concluded, result.number)
+            return None
+    if task.attempt is not None:
+        stop(state, task)
+    else:
+        withdraw(state, task)
+    return task, Attempt(result.number, jid, Claim(job.shape.request), 0.0)
+
+
+def _failed(
+    state: State, worker: Worker | None, task: Task, attempt: Attempt, result: Result
+) -> None:
+    job = task.job
+    if job.cancelling:
+        finish(state, task, TaskState.CANCELLED, attempt.worker, result)
+        return
+    task.concluded = max(task.concluded, result.number)
+    if result.outcome == Outcome.KILLED:
+        # Killed for no reason that still holds: it runs again, and nothing is held against it.
+        state.tell(task, "killed", number=result.number, worker=attempt.worker)
+        put_back(state, task, attempt.worker)
+        return
+    if result.outcome == Outcome.UNABLE:
+        count_loss(state, task, attempt, "unable")
+        if worker is not None:
+            quarantine(state, worker, result.reason, state.at)
+        return
+    state.totals.attempts_failed += 1
+    job.attempts_failed += 1
+    task.failures += 1
+    if worker is not None:
+        worker.tasks_failed += 1
+        note_failure(state, worker, job, result, state.at)
+    if task.failures >= job.spec.max_failures:
+        finish(state, task, TaskState.FAILED, attempt.worker, result)
+        return
+    state.totals.retries["failure"] += 1
+    why = result.reason or f"exit code {result.exit_code}"
+    state.tell(task, "failed", number=result.number, worker=attempt.worker, detail=why)
+    remember(state, task, TaskState.WAITING, attempt.worker, result)
+    config = state.config
+    pause = config.backoff_seconds * 2 ** min(task.failures - 1, 30)
+    back_off(state, task, state.at + min(pause, config.max_backoff_seconds))
+
+
+def on_returned(state: State, event: Returned) -> None:
+    """Makes ready what a worker gave back."""
+    worker = state.workers.get(event.worker)
+    if worker is None:
+        return
+    what = "recalled" if worker.recalling else "given-back"
+    worker.recalling = False
+    for number in reversed(event.numbers):
+        task = worker.held.get(number)
+        if task is None:
+            continue
+        end(state, worker, task)
+        state.tell(task, what, number=number, worker=worker.jid)
+        put_back(state, task, worker.jid)
+        state.totals.tasks_recalled += 1
+    if worker.online:
+        renew(state, worker, event.at)
+    state.touch(worker)

@@ -1,0 +1,1 @@
+"""Jobs, their tasks, and the attempt that a task has under way."""

@@ -1,0 +1,35 @@
+"""One execution of a task on a worker: the object that alone says where it is and what it costs."""
+
+from __future__ import annotations
+
+import enum
+
+from kestrelctl.core.model.claim import Claim
+
+
+class Phase(enum.Enum):
+    """How far an attempt has come, as far as the manager can tell."""
+
+    QUEUED = "queued"  #: sent; it waits at the worker behind others and is charged nothing
+    RUNNING = "running"  #: it is charged its claim
+    OVER = "over"  #: nobody has it any more
+
+
+class Attempt:
+    """An attempt under way. Only `kestrelctl.core.attempts` changes one.
+
+    Attributes:
+        number: names it in the whole pool, over restarts of the manager.
+        worker: the address of the worker that has it.
+        claim: what it is charged while it runs.
+        sent_at: when it was handed out; 0 if it was adopted.
+    """
+
+    __slots__ = ("claim", "number", "phase", "sent_at", "worker")
+
+    def __init__(self, number: int, worker: str, claim: Claim, sent_at: float) -> None:
+        self.number = number
+        self.worker = worker
+        self.claim = claim
+        self.sent_at = sent_at
+        self.phase = Phase.QUEUED

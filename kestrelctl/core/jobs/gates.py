@@ -1,0 +1,53 @@
+"""What holds a job's waiting tasks back whatever workers there are: one list, in order.
+
+The queue, the plan, `job explain` and the metrics ask here. A new limit is a new gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.refusal import Reason
+
+#: How many of a job's tasks may be handed out now, as far as this gate is concerned; None: any.
+Gate = Callable[[Job], int | None]
+
+
+def _cancelling(job: Job) -> int | None:
+    return 0 if job.cancelling else None
+
+
+def _stored(job: Job) -> int | None:
+    return None if job.stored else 0
+
+
+def _max_running(job: Job) -> int | None:
+    limit = job.spec.max_running
+    return None if limit is None else max(0, limit - job.running)
+
+
+GATES: tuple[tuple[Reason, Gate], ...] = (
+    (Reason.CANCELLING, _cancelling),
+    (Reason.NOT_STORED, _stored),
+    (Reason.MAX_RUNNING, _max_running),
+)
+
+
+def takeable(job: Job) -> int:
+    """How many of a job's tasks may be handed out now."""
+    return passing(job)[0]
+
+
+def passing(job: Job) -> tuple[int, Reason | None]:
+    """How many of a job's waiting tasks pass all gates, and which gate holds the others back.
+
+    Returns:
+        The number, and the reason of the first gate that lets the fewest pass; None if all pass.
+    """
+    least, why = job.waiting, None
+    for reason, gate in GATES:
+        limit = gate(job)
+        if limit is not None and limit < least:
+            least, why = limit, reason
+    return least, why

@@ -1,0 +1,184 @@
+"""A job in the manager's memory: a cursor into its array, and objects only for tasks under way."""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict, deque
+
+from kestrelctl.core.jobs.attempt import Attempt
+from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import Counts
+from kestrelctl.core.model.template import Template
+
+
+class Standing(enum.Enum):
+    """Where a task stands that was dispatched at least once and has not ended."""
+
+    READY = "ready"  #: in `Job.ready`
+    BACKOFF = "backoff"  #: failed, and waits for its next attempt
+    UNHEARD = "unheard"  #: was dispatched before a restart; its worker has not spoken yet
+    UNDER_WAY = "under-way"  #: it has an attempt
+
+
+class Task:
+    """A task that was dispatched and has no final state yet.
+
+    Attributes:
+        attempt: the one under way, if the task is UNDER_WAY.
+        lost_numbers: attempts that were counted as losses.
+        concluded: attempts up to this number are over, their results counted: nobody can still run
+            them.
+    """
+
+    __slots__ = (
+        "attempt",
+        "concluded",
+        "failures",
+        "index",
+        "job",
+        "losses",
+        "lost_numbers",
+        "standing",
+    )
+
+    def __init__(self, job: Job, index: int, standing: Standing) -> None:
+        self.job = job
+        self.index = index
+        self.standing = standing
+        self.attempt: Attempt | None = None
+        self.failures = 0
+        self.losses = 0
+        self.lost_numbers: tuple[int, ...] = ()
+        self.concluded = 0
+
+
+class Job:
+    """An active job.
+
+    Attributes:
+        ready: tasks that were dispatched before and shall be again, first come.
+        running: its attempts under way.
+        waits_since: its submission, or the retry that brought it back.
+        restored_cursor: where the cursor was when the job came from the store.
+        mean_seconds: smoothed run time of its tasks; None until one has ended.
+        latencies: what dispatch added to its latest tasks, in seconds: from hand-out to report,
+            less the time in the worker's queue and the run time.
+        happenings: how many records its story has.
+    """
+
+    __slots__ = (
+        "attempts_failed",
+        "cancelling",
+        "counts",
+        "cursor",
+        "happenings",
+        "id",
+        "latencies",
+        "live",
+        "mean_seconds",
+        "owner",
+        "ready",
+        "restored_cursor",
+        "running",
+        "shape",
+        "spec",
+        "stored",
+        "submitted_at",
+        "template",
+        "waits_since",
+    )
+
+    def __init__(
+        self, job_id: int, owner: str, spec: JobSpec, shape: Shape, submitted_at: float
+    ) -> None:
+        self.id = job_id
+        self.owner = owner
+        self.spec = spec
+        self.template = Template.of(job_id, spec)
+        self.shape = shape
+        self.submitted_at = submitted_at
+        self.waits_since = submitted_at
+        self.cursor = 0
+        self.restored_cursor = 0
+        self.live: dict[int, Task] = {}
+        self.ready: OrderedDict[int, Task] = OrderedDict()
+        self.running = 0
+        self.counts = Counts()
+        self.cancelling = False
+        self.stored = False
+        self.mean_seconds: float | None = None
+        self.attempts_failed = 0
+        self.latencies: deque[float] = deque(maxlen=4096)
+        self.happenings = 0
+
+    @property
+    def never_started(self) -> int:
+        """Tasks beyond the cursor. In a cancelled job they are cancelled, without an object or a
+        row.
+        """
+        return self.spec.count - self.cursor
+
+    @property
+    def waiting(self) -> int:
+        """Tasks that wait for nothing of their own."""
+        return (0 if self.cancelling else self.never_started) + len(self.ready)
+
+    @property
+    def remaining(self) -> int:
+        """Tasks without a final state."""
+        return (0 if self.cancelling else self.never_started) + len(self.live)
+
+    def take(self, n: int) -> list[Task]:
+        """The next n tasks, those that come back first. The caller gives each an attempt."""
+        tasks: list[Task] = []
+        while len(tasks) < n and self.ready:
+            tasks.append(self.ready.popitem(last=False)[1])
+        fresh = min(n - len(tasks), self.spec.count - self.cursor)
+        for index in range(self.cursor, self.cursor + fresh):
+            task = self.live[index] = Task(self, index, Standing.READY)
+            tasks.append(task)
+        self.cursor += fresh
+        return tasks
+
+    def make_ready(self, task: Task) -> None:
+        """Puts a task at the head of what waits."""
+        task.standing = Standing.READY
+        self.ready[task.index] = task
+        self.ready.move_to_end(task.index, last=False)
+
+    def reach(self, index: int) -> list[Task]:
+        """Moves the cursor past `index`; returns what it passes over, UNHEARD."""
+        passed = [Task(self, i, Standing.UNHEARD) for i in range(self.cursor, index + 1)]
+        self.live.update((task.index, task) for task in passed)
+        self.cursor = max(self.cursor, index + 1)
+        return passed
+
+    def learn(self, wall_seconds: float, n: int) -> None:
+        """Folds the total run time of n tasks into the mean; recent tasks weigh more."""
+        sample = wall_seconds / n
+        if self.mean_seconds is None:
+            self.mean_seconds = sample
+        else:
+            weight = min(0.5, n * 0.05)
+            self.mean_seconds += (sample - self.mean_seconds) * weight
+
+    def record(self, state: str = "active", ended_at: float | None = None) -> JobRecord:
+        """The job as it goes to the store."""
+        return JobRecord(
+            job_id=self.id,
+            owner=self.owner,
+            spec=self.spec,
+            submitted_at=self.submitted_at,
+            state=state,
+            cancelling=self.cancelling,
+            cursor=self.cursor,
+            counts=Counts(
+                done=self.counts.done,
+                failed=self.counts.failed,
+                lost=self.counts.lost,
+                cancelled=self.counts.cancelled,
+            ),
+            ended_at=ended_at,
+        )

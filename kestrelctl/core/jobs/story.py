@@ -1,0 +1,45 @@
+"""The story of a job: what its results do not tell, kept in a bounded way."""
+
+from __future__ import annotations
+
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.records import Happening
+
+#: The most records that one start of the manager adds to the story of a job.
+MAX_HAPPENINGS = 2000
+
+
+def happening(
+    job: Job,
+    index: int,
+    what: str,
+    *,
+    at: float,
+    number: int = 0,
+    worker: str = "",
+    cause: str = "",
+    detail: str = "",
+) -> Happening | None:
+    """The record of something that happened to a task; None once the story is full.
+
+    The last record of a full story says that what follows is not kept.
+
+    Args:
+        what: one of `records.HAPPENINGS`.
+        cause: who or what was behind it.
+    """
+    job.happenings += 1
+    if job.happenings > MAX_HAPPENINGS:
+        return None
+    if job.happenings == MAX_HAPPENINGS:
+        return Happening(job_id=job.id, index=-1, at=at, what="dropped")
+    return Happening(
+        job_id=job.id,
+        index=index,
+        at=at,
+        what=what,
+        number=number,
+        worker=worker,
+        cause=cause,
+        detail=detail,
+    )

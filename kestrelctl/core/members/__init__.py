@@ -1,0 +1,1 @@
+"""The workers of a pool, and who may become one."""

@@ -1,0 +1,29 @@
+"""Whether a worker may be sent work at all, and if not, why: decided here and nowhere else."""
+
+from __future__ import annotations
+
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.refusal import Reason
+
+WORKER_STATES = ("idle", "busy", "draining", "quarantined", "offline", "unheard")
+
+
+def closed(worker: Worker, now: float) -> Reason | None:
+    """Why new attempts may not be sent to a worker; None if they may."""
+    if not worker.online:
+        return Reason.OFFLINE if worker.incarnation else Reason.UNHEARD
+    if worker.draining or worker.leaving:
+        return Reason.DRAINING
+    if worker.quarantined_until > now:
+        return Reason.QUARANTINED
+    if not worker.synced:
+        return Reason.UNHEARD
+    return None
+
+
+def worker_state(worker: Worker, now: float) -> str:
+    """One word for how a worker is: one of `WORKER_STATES`."""
+    why = closed(worker, now)
+    if why is not None:
+        return why.value
+    return "busy" if worker.held else "idle"

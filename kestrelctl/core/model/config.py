@@ -1,0 +1,53 @@
+"""The numbers that a pool's decisions turn on."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one pool; every default is what a new pool should have."""
+
+    #: How far ahead a worker is supplied with short tasks.
+    ahead_seconds: float = 0.1
+    #: Tasks that take this long on average are never queued behind another.
+    short_seconds: float = 1.0
+    #: The most tasks that wait at a worker, per task that it runs side by side.
+    ahead_per_slot: int = 32
+    #: What waits at a worker that reported nothing for this long is recalled when others idle.
+    stuck_seconds: float = 0.5
+
+    #: Signs of life the whole pool sends together, so that their cost does not grow with it.
+    heartbeats_per_second: float = 100.0
+    min_heartbeat_seconds: float = 3.0
+    max_heartbeat_seconds: float = 60.0
+    #: What a worker may be late with its sign of life (its own interval is jittered by a tenth).
+    late_seconds: float = 4.0
+
+    #: How long after its start a manager waits for workers to say what they still run.
+    reconcile_seconds: float = 3.0
+    #: How long attempts of jobs with `on_worker_lost = wait` wait for their worker.
+    away_seconds: float = 600.0
+    #: When an offline worker is dropped from the list.
+    forget_worker_seconds: float = 3600.0
+
+    #: First pause before a failed task is tried again; doubled each time.
+    backoff_seconds: float = 1.0
+    max_backoff_seconds: float = 60.0
+
+    #: So many failures in a row, each this fast, put a worker in quarantine if others fare better.
+    quarantine_failures: int = 10
+    quarantine_fast_seconds: float = 10.0
+    quarantine_seconds: float = 60.0
+    max_quarantine_seconds: float = 3600.0
+
+    def heartbeat_seconds(self, workers: int) -> float:
+        """The interval of a worker's signs of life in a pool of that many workers."""
+        return min(
+            max(workers / self.heartbeats_per_second, self.min_heartbeat_seconds),
+            self.max_heartbeat_seconds,
+        )
+
+    def lease_seconds(self, heartbeat_seconds: float) -> float:
+        """How long a worker with this interval may stay silent."""
+        return heartbeat_seconds * 1.1 + self.late_seconds

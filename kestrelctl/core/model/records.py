@@ -1,0 +1,138 @@
+"""What is durable: the rows of the store, as values."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import Counts, TaskState
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A job. Written once when submitted, again when it ends or is brought back."""
+
+    job_id: int
+    owner: str
+    spec: JobSpec
+    submitted_at: float
+    state: str = "active"  #: active, then done, failed or cancelled
+    cancelling: bool = False
+    cursor: int = 0  #: how many tasks of the array were ever dispatched
+    counts: Counts = msgspec.field(default_factory=Counts)
+    ended_at: float | None = None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a job's array was dispatched."""
+
+    job_id: int
+    cursor: int
+
+
+class TaskRecord(msgspec.Struct, frozen=True):
+    """A task that ended, or that has failures or losses to remember.
+
+    Attributes:
+        concluded: attempts up to this number are over. A result of one of them that comes (again)
+            after a restart is not counted (again).
+    """
+
+    job_id: int
+    index: int
+    state: TaskState
+    failures: int
+    losses: int
+    worker: str
+    result: Result | None
+    concluded: int = 0
+
+
+class WorkerRecord(msgspec.Struct, frozen=True):
+    """A worker that joined: whom to ask after a restart, what it offered, and whether it is being
+    drained.
+
+    Attributes:
+        ad: None if an earlier version stored the worker without it.
+    """
+
+    worker: str
+    draining: bool = False
+    ad: WorkerAd | None = None
+
+
+class WorkerGone(msgspec.Struct, frozen=True):
+    """A worker that left for good."""
+
+    worker: str
+
+
+class JobForgotten(msgspec.Struct, frozen=True):
+    """An ended job whose rows shall go."""
+
+    job_id: int
+
+
+#: What a story may tell that neither a job's record nor a task's result does: an attempt failed and
+#: the task runs again; its worker went away; it survived that after all; it was killed; the pool
+#: recalled it before it started; the worker gave it back; an earlier attempt of the task had
+#: survived; nothing more is kept.
+HAPPENINGS = (
+    "failed",
+    "lost",
+    "found-again",
+    "killed",
+    "recalled",
+    "given-back",
+    "superseded",
+    "retried",
+    "dropped",
+)
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a job, or to one of its tasks, and that its result does not tell.
+
+    Attributes:
+        index: of the task; -1 if it happened to the job as a whole.
+        at: seconds since the epoch.
+        what: one of `HAPPENINGS`.
+        number: of the attempt; 0 if none is meant.
+        worker: where; empty if nowhere.
+        cause: who or what was behind it: an address, or a word such as `lease`.
+        detail: in words; may be empty.
+    """
+
+    job_id: int
+    index: int
+    at: float
+    what: str
+    number: int = 0
+    worker: str = ""
+    cause: str = ""
+    detail: str = ""
+
+
+Record = JobRecord | Progress | TaskRecord | WorkerRecord | WorkerGone | JobForgotten | Happening
+
+
+class UnfinishedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """An active job as found in the store: its row and what is left below its cursor.
+
+    The record's counts are those of the stored tasks.
+    """
+
+    record: JobRecord
+    unfinished: list[int]  #: indexes below the cursor without a final state
+    counters: dict[int, tuple[int, int]]  #: index -> (failures, losses), where not both zero
+    concluded: dict[int, int] = {}  #: index -> `TaskRecord.concluded`, where not zero
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a manager needs to go on after a restart."""
+
+    epoch: int  #: this start's number; higher than any before
+    next_job_id: int
+    jobs: list[UnfinishedJob]
+    workers: list[WorkerRecord]

@@ -1,0 +1,67 @@
+"""Why a task does not run: the reasons, in one ladder from the most hopeless to the most hopeful.
+
+A refusal is a value. `job explain`, the metrics, the log, and whoever reads what a plan left unmet
+show the same.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Reason(enum.StrEnum):
+    """Why a task does not run on a worker, or does not run at all just now."""
+
+    MISSING_TAGS = "missing-tags"
+    TOO_SMALL = "too-small"
+    BUSY = "busy"
+    OFFLINE = "offline"
+    UNHEARD = "unheard"
+    DRAINING = "draining"
+    QUARANTINED = "quarantined"
+    NO_WORKERS = "no-workers"
+    MAX_RUNNING = "max-running"
+    BACKOFF = "backoff"
+    ALL_STARTED = "all-started"
+    CANCELLING = "cancelling"
+    RECOVERING = "recovering"
+    NOT_STORED = "not-stored"
+
+
+#: Nothing but another worker or another ad can make these go away.
+NEVER_FITS = (Reason.MISSING_TAGS, Reason.TOO_SMALL)
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One reason, with what was wanted and what there is (text for people; may be empty)."""
+
+    reason: Reason
+    wanted: str = ""
+    found: str = ""
+    #: From 0 to 1: orders refusals by how close they are to a match.
+    closeness: float = 0.0
+
+
+#: Bounds of the closeness of each reason that a worker can give. Within them: the share of what was
+#: asked for that is there.
+CLOSENESS: dict[Reason, tuple[float, float]] = {
+    Reason.MISSING_TAGS: (0.0, 0.3),
+    Reason.TOO_SMALL: (0.3, 0.6),
+    Reason.OFFLINE: (0.6, 0.6),
+    Reason.UNHEARD: (0.7, 0.7),
+    Reason.DRAINING: (0.8, 0.8),
+    Reason.QUARANTINED: (0.85, 0.85),
+    Reason.BUSY: (0.9, 1.0),
+}
+
+
+def refuse(reason: Reason, *, wanted: str = "", found: str = "", share: float = 0.0) -> Refusal:
+    """A refusal by a worker.
+
+    Args:
+        share: of what was asked for that is there, 0 to 1.
+    """
+    low, high = CLOSENESS[reason]
+    return Refusal(reason, wanted, found, low + (high - low) * share)

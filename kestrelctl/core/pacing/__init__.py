@@ -1,0 +1,1 @@
+"""When the next thing may or must be done."""

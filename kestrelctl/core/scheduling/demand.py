@@ -1,0 +1,109 @@
+"""What waits: jobs with tasks that may be handed out, in the order in which they get workers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Sequence
+
+from kestrelctl.core.jobs.gates import takeable
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.shape import Shape, ShapeKey, shape_key
+from kestrelctl.core.model.spec import JobSpec
+
+#: Where a job comes among others: the lower first. It ends with the job's id.
+Order = tuple[float, ...]
+
+#: How many shapes may be known that nobody has any more, at the least.
+SPARE_SHAPES = 64
+
+
+def by_priority(job: Job) -> Order:
+    """Higher priority first, then first come."""
+    return (-job.spec.priority, job.id)
+
+
+class Demand:
+    """Jobs with takeable tasks, grouped by shape; in a group in order.
+
+    A group's head is found at once, however many jobs wait: workers are held against shapes, never
+    against jobs. The order of a job may change with time: `update` moves it.
+
+    Args:
+        order: where a job comes now.
+    """
+
+    def __init__(self, order: Callable[[Job], Order] = by_priority) -> None:
+        self.order = order
+        self._groups: dict[Shape, list[tuple[Order, Job]]] = {}
+        self._places: dict[Job, Order] = {}
+        self._shapes: dict[ShapeKey, Shape] = {}
+        self._shapes_at_most = 2 * SPARE_SHAPES
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def __contains__(self, job: Job) -> bool:
+        return job in self._places
+
+    def groups(self) -> Iterable[tuple[Shape, Sequence[tuple[Order, Job]]]]:
+        """Each shape for which something waits, with its jobs in order."""
+        return self._groups.items()
+
+    def jobs(self) -> list[Job]:
+        """Every job that is in."""
+        return list(self._places)
+
+    def update(self, job: Job) -> bool:
+        """Puts a job in, takes it out or moves it, as it and its order now are.
+
+        Returns:
+            Whether it came in just now.
+        """
+        place = self._places.get(job)
+        if takeable(job) <= 0:
+            if place is not None:
+                self._remove(job, place)
+            return False
+        order = self.order(job)
+        if place == order:
+            return False
+        if place is not None:
+            self._remove(job, place)
+        insort(self._groups.setdefault(job.shape, []), (order, job))
+        self._places[job] = order
+        return place is None
+
+    def reorder(self) -> None:
+        """Moves every job to where it comes now."""
+        for job in self.jobs():
+            self.update(job)
+
+    def _remove(self, job: Job, place: Order) -> None:
+        group = self._groups[job.shape]
+        del group[bisect_left(group, place, key=lambda entry: entry[0])]
+        del self._places[job]
+        if not group:
+            del self._groups[job.shape]
+
+    # -- shapes ------------------------------------------------------------------------------------
+
+    def shape_of(self, spec: JobSpec) -> Shape:
+        """The one shape object for jobs that ask like this one."""
+        key = shape_key(spec)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(dict(key[0]), key[1])
+        return shape
+
+    def shapes(self) -> list[Shape]:
+        """Every known shape."""
+        return list(self._shapes.values())
+
+    def too_many_shapes(self) -> bool:
+        """Whether it is time to look for shapes that nobody has any more."""
+        return len(self._shapes) > self._shapes_at_most
+
+    def forget_shapes(self, used: set[Shape]) -> None:
+        """Drops all shapes but these."""
+        self._shapes = {key: shape for key, shape in self._shapes.items() if shape in used}
+        self._shapes_at_most = 2 * max(len(self._shapes), SPARE_SHAPES)

@@ -1,0 +1,66 @@
+"""Why a task of a shape does not go to a worker: the one ladder of reasons.
+
+Does it ever fit (`match`), may the worker take anything (`members.availability`), has it room now.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kestrelctl.core.members.availability import closed
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.assets import describe
+from kestrelctl.core.model.refusal import CLOSENESS, Reason, Refusal, refuse
+from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.scheduling.supply import ClassSupply, Supply
+
+
+def refusal(worker: Worker, cls: ClassSupply, shape: Shape, now: float) -> Refusal | None:
+    """Why this worker takes no task of the shape now; None if it could."""
+    terms = cls.terms(shape)
+    if isinstance(terms, Refusal):
+        return terms
+    why = closed(worker, now)
+    if why is Reason.QUARANTINED:
+        return refuse(why, found=f"{worker.quarantined_until - now:.0f} s more")
+    if why is not None:
+        return refuse(why)
+    if terms.claim.times_fitting(worker.free):
+        return None
+    wanted = terms.claim.amounts
+    asset, amount = min(wanted.items(), key=lambda entry: worker.free.get(entry[0], 0) / entry[1])
+    free = worker.free.get(asset, 0)
+    return refuse(
+        Reason.BUSY,
+        wanted=describe(asset, amount),
+        found=f"{describe(asset, free)} free of {describe(asset, cls.cls.capacity[asset])}",
+        share=free / amount,
+    )
+
+
+def shape_reason(shape: Shape, supply: Supply, states: dict[ClassSupply, Counter[str]]) -> Reason:
+    """Why tasks of a shape wait for a worker: the most hopeful of all workers' reasons.
+
+    Args:
+        states: how many workers of each class are in which of `availability.WORKER_STATES`.
+    """
+    nearest, closeness = Reason.NO_WORKERS, -1.0
+    for cls in supply.classes():
+        for reason, found in _reasons(cls, shape, states.get(cls, Counter())):
+            if found > closeness:
+                nearest, closeness = reason, found
+    return nearest
+
+
+def _reasons(cls: ClassSupply, shape: Shape, states: Counter[str]) -> list[tuple[Reason, float]]:
+    """The reasons of the workers of a class, with their closeness."""
+    terms = cls.terms(shape)
+    if isinstance(terms, Refusal):
+        return [(terms.reason, terms.closeness)] if cls.members else []
+    closed_reasons = [Reason(word) for word, n in states.items() if n and word not in _OPEN]
+    if any(states[word] for word in _OPEN):
+        closed_reasons.append(Reason.BUSY)
+    return [(reason, CLOSENESS[reason][0]) for reason in closed_reasons]
+
+
+_OPEN = ("idle", "busy")

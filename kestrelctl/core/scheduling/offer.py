@@ -1,0 +1,67 @@
+"""What a worker still has room for while a plan fills it."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.scheduling.match import Terms
+
+
+class Offer:
+    """A worker as it would be after what the plan has given it so far."""
+
+    __slots__ = ("_given", "_stuck", "free", "queued", "worker")
+
+    def __init__(self, worker: Worker, config: Config, now: float) -> None:
+        self.worker = worker
+        self.free = worker.free
+        self.queued = worker.queued
+        self._given: dict[Job, int] = {}
+        self._stuck = bool(worker.held) and worker.reported_at + config.stuck_seconds < now
+
+    def room_for(self, job: Job, waiting: int, members: int, terms: Terms, config: Config) -> int:
+        """How many more tasks of a job the worker should get.
+
+        Those that run at once and, for short tasks, enough behind them to bridge `ahead_seconds`:
+        a worker then never waits for the network. It is topped up only when half of that is gone,
+        so that messages carry several tasks. A worker that reported nothing for a while is stuck
+        in a long task: nothing is put behind that.
+
+        Args:
+            waiting: tasks of the job that the plan has not given away.
+            members: online workers that could run them.
+        """
+        queued = self.queued
+        free = 0 if queued else terms.claim.times_fitting(self.free)
+        mean = job.mean_seconds
+        if mean is None or mean >= config.short_seconds or self._stuck:
+            return free
+        running = self.worker.running_of.get(job, 0) + self._given.get(job, 0)
+        side_by_side = min(terms.side_by_side, free + running)
+        if not side_by_side:
+            return 0
+        per_slot = config.ahead_per_slot
+        if mean * per_slot > config.ahead_seconds:
+            ahead = ceil(config.ahead_seconds / mean * side_by_side)
+        else:
+            ahead = per_slot * side_by_side
+        # Not more than a worker's share of what is left, so that the last tasks are spread evenly;
+        # but a quarter of the time to be bridged is not worth more messages.
+        ahead = min(ahead, max(waiting // members, ahead // 4))
+        if not free and queued > ahead // 2:
+            return 0
+        return max(0, free + ahead - queued)
+
+    def give(self, job: Job, n: int, claim: Claim) -> None:
+        """Counts n tasks as given to the worker: as many as fit run, the others wait there."""
+        running = 0 if self.queued else min(n, claim.times_fitting(self.free))
+        self.queued += n - running
+        if running:
+            if self.free is self.worker.free:
+                self.free = dict(self.free)
+            claim.charge(self.free, running)
+            self._given[job] = self._given.get(job, 0) + running

@@ -1,0 +1,65 @@
+"""Whose waiting tasks to recall while other workers idle. Pure, like the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.scheduling.match import Terms
+from kestrelctl.core.scheduling.supply import ClassSupply, Supply
+
+
+def recalls(
+    workers: Iterable[Worker], supply: Supply, config: Config, now: float
+) -> list[tuple[Worker, list[int]]]:
+    """Chooses attempts to be given back, as far as others idle that can run them.
+
+    Only workers that reported nothing for `stuck_seconds` are asked: what waits is worth
+    `ahead_seconds` of work, so at any other worker it is about to run. Of what waits at one, the
+    later half is recalled: the earlier half runs there soonest.
+
+    Returns:
+        Workers, those with most waiting first, and the numbers of attempts to recall from each.
+    """
+    idle, classes = _idle(supply)
+    if not idle:
+        return []
+    stuck = [
+        worker
+        for worker in workers
+        if worker.queued
+        and worker.synced
+        and not worker.recalling
+        and worker.reported_at + config.stuck_seconds < now
+    ]
+    stuck.sort(key=lambda worker: worker.queued, reverse=True)
+    found: list[tuple[Worker, list[int]]] = []
+    for worker in stuck:
+        if idle <= 0:
+            break
+        waiting = [
+            number
+            for number, task in worker.held.items()
+            if task.attempt is not None
+            and task.attempt.phase is Phase.QUEUED
+            and any(isinstance(cls.terms(task.job.shape), Terms) for cls in classes)
+        ]
+        if waiting:
+            later_half = waiting[len(waiting) // 2 :]
+            found.append((worker, later_half))
+            idle -= len(later_half)
+    return found
+
+
+def _idle(supply: Supply) -> tuple[int, list[ClassSupply]]:
+    """How many workers that may take tasks have none, and their classes."""
+    idle = 0
+    classes: list[ClassSupply] = []
+    for cls in supply.classes():
+        here = sum(not w.held for crowd in (cls.hungry, cls.parked) for w in crowd.values())
+        if here:
+            idle += here
+            classes.append(cls)
+    return idle, classes

@@ -1,0 +1,124 @@
+"""Who might take work: workers by class, and of each class those that are worth a look."""
+
+from __future__ import annotations
+
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.members.worker_class import ClassKey, WorkerClass, class_key
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.refusal import Refusal
+from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.scheduling.match import Terms, match
+
+#: How many classes may be known that nobody has any more, at the least.
+SPARE_CLASSES = 64
+
+_NO_AD: ClassKey = (frozenset(), ())
+
+
+class ClassSupply:
+    """The workers of one class.
+
+    Attributes:
+        hungry: those that may be able to take tasks, longest waiting first.
+        parked: those that could take nothing of what waited; they are looked at again when
+            something else waits.
+        members: how many are online.
+    """
+
+    __slots__ = ("_terms", "cls", "hungry", "members", "parked")
+
+    def __init__(self, cls: WorkerClass) -> None:
+        self.cls = cls
+        self.hungry: dict[str, Worker] = {}
+        self.parked: dict[str, Worker] = {}
+        self.members = 0
+        self._terms: dict[Shape, Terms | Refusal] = {}
+
+    def terms(self, shape: Shape) -> Terms | Refusal:
+        """On what terms tasks of the shape can run here, or why they never can; kept."""
+        known = self._terms.get(shape)
+        if known is None:
+            known = self._terms[shape] = match(shape, self.cls)
+        return known
+
+    def shapes(self) -> list[Shape]:
+        """Every shape that was asked about."""
+        return list(self._terms)
+
+    def forget_shapes(self, used: set[Shape]) -> None:
+        """Drops what is kept about all shapes but these."""
+        self._terms = {shape: known for shape, known in self._terms.items() if shape in used}
+
+
+class Supply:
+    """All classes of workers."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[ClassKey, ClassSupply] = {}
+        self._by_class: dict[WorkerClass, ClassSupply] = {}
+        self._classes_at_most = 2 * SPARE_CLASSES
+
+    def classes(self) -> list[ClassSupply]:
+        """Every class that has, or lately had, a worker."""
+        return list(self._by_class.values())
+
+    def of(self, worker: Worker) -> ClassSupply:
+        """The class of a worker."""
+        return self._by_class[worker.cls]
+
+    def class_of(self, ad: WorkerAd | None) -> WorkerClass:
+        """The one class object for workers that offer what this ad says.
+
+        Args:
+            ad: None for a worker of which only the address is known.
+        """
+        key = _NO_AD if ad is None else class_key(ad)
+        found = self._by_key.get(key)
+        if found is None:
+            cls = WorkerClass(key[0], dict(key[1]), ad_known=ad is not None)
+            found = self._by_key[key] = self._by_class[cls] = ClassSupply(cls)
+        return found.cls
+
+    # -- workers -----------------------------------------------------------------------------------
+
+    def wake(self, worker: Worker) -> None:
+        """Puts a worker among those that may be able to take tasks."""
+        supply = self.of(worker)
+        supply.parked.pop(worker.jid, None)
+        supply.hungry[worker.jid] = worker
+
+    def park(self, worker: Worker) -> None:
+        """A worker can take nothing of what waits now."""
+        supply = self.of(worker)
+        if supply.hungry.pop(worker.jid, None) is not None:
+            supply.parked[worker.jid] = worker
+
+    def hide(self, worker: Worker) -> None:
+        """A worker may take nothing at all."""
+        supply = self.of(worker)
+        supply.hungry.pop(worker.jid, None)
+        supply.parked.pop(worker.jid, None)
+
+    def wake_for(self, shape: Shape) -> None:
+        """Looks again at workers that could run tasks of a shape, because some came in."""
+        for supply in self._by_class.values():
+            if supply.parked and isinstance(supply.terms(shape), Terms):
+                supply.hungry.update(supply.parked)
+                supply.parked.clear()
+
+    # -- classes -----------------------------------------------------------------------------------
+
+    def too_many_classes(self) -> bool:
+        """Whether it is time to look for classes that nobody has any more."""
+        return len(self._by_key) > self._classes_at_most
+
+    def forget_classes(self, used: set[WorkerClass]) -> None:
+        """Drops all classes but these."""
+        self._by_key = {key: found for key, found in self._by_key.items() if found.cls in used}
+        self._by_class = {found.cls: found for found in self._by_key.values()}
+        self._classes_at_most = 2 * max(len(self._by_key), SPARE_CLASSES)
+
+    def forget_shapes(self, used: set[Shape]) -> None:
+        """Drops what classes keep about all shapes but these."""
+        for supply in self._by_class.values():
+            supply.forget_shapes(used)
