@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.clock import now
 from kestrelctl.core import events as ev
 from kestrelctl.core.effects import JobEnded
 from kestrelctl.core.records import JobForgotten, JobRecord
@@ -45,15 +44,15 @@ class JobRequests:
             raise StoreFull("the manager cannot store the job", cause=self._service.store_error)
         answer = await self._decisions.on(
             lambda token: ev.Submit(
-                at=now(), id=caller.jid, request=token, owner=caller.user, spec=spec
+                at=self._service.now(), id=caller.jid, request=token, owner=caller.user, spec=spec
             )
         )
         if request.watch:
-            self._watchers.add(answer.job_id, caller, now())
+            self._watchers.add(answer.job_id, caller, self._service.now())
         caller.reply(an.Submitted(id=request.id, job_id=answer.job_id, tasks=answer.tasks))
 
     async def upload_items(self, caller: Caller, request: rq.UploadItems) -> None:
-        held = self._uploads.add(caller.jid, request.upload, request.lines, now())
+        held = self._uploads.add(caller.jid, request.upload, request.lines, self._service.now())
         caller.reply(an.Changed(id=request.id, what=[request.upload], tasks=held))
 
     async def cancel(self, caller: Caller, request: rq.CancelJobs) -> None:
@@ -62,7 +61,7 @@ class JobRequests:
         for job_id in self._selection.jobs(caller, request.jobs):
             answer = await self._decisions.on(
                 lambda token, job_id=job_id: ev.Cancel(  # type: ignore[misc]
-                    at=now(),
+                    at=self._service.now(),
                     id=caller.jid,
                     request=token,
                     by=caller.user,
@@ -93,7 +92,7 @@ class JobRequests:
         active = self._service.pool.state.job(record.job_id) is not None
         answer = await self._decisions.on(
             lambda token: ev.Retry(
-                at=now(),
+                at=self._service.now(),
                 id=caller.jid,
                 request=token,
                 by=caller.user,
@@ -134,7 +133,7 @@ class JobRequests:
         records = self._selection.records(caller, request.jobs)
         for record in records:
             if self._service.pool.state.job(record.job_id):
-                self._watchers.add(record.job_id, caller, now())
+                self._watchers.add(record.job_id, caller, self._service.now())
         caller.reply(an.Jobs(id=request.id, jobs=self._views(records)))
 
     def _views(self, records: list[JobRecord]) -> list[an.JobView]:
@@ -151,10 +150,10 @@ class JobRequests:
                 f"no task of job {record.job_id} waits: it ended as {record.state}",
                 hint=f"`kestrelctl job tasks {record.job_id}` shows how each task went",
             )
-        caller.reply(views.explanation(state, job, request.id, now()))
+        caller.reply(views.explanation(state, job, request.id, self._service.now()))
 
     def _on_job_ended(self, ended: JobEnded) -> None:
-        watchers = self._watchers.pop(ended.job_id, now())
+        watchers = self._watchers.pop(ended.job_id, self._service.now())
         if not watchers:
             return
         view = views.job_view(self._selection.record(ended.job_id), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kestrelctl.clock import now
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics.monitor import Monitor
 from kestrelctl.metrics.pool import PoolFamilies, Shell
@@ -27,7 +26,7 @@ async def watch(address: str, service: Service) -> Monitor:
             certificate=service.session.certificate(),
         )
 
-    families = PoolFamilies(service.pool.state, service.stanzas, shell, now)
+    families = PoolFamilies(service.pool.state, service.stanzas, shell, service.now)
     monitor = Monitor("kestrel_", families, lambda: why_not_ready(service))
     await monitor.start(address)
     return monitor

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from kestrelctl.clock import now
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.histogram import Histogram
@@ -21,10 +20,10 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.records import Record
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.metrics.stanzas import StanzaCounts
+from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.protocol.handout import run_messages
 from kestrelctl.store.port import Store
-from kestrelctl.xmpp.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +48,18 @@ class Service:
         pool: the core, restored from the store.
         store: where records go.
         domain: the pool's address.
+        clock: what events are dated by.
     """
 
-    def __init__(self, pool: Pool, store: Store, domain: str) -> None:
+    def __init__(self, pool: Pool, store: Store, domain: str, clock: Clock) -> None:
         self.pool = pool
         self.store = store
         self.domain = domain
+        self.now = clock.now
         self.session: Session
         self.on_answer: Callable[[fx.Answer], None] = lambda _: None
         self.on_job_ended: Callable[[fx.JobEnded], None] = lambda _: None
-        self.started_at = now()
+        self.started_at = self.now()
         self.store_error = ""
         self.commit_times = Histogram(COMMIT_BOUNDS)
         self.stanzas = StanzaCounts()
@@ -88,7 +89,7 @@ class Service:
 
     def _schedule(self) -> None:
         self._scheduled = False
-        moment = now()
+        moment = self.now()
         self._perform(self.pool.schedule(moment))
         self._set_timer(moment)
 
@@ -105,7 +106,7 @@ class Service:
 
     def _tick(self) -> None:
         self._timer = None
-        self.handle(ev.Tick(at=now(), id="tick"))
+        self.handle(ev.Tick(at=self.now(), id="tick"))
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -151,7 +152,7 @@ class Service:
         elif isinstance(effect, fx.SetBeat):
             self.send_to_worker(effect.worker, work.SetBeat(beat_seconds=effect.beat_seconds))
         elif isinstance(effect, fx.Feed):
-            self.handle(msgspec.structs.replace(effect.event, at=now()))
+            self.handle(msgspec.structs.replace(effect.event, at=self.now()))
         elif isinstance(effect, fx.Answer):
             self.on_answer(effect)
         elif isinstance(effect, fx.JobEnded):
