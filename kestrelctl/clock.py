@@ -14,10 +14,15 @@ def now() -> float:
     return _offset + time.monotonic()
 
 
+def wall() -> float:
+    """Seconds since the epoch by the machine's clock, which somebody may set."""
+    return time.time()
+
+
 def latest() -> float:
     """Seconds since the epoch by the machine's clock, or by the steady one if that is ahead.
 
     For what must not last too long: the steady clock stands still while the machine sleeps, and the
     other can be set back.
     """
-    return max(now(), time.time())
+    return max(now(), wall())

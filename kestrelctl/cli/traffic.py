@@ -14,10 +14,10 @@ from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.output import Output, Record, Table, plain
 from kestrelctl.cli.quantities import duration
 from kestrelctl.core.counting.traffic import (
-    HeartbeatTraffic,
     CondorTraffic,
-    heartbeat_traffic,
+    HeartbeatTraffic,
     condor_traffic,
+    heartbeat_traffic,
 )
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config

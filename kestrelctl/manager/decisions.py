@@ -19,7 +19,7 @@ class Decisions:
         self._service = service
         self._tokens = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[fx.Answer]] = {}
-        service.on_answer = self._on_answer
+        service.listen(fx.Answer, self._on_answer)
 
     async def on(self, make: Callable[[str], ev.Event]) -> fx.Answer:
         """What the core made of a wish, once that is durable.

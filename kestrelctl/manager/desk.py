@@ -5,34 +5,63 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.enrollment import Enrollment
 from kestrelctl.manager.job_requests import JobRequests
 from kestrelctl.manager.outputs import Outputs
-from kestrelctl.manager.pool_requests import PoolRequests
+from kestrelctl.manager.pool_requests import PoolRequests, Usage
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.task_requests import TaskRequests
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.joining import Join, ToJoiner
 
 log = logging.getLogger(__name__)
 
 
-class Desk:
-    """The user side of a manager."""
+class Enrollment(Protocol):
+    """Who lets machines join: `manager.enrollment` in production."""
 
-    def __init__(self, service: Service, enrollment: Enrollment) -> None:
+    async def enroll(self, caller: Caller, request: rq.EnrollWorker) -> None:
+        """Makes a token for a machine."""
+
+    async def revoke(self, caller: Caller, request: rq.RevokeWorkers) -> None:
+        """Takes workers' accounts away."""
+
+    def doubts(self, worker: str) -> bool:
+        """Whether a worker's account was deleted, as far as the manager knows."""
+        ...
+
+    def check(self, worker: str) -> None:
+        """Has a doubtful worker log in again, which it can if it has a new account."""
+
+    def join(self, sender: str, message: Join, reply: Callable[[ToJoiner], None]) -> None:
+        """Answers a machine that has logged in with a temporary account."""
+
+    def on_online(self) -> None:
+        """The manager has a session with the server, perhaps after a while without one."""
+
+
+class Desk:
+    """The user side of a manager.
+
+    Args:
+        usage: tells what the manager's process takes of its machine.
+    """
+
+    def __init__(
+        self, service: Service, enrollment: Enrollment, usage: Callable[[], Usage]
+    ) -> None:
         self.outputs = Outputs()
         self.enrollment = enrollment
         self._tasks: set[asyncio.Task[None]] = set()
-        selection = Selection(service.pool.state, service.store)
+        selection = Selection(service.pool, service.store)
         jobs = JobRequests(service, selection)
         tasks = TaskRequests(service, selection, self.outputs)
-        pool = PoolRequests(service, selection)
+        pool = PoolRequests(service, selection, usage)
         self._serve: dict[type, Callable[[Caller, Any], Awaitable[None]]] = {
             rq.Submit: jobs.submit,
             rq.UploadItems: jobs.upload_items,

@@ -73,7 +73,7 @@ class Enrollment:
     async def revoke(self, caller: Caller, request: rq.RevokeWorkers) -> None:
         if not caller.admin:
             raise NotAllowed("only an admin of the pool may revoke workers")
-        workers = self._service.pool.state.workers
+        workers = self._service.pool.workers
         jids = list(dict.fromkeys(jid for name in request.names for jid in self._called(name)))
         known = {bare(worker) for worker in workers}
         for jid in jids:
@@ -89,7 +89,7 @@ class Enrollment:
             self._invited.discard(jid)
             for worker in [each for each in workers if bare(each) == jid]:
                 self._service.handle(
-                    ev.Revoked(at=now(), id=caller.jid, worker=worker, by=caller.user)
+                    ev.Revoked(at=now(), cause=caller.jid, worker=worker, by=caller.user)
                 )
         caller.reply(an.Changed(id=request.id, what=jids))
 
@@ -101,7 +101,7 @@ class Enrollment:
             if host(account) not in self._hosts:
                 raise UsageError(f"{account} is no worker's account")
             return [account]
-        known = {bare(jid) for jid in self._service.pool.state.workers}
+        known = {bare(jid) for jid in self._service.pool.workers}
         named = sorted(jid for jid in known if jid.partition("@")[0] == account)
         return named or [f"{account}@{self._hosts[0]}"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.clock import now
 from kestrelctl.core import events as ev
 from kestrelctl.core.effects import JobEnded
 from kestrelctl.core.model.records import JobForgotten, JobRecord
@@ -31,7 +30,7 @@ class JobRequests:
         self._decisions = Decisions(service)
         self._uploads = Uploads()
         self._watchers: Watchers[Caller] = Watchers()
-        service.on_job_ended = self._on_job_ended
+        service.listen(JobEnded, self._on_job_ended)
 
     async def submit(self, caller: Caller, request: rq.Submit) -> None:
         spec = request.spec
@@ -45,15 +44,19 @@ class JobRequests:
             raise StoreFull("the manager cannot store the job", cause=self._service.store_error)
         answer = await self._decisions.on(
             lambda token: ev.Submit(
-                at=now(), id=caller.jid, request=token, owner=caller.user, spec=spec
+                at=self._service.now(),
+                cause=caller.jid,
+                request=token,
+                owner=caller.user,
+                spec=spec,
             )
         )
         if request.watch:
-            self._watchers.add(answer.job_id, caller, now())
+            self._watchers.add(answer.job_id, caller, self._service.now())
         caller.reply(an.Submitted(id=request.id, job_id=answer.job_id, tasks=answer.tasks))
 
     async def upload_items(self, caller: Caller, request: rq.UploadItems) -> None:
-        held = self._uploads.add(caller.jid, request.upload, request.lines, now())
+        held = self._uploads.add(caller.jid, request.upload, request.lines, self._service.now())
         caller.reply(an.Changed(id=request.id, what=[request.upload], tasks=held))
 
     async def cancel(self, caller: Caller, request: rq.CancelJobs) -> None:
@@ -62,8 +65,8 @@ class JobRequests:
         for job_id in self._selection.jobs(caller, request.jobs):
             answer = await self._decisions.on(
                 lambda token, job_id=job_id: ev.Cancel(  # type: ignore[misc]
-                    at=now(),
-                    id=caller.jid,
+                    at=self._service.now(),
+                    cause=caller.jid,
                     request=token,
                     by=caller.user,
                     admin=caller.admin,
@@ -90,11 +93,11 @@ class JobRequests:
             raise UsageError(
                 f"job {record.job_id} has no such task that failed, was lost or cancelled"
             )
-        active = self._service.pool.state.job(record.job_id) is not None
+        active = self._service.pool.job(record.job_id) is not None
         answer = await self._decisions.on(
             lambda token: ev.Retry(
-                at=now(),
-                id=caller.jid,
+                at=self._service.now(),
+                cause=caller.jid,
                 request=token,
                 by=caller.user,
                 admin=caller.admin,
@@ -110,7 +113,7 @@ class JobRequests:
         ids: list[int] = []
         for record in self._selection.records(caller, request.jobs):
             must_own(record, caller)
-            if self._service.pool.state.job(record.job_id):
+            if self._service.pool.job(record.job_id):
                 raise UsageError(
                     f"job {record.job_id} is active",
                     hint=f"`kestrelctl job cancel {record.job_id}` first",
@@ -133,28 +136,28 @@ class JobRequests:
     async def watch(self, caller: Caller, request: rq.Watch) -> None:
         records = self._selection.records(caller, request.jobs)
         for record in records:
-            if self._service.pool.state.job(record.job_id):
-                self._watchers.add(record.job_id, caller, now())
+            if self._service.pool.job(record.job_id):
+                self._watchers.add(record.job_id, caller, self._service.now())
         caller.reply(an.Jobs(id=request.id, jobs=self._views(records)))
 
     def _views(self, records: list[JobRecord]) -> list[an.JobView]:
-        find = self._service.pool.state.job
+        find = self._service.pool.job
         found = [views.job_view(record, find(record.job_id)) for record in records]
         return found if len(found) == 1 else [views.abridged(view) for view in found]
 
     async def explain(self, caller: Caller, request: rq.ExplainJob) -> None:
         record = self._selection.one(caller, request.job)
-        state = self._service.pool.state
-        job = state.jobs.get(record.job_id)
-        if job is None:
+        pool = self._service.pool
+        job = pool.job(record.job_id)
+        if job is None or not job.remaining:
             raise UsageError(
                 f"no task of job {record.job_id} waits: it ended as {record.state}",
                 hint=f"`kestrelctl job tasks {record.job_id}` shows how each task went",
             )
-        caller.reply(views.explanation(state, job, request.id, now()))
+        caller.reply(views.explanation(pool, job, request.id, self._service.now()))
 
     def _on_job_ended(self, ended: JobEnded) -> None:
-        watchers = self._watchers.pop(ended.job_id, now())
+        watchers = self._watchers.pop(ended.job_id, self._service.now())
         if not watchers:
             return
         view = views.job_view(self._selection.record(ended.job_id), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kestrelctl.clock import now
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics.monitor import Monitor
 from kestrelctl.metrics.pool import PoolFamilies, Shell
@@ -20,14 +19,14 @@ async def watch(address: str, service: Service) -> Monitor:
 
     def shell() -> Shell:
         return Shell(
-            connected=service.pool.state.connected,
+            connected=service.pool.connected,
             store=service.store.statistics(),
             store_error=service.store_error,
             commits=service.commit_times,
             certificate=service.session.certificate(),
         )
 
-    families = PoolFamilies(service.pool.state, service.stanzas, shell, now)
+    families = PoolFamilies(service.pool, service.stanzas, shell, service.now)
     monitor = Monitor("kestrel_", families, lambda: why_not_ready(service))
     await monitor.start(address)
     return monitor
@@ -37,6 +36,6 @@ def why_not_ready(service: Service) -> str:
     """Why nobody's job could be taken in now; empty if it could."""
     if service.store_error:
         return f"the store cannot be written: {service.store_error}"
-    if not service.pool.state.connected:
+    if not service.pool.connected:
         return "not connected to the XMPP server"
     return ""

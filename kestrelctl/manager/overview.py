@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from itertools import islice
 
 from kestrelctl import __version__
-from kestrelctl.core.census import WorkerNumbers, census
+from kestrelctl.core.census import WorkerNumbers
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.model.assets import MILLI, Amounts
+from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.core.state import State
+from kestrelctl.core.pool import Pool
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 
@@ -48,19 +48,19 @@ class Overviews:
         return known
 
     def _make(self, now: float) -> Overview:
-        service, state = self._service, self._service.pool.state
-        found = census(state, now)
-        totals = state.totals
+        service, pool = self._service, self._service.pool
+        found = pool.census(now)
+        totals = pool.totals
         return Overview(
             id="",
             pool=service.domain,
             at=now,
             version=__version__,
-            epoch=state.epoch,
+            epoch=pool.epoch,
             up_seconds=now - service.started_at,
             workers={word: n for word, n in found.workers_by_state.items() if n},
-            capacity=_natural(found.capacity),
-            free=_natural(found.free),
+            capacity=natural(found.capacity),
+            free=natural(found.free),
             waiting={reason: n for reason, n in found.waiting.items() if n},
             running=found.running,
             queued=found.queued,
@@ -71,16 +71,16 @@ class Overviews:
                 "tasks_cancelled": totals.tasks_cancelled,
                 "tasks_sent": totals.tasks_sent,
             },
-            jobs_active=len(state.jobs),
-            jobs=[_active(job) for job in _foremost(state)],
+            jobs_active=len(pool.jobs),
+            jobs=[_active(job) for job in _foremost(pool)],
             ended=self._ended_lately(now),
-            notable=_notable(state, found.workers),
+            notable=_notable(pool, found.workers),
             store_error=service.store_error,
         )
 
     def _ended_lately(self, now: float) -> list[JobLine]:
         service = self._service
-        ended = service.pool.state.totals.jobs_finished.total()
+        ended = service.pool.totals.jobs_finished.total()
         count, read_at = self._ended_key
         if ended != count or not 0 <= now - read_at < ENDED_FRESH_SECONDS:
             records = service.store.jobs(states=_ENDED, limit=MOST_ENDED)
@@ -90,14 +90,8 @@ class Overviews:
         return self._ended
 
 
-def _natural(amounts: Amounts) -> dict[str, float]:
-    return {name: n / MILLI if name == "cpus" else float(n) for name, n in amounts.items()}
-
-
-def _foremost(state: State) -> list[Job]:
-    return heapq.nsmallest(
-        MOST_JOBS, state.jobs.values(), key=lambda job: (not job.running, job.key)
-    )
+def _foremost(pool: Pool) -> list[Job]:
+    return heapq.nsmallest(MOST_JOBS, pool.jobs, key=lambda job: (not job.running, pool.order(job)))
 
 
 def _active(job: Job) -> JobLine:
@@ -140,7 +134,7 @@ def _name(name: str, argv: Sequence[str]) -> str:
     return (name or shlex.join(words))[:_LONGEST_NAME]
 
 
-def _notable(state: State, workers: list[WorkerNumbers]) -> list[WorkerLine]:
+def _notable(pool: Pool, workers: list[WorkerNumbers]) -> list[WorkerLine]:
     """Workers that are not well, the worst first; then the busiest."""
 
     def rank(found: WorkerNumbers) -> tuple[int, int]:
@@ -149,16 +143,16 @@ def _notable(state: State, workers: list[WorkerNumbers]) -> list[WorkerLine]:
         return (_ODD.index(word) if word in _ODD else len(_ODD), -found.running)
 
     foremost = heapq.nsmallest(MOST_WORKERS, workers, key=rank)
-    return [_line(state, found) for found in foremost if rank(found) < (len(_ODD), 0)]
+    return [_line(pool, found) for found in foremost if rank(found) < (len(_ODD), 0)]
 
 
-def _line(state: State, found: WorkerNumbers) -> WorkerLine:
-    worker = state.workers[found.jid]
+def _line(pool: Pool, found: WorkerNumbers) -> WorkerLine:
+    worker = pool.workers[found.jid]
     return WorkerLine(
         worker=found.jid,
         state=found.state,
         running=found.running,
-        queued=worker.behind,
+        queued=worker.queued,
         done=worker.tasks_done,
         failed=worker.tasks_failed,
         failures=found.streak,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
-import psutil
 
 from kestrelctl import __version__
-from kestrelctl.clock import now
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.manager import views
@@ -21,19 +21,26 @@ from kestrelctl.protocol import requests as rq
 MAX_WORKERS = 500
 
 
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the manager's process takes of its machine."""
+
+    cpu_seconds: float  #: since its start, user and system
+    rss_bytes: int
+
+
 class PoolRequests:
     """Workers, drain, resume, status, overview."""
 
-    def __init__(self, service: Service, selection: Selection) -> None:
+    def __init__(self, service: Service, selection: Selection, usage: Callable[[], Usage]) -> None:
         self._service = service
         self._selection = selection
         self._overviews = Overviews(service)
-        self._process = psutil.Process()
+        self._usage = usage
 
     async def list_workers(self, caller: Caller, request: rq.ListWorkers) -> None:
-        moment = now()
+        moment = self._service.now()
         limit = max(1, min(request.limit, MAX_WORKERS))
-        workers = self._service.pool.state.workers
+        workers = self._service.pool.workers
         named = [jid for name in request.names for jid in workers_named(name, workers)]
         found = sorted(jid for jid in (named if request.names else workers) if jid > request.after)
         page = views.first_that_fit(
@@ -45,37 +52,39 @@ class PoolRequests:
     async def drain(self, caller: Caller, request: rq.DrainWorkers) -> None:
         jids = self._selection.workers(caller, request.names)
         for jid in jids:
-            self._service.handle(ev.Drain(at=now(), id=caller.jid, worker=jid, by=caller.user))
+            self._service.handle(
+                ev.Drain(at=self._service.now(), cause=caller.jid, worker=jid, by=caller.user)
+            )
         caller.reply(an.Changed(id=request.id, what=jids))
 
     async def resume(self, caller: Caller, request: rq.ResumeWorkers) -> None:
         jids = self._selection.workers(caller, request.names)
         for jid in jids:
-            self._service.handle(ev.Resume(at=now(), id=caller.jid, worker=jid))
+            self._service.handle(ev.Resume(at=self._service.now(), cause=caller.jid, worker=jid))
         caller.reply(an.Changed(id=request.id, what=jids))
 
     async def status(self, caller: Caller, request: rq.PoolStatus) -> None:
-        service, state = self._service, self._service.pool.state
-        moment = now()
+        service, pool = self._service, self._service.pool
+        moment = self._service.now()
         workers: dict[str, int] = {}
-        for worker in state.workers.values():
+        for worker in pool.workers.values():
             word = worker_state(worker, moment)
             workers[word] = workers.get(word, 0) + 1
-        cpu = self._process.cpu_times()
+        usage = self._usage()
         statistics = service.store.statistics()
         caller.reply(
             an.Pool(
                 id=request.id,
                 version=__version__,
-                epoch=state.epoch,
+                epoch=pool.epoch,
                 up_seconds=moment - service.started_at,
                 workers=workers,
-                jobs_active=len(state.jobs),
-                tasks_waiting=sum(job.remaining - job.running for job in state.jobs.values()),
-                tasks_running=sum(job.running for job in state.jobs.values()),
-                totals=state.totals.summary(),
-                manager_cpu_seconds=cpu.user + cpu.system,
-                manager_rss_bytes=self._process.memory_info().rss,
+                jobs_active=len(pool.jobs),
+                tasks_waiting=sum(job.remaining - job.running for job in pool.jobs),
+                tasks_running=sum(job.running for job in pool.jobs),
+                totals=pool.totals.summary(),
+                manager_cpu_seconds=usage.cpu_seconds,
+                manager_rss_bytes=usage.rss_bytes,
                 commits=statistics.commits,
                 commit_seconds_mean=statistics.commit_seconds / max(1, statistics.commits),
                 store_error=service.store_error,
@@ -87,15 +96,15 @@ class PoolRequests:
         caller.reply(
             an.Traffic(
                 id=request.id,
-                at=now(),
-                epoch=service.pool.state.epoch,
-                workers=service.pool.state.online,
+                at=self._service.now(),
+                epoch=service.pool.epoch,
+                workers=service.pool.online,
                 messages=list(service.stanzas.counted()),
             )
         )
 
     async def overview(self, caller: Caller, request: rq.PoolOverview) -> None:
-        found = self._overviews.latest(now())
+        found = self._overviews.latest(self._service.now())
         caller.reply(
             msgspec.structs.replace(found, id=request.id, jobs=found.jobs[: max(0, request.jobs)])
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.core.state import State
+from kestrelctl.core.pool import Pool
 from kestrelctl.errors import NotAllowed, NotFound, UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.store.port import Store
@@ -19,13 +19,13 @@ MAX_RECORDS = 500
 class Selection:
     """Finds what requests name, among active and ended jobs."""
 
-    def __init__(self, state: State, store: Store) -> None:
-        self._state = state
+    def __init__(self, pool: Pool, store: Store) -> None:
+        self._pool = pool
         self._store = store
 
     def jobs(self, caller: Caller, selector: str) -> list[int]:
         """The ids that a selector names, ascending (see `select_jobs`)."""
-        return select_jobs(selector, caller.user, self._state, self._store)
+        return select_jobs(selector, caller.user, self._pool, self._store)
 
     def records(self, caller: Caller, selector: str) -> list[JobRecord]:
         """The records of the jobs that a selector names.
@@ -87,7 +87,7 @@ class Selection:
             raise NotAllowed("only an admin of the pool may drain and resume workers")
         found: set[str] = set()
         for name in names:
-            matches = workers_named(name, self._state.workers)
+            matches = workers_named(name, self._pool.workers)
             if not matches:
                 raise NotFound(
                     f"there is no worker {name}", hint="`kestrelctl worker list` shows all workers"
@@ -111,7 +111,7 @@ def must_own(record: JobRecord, caller: Caller) -> None:
         raise NotAllowed(f"job {record.job_id} belongs to {record.owner}")
 
 
-def select_jobs(selector: str, owner: str, state: State, store: Store) -> list[int]:
+def select_jobs(selector: str, owner: str, pool: Pool, store: Store) -> list[int]:
     """The ids that a selector names, ascending.
 
     Raises:
@@ -120,15 +120,17 @@ def select_jobs(selector: str, owner: str, state: State, store: Store) -> list[i
     """
     text = selector.strip()
     if text == "all":
-        return sorted(job.id for job in state.jobs.values() if job.owner == owner)
+        return sorted(job.id for job in pool.jobs if job.owner == owner)
     if text == "last":
-        own = [job.id for job in state.jobs.values() if job.owner == owner]
+        own = [job.id for job in pool.jobs if job.owner == owner]
         own.extend(record.job_id for record in store.jobs(owner=owner, limit=1))
         if not own:
             raise NotFound(f"{owner} has submitted no job yet")
         return [max(own)]
     ids = parse_ids(text)
-    known = {record.job_id for record in store.jobs(ids=ids, limit=len(ids))} | set(state.jobs)
+    known = {record.job_id for record in store.jobs(ids=ids, limit=len(ids))} | {
+        job.id for job in pool.jobs
+    }
     missing = [job_id for job_id in ids if job_id not in known]
     if missing:
         raise NotFound(f"there is no job {missing[0]}", hint="`kestrelctl job list` shows all jobs")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
-from kestrelctl.clock import now
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
@@ -21,12 +21,14 @@ from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.metrics.stanzas import StanzaCounts
+from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.protocol.handout import run_messages
 from kestrelctl.store.port import Store
-from kestrelctl.xmpp.session import Session
 
 log = logging.getLogger(__name__)
+
+E = TypeVar("E", bound=fx.Effect)
 
 #: Pause before a failed commit is tried again.
 RETRY_SECONDS = 1.0
@@ -49,16 +51,17 @@ class Service:
         pool: the core, restored from the store.
         store: where records go.
         domain: the pool's address.
+        clock: what events are dated by.
     """
 
-    def __init__(self, pool: Pool, store: Store, domain: str) -> None:
+    def __init__(self, pool: Pool, store: Store, domain: str, clock: Clock) -> None:
         self.pool = pool
         self.store = store
         self.domain = domain
+        self.now = clock.now
         self.session: Session
-        self.on_answer: Callable[[fx.Answer], None] = lambda _: None
-        self.on_job_ended: Callable[[fx.JobEnded], None] = lambda _: None
-        self.started_at = now()
+        self._listeners: dict[type[fx.Effect], list[Callable[[Any], None]]] = {}
+        self.started_at = self.now()
         self.store_error = ""
         self.commit_times = Histogram(COMMIT_BOUNDS)
         self.stanzas = StanzaCounts()
@@ -88,7 +91,7 @@ class Service:
 
     def _schedule(self) -> None:
         self._scheduled = False
-        moment = now()
+        moment = self.now()
         self._perform(self.pool.schedule(moment))
         self._set_timer(moment)
 
@@ -105,7 +108,7 @@ class Service:
 
     def _tick(self) -> None:
         self._timer = None
-        self.handle(ev.Tick(at=now(), id="tick"))
+        self.handle(ev.Tick(at=self.now(), cause="tick"))
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -128,7 +131,7 @@ class Service:
     def _do(self, effect: fx.Effect) -> None:
         if isinstance(effect, fx.Run):
             acks = self._acks.pop(effect.worker, [])
-            for message in run_messages(effect, self.pool.state.jobs, acks):
+            for message in run_messages(effect, acks):
                 self.send_to_worker(effect.worker, message)
         elif isinstance(effect, fx.Acknowledge):
             self._acknowledge(effect.worker, effect.numbers)
@@ -149,17 +152,25 @@ class Service:
         elif isinstance(effect, fx.AskWho):
             self.send_to_worker(effect.worker, work.Who())
         elif isinstance(effect, fx.SetHeartbeat):
-            self.send_to_worker(effect.worker, work.SetHeartbeat(heartbeat_seconds=effect.heartbeat_seconds))
+            self.send_to_worker(
+                effect.worker, work.SetHeartbeat(heartbeat_seconds=effect.heartbeat_seconds)
+            )
         elif isinstance(effect, fx.Feed):
-            self.handle(msgspec.structs.replace(effect.event, at=now()))
-        elif isinstance(effect, fx.Answer):
-            self.on_answer(effect)
-        elif isinstance(effect, fx.JobEnded):
-            self.on_job_ended(effect)
+            self.handle(msgspec.structs.replace(effect.event, at=self.now()))
+        elif isinstance(effect, fx.Answer | fx.TasksEnded | fx.JobEnded):
+            self._tell(effect)
         elif isinstance(effect, fx.Note):
             log.log(logging.WARNING if effect.level == "warning" else logging.INFO, effect.text)
         else:
             raise TypeError(f"nobody does {type(effect).__name__}")
+
+    def listen(self, kind: type[E], listener: Callable[[E], None]) -> None:
+        """Has a listener called with each effect of a kind that is for whoever wants to know."""
+        self._listeners.setdefault(kind, []).append(listener)
+
+    def _tell(self, effect: fx.Effect) -> None:
+        for listener in self._listeners.get(type(effect), ()):
+            listener(effect)
 
     def send_to_worker(self, worker: str, message: work.Message) -> None:
         """Sends a worker a message, as the pool."""
@@ -169,7 +180,7 @@ class Service:
 
     def _acknowledge(self, worker: str, numbers: list[int]) -> None:
         """Acknowledgements travel with the next attempts for that worker, or on their own soon."""
-        known = self.pool.state.workers.get(worker)
+        known = self.pool.workers.get(worker)
         if known is not None and known.leaving:
             self.send_to_worker(worker, work.Ack(numbers=[*self._acks.pop(worker, []), *numbers]))
             return
@@ -253,7 +264,7 @@ class Service:
         for effect in list(after):
             if isinstance(effect, fx.Answer):
                 after.remove(effect)
-                self.on_answer(
+                self._tell(
                     fx.Answer(
                         request=effect.request,
                         error=StoreFull.code,

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.task_state import TaskState
@@ -38,7 +37,7 @@ class TaskRequests:
 
     async def list_tasks(self, caller: Caller, request: rq.ListTasks) -> None:
         record = self._selection.one(caller, request.job)
-        job = self._service.pool.state.job(record.job_id)
+        job = self._service.pool.job(record.job_id)
         limit = max(1, min(request.limit, MAX_TASKS))
         states = frozenset(request.states)
         after: int | None = None
@@ -90,12 +89,12 @@ class TaskRequests:
         task_id = record.spec.task_id(index)
         live = job.live.get(index) if job is not None else None
         if live is not None:
-            running = live.phase is Phase.RUNNING
+            attempt = live.attempt
             return an.TaskView(
                 index=index,
                 task_id=task_id,
-                state=TaskState.RUNNING if running else TaskState.WAITING,
-                worker=live.worker.jid if live.worker is not None else "",
+                state=TaskState.WAITING if attempt is None else TaskState.RUNNING,
+                worker="" if attempt is None else attempt.worker,
                 failures=live.failures,
                 losses=live.losses,
             )
@@ -113,17 +112,17 @@ class TaskRequests:
         record = self._selection.one(caller, request.job)
         must_own(record, caller)
         (index,) = self._selection.indexes(record, [request.task_id])
-        job = self._service.pool.state.job(record.job_id)
+        job = self._service.pool.job(record.job_id)
         live = job.live.get(index) if job is not None else None
         row = self._rows(record, indexes=[index]).get(index)
-        runs = live is not None and live.phase is Phase.RUNNING and live.worker is not None
-        if not runs and (row is None or row.result is None):
+        attempt = live.attempt if live is not None else None
+        if attempt is None and (row is None or row.result is None):
             raise NotFound(
                 f"task {request.task_id} of job {record.job_id} has not run",
                 hint=f"`kestrelctl job explain {record.job_id}` says why",
             )
-        if live is not None and live.worker is not None:
-            fetched = await self._fetch(live.worker.jid, live.number, request)
+        if attempt is not None:
+            fetched = await self._fetch(attempt.worker, attempt.number, request)
         elif row is not None and row.result is not None and not whole_in_tail(row, request.stream):
             fetched = await self._fetch(row.worker, row.result.number, request)
         else:
@@ -137,7 +136,7 @@ class TaskRequests:
 
     async def _fetch(self, worker: str, number: int, request: rq.Logs) -> an.Log | None:
         """A piece of output from the worker that has it; None if it cannot be had."""
-        known = self._service.pool.state.workers.get(worker)
+        known = self._service.pool.workers.get(worker)
         if known is None or not known.online:
             return None
         message, future = self._outputs.fetch(worker, number, request.stream, request.offset)

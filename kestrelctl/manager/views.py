@@ -10,9 +10,9 @@ import msgspec
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord, TaskRecord
-from kestrelctl.core.scheduling.explain import explain, job_reasons, tasks_ahead
-from kestrelctl.core.state import State
+from kestrelctl.core.pool import Pool
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import Explanation, JobView, Obstacle, TaskView, WorkerView
 
@@ -59,8 +59,7 @@ def job_view(record: JobRecord, job: Job | None) -> JobView:
         argv=list(spec.argv),
         first=spec.first,
         step=spec.step,
-        cpus=spec.cpus,
-        memory_bytes=spec.memory_bytes,
+        request=spec.request,
         requires=list(spec.requires),
         max_running=spec.max_running,
         mean_seconds=job.mean_seconds if job else None,
@@ -122,13 +121,11 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
     return WorkerView(
         worker=worker.jid,
         state=worker_state(worker, now),
-        cpus=ad.cpus,
-        cpus_free=worker.free.get("cpus", 0) / 1000,
-        memory_bytes=ad.memory_bytes,
-        memory_free_bytes=worker.free.get("memory", 0),
+        assets=natural(worker.cls.capacity),
+        free=natural(worker.free),
         tags=sorted(worker.cls.tags),
-        running=worker.charged,
-        queued=worker.behind,
+        running=worker.running,
+        queued=worker.queued,
         done=worker.tasks_done,
         failed=worker.tasks_failed,
         host=ad.host,
@@ -140,19 +137,19 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
     )
 
 
-def explanation(state: State, job: Job, request_id: str, now: float) -> Explanation:
+def explanation(pool: Pool, job: Job, request_id: str, now: float) -> Explanation:
     """Why a job's tasks wait."""
-    groups, could, ever = explain(state, job, now)
+    found = pool.explain(job, now)
     return Explanation(
         id=request_id,
         job=job_view(job.record(), job),
         waiting=job.waiting,
-        job_reasons=job_reasons(state, job, now),
+        job_reasons=found.job_reasons,
         obstacles=[
             Obstacle(workers=group.workers, example=group.example, refusal=group.refusal)
-            for group in groups[:20]
+            for group in found.groups[:20]
         ],
-        could_run=could,
-        ever=ever,
-        tasks_ahead=tasks_ahead(state, job),
+        could_run=found.could,
+        ever=found.ever,
+        tasks_ahead=found.tasks_ahead,
     )

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 from prometheus_client.core import Metric
 
-from kestrelctl.core.census import Census, WorkerNumbers, census
+from kestrelctl.core.census import Census, WorkerNumbers
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.totals import Totals
-from kestrelctl.core.model.assets import MILLI, Amounts
-from kestrelctl.core.state import State
+from kestrelctl.core.model.assets import natural
+from kestrelctl.core.pool import Pool
 from kestrelctl.metrics.families import (
     by,
     certificate_family,
@@ -24,7 +24,7 @@ from kestrelctl.metrics.families import (
 )
 from kestrelctl.metrics.rows import Rows, quoted
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.protocol.work import Beat, Hello
+from kestrelctl.protocol.work import Heartbeat, Hello
 from kestrelctl.store.port import Statistics
 
 #: Owners with a series of their own, those with the most tasks first; the rest are `other`.
@@ -49,7 +49,7 @@ class PoolFamilies:
     """The families of a manager; call it for those of this moment.
 
     Args:
-        state: of the pool.
+        pool: whose numbers they are.
         stanzas: what the manager received and sent.
         shell: asked once for each scrape.
         now: the clock of the pool's events.
@@ -57,28 +57,28 @@ class PoolFamilies:
 
     def __init__(
         self,
-        state: State,
+        pool: Pool,
         stanzas: StanzaCounts,
         shell: Callable[[], Shell],
         now: Callable[[], float],
     ) -> None:
-        self._state = state
+        self._pool = pool
         self._stanzas = stanzas
         self._shell = shell
         self._now = now
 
     def __call__(self) -> Iterator[Metric | Rows]:
-        found = census(self._state, self._now())
-        yield gauge("kestrel_epoch", "Starts of a manager on this store.", self._state.epoch)
-        yield from _jobs(found, self._state.totals)
-        yield from _attempts(self._state.totals)
-        yield from _workers(found, self._state.totals)
+        found = self._pool.census(self._now())
+        yield gauge("kestrel_epoch", "Starts of a manager on this store.", self._pool.epoch)
+        yield from _jobs(found, self._pool.totals)
+        yield from _attempts(self._pool.totals)
+        yield from _workers(found, self._pool.totals)
         yield from stanza_families("kestrel_", self._stanzas)
         yield from self._ads()
         yield from _surroundings(self._shell())
 
     def _ads(self) -> Iterator[Metric]:
-        full, beat = self._stanzas.total(Hello), self._stanzas.total(Beat)
+        full, beat = self._stanzas.total(Hello), self._stanzas.total(Heartbeat)
         yield counters(
             "kestrel_ads",
             "Advertisements of workers: in full with a hello, renewed by a sign of life.",
@@ -213,7 +213,7 @@ def _workers(found: Census, totals: Totals) -> Iterator[Metric | Rows]:
         ("used", "What running tasks asked for of it.", used),
         ("free", "What is left of it.", found.free),
     ):
-        yield gauges(f"kestrel_asset_{name}", text, ("asset",), by(_base_units(amounts)))
+        yield gauges(f"kestrel_asset_{name}", text, ("asset",), by(natural(amounts)))
     labels = [quoted(label) for label in worker_labels(found.workers)]
     for name, text, values in (
         ("up", "1 if the worker is online.", [int(worker.online) for worker in found.workers]),
@@ -238,10 +238,6 @@ def worker_labels(workers: Sequence[WorkerNumbers]) -> list[str]:
         found.append(worker.jid if label in taken else label)
         taken.add(label)
     return found
-
-
-def _base_units(amounts: Amounts) -> dict[str, float]:
-    return {name: amount / MILLI if name == "cpus" else amount for name, amount in amounts.items()}
 
 
 def _surroundings(shell: Shell) -> Iterator[Metric]:

@@ -58,8 +58,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     argv: list[str] = []
     first: int = 0
     step: int = 1
-    cpus: float = 1.0
-    memory_bytes: int = 0
+    request: dict[str, float] = {}  #: what a task takes, in natural units: processors, bytes
     requires: list[str] = []
     max_running: int | None = None
     mean_seconds: float | None = None
@@ -152,10 +151,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     worker: str
     state: str  #: idle, busy, draining, quarantined, offline or unheard
-    cpus: float = 0.0
-    cpus_free: float = 0.0
-    memory_bytes: int = 0
-    memory_free_bytes: int = 0
+    assets: dict[str, float] = {}
+    free: dict[str, float] = {}
     tags: list[str] = []
     running: int = 0
     queued: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.metrics.monitor import Monitor
 from kestrelctl.metrics.worker import WorkerFamilies, WorkerProcessNumbers
-from kestrelctl.worker.daemon import WorkerProcess
+from kestrelctl.worker.process import WorkerProcess
 
 
 async def watch(address: str, process: WorkerProcess) -> Monitor:

@@ -6,12 +6,10 @@ import asyncio
 import base64
 import logging
 import math
-import random
-import time
 from collections.abc import Callable
+from random import Random
 from typing import Protocol
 
-from kestrelctl.clock import now
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
@@ -19,10 +17,10 @@ from kestrelctl.core.model.template import fill
 from kestrelctl.core.pacing.heartbeat import pause_seconds
 from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
+from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments
 from kestrelctl.worker.launch import Executor, Exit, Launch
-from kestrelctl.xmpp.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +41,8 @@ class Process(Protocol):
     executor: Executor
     incarnation: str
     stanzas: StanzaCounts
+    clock: Clock
+    random: Random  #: spreads over time what many workers do
 
     def start(self, session: WorkerSession, launch: Launch) -> None:
         """Starts an attempt; `session.on_exit` follows."""
@@ -76,6 +76,8 @@ class WorkerSession:
         self._name = name
         self._manager = f"pool@{pool}"
         self._process = process
+        self._now = process.clock.now
+        self._random = process.random
         self._environments = Environments(jid)
         self._slots_free: list[str] = []
         self._slots_made = 0
@@ -124,7 +126,7 @@ class WorkerSession:
     def on_bounce(self, sender: str, condition: str) -> None:
         self._process.stanzas.received(BOUNCE)
         if sender == self._manager:
-            self._hello_later(random.uniform(*HELLO_AGAIN_SECONDS))
+            self._hello_later(self._random.uniform(*HELLO_AGAIN_SECONDS))
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         if sender != self._manager:
@@ -144,20 +146,21 @@ class WorkerSession:
     def _hello(self) -> None:
         self._hello_timer = None
         self._stop_heartbeats()
-        holds = self.agent.holds()
+        holds, claims = self.agent.holds()
         self._send(
             work.Hello(
                 version=work.VERSION,
                 incarnation=self._process.incarnation,
-                at=round(time.time(), 3),
+                at=round(self._process.clock.wall(), 3),
                 ad=self.ad,
                 holds=holds,
+                claims=claims,
                 greeting=self.agent.greeting,
             )
         )
         pause_seconds = UNANSWERED_SECONDS * 2.0 ** min(self._unanswered, UNANSWERED_DOUBLINGS)
         self._unanswered += 1
-        self._hello_later(pause_seconds * random.uniform(1.0, 1.5))
+        self._hello_later(pause_seconds * self._random.uniform(1.0, 1.5))
 
     def _hello_later(self, seconds: float) -> None:
         if self._hello_timer is not None:
@@ -170,7 +173,7 @@ class WorkerSession:
     def _on_welcome(self, message: work.Welcome) -> None:
         if message.incarnation != self._process.incarnation:
             return
-        to_kill = self.agent.on_welcome(message.greeting, message.kill, now())
+        to_kill = self.agent.on_welcome(message.greeting, message.kill, self._now())
         if not self.agent.welcomed:
             return
         if self._hello_timer is not None:
@@ -197,7 +200,7 @@ class WorkerSession:
     def _set_heartbeat(self, seconds: float) -> None:
         self._heartbeat_seconds = max(0.1, seconds)
         self._stop_heartbeats()
-        self._plan_heartbeat(at_most=self._heartbeat_seconds * random.uniform(0.5, 1.0))
+        self._plan_heartbeat(at_most=self._heartbeat_seconds * self._random.uniform(0.5, 1.0))
 
     def _heartbeat(self) -> None:
         if self._spoke_at == self._heartbeat_planned_at:
@@ -206,8 +209,12 @@ class WorkerSession:
 
     def _plan_heartbeat(self, at_most: float = math.inf) -> None:
         self._heartbeat_planned_at = self._spoke_at
-        pause = pause_seconds(self._spoke_at, now(), self._heartbeat_seconds, random.random())
-        self._heartbeat_timer = asyncio.get_running_loop().call_later(min(pause, at_most), self._heartbeat)
+        pause = pause_seconds(
+            self._spoke_at, self._now(), self._heartbeat_seconds, self._random.random()
+        )
+        self._heartbeat_timer = asyncio.get_running_loop().call_later(
+            min(pause, at_most), self._heartbeat
+        )
 
     def _stop_heartbeats(self) -> None:
         if self._heartbeat_timer is not None:
@@ -221,7 +228,12 @@ class WorkerSession:
         if not self.agent.welcomed:
             return
         refused = self.agent.on_run(
-            message.spans, message.jobs, message.items, message.forget, now()
+            message.spans,
+            message.claims,
+            message.jobs,
+            message.items,
+            message.forget,
+            self._now(),
         )
         if refused:
             self._send(work.Returned(numbers=refused))
@@ -231,8 +243,8 @@ class WorkerSession:
 
     def _go_on(self) -> None:
         """Starts what fits and sees to it that results are reported in time."""
-        moment = now()
-        for start in self.agent.startable(moment):
+        moment = self._now()
+        for start in self.agent.startable():
             slot = self._slots_free.pop() if self._slots_free else self._new_slot()
             self._slot_of[start.number] = slot
             template = start.template
@@ -275,17 +287,17 @@ class WorkerSession:
             stdout_bytes=end.stdout_bytes,
             stderr_bytes=end.stderr_bytes,
         )
-        self._process.spool(self.agent.on_exit(result, now()))
+        self._process.spool(self.agent.on_exit(result, self._now()))
         self._go_on()
 
     def _on_kill(self, message: work.Kill) -> None:
         before = set(self.agent.unacknowledged)
-        for number in self.agent.on_kill(message.numbers, now()):
+        for number in self.agent.on_kill(message.numbers, self._now()):
             self._process.executor.kill(number)
         for number, result in self.agent.unacknowledged.items():
             if number not in before:
                 self._process.spool(result)
-        self._plan_report(now())
+        self._plan_report(self._now())
 
     def _on_recall(self, message: work.Recall) -> None:
         self._send(work.Returned(numbers=self.agent.on_recall(message.numbers)))
@@ -313,7 +325,7 @@ class WorkerSession:
 
     def _report_due(self) -> None:
         self._timer = None
-        self._plan_report(now() + 0.001)
+        self._plan_report(self._now() + 0.001)
 
     def report(self) -> None:
         """Sends the fresh results; the process calls this when they are spooled."""
@@ -361,7 +373,7 @@ class WorkerSession:
                 self._send(work.Returned(numbers=returned))
 
     def _send(self, message: work.Message) -> None:
-        self._spoke_at = now()
+        self._spoke_at = self._now()
         text = codec.encode(message)
         self._process.stanzas.sent(type(message), len(text))
         self.session.send(text, self._manager)

@@ -20,10 +20,10 @@ from slixmpp.componentxmpp import ComponentXMPP
 
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
+from kestrelctl.ports import Listener
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.xmpp import stanza
 from kestrelctl.xmpp import tls as trust
-from kestrelctl.xmpp.listener import Listener
 from kestrelctl.xmpp.tcp import detect_dead_peers
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,75 @@
+"""What the shells need of the world around them: a clock, and a session with the server.
+
+`kestrelctl.clock` and `kestrelctl.xmpp.session` are these in production; a simulated world has its
+own.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time, as seconds since the epoch."""
+
+    def now(self) -> float:
+        """Steady: for decisions, never goes back."""
+        ...
+
+    def wall(self) -> float:
+        """By the machine's clock, which somebody may set."""
+        ...
+
+
+class Session(Protocol):
+    """A connection to the server that reconnects by itself until it is stopped."""
+
+    online: bool
+    #: Set when the server refuses the credentials: trying again would not help.
+    refused: str | None
+    #: In words, how the connection is.
+    link: str
+
+    def start(self) -> None:
+        """Begins to connect; `Listener.on_online` follows."""
+
+    async def stop(self) -> None:
+        """Sends what is still to be sent and closes the connection."""
+
+    def send(self, payload: str, to: str, sender: str | None = None) -> None:
+        """Sends a JSON payload. While offline it is dropped: the protocol repeats what matters."""
+
+    def send_body(self, text: str, to: str, sender: str | None = None) -> None:
+        """Sends a chat message for a person."""
+
+    def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
+        """Sends directed presence."""
+
+    def certificate(self) -> tuple[str, float] | None:
+        """The server's host and the end of its certificate, seconds since the epoch.
+
+        None if the connection is down, has no TLS, or the certificate was not checked.
+        """
+        ...
+
+
+class Listener(Protocol):
+    """Who hears what a session receives."""
+
+    def on_online(self) -> None:
+        """The session is up."""
+
+    def on_offline(self, why: str) -> None:
+        """The session is down; it will try again."""
+
+    def on_payload(self, sender: str, to: str, payload: str) -> None:
+        """A JSON container has arrived."""
+
+    def on_body(self, sender: str, to: str, body: str) -> None:
+        """Somebody typed something."""
+
+    def on_bounce(self, sender: str, condition: str) -> None:
+        """A message could not be delivered to `sender`."""
+
+    def on_presence(self, sender: str, to: str, kind: str) -> None:
+        """Somebody is `available` or `unavailable` (or another presence type of RFC 6121)."""

@@ -1,0 +1,235 @@
+"""What the sessions of one worker process share: executor, spool, and the way out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.counting.totals import RUN_BOUNDS
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.metrics.stanzas import StanzaCounts
+from kestrelctl.ports import Clock, Session
+from kestrelctl.worker.launch import Executor, Exit, Launch
+from kestrelctl.worker.session import WorkerSession
+
+log = logging.getLogger(__name__)
+
+#: How long a drained worker waits for acknowledgements when the pool is away; results stay spooled.
+UNHEARD_SECONDS = 5.0
+#: Pause between two logins of a process with many sessions, so that the server is not flooded.
+LOGIN_PAUSE_SECONDS = 0.002
+
+#: By number, as `Outcome` counts them.
+OUTCOMES = ("done", "failed", "killed", "unable")
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Result).decode
+
+
+class Spool(Protocol):
+    """Where results survive the process until they are acknowledged: `worker.spool` does it."""
+
+    degraded: str | None  #: why records are only in memory; None if all is well
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on disk."""
+        ...
+
+    def load(self) -> list[tuple[int, bytes]]:
+        """What is not acknowledged, oldest first: attempt number and payload."""
+        ...
+
+    def append(self, records: Iterable[tuple[int, bytes]]) -> None:
+        """Adds records. Never raises for want of space."""
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """These attempts are acknowledged; unknown numbers are no error."""
+
+    def close(self) -> None:
+        """Lets another process have it."""
+
+
+class WorkerProcess:
+    """One process with one or many sessions.
+
+    Args:
+        incarnation: a word that no other process of these workers has.
+        spool: holds what an earlier process could not report, and what this one cannot.
+        executor: makes the executor; it is given what is to be called with each `Exit`.
+        clock: what signs of life and results are dated by.
+        random: spreads over time what many workers do.
+    """
+
+    def __init__(
+        self,
+        incarnation: str,
+        spool: Spool,
+        executor: Callable[[Callable[[Exit], None]], Executor],
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self.incarnation = incarnation
+        self.clock = clock
+        self.random = random
+        self.sessions: list[WorkerSession] = []
+        self.done = asyncio.Event()
+        self.refused: str | None = None
+        self.stopped = False
+        self.on_draining: Callable[[], None] = lambda: None
+        self.stanzas = StanzaCounts()
+        self.finished = dict.fromkeys(OUTCOMES, 0)
+        self.runs = Histogram(RUN_BOUNDS)
+        self.executor = executor(self._on_exit)
+        self._draining = False
+        self._session_of: dict[int, WorkerSession] = {}
+        self._unspooled: list[Result] = []
+        self._reporting: dict[WorkerSession, None] = {}
+        self._flush_planned = False
+        self._degraded: str | None = None
+        self._loop = asyncio.get_running_loop()
+        self._spool = spool
+
+    def add_session(
+        self, pool: str, ad: WorkerAd, jid: str, connect: Callable[[WorkerSession], Session]
+    ) -> None:
+        """Adds a worker. What an earlier process left in the spool is reported by the first one.
+
+        Args:
+            jid: its account.
+            connect: makes its connection, which is not started yet.
+        """
+        left = []
+        if not self.sessions:
+            left = [_decode(payload) for _, payload in self._spool.load()]
+        if left:
+            log.info("%d results of an earlier run are still to be reported", len(left))
+        agent = Agent(ad.assets, left)
+        worker = WorkerSession(f"s{len(self.sessions) + 1}", pool, ad, agent, self, jid)
+        worker.session = connect(worker)
+        self.sessions.append(worker)
+
+    async def run(self) -> None:
+        """Connects, and works until `done` is set."""
+        for worker in self.sessions:
+            worker.session.start()
+            if len(self.sessions) > 1:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.done.wait(), LOGIN_PAUSE_SECONDS)
+            if self.done.is_set():
+                break
+        await self.done.wait()
+
+    # -- what sessions share -----------------------------------------------------------------------
+
+    def _on_exit(self, end: Exit) -> None:
+        session_of = self._session_of.pop(end.number, None)
+        if session_of is not None:
+            session_of.on_exit(end)
+
+    def start(self, worker: WorkerSession, launch: Launch) -> None:
+        self._session_of[launch.number] = worker
+        self.executor.start(launch)
+
+    def spool(self, result: Result) -> None:
+        self._unspooled.append(result)
+        self._plan_flush()
+
+    def forget(self, numbers: list[int]) -> None:
+        self._spool.forget(numbers)
+
+    def wants_to_report(self, worker: WorkerSession) -> None:
+        self._reporting[worker] = None
+        self._plan_flush()
+
+    def _plan_flush(self) -> None:
+        if not self._flush_planned:
+            self._flush_planned = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """One write to the spool for all that ended in this turn, then the reports."""
+        self._flush_planned = False
+        if self._unspooled:
+            self._spool.append([(result.number, _encode(result)) for result in self._unspooled])
+            self._count(self._unspooled)
+            self._unspooled.clear()
+            if self._spool.degraded != self._degraded:
+                self._degraded = self._spool.degraded
+                log.warning("spool: %s", self._degraded or "written to disk again")
+        reporting, self._reporting = self._reporting, {}
+        for worker in reporting:
+            worker.report()
+
+    def status(self) -> str:
+        """One line on how this worker is."""
+        online = sum(worker.session.online for worker in self.sessions)
+        link = self.sessions[0].session.link
+        if len(self.sessions) > 1:
+            link = f"{online:,} of {len(self.sessions):,} sessions connected"
+        draining = "draining; " if self._draining else ""
+        return f"{draining}{link}; {self.executor.running:,} tasks run"
+
+    def _count(self, results: list[Result]) -> None:
+        for result in results:
+            self.finished[OUTCOMES[result.outcome]] += 1
+        own = (Outcome.DONE, Outcome.FAILED)
+        self.runs.observe_all([r.wall_seconds for r in results if r.outcome in own])
+
+    @property
+    def spool_bytes(self) -> int:
+        """Size of the spool on disk."""
+        return self._spool.size_bytes
+
+    @property
+    def spool_degraded(self) -> bool:
+        """Whether results are only in memory."""
+        return self._spool.degraded is not None
+
+    # -- the way out -------------------------------------------------------------------------------
+
+    def on_refused(self, reason: str) -> None:
+        self.refused = reason
+        self.done.set()
+
+    def on_progress(self) -> None:
+        if not self._draining:
+            return
+        if all(worker.agent.idle for worker in self.sessions):
+            self.done.set()
+        elif not any(worker.agent.running for worker in self.sessions):
+            self._loop.call_later(UNHEARD_SECONDS, self.done.set)
+
+    def on_signal(self) -> None:
+        """The first signal drains, the second stops."""
+        if self._draining:
+            self.stop()
+            return
+        running = sum(len(worker.agent.running) for worker in self.sessions)
+        log.info("draining: %d tasks run; a second signal ends them", running)
+        self._draining = True
+        self.on_draining()
+        for worker in self.sessions:
+            worker.drain()
+        self.on_progress()
+
+    def stop(self) -> None:
+        """Ends at once; what runs is ended and will be run again elsewhere."""
+        log.warning("stopping; running tasks are ended")
+        self.stopped = True
+        self.done.set()
+
+    async def close(self) -> None:
+        """Ends tasks, connections and the spool."""
+        await self.executor.close()
+        await asyncio.gather(*(worker.session.stop() for worker in self.sessions))
+        self._spool.close()
