@@ -31,6 +31,7 @@ class State:
         backoffs: heap of (until when, job id, index).
         at, cause: of the event at hand.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
+        records: what is to be written with the next commit.
         ended_tasks: records of tasks that the event at hand brought to their end.
     """
 
@@ -58,7 +59,7 @@ class State:
         self.touched_workers: dict[str, Worker] = {}
         self.ended_tasks: list[TaskRecord] = []
         self._effects: list[Effect] = []
-        self._records: list[Record] = []
+        self.records: list[Record] = []
 
     # -- jobs, workers, and what they have in common -----------------------------------------------
 
@@ -105,7 +106,7 @@ class State:
 
     def record(self, record: Record) -> None:
         """Has a record written with the next commit."""
-        self._records.append(record)
+        self.records.append(record)
 
     def tell(self, task: Task, what: str, *, number: int = 0, worker: str = "", detail: str = "",
              cause: str = "") -> None:  # fmt: skip
@@ -125,7 +126,7 @@ class State:
             detail=detail,
         )
         if found is not None:
-            self._records.append(found)
+            self.records.append(found)
 
     # -- effects -----------------------------------------------------------------------------------
 
@@ -146,6 +147,6 @@ class State:
         return effects
 
     def _flush_records(self) -> None:
-        if self._records:
-            self._effects.append(Persist(records=self._records))
-            self._records = []
+        if self.records:
+            self._effects.append(Persist(records=self.records))
+            self.records = []

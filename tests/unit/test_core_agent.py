@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.agent.agent import COMPANY_SECONDS, Agent
+from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED, Agent
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.template import Template
 
-KIB = 1024
+ONE_CPU = {"cpus": 1000}
 
 
-def template(job_id: int = 1, cpus: float = 1.0, **more: object) -> Template:
-    return Template(job_id=job_id, argv=("true",), cpus=cpus, **more)  # type: ignore[arg-type]
+def template(job_id: int = 1, **more: object) -> Template:
+    return Template(job_id=job_id, argv=("true",), **more)  # type: ignore[arg-type]
 
 
-def welcomed(cpus: float = 2.0, memory_bytes: int = 0) -> Agent:
-    """An agent that is in and has nothing to do."""
-    agent = Agent({"cpus": cpus, "memory": memory_bytes})
+def welcomed(**assets: float) -> Agent:
+    """An agent that is in and has nothing to do; with two processors unless told otherwise."""
+    agent = Agent(assets or {"cpus": 2.0})
     agent.holds()
     agent.on_welcome(agent.greeting, [], 0.0)
     return agent
 
 
-def give(agent: Agent, n: int, first: int = 100, job: Template | None = None) -> list[int]:
+def give(
+    agent: Agent,
+    n: int,
+    first: int = 100,
+    job: Template | None = None,
+    claim: dict[str, int] | None = None,
+) -> list[int]:
     """Sends n attempts numbered from `first`; returns those that are refused."""
     job = job or template()
-    return agent.on_run([(first, job.job_id, 0, n)], [job], [], [], now=1.0)
+    return agent.on_run([(first, job.job_id, 0, n, 0)], [claim or ONE_CPU], [job], [], [], now=1.0)
 
 
-def start(agent: Agent, now: float = 1.0) -> list[int]:
-    return [one.number for one in agent.startable(now)]
+def start(agent: Agent) -> list[int]:
+    return [one.number for one in agent.startable()]
 
 
 def end(agent: Agent, number: int, outcome: int = Outcome.DONE, now: float = 2.0) -> Result:
@@ -52,24 +58,44 @@ def test_a_large_one_at_the_head_is_not_passed() -> None:
     agent = welcomed(cpus=2)
     give(agent, 1)
     start(agent)
-    give(agent, 1, first=200, job=template(2, cpus=2))
+    give(agent, 1, first=200, job=template(2), claim={"cpus": 2000})
     give(agent, 1, first=300)
     assert start(agent) == []
     end(agent, 100)
     assert start(agent) == [200]
 
 
-def test_memory_counts_too() -> None:
-    agent = welcomed(cpus=8, memory_bytes=3 * KIB)
-    give(agent, 8, job=template(memory_bytes=KIB))
+def test_every_asset_of_the_claim_is_charged() -> None:
+    agent = welcomed(cpus=8, memory=300, fpga=2)
+    give(agent, 8, claim={"cpus": 1000, "memory": 100_000})
     assert len(start(agent)) == 3
+    give(agent, 8, first=200, claim={"cpus": 1000, "fpga": 500})
+    agent.on_recall(range(103, 200))
+    assert len(start(agent)) == 4
+    assert agent.free == {"cpus": 1000, "memory": 0, "fpga": 0}
+
+
+def test_what_is_charged_is_what_was_sent_and_not_what_comes_later() -> None:
+    agent = welcomed(cpus=4)
+    give(agent, 1, claim={"cpus": 3000})
+    start(agent)
+    give(agent, 1, first=200, claim={"cpus": 1000})
+    start(agent)
+    assert agent.free == {"cpus": 0}
+    end(agent, 100)
+    assert agent.free == {"cpus": 3000}
+
+
+def test_a_span_without_its_claim_is_given_back() -> None:
+    agent = welcomed()
+    assert agent.on_run([(100, 1, 0, 2, 1)], [ONE_CPU], [template()], [], [], now=1.0) == [100, 101]
 
 
 def test_a_start_says_which_task_of_which_job_with_which_line() -> None:
     agent = welcomed()
     job = template(with_items=True, first=10, step=5)
-    agent.on_run([(100, 1, 4, 2)], [job], ["four", "five"], [], now=1.0)
-    first, second = agent.startable(1.0)
+    agent.on_run([(100, 1, 4, 2, 0)], [ONE_CPU], [job], ["four", "five"], [], now=1.0)
+    first, second = agent.startable()
     assert (first.index, first.item, first.template.task_id(first.index)) == (4, "four", 30)
     assert (second.index, second.item) == (5, "five")
 
@@ -77,16 +103,17 @@ def test_a_start_says_which_task_of_which_job_with_which_line() -> None:
 def test_lines_go_to_the_jobs_that_have_some() -> None:
     agent = welcomed(cpus=4)
     with_lines = template(2, with_items=True)
-    agent.on_run([(1, 1, 0, 1), (2, 2, 0, 2)], [template(), with_lines], ["a", "b"], [], now=1.0)
-    assert [one.item for one in agent.startable(1.0)] == [None, "a", "b"]
+    spans = [(1, 1, 0, 1, 0), (2, 2, 0, 2, 0)]
+    agent.on_run(spans, [ONE_CPU], [template(), with_lines], ["a", "b"], [], now=1.0)
+    assert [one.item for one in agent.startable()] == [None, "a", "b"]
 
 
 def test_a_template_is_sent_once_and_can_be_forgotten() -> None:
     agent = welcomed()
     give(agent, 1)
-    assert agent.on_run([(101, 1, 1, 1)], [], [], [], now=1.0) == []
-    assert agent.on_run([], [], [], [1], now=1.0) == []
-    assert agent.on_run([(102, 1, 2, 2)], [], [], [], now=1.0) == [102, 103]
+    assert agent.on_run([(101, 1, 1, 1, 0)], [ONE_CPU], [], [], [], now=1.0) == []
+    assert agent.on_run([], [], [], [], [1], now=1.0) == []
+    assert agent.on_run([(102, 1, 2, 2, 0)], [ONE_CPU], [], [], [], now=1.0) == [102, 103]
     assert start(agent) == [100, 101], "what had come before still runs"
 
 
@@ -137,8 +164,8 @@ def test_what_is_not_acknowledged_is_reported_again_after_every_welcome() -> Non
 
 def test_an_earlier_process_may_have_left_results() -> None:
     left = Result(55, 1, 0, Outcome.DONE, 1.0, 1.0)
-    agent = Agent(1.0, 0, [left])
-    assert agent.holds() == [(55, 1, 0)]
+    agent = Agent({"cpus": 1.0}, [left])
+    assert agent.holds() == ([(55, 1, 0, ENDED)], [])
     assert agent.report_at() is None, "not before it is in"
     agent.on_welcome(agent.greeting, [], 3.0)
     assert agent.take_report() == [left]
@@ -153,14 +180,17 @@ def test_an_earlier_process_may_have_left_results() -> None:
 def test_it_says_all_that_it_has() -> None:
     agent = welcomed(cpus=1)
     give(agent, 3)
+    give(agent, 1, first=200, job=template(2), claim={"cpus": 500})
     start(agent)
     end(agent, 100)
     start(agent)
-    assert agent.holds() == [(101, 1, 1), (102, 1, 2), (100, 1, 0)]
+    held, claims = agent.holds()
+    assert held == [(101, 1, 1, 0), (102, 1, 2, 0), (200, 2, 0, 1), (100, 1, 0, ENDED)]
+    assert claims == [ONE_CPU, {"cpus": 500}]
 
 
 def test_only_the_welcome_to_its_latest_hello_counts() -> None:
-    agent = Agent(1.0, 0)
+    agent = Agent({"cpus": 1.0})
     agent.holds()
     early = agent.greeting
     agent.holds()

@@ -14,6 +14,9 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.state import State
 
+# An enumeration looks its members up slowly, and these are needed several times for each task.
+RUNNING, QUEUED, UNDER_WAY = Phase.RUNNING, Phase.QUEUED, Standing.UNDER_WAY
+
 
 def begin(
     worker: Worker, tasks: Sequence[Task], first_number: int, claim: Claim, now: float
@@ -23,16 +26,15 @@ def begin(
     As many as have room are charged at once, if nothing waits before them; the others wait there.
     """
     room = 0 if worker.queued else min(len(tasks), claim.times_fitting(worker.free))
-    held, backlog = worker.held, worker.backlog
+    full_at = first_number + room
+    jid, held, backlog = worker.jid, worker.held, worker.backlog
     number = first_number
     for task in tasks:
-        attempt = Attempt(number, worker.jid, claim, now)
-        task.attempt = attempt
-        task.standing = Standing.UNDER_WAY
+        phase = RUNNING if number < full_at else QUEUED
+        task.attempt = Attempt(number, jid, claim, now, phase)
+        task.standing = UNDER_WAY
         held[number] = task
-        if number - first_number < room:
-            attempt.phase = Phase.RUNNING
-        else:
+        if phase is QUEUED:
             backlog.append((number, task))
         number += 1
     job = tasks[0].job
@@ -56,20 +58,21 @@ def end(state: State, worker: Worker, task: Task) -> Attempt:
     Returns:
         The attempt as it was, with the phase that it had.
     """
-    attempt = task.attempt
-    assert attempt is not None
+    attempt, job = task.attempt, task.job
+    if attempt is None:
+        raise ValueError(f"task {task.index} of job {job.id} has no attempt")
     del worker.held[attempt.number]
     task.attempt = None
-    job = task.job
     job.running -= 1
-    if attempt.phase is Phase.RUNNING:
+    if attempt.phase is RUNNING:
         attempt.claim.release(worker.free)
         worker.running -= 1
-        left = worker.running_of[job] - 1
+        running_of = worker.running_of
+        left = running_of[job] - 1
         if left:
-            worker.running_of[job] = left
+            running_of[job] = left
         else:
-            del worker.running_of[job]
+            del running_of[job]
     state.touched_workers[worker.jid] = worker
     state.touched_jobs[job] = None
     return attempt
@@ -94,7 +97,7 @@ def move(old: Worker, new: Worker) -> None:
     for number, task in old.held.items():
         attempt = task.attempt
         assert attempt is not None
-        attempt.phase = Phase.QUEUED
+        attempt.phase = QUEUED
         new.held[number] = task
         new.backlog.append((number, task))
     old.held.clear()
@@ -113,13 +116,13 @@ def promote(worker: Worker) -> None:
             attempt is not None
             and attempt.number == number
             and worker.held.get(number) is task
-            and attempt.phase is Phase.QUEUED
+            and attempt.phase is QUEUED
         ):
             claim = attempt.claim
             if not claim.times_fitting(worker.free):
                 return
             claim.charge(worker.free)
-            attempt.phase = Phase.RUNNING
+            attempt.phase = RUNNING
             worker.running += 1
             worker.running_of[task.job] = worker.running_of.get(task.job, 0) + 1
         backlog.popleft()

@@ -13,6 +13,9 @@ from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
 
+#: An enumeration looks its members up slowly, and this one is needed for each task.
+DONE = TaskState.DONE
+
 
 def remember(
     state: State, task: Task, to: TaskState, worker: str, result: Result | None
@@ -28,16 +31,16 @@ def remember(
         result,
         task.concluded,
     )
-    state.record(record)
+    state.records.append(record)
     return record
 
 
 def finish(state: State, task: Task, to: TaskState, worker: str, result: Result | None) -> None:
-    """Gives a task that nobody has any more its final state."""
+    """Gives a task its final state that was withdrawn from wherever it stood."""
     job = task.job
     del job.live[task.index]
     counts, totals = job.counts, state.totals
-    if to is TaskState.DONE:
+    if to is DONE:
         counts.done += 1
         totals.tasks_done += 1
     elif to is TaskState.FAILED:
@@ -50,7 +53,6 @@ def finish(state: State, task: Task, to: TaskState, worker: str, result: Result 
         counts.cancelled += 1
         totals.tasks_cancelled += 1
     state.ended_tasks.append(remember(state, task, to, worker, result))
-    state.touched_jobs[job] = None
 
 
 def put_back(state: State, task: Task, worker: str) -> None:

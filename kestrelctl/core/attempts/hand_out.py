@@ -49,7 +49,11 @@ def _give(state: State, worker: Worker, assignments: list[Assignment], now: floa
         if claim not in claims:
             claims.append(claim)
         begin(worker, tasks, state.next_number, claim, now)
-        spans.extend(_spans(job, tasks, state.next_number, claims.index(claim)))
+        place = claims.index(claim)
+        if fresh == len(tasks):
+            spans.append((state.next_number, job.id, cursor, fresh, place))
+        else:
+            spans.extend(_spans(job, tasks, state.next_number, place))
         if job.spec.items is not None:
             items_of.add(job.id)
             items.extend(job.spec.items[task.index] for task in tasks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.attempts.adoption import may_reach, reach, stop
 from kestrelctl.core.attempts.book import end, withdraw
-from kestrelctl.core.attempts.endings import back_off, count_loss, finish, put_back, remember
+from kestrelctl.core.attempts.endings import DONE, back_off, count_loss, finish, put_back, remember
 from kestrelctl.core.effects import Acknowledge
 from kestrelctl.core.events import Reported, Returned
 from kestrelctl.core.handlers.health import note_failure, quarantine
@@ -25,7 +25,7 @@ def on_reported(state: State, event: Reported) -> None:
     """
     worker = state.workers.get(event.worker)
     held = worker.held if worker is not None else {}
-    totals = state.totals
+    at, jid, totals = event.at, event.worker, state.totals
     ran: list[float] = []
     dispatched: list[float] = []
     walls: dict[Job, list[float]] = {}
@@ -34,7 +34,7 @@ def on_reported(state: State, event: Reported) -> None:
         if task is not None and worker is not None:
             attempt = end(state, worker, task)
         else:
-            late = _late(state, result, event.worker)
+            late = _late(state, result, jid)
             if late is None:
                 totals.reports_refused += 1
                 continue
@@ -43,15 +43,16 @@ def on_reported(state: State, event: Reported) -> None:
             job = task.job
             wall_seconds = result.wall_seconds
             if attempt.sent_at:
-                added = event.at - attempt.sent_at - wall_seconds - result.waited_seconds
+                added = at - attempt.sent_at - wall_seconds - result.waited_seconds
                 dispatched.append(added)
                 job.latencies.append(added)
             ran.append(wall_seconds)
-            if job in walls:
-                walls[job].append(wall_seconds)
-            else:
+            of_job = walls.get(job)
+            if of_job is None:
                 walls[job] = [wall_seconds]
-            finish(state, task, TaskState.DONE, event.worker, result)
+            else:
+                of_job.append(wall_seconds)
+            finish(state, task, DONE, jid, result)
             if worker is not None:
                 worker.streak = 0
                 worker.tasks_done += 1

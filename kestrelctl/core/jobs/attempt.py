@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+import msgspec
+
 from kestrelctl.core.model.claim import Claim
 
 
@@ -15,8 +17,10 @@ class Phase(enum.Enum):
     OVER = "over"  #: nobody has it any more
 
 
-class Attempt:
+class Attempt(msgspec.Struct, eq=False, gc=False):
     """An attempt under way. Only `kestrelctl.core.attempts` changes one.
+
+    It is a struct because a busy pool makes tens of thousands of them each second.
 
     Attributes:
         number: names it in the whole pool, over restarts of the manager.
@@ -25,11 +29,8 @@ class Attempt:
         sent_at: when it was handed out; 0 if it was adopted.
     """
 
-    __slots__ = ("claim", "number", "phase", "sent_at", "worker")
-
-    def __init__(self, number: int, worker: str, claim: Claim, sent_at: float) -> None:
-        self.number = number
-        self.worker = worker
-        self.claim = claim
-        self.sent_at = sent_at
-        self.phase = Phase.QUEUED
+    number: int
+    worker: str
+    claim: Claim
+    sent_at: float
+    phase: Phase = Phase.QUEUED

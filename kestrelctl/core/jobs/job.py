@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict, deque
 
+import msgspec
+
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.shape import Shape
@@ -22,7 +24,7 @@ class Standing(enum.Enum):
     UNDER_WAY = "under-way"  #: it has an attempt
 
 
-class Task:
+class Task(msgspec.Struct, eq=False):
     """A task that was dispatched and has no final state yet.
 
     Attributes:
@@ -32,26 +34,14 @@ class Task:
             them.
     """
 
-    __slots__ = (
-        "attempt",
-        "concluded",
-        "failures",
-        "index",
-        "job",
-        "losses",
-        "lost_numbers",
-        "standing",
-    )
-
-    def __init__(self, job: Job, index: int, standing: Standing) -> None:
-        self.job = job
-        self.index = index
-        self.standing = standing
-        self.attempt: Attempt | None = None
-        self.failures = 0
-        self.losses = 0
-        self.lost_numbers: tuple[int, ...] = ()
-        self.concluded = 0
+    job: Job
+    index: int
+    standing: Standing
+    attempt: Attempt | None = None
+    failures: int = 0
+    losses: int = 0
+    lost_numbers: tuple[int, ...] = ()
+    concluded: int = 0
 
 
 class Job:
@@ -136,8 +126,9 @@ class Job:
         while len(tasks) < n and self.ready:
             tasks.append(self.ready.popitem(last=False)[1])
         fresh = min(n - len(tasks), self.spec.count - self.cursor)
+        standing = Standing.READY
         for index in range(self.cursor, self.cursor + fresh):
-            task = self.live[index] = Task(self, index, Standing.READY)
+            task = self.live[index] = Task(self, index, standing)
             tasks.append(task)
         self.cursor += fresh
         return tasks
