@@ -17,6 +17,7 @@ from kestrelctl.cli.output import Output
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration
 from kestrelctl.cli.selection import parse_job, parse_jobs, parse_tasks
+from kestrelctl.cli.story import story
 from kestrelctl.cli.tasks import tasks
 from kestrelctl.errors import TimedOut
 from kestrelctl.protocol.answers import Changed, Jobs, JobView
@@ -138,7 +139,7 @@ def forget(session: Session, jobs: str) -> None:
     session.talk(work)
 
 
-for command in (tasks, logs, explain):
+for command in (tasks, logs, explain, story):
     job.add_command(command)
 
 

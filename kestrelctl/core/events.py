@@ -58,7 +58,9 @@ class Retry(Event, frozen=True, kw_only=True):
     Attributes:
         record: the job as stored (its counts included), if it has ended; None for an active one.
         indexes: the tasks with a row, in a final state other than done, with that state.
-        rest: whether those that a cancelled job never started come back too.
+        rest: whether the job is meant as a whole: those that it never started when it was cancelled
+            come back too.
+        happenings: how many records the story of an ended job has.
     """
 
     request: str
@@ -68,6 +70,7 @@ class Retry(Event, frozen=True, kw_only=True):
     record: JobRecord | None
     indexes: list[tuple[int, str]]
     rest: bool = False
+    happenings: int = 0
 
 
 class Joined(Event, frozen=True, kw_only=True):

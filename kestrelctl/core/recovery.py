@@ -30,6 +30,7 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> None:
     record = unfinished.record
     job = state.restored_job(record)
     job.cancelling = record.cancelling
+    job.happenings = unfinished.happenings
     if job.cancelling:
         job.counts.cancelled += job.never_started
     for index in unfinished.unfinished:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, Note, Persist
-from kestrelctl.core.jobs.job import Job, Task
+from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.story import happening
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -108,16 +108,27 @@ class State:
         """Has a record written with the next commit."""
         self.records.append(record)
 
-    def tell(self, task: Task, what: str, *, number: int = 0, worker: str = "", detail: str = "",
-             cause: str = "") -> None:  # fmt: skip
-        """Adds to the story of a task.
+    def tell(
+        self,
+        job: Job,
+        index: int,
+        what: str,
+        *,
+        number: int = 0,
+        worker: str = "",
+        detail: str = "",
+        cause: str = "",
+    ) -> None:
+        """Adds to the story of a job.
 
         Args:
+            index: of the task that it happened to; -1 for the job as a whole.
+            what: one of `records.HAPPENINGS`.
             cause: who or what was behind it; that of the event by default.
         """
         found = happening(
-            task.job,
-            task.index,
+            job,
+            index,
             what,
             at=self.at,
             number=number,

@@ -73,6 +73,7 @@ class Desk:
             rq.ForgetJobs: jobs.forget,
             rq.ListTasks: tasks.list_tasks,
             rq.Logs: tasks.logs,
+            rq.TellStory: tasks.story,
             rq.ListWorkers: pool.list_workers,
             rq.DrainWorkers: pool.drain,
             rq.ResumeWorkers: pool.resume,

@@ -6,7 +6,7 @@ import msgspec
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.effects import JobEnded
-from kestrelctl.core.model.records import JobForgotten, JobRecord
+from kestrelctl.core.model.records import MAX_HAPPENINGS, JobForgotten, JobRecord
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import StoreFull, UsageError
 from kestrelctl.manager import views
@@ -94,6 +94,7 @@ class JobRequests:
                 f"job {record.job_id} has no such task that failed, was lost or cancelled"
             )
         active = self._service.pool.job(record.job_id) is not None
+        told = self._service.store.happenings(record.job_id, limit=MAX_HAPPENINGS + 1)
         answer = await self._decisions.on(
             lambda token: ev.Retry(
                 at=self._service.now(),
@@ -105,6 +106,7 @@ class JobRequests:
                 record=None if active else record,
                 indexes=bad,
                 rest=whole,
+                happenings=len(told),
             )
         )
         return answer.tasks

@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.jobs.job import Job, Standing
+from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, TaskRecord
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.manager import views
+from kestrelctl.manager import story, views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.outputs import FETCH_SECONDS, Outputs, tail_log, whole_in_tail
 from kestrelctl.manager.selection import Selection, must_own
@@ -25,8 +26,16 @@ log = logging.getLogger(__name__)
 MAX_TASKS = 1000
 
 
+#: Why a task waits that was handed out before.
+_WAITS = {
+    Standing.READY: "",
+    Standing.BACKOFF: "it failed, and pauses before it runs again",
+    Standing.UNHEARD: "its worker has not spoken since the manager started",
+}
+
+
 class TaskRequests:
-    """Tasks and logs."""
+    """Tasks, stories and logs."""
 
     def __init__(self, service: Service, selection: Selection, outputs: Outputs) -> None:
         self._service = service
@@ -104,6 +113,36 @@ class TaskRequests:
         state = TaskState.CANCELLED if record.cancelling else TaskState.WAITING
         return an.TaskView(index=index, task_id=task_id, state=state)
 
+    # -- stories -----------------------------------------------------------------------------------
+
+    async def story(self, caller: Caller, request: rq.TellStory) -> None:
+        record = self._selection.one(caller, request.job)
+        must_own(record, caller)
+        if len(request.task_ids) > MAX_TASKS:
+            raise UsageError(
+                f"{len(request.task_ids):,} tasks are too many for one story",
+                hint=f"name at most {MAX_TASKS:,}, or none for the latest of all",
+            )
+        alone = [record.spec.first] if record.spec.count == 1 else []
+        indexes = self._selection.indexes(record, request.task_ids or alone)
+        job = self._service.pool.state.job(record.job_id)
+        rows = self._rows(record, indexes=indexes) if indexes else {}
+        asked = [
+            story.Asked(
+                index=index,
+                row=rows.get(index),
+                whereabouts=_whereabouts(job, index) if job is not None else None,
+            )
+            for index in dict.fromkeys(indexes)
+        ]
+        happenings = self._service.store.happenings(
+            record.job_id, indexes=indexes, limit=MAX_HAPPENINGS + 1
+        )
+        view = views.abridged(views.job_view(record, job))
+        told = story.tell(record, happenings, asked, self._service.now())
+        entries, more = story.cut(told, max(1, request.limit), view)
+        caller.reply(an.Story(id=request.id, job=view, entries=entries, more=more))
+
     # -- output ------------------------------------------------------------------------------------
 
     async def logs(self, caller: Caller, request: rq.Logs) -> None:
@@ -155,3 +194,22 @@ class TaskRequests:
             size_bytes=output.size_bytes,
             next_offset=end if output.offset < end < output.size_bytes else None,
         )
+
+
+def _whereabouts(job: Job, index: int) -> story.Whereabouts | None:
+    """How a task of an active job is; None if it has ended."""
+    task = job.live.get(index)
+    if task is None:
+        waits = index >= job.cursor and not job.cancelling
+        return (
+            story.Whereabouts(what="waiting", detail="it was never handed out") if waits else None
+        )
+    attempt = task.attempt
+    if attempt is None:
+        return story.Whereabouts(what="waiting", detail=_WAITS.get(task.standing, ""))
+    return story.Whereabouts(
+        what="running" if attempt.phase is Phase.RUNNING else "queued",
+        number=attempt.number,
+        worker=attempt.worker,
+        sent_at=attempt.sent_at,
+    )

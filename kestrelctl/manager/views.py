@@ -14,14 +14,21 @@ from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.answers import Explanation, JobView, Obstacle, TaskView, WorkerView
+from kestrelctl.protocol.answers import (
+    Explanation,
+    JobView,
+    Obstacle,
+    StoryEntry,
+    TaskView,
+    WorkerView,
+)
 
 #: Characters of a command where it is one of many.
 LONGEST_COMMAND = 200
 #: What else there is in an answer that is a page of views.
 _FRAME_BYTES = 1000
 
-V = TypeVar("V", TaskView, WorkerView)
+V = TypeVar("V", TaskView, WorkerView, StoryEntry)
 
 
 def percentile(values: list[float], percent: float) -> float | None:
@@ -81,16 +88,25 @@ def abridged(view: JobView) -> JobView:
     return msgspec.structs.replace(view, argv=argv)
 
 
-def first_that_fit(views: Iterable[V]) -> list[V]:
-    """As many as one answer may hold; at least one, if there is any."""
+def first_that_fit(views: Iterable[V], beside: JobView | None = None) -> list[V]:
+    """As many as one answer may hold; at least one, if there is any.
+
+    Args:
+        beside: what else is in the answer.
+    """
     found: list[V] = []
-    room = codec.MAX_PAYLOAD_BYTES - _FRAME_BYTES
+    room = codec.MAX_PAYLOAD_BYTES - _FRAME_BYTES - (_json_bytes(beside) if beside else 0)
     for view in views:
-        room -= codec.text_bytes(msgspec.json.encode(view).decode()) + 1
+        room -= _json_bytes(view) + 1
         if room < 0 and found:
             break
         found.append(view)
     return found
+
+
+def _json_bytes(view: msgspec.Struct) -> int:
+    """What a view takes of a stanza."""
+    return codec.text_bytes(msgspec.json.encode(view).decode())
 
 
 def task_view(record: TaskRecord, job: JobRecord) -> TaskView:

@@ -146,6 +146,40 @@ class Explanation(Reply, frozen=True, kw_only=True, tag="explanation"):
     tasks_ahead: int = 0
 
 
+class StoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
+    """Something that happened to a job or a task, or how it is; an array, because many travel.
+
+    Attributes:
+        at: seconds since the epoch. What a worker's clock said is put between the submission and
+            the end of the job, because it may be off.
+        task_id: None if it happened to the job as a whole.
+        what: one of `HAPPENINGS`, or `submitted`, `ended`; or, of a task: `started`, `waiting`,
+            `sent`, `queued` (at its worker), `running`.
+        number: of the attempt; 0 if none is meant.
+        cause: who or what was behind it; of `ended` the final state.
+    """
+
+    at: float
+    task_id: int | None
+    what: str
+    number: int = 0
+    worker: str = ""
+    cause: str = ""
+    detail: str = ""
+
+
+class Story(Reply, frozen=True, kw_only=True, tag="story"):
+    """What happened to a job and its tasks, in order of time.
+
+    Attributes:
+        more: whether entries were left out.
+    """
+
+    job: JobView
+    entries: list[StoryEntry]
+    more: bool = False
+
+
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A worker as users see it."""
 
@@ -300,6 +334,7 @@ AnyAnswer = (
     | Tasks
     | Log
     | Explanation
+    | Story
     | Workers
     | Enrolled
     | Pool

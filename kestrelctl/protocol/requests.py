@@ -113,6 +113,21 @@ class ExplainJob(Request, frozen=True, kw_only=True, tag="explain"):
     job: str
 
 
+class TellStory(Request, frozen=True, kw_only=True, tag="story"):
+    """What happened to a job and its tasks. Answered by `story`.
+
+    Attributes:
+        task_ids: the tasks to tell of from beginning to end; empty for the job itself and the
+            latest happenings of its tasks. A job with one task is always told with it.
+        limit: at most so many entries; those of the job go before those of its tasks, late ones
+            before early ones.
+    """
+
+    job: str
+    task_ids: list[Whole] = []
+    limit: Count = 200
+
+
 class ForgetJobs(Request, frozen=True, kw_only=True, tag="forget"):
     """Delete ended jobs and their results. Answered by `changed`."""
 
@@ -193,6 +208,7 @@ AnyRequest = (
     | Logs
     | RetryJobs
     | ExplainJob
+    | TellStory
     | ForgetJobs
     | ListWorkers
     | DrainWorkers

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from kestrelctl.core.model.records import (
+    Happening,
     JobForgotten,
     JobRecord,
     Progress,
@@ -35,6 +36,7 @@ class MemoryStore:
         self._last_job_id = 0
         self._jobs: dict[int, JobRecord] = {}
         self._tasks: dict[int, dict[int, TaskRecord]] = {}
+        self._happenings: dict[int, list[Happening]] = {}
         self._workers: dict[str, WorkerRecord] = {}
         self._commits = 0
         self._records = 0
@@ -71,6 +73,7 @@ class MemoryStore:
                 for task in tasks.values()
                 if task.index not in ended and task.concluded
             },
+            happenings=len(self._happenings.get(job.job_id, ())),
         )
 
     async def commit(self, records: Sequence[Record]) -> None:
@@ -93,6 +96,8 @@ class MemoryStore:
             case JobRecord():
                 self._jobs[record.job_id] = record
                 self._last_job_id = max(self._last_job_id, record.job_id)
+            case Happening():
+                self._happenings.setdefault(record.job_id, []).append(record)
             case WorkerRecord():
                 self._workers[record.worker] = record
             case WorkerGone():
@@ -100,6 +105,7 @@ class MemoryStore:
             case JobForgotten():
                 self._jobs.pop(record.job_id, None)
                 self._tasks.pop(record.job_id, None)
+                self._happenings.pop(record.job_id, None)
 
     def jobs(
         self,
@@ -144,6 +150,18 @@ class MemoryStore:
             job_id, states=bad, indexes=indexes, limit=len(self._tasks.get(job_id, {}))
         )
         return [(task.index, task.state.value) for task in found]
+
+    def happenings(
+        self, job_id: int, *, indexes: Sequence[int] = (), limit: int = 1000
+    ) -> list[Happening]:
+        if job_id not in self._jobs:
+            return []
+        fitting = [
+            each
+            for each in self._happenings.get(job_id, [])
+            if not indexes or each.index in (-1, *indexes)
+        ]
+        return fitting[-limit:] if limit > 0 else []
 
     def statistics(self) -> Statistics:
         return Statistics(

@@ -74,7 +74,24 @@ _SECOND = (
     "ALTER TABLE tasks ADD COLUMN concluded INTEGER NOT NULL DEFAULT 0",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
+_THIRD = (
+    # In the order of their rowids. At most some thousands of a job.
+    """
+    CREATE TABLE happenings (
+        job_id INTEGER NOT NULL,
+        idx INTEGER NOT NULL,  -- -1: of the job as a whole
+        at REAL NOT NULL,
+        what TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        worker TEXT NOT NULL,
+        cause TEXT NOT NULL,
+        detail TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX happenings_of_job ON happenings (job_id)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from kestrelctl.core.model.records import JobRecord, Record, Snapshot, TaskRecord
+from kestrelctl.core.model.records import Happening, JobRecord, Record, Snapshot, TaskRecord
 from kestrelctl.core.model.task_state import TaskState
 
 
@@ -24,8 +24,9 @@ class Store(Protocol):
     """All that is durable of one pool. Holds still while the manager that opened it lives.
 
     A record replaces what an earlier one said of the same job, task or worker; the order within a
-    batch counts. What the caller keeps to: a job's owner, spec and moment of submission never
-    change, nothing is said of a job after its `JobForgotten`, and job ids are not used twice.
+    batch counts. A `Happening` replaces nothing: each is kept. What the caller keeps to: a job's
+    owner, spec and moment of submission never change, nothing is said of a job after its
+    `JobForgotten`, and job ids are not used twice.
     """
 
     def open(self) -> Snapshot:
@@ -93,6 +94,16 @@ class Store(Protocol):
 
         Args:
             indexes: only these; empty for any.
+        """
+        ...
+
+    def happenings(
+        self, job_id: int, *, indexes: Sequence[int] = (), limit: int = 1000
+    ) -> list[Happening]:
+        """The latest `limit` happenings of a job that fit, in the order in which they happened.
+
+        Args:
+            indexes: only those of these tasks and of the job as a whole; empty for any.
         """
         ...
 

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kestrelctl.core.model.records import (
+    Happening,
     JobRecord,
     Snapshot,
     TaskRecord,
@@ -18,10 +19,12 @@ from kestrelctl.core.model.records import (
 )
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.store.rows import (
+    HAPPENING_COLUMNS,
     JOB_COLUMNS,
     STATE_CODES,
     STATES,
     TASK_COLUMNS,
+    happening,
     job_record,
     task_record,
 )
@@ -69,6 +72,9 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
         " AND (failures <> 0 OR losses <> 0 OR concluded <> 0)",
         (record.job_id,),
     ).fetchall()
+    [happenings] = connection.execute(
+        "SELECT count(*) FROM happenings WHERE job_id = ?", (record.job_id,)
+    ).fetchone()
     return UnfinishedJob(
         record=replace(record, cursor=cursor, counts=Counts(**by_state)),
         unfinished=unfinished,
@@ -78,6 +84,7 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
             if failures or losses
         },
         concluded={index: concluded for index, _, _, concluded in remembered if concluded},
+        happenings=happenings,
     )
 
 
@@ -132,6 +139,23 @@ def ended_badly(
     where, values = _of_job(job_id, bad, -1, indexes)
     rows = connection.execute(f"SELECT idx, state FROM tasks WHERE {where} ORDER BY idx", values)
     return [(index, STATES[state].value) for index, state in rows]
+
+
+def happenings(
+    connection: sqlite3.Connection, job_id: int, indexes: Sequence[int], limit: int
+) -> list[Happening]:
+    """As `Store.happenings`."""
+    # Those of a forgotten job are not there.
+    where = "job_id = ? AND EXISTS (SELECT 1 FROM jobs WHERE job_id = ?)"
+    values: list[Any] = [job_id, job_id]
+    if indexes:
+        where += " AND idx IN (SELECT value FROM json_each(?))"
+        values.append(json.dumps([-1, *indexes]))
+    rows = connection.execute(
+        f"SELECT {HAPPENING_COLUMNS} FROM happenings WHERE {where} ORDER BY rowid DESC LIMIT ?",
+        (*values, max(limit, 0)),
+    ).fetchall()
+    return [happening(row) for row in reversed(rows)]
 
 
 def _of_job(

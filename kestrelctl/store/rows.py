@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
@@ -28,6 +28,9 @@ TASK_COLUMNS = (
     " stderr, stdout_bytes, stderr_bytes"
 )
 TASK_PARAMETERS = ", ".join("?" for _ in TASK_COLUMNS.split(","))
+
+#: The order of `happening_row`.
+HAPPENING_COLUMNS = "job_id, idx, at, what, number, worker, cause, detail"
 
 #: The order in which `job_record` wants a job's row.
 JOB_COLUMNS = (
@@ -84,6 +87,35 @@ def task_record(row: tuple[Any, ...]) -> TaskRecord:
     job_id, index, state, failures, losses, concluded, worker, number, *rest = row
     result = None if number is None else Result(number, job_id, index, *rest)
     return TaskRecord(job_id, index, STATES[state], failures, losses, worker, result, concluded)
+
+
+def happening_row(record: Happening) -> tuple[Any, ...]:
+    """The record in the order of `HAPPENING_COLUMNS`."""
+    return (
+        record.job_id,
+        record.index,
+        record.at,
+        record.what,
+        record.number,
+        record.worker,
+        record.cause,
+        record.detail,
+    )
+
+
+def happening(row: tuple[Any, ...]) -> Happening:
+    """The inverse of `happening_row`."""
+    job_id, index, at, what, number, worker, cause, detail = row
+    return Happening(
+        job_id=job_id,
+        index=index,
+        at=at,
+        what=what,
+        number=number,
+        worker=worker,
+        cause=cause,
+        detail=detail,
+    )
 
 
 def encode_spec(spec: JobSpec) -> bytes:

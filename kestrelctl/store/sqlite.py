@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from kestrelctl.core.model.records import JobRecord, Record, Snapshot, TaskRecord
+from kestrelctl.core.model.records import Happening, JobRecord, Record, Snapshot, TaskRecord
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.store import reading
 from kestrelctl.store.directory import claim, create_private
@@ -140,6 +140,12 @@ class SqliteStore:
     def ended_badly(self, job_id: int, indexes: Sequence[int] = ()) -> list[tuple[int, str]]:
         with explained(self.path):
             return reading.ended_badly(self._reader, job_id, indexes)
+
+    def happenings(
+        self, job_id: int, *, indexes: Sequence[int] = (), limit: int = 1000
+    ) -> list[Happening]:
+        with explained(self.path):
+            return reading.happenings(self._reader, job_id, indexes, limit)
 
     def statistics(self) -> Statistics:
         files = (self.path, self.path.with_name(self.path.name + "-wal"))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kestrelctl.core.model.records import (
+    Happening,
     JobForgotten,
     JobRecord,
     Progress,
@@ -15,13 +16,21 @@ from kestrelctl.core.model.records import (
     WorkerGone,
     WorkerRecord,
 )
-from kestrelctl.store.rows import TASK_COLUMNS, TASK_PARAMETERS, encode_spec, task_row
+from kestrelctl.store.rows import (
+    HAPPENING_COLUMNS,
+    TASK_COLUMNS,
+    TASK_PARAMETERS,
+    encode_spec,
+    happening_row,
+    task_row,
+)
 
-#: Task rows deleted with each commit while there are forgotten jobs: a few milliseconds of it, and
-#: little enough of the disk to succeed when that is nearly full.
+#: Rows of tasks and happenings deleted with each commit while there are forgotten jobs: a few
+#: milliseconds of it, and little enough of the disk to succeed when that is nearly full.
 FORGET_ROWS = 5_000
 
 _PUT_TASK = f"INSERT OR REPLACE INTO tasks ({TASK_COLUMNS}) VALUES ({TASK_PARAMETERS})"
+_ADD_HAPPENING = f"INSERT INTO happenings ({HAPPENING_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 _UPDATE_JOB = """
     UPDATE jobs SET state = ?, cancelling = ?, cursor = ?, done = ?, failed = ?, lost = ?,
@@ -40,17 +49,24 @@ _DELETE_SOME_TASKS = """
         SELECT max(idx) FROM (
             SELECT idx FROM tasks WHERE job_id = :job_id ORDER BY idx LIMIT :limit))
 """
+_DELETE_SOME_HAPPENINGS = """
+    DELETE FROM happenings WHERE rowid IN (
+        SELECT rowid FROM happenings WHERE job_id = :job_id LIMIT :limit)
+"""
 
 
 def write(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
     """Writes a batch. The hot path: nearly all records of a busy pool are those of tasks."""
     tasks: list[tuple[Any, ...]] = []
     cursors: dict[int, int] = {}
+    happenings: list[tuple[Any, ...]] = []
     for record in records:
         if isinstance(record, TaskRecord):
             tasks.append(task_row(record))
         elif isinstance(record, Progress):
             cursors[record.job_id] = record.cursor
+        elif isinstance(record, Happening):
+            happenings.append(happening_row(record))
         elif isinstance(record, JobRecord):
             cursors.pop(record.job_id, None)
             _put_job(connection, record)
@@ -65,6 +81,8 @@ def write(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
             _forget_job(connection, record.job_id)
     if tasks:
         connection.executemany(_PUT_TASK, tasks)
+    if happenings:
+        connection.executemany(_ADD_HAPPENING, happenings)
     if cursors:
         connection.executemany(
             "UPDATE jobs SET cursor = ? WHERE job_id = ?",
@@ -96,20 +114,20 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
 
 
 def _forget_job(connection: sqlite3.Connection, job_id: int) -> None:
-    """Makes a job invisible; its tasks go with this and later commits."""
+    """Makes a job invisible; its tasks and happenings go with this and later commits."""
     connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM specs WHERE job_id = ?", (job_id,))
     connection.execute("INSERT OR IGNORE INTO forgotten (job_id) VALUES (?)", (job_id,))
 
 
 def delete_forgotten(connection: sqlite3.Connection) -> None:
-    """Deletes up to `FORGET_ROWS` tasks of one forgotten job."""
+    """Deletes up to `FORGET_ROWS` tasks and happenings of one forgotten job."""
     found = connection.execute("SELECT job_id FROM forgotten LIMIT 1").fetchone()
     if found is None:
         return
     [job_id] = found
-    deleted = connection.execute(
-        _DELETE_SOME_TASKS, {"job_id": job_id, "limit": FORGET_ROWS}
-    ).rowcount
-    if deleted < FORGET_ROWS:
+    left = FORGET_ROWS
+    for statement in (_DELETE_SOME_TASKS, _DELETE_SOME_HAPPENINGS):
+        left -= connection.execute(statement, {"job_id": job_id, "limit": left}).rowcount
+    if left:
         connection.execute("DELETE FROM forgotten WHERE job_id = ?", (job_id,))

@@ -77,6 +77,25 @@ async def test_long_output_is_fetched_whole_from_the_worker(user: UserConnection
     assert await output_of(user, job.job_id) == expected
 
 
+async def test_what_happened_to_a_job_and_its_task_can_be_told_afterwards(
+    user: UserConnection,
+) -> None:
+    job = await run_job(user, shell("exit 3", count=3, first=10))
+    found = await user.ask(rq.TellStory(job="last", task_ids=[11]))
+    assert isinstance(found, an.Story)
+    assert (found.job.job_id, found.more) == (job.job_id, False)
+    assert [(entry.task_id, entry.what) for entry in found.entries] == [
+        (None, "submitted"),
+        (11, "started"),
+        (11, "ended"),
+        (None, "ended"),
+    ]
+    started, ended = found.entries[1:3]
+    assert "@workers." in started.worker
+    assert (ended.cause, ended.number) == ("failed", started.number)
+    assert "exit code 3" in ended.detail
+
+
 async def test_output_can_be_read_while_the_task_runs(user: UserConnection) -> None:
     submitted = await user.ask(rq.Submit(spec=shell("echo begun; sleep 60")))
     assert isinstance(submitted, an.Submitted)

@@ -11,7 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-from kestrelctl.core.model.records import JobForgotten, JobRecord, Progress, Record, TaskRecord
+from kestrelctl.core.model.records import (
+    Happening,
+    JobForgotten,
+    JobRecord,
+    Progress,
+    Record,
+    TaskRecord,
+)
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
@@ -23,7 +30,7 @@ SIZE = 200
 
 
 def batch(n: int) -> list[Record]:
-    """Batch n: a job and all its tasks, done; a step of job 1; a job of long ago forgotten."""
+    """Batch n: a job, its tasks, all done, its story; a step of job 1; an old job forgotten."""
     job_id = n + 1
     spec = JobSpec(argv=("true",), count=SIZE)
     records: list[Record] = [
@@ -33,6 +40,7 @@ def batch(n: int) -> list[Record]:
         TaskRecord(job_id, index, TaskState.DONE, 0, 0, "w", Result(n, job_id, index, 0, 1.0, 0.5))
         for index in range(SIZE)
     ]
+    records += [Happening(job_id=job_id, index=i, at=float(n), what="lost") for i in range(-1, 40)]
     records.append(Progress(1, n))
     if n > 20:
         records.append(JobForgotten(job_id - 10))
@@ -84,7 +92,13 @@ def check(store: SqliteStore, durable: int) -> int:
     assert set(jobs) == kept | {1}
     for job_id in kept:
         assert store.tasks(job_id) == [r for r in batch(job_id - 1) if isinstance(r, TaskRecord)]
+        assert store.happenings(job_id) == [
+            r for r in batch(job_id - 1) if isinstance(r, Happening)
+        ]
     assert store.tasks(found + 2) == []
+    # Also none that nobody can ask for, because their job is not there.
+    of_whom = store._reader.execute("SELECT DISTINCT job_id FROM happenings").fetchall()
+    assert {job_id for (job_id,) in of_whom} == kept
     return found
 
 

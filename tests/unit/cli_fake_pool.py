@@ -102,6 +102,41 @@ EXPLANATION = an.Explanation(
     could_run=0,
     ever=False,
 )
+STORY = an.Story(
+    id="",
+    job=ENDED_JOB,
+    entries=[
+        an.StoryEntry(
+            at=NOW - 65, task_id=None, what="submitted", cause=JOB.owner, detail="1,000 tasks"
+        ),
+        an.StoryEntry(
+            at=NOW - 63.75,
+            task_id=17,
+            what="lost",
+            number=(3 << 40) + 16,
+            worker="w3@workers.example.org/x",
+            cause="lease",
+        ),
+        an.StoryEntry(
+            at=NOW - 63.73,
+            task_id=17,
+            what="started",
+            number=(3 << 40) + 1200,
+            worker="w1@workers.example.org/k3bW0",
+            detail="waited 0.010 s there",
+        ),
+        an.StoryEntry(
+            at=NOW - 62.23,
+            task_id=17,
+            what="ended",
+            number=(3 << 40) + 1200,
+            worker="w1@workers.example.org/k3bW0",
+            cause="done",
+            detail="ran 1.500 s; exit code 0",
+        ),
+        an.StoryEntry(at=NOW - 5, task_id=None, what="ended", cause="done", detail="1,000 done"),
+    ],
+)
 RUNNABLE = an.Explanation(
     id="", job=JOB, waiting=998, job_reasons=[], obstacles=[], could_run=2, ever=True
 )
@@ -199,6 +234,7 @@ class FakePool:
             "Logs": log_of(b"hello\n"),
             "RetryJobs": an.Changed(id="", what=["7"], tasks=2),
             "ExplainJob": RUNNABLE,
+            "TellStory": STORY,
             "ForgetJobs": an.Changed(id="", what=["7"]),
             "ListWorkers": an.Workers(id="", workers=[WORKER]),
             "DrainWorkers": an.Changed(id="", what=[WORKER.worker]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.task_state import TaskState
@@ -77,3 +77,15 @@ def waiting(
 ) -> TaskRecord:
     """A task that runs again."""
     return TaskRecord(job_id, index, TaskState.WAITING, failures, losses, "", None, concluded)
+
+
+def happening(index: int = -1, job_id: int = 1, **changes: Any) -> Happening:
+    """The loss of an attempt, unless the changes say otherwise."""
+    fields: dict[str, Any] = {
+        "at": 1_700_000_002.75,
+        "what": "lost",
+        "number": (1 << 40) + 7,
+        "worker": "w1@pool.internal/a",
+        "cause": "lease",
+    }
+    return Happening(job_id=job_id, index=index, **(fields | changes))

@@ -46,6 +46,7 @@ COMMAND_LINES = {
     "job logs 7 --all": "==> task 17 <==\nhello",
     "job retry 7": "7",
     "job explain 7": "7",
+    "job story 7": "7",
     "job forget 7": "7",
     "worker list": "w1@workers.example.org/k3bW0",
     "worker info w1": "w1@workers.example.org/k3bW0",

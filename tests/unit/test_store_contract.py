@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_samples import FULL_SPEC, cancelled, done, failed, job, lost, result, waiting
+from store_samples import FULL_SPEC, cancelled, done, failed, happening, job, lost, result, waiting
 
 from kestrelctl.core.effects import Persist, Run
 from kestrelctl.core.events import JobStored, Joined, Reconnected, Reported, Submit
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import (
+    Happening,
     JobForgotten,
     Progress,
     Record,
@@ -284,6 +285,77 @@ class TestTasks:
         assert store.ended_badly(1) == [(2, "lost"), (3, "failed"), (4, "cancelled")]
         assert store.ended_badly(1, [4, 0, 2, 9]) == [(2, "lost"), (4, "cancelled")]
         assert all(type(state) is str for _, state in store.ended_badly(1))
+
+
+class TestHappenings:
+    async def test_one_comes_back_as_it_was(self, store: Store) -> None:
+        full = Happening(
+            job_id=1,
+            index=4,
+            at=1_700_000_000.123456,
+            what="failed",
+            number=(5 << 40) + 17,
+            worker="w@pool.internal/ü",
+            cause="ada@pool.internal",
+            detail="Zeile\n\0\tend ☃ 🐦",
+        )
+        bare = Happening(job_id=1, index=-1, at=2.5, what="dropped")
+        await store.commit([job(), full, bare])
+        assert store.happenings(1) == [full, bare]
+        reopened(store)
+        assert store.happenings(1) == [full, bare]
+
+    async def test_they_keep_the_order_in_which_they_were_said(self, store: Store) -> None:
+        told = [happening(index, at=float(-index)) for index in (5, 1, -1, 1, 0)]
+        await store.commit([job(), *told[:3]])
+        await store.commit(told[3:])
+        assert store.happenings(1) == told
+
+    async def test_none_replaces_another(self, store: Store) -> None:
+        await store.commit([job(), happening(3), happening(3)])
+        await store.commit([happening(3)])
+        assert store.happenings(1) == [happening(3)] * 3
+
+    @pytest.mark.parametrize(
+        ("selection", "expected"),
+        [
+            ({}, [7, -1, 2, 7, 3, -1]),
+            ({"limit": 2}, [3, -1]),
+            ({"limit": 0}, []),
+            ({"limit": -1}, []),
+            ({"indexes": [7]}, [7, -1, 7, -1]),
+            ({"indexes": [2, 3, 99]}, [-1, 2, 3, -1]),
+            ({"indexes": [0]}, [-1, -1]),
+            ({"indexes": [7], "limit": 3}, [-1, 7, -1]),
+        ],
+    )
+    async def test_selection(
+        self, store: Store, selection: dict[str, Any], expected: list[int]
+    ) -> None:
+        await store.commit([job(1), job(2), happening(2, 2), happening(-1, 2)])
+        await store.commit([happening(index) for index in (7, -1, 2, 7, 3, -1)])
+        assert [found.index for found in store.happenings(1, **selection)] == expected
+
+    async def test_those_of_a_forgotten_job_are_gone(self, store: Store) -> None:
+        await store.commit([job(1, state="done"), job(2), happening(0, 1), happening(0, 2)])
+        await store.commit([JobForgotten(1)])
+        for _ in range(2):
+            assert store.happenings(1) == []
+            assert store.happenings(2) == [happening(0, 2)]
+            reopened(store)
+
+    async def test_a_manager_that_starts_knows_how_many_there_are(self, store: Store) -> None:
+        await store.commit([job(1), job(2), *(happening(index) for index in (0, 0, -1))])
+        assert [found.happenings for found in reopened(store).jobs] == [3, 0]
+
+    async def test_a_full_store_keeps_none_of_a_batch(self, store: Store) -> None:
+        await store.commit([job(), happening(0)])
+        batch: list[Record] = [happening(1), *(done(index) for index in range(400))]
+        with without_space(store), pytest.raises(StoreFull):
+            await store.commit(batch)
+        assert store.happenings(1) == [happening(0)]
+        await store.commit(batch)
+        assert store.happenings(1) == [happening(0), happening(1)]
 
 
 class TestCommits:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from store_samples import done, failed, job, waiting
+from store_samples import done, failed, happening, job, waiting
 
 from kestrelctl.core.model.records import JobForgotten, Progress, Record, WorkerRecord
 from kestrelctl.core.model.spec import JobSpec
@@ -167,6 +167,7 @@ class TestVersions:
         assert found.record.counts == Counts(done=1, cancelled=1)
         assert (found.unfinished, found.counters) == ([2, 3], {2: (1, 2)})
         assert [record.state for record in store.jobs()] == ["active", "done"]
+        assert store.happenings(3) == []
         [record] = store.tasks(3, indexes=[1])
         assert record.concluded == 0
         assert record.result is not None
@@ -406,6 +407,38 @@ class TestSize:
         assert left == [150, 50, 0, 0]
         assert store._reader.execute("SELECT count(*) FROM forgotten").fetchone() == (0,)
         assert store.tasks(2) == [done(0, 2)]
+
+    async def test_a_long_story_goes_after_the_tasks_of_its_job_piece_by_piece(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(writing, "FORGET_ROWS", 100)
+        told = [happening(index) for index in range(210)]
+        await store.commit([job(1, state="done"), *map(done, range(150)), *told])
+        await store.commit([job(2), happening(0, 2), JobForgotten(1)])
+        left = []
+        for cursor in range(4):
+            left += store._reader.execute(
+                "SELECT count(*) FROM happenings WHERE job_id = 1"
+            ).fetchone()
+            assert store.happenings(1) == []
+            await store.commit([Progress(2, cursor)])
+        assert left == [210, 160, 60, 0]
+        assert store._reader.execute("SELECT count(*) FROM forgotten").fetchone() == (0,)
+        assert store.happenings(2) == [happening(0, 2)]
+
+    async def test_the_story_of_a_job_is_found_without_a_walk(self, store: SqliteStore) -> None:
+        others = [happening(index, 2) for index in range(20_000)]
+        await store.commit([job(1), job(2), happening(0), *others, happening(1)])
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 100
+
+        store._reader.set_progress_handler(count, 100)
+        assert store.happenings(1) == [happening(0), happening(1)]
+        assert store.happenings(1, indexes=[1]) == [happening(1)]
+        assert steps < 1_000
 
     async def test_the_few_that_are_not_done_are_found_without_a_walk(
         self, store: SqliteStore

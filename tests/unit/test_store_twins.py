@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_samples import FULL_SPEC, job
+from store_samples import FULL_SPEC, happening, job
 
 from kestrelctl.core.model.records import (
     JobForgotten,
@@ -94,6 +94,7 @@ records = st.one_of(
     st.builds(WorkerRecord, names, st.booleans()),
     st.builds(WorkerGone, names),
     st.builds(JobForgotten, job_ids),
+    st.builds(happening, st.integers(-1, 7), job_ids, at=seconds, number=wide, detail=words),
 )
 
 
@@ -131,6 +132,8 @@ def answers(store: Store) -> list[object]:
             store.tasks(job_id, indexes=[5, 2, 3], states=FINAL_STATES, after=2),
             store.ended_badly(job_id),
             store.ended_badly(job_id, [1, 6]),
+            store.happenings(job_id),
+            store.happenings(job_id, indexes=[2, 5], limit=2),
         ]
     return said
 

@@ -80,7 +80,7 @@ def stop(state: State, task: Task) -> None:
     attempt = book.withdraw(state, task)
     if attempt is None:
         return
-    state.tell(task, "superseded", number=attempt.number, worker=attempt.worker)
+    state.tell(task.job, task.index, "superseded", number=attempt.number, worker=attempt.worker)
     if state.workers[attempt.worker].online:
         state.emit(Kill(worker=attempt.worker, numbers=[attempt.number]))
 

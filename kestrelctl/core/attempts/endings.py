@@ -101,7 +101,7 @@ def count_loss(state: State, task: Task, attempt: Attempt, cause: str) -> None:
     state.totals.losses[cause] += 1
     task.losses += 1
     task.lost_numbers += (attempt.number,)
-    state.tell(task, "lost", number=attempt.number, worker=worker, cause=cause)
+    state.tell(task.job, task.index, "lost", number=attempt.number, worker=worker, cause=cause)
     if task.losses >= task.job.spec.max_losses and not task.job.cancelling:
         finish(state, task, TaskState.LOST, worker, None)
         return
@@ -119,7 +119,7 @@ def find_again(state: State, task: Task) -> None:
     task.lost_numbers = tuple(n for n in task.lost_numbers if n != attempt.number)
     task.losses -= 1
     state.totals.losses_found_again += 1
-    state.tell(task, "found-again", number=attempt.number, worker=attempt.worker)
+    state.tell(task.job, task.index, "found-again", number=attempt.number, worker=attempt.worker)
     remember(state, task, TaskState.WAITING, attempt.worker, None)
 
 

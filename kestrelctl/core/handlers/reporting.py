@@ -119,7 +119,7 @@ def _failed(
     task.concluded = max(task.concluded, result.number)
     if result.outcome == Outcome.KILLED:
         # Killed for no reason that still holds: it runs again, and nothing is held against it.
-        state.tell(task, "killed", number=result.number, worker=attempt.worker)
+        state.tell(task.job, task.index, "killed", number=result.number, worker=attempt.worker)
         put_back(state, task, attempt.worker)
         return
     if result.outcome == Outcome.UNABLE:
@@ -137,8 +137,15 @@ def _failed(
         finish(state, task, TaskState.FAILED, attempt.worker, result)
         return
     state.totals.retries["failure"] += 1
-    why = result.reason or f"exit code {result.exit_code}"
-    state.tell(task, "failed", number=result.number, worker=attempt.worker, detail=why)
+    ended = f"signal {result.signal}" if result.signal else f"exit code {result.exit_code}"
+    state.tell(
+        task.job,
+        task.index,
+        "failed",
+        number=result.number,
+        worker=attempt.worker,
+        detail=result.reason or ended,
+    )
     remember(state, task, TaskState.WAITING, attempt.worker, result)
     config = state.config
     pause = config.backoff_seconds * 2 ** min(task.failures - 1, 30)
@@ -157,7 +164,7 @@ def on_returned(state: State, event: Returned) -> None:
         if task is None:
             continue
         end(state, worker, task)
-        state.tell(task, what, number=number, worker=worker.jid)
+        state.tell(task.job, task.index, what, number=number, worker=worker.jid)
         put_back(state, task, worker.jid)
         state.totals.tasks_recalled += 1
     if worker.online:

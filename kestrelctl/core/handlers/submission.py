@@ -48,6 +48,7 @@ def on_cancel(state: State, event: Cancel) -> None:
     stopped = job.remaining
     if not job.cancelling:
         job.cancelling = True
+        state.tell(job, -1, "cancelled", detail=f"{stopped:,} tasks")
         job.counts.cancelled += job.never_started
         state.totals.tasks_cancelled += job.never_started
     kill: dict[str, list[int]] = {}
@@ -74,14 +75,17 @@ def on_retry(state: State, event: Retry) -> None:
     if job is None:
         assert event.record is not None
         job = state.restored_job(event.record)
+        job.happenings = event.happenings
         if event.record.cancelling:
             job.counts.cancelled -= job.never_started
     for index, was in reversed(event.indexes):
         if index not in job.live and index < job.cursor:
-            _bring_back(state, job, index, was)
+            _bring_back(state, job, index, was, tell=not event.rest)
     brought_back = job.remaining - before
     if brought_back:
         job.waits_since = event.at
+        if event.rest:
+            state.tell(job, -1, "retried", detail=f"{brought_back:,} tasks")
         state.totals.jobs_submitted += not before
         state.totals.tasks_submitted += brought_back
         state.record(job.record())
@@ -112,17 +116,19 @@ def _may_retry(state: State, event: Retry) -> bool:
     return True
 
 
-def _bring_back(state: State, job: Job, index: int, was: str) -> None:
+def _bring_back(state: State, job: Job, index: int, was: str, *, tell: bool) -> None:
     """Makes a task ready that ended badly.
 
     Args:
         was: the final state that it had.
+        tell: whether the story tells it of the task.
     """
     setattr(job.counts, was, getattr(job.counts, was) - 1)
     task = job.live[index] = Task(job, index, Standing.READY)
     task.concluded = state.next_number - 1  # what was sent before is over
     job.make_ready(task)
-    state.tell(task, "retried", detail=f"it was {was}")
+    if tell:
+        state.tell(job, index, "retried", detail=f"it was {was}")
     remember(state, task, TaskState.WAITING, "", None)
 
 

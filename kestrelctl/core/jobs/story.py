@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kestrelctl.core.jobs.job import Job
-from kestrelctl.core.model.records import Happening
+from kestrelctl.core.model.records import MAX_HAPPENINGS, Happening
 
-#: The most records that one start of the manager adds to the story of a job.
-MAX_HAPPENINGS = 2000
+#: A worker's reason may be of any length; of it, this is kept.
+MOST_DETAIL_CHARACTERS = 200
 
 
 def happening(
@@ -20,11 +20,12 @@ def happening(
     cause: str = "",
     detail: str = "",
 ) -> Happening | None:
-    """The record of something that happened to a task; None once the story is full.
+    """The record of something that happened to a job or a task; None once the story is full.
 
     The last record of a full story says that what follows is not kept.
 
     Args:
+        index: of the task; -1 for the job as a whole.
         what: one of `records.HAPPENINGS`.
         cause: who or what was behind it.
     """
@@ -41,5 +42,5 @@ def happening(
         number=number,
         worker=worker,
         cause=cause,
-        detail=detail,
+        detail=detail[:MOST_DETAIL_CHARACTERS],
     )

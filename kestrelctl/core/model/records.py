@@ -74,11 +74,25 @@ class JobForgotten(msgspec.Struct, frozen=True):
     job_id: int
 
 
-#: What a story may tell that neither a job's record nor a task's result does: an attempt failed and
-#: the task runs again; its worker went away; it survived that after all; it was killed; the pool
-#: recalled it before it started; the worker gave it back; an earlier attempt of the task had
-#: survived; nothing more is kept.
+#: The most that is kept of one job; after these comes one `dropped`.
+MAX_HAPPENINGS = 2_000
+
+#: What `Happening.what` may be. That a job was submitted and how it ended is in its own record.
+#:
+#: - `cancelled`: the whole job.
+#: - `failed`: an attempt that failed and is retried; `detail` says how it failed. The failure that
+#:   ends a task is in the task's record.
+#: - `lost`: the attempt's worker went away, for a `cause` of `totals.LOSS_CAUSES`. Also the loss
+#:   that ends a task: the task's record does not tell when that was.
+#: - `found-again`: a loss is taken back, because the attempt survived.
+#: - `killed`: the attempt was killed.
+#: - `recalled`: the pool took the attempt back before it started.
+#: - `given-back`: the worker gave the attempt back before it started.
+#: - `superseded`: the attempt was stopped because an earlier one of its task had survived.
+#: - `retried`: a user had the task brought back after it had ended badly.
+#: - `dropped`: the story of the job is full; what follows is only counted.
 HAPPENINGS = (
+    "cancelled",
     "failed",
     "lost",
     "found-again",
@@ -127,6 +141,7 @@ class UnfinishedJob(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: list[int]  #: indexes below the cursor without a final state
     counters: dict[int, tuple[int, int]]  #: index -> (failures, losses), where not both zero
     concluded: dict[int, int] = {}  #: index -> `TaskRecord.concluded`, where not zero
+    happenings: int = 0  #: how many are stored
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
