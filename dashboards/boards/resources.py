@@ -77,7 +77,7 @@ BOARD = Board(
                     "Capacity by worker process",
                     "short",
                     "Processors that each worker process offers.",
-                    Query("sum by (instance) (kestrel_worker_offered_cpus)"),
+                    Query('sum by (instance) (kestrel_worker_offered{asset="cpus"})'),
                     stack=True,
                     width=12,
                 ),

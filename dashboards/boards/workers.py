@@ -28,6 +28,9 @@ def _of_worker(name: str) -> str:
     return f"sum by (worker) (kestrel_worker_{name}{{{_WORKERS}}})"
 
 
+_CPUS = f'sum by (worker) (kestrel_worker_capacity{{{_WORKERS}, asset="cpus"}})'
+
+
 BOARD = Board(
     "kestrel-workers",
     "Kestrel: workers",
@@ -87,7 +90,7 @@ BOARD = Board(
                     "percentunit",
                     "Tasks that run at each worker, as a share of its processors.",
                     Query(
-                        f"{_of_worker('running')} / ({_of_worker('cpus')} > 0)",
+                        f"{_of_worker('running')} / ({_CPUS} > 0)",
                         "{{worker}}",
                     ),
                     maximum=1,
@@ -100,7 +103,7 @@ BOARD = Board(
                     [
                         ("Online", _of_worker("up"), "short"),
                         ("Running", _of_worker("running"), "short"),
-                        ("Processors", _of_worker("cpus"), "short"),
+                        ("Processors", _CPUS, "short"),
                     ],
                     sort_by="Running",
                     width=10,

@@ -224,7 +224,9 @@ async def workers_of(connection: UserConnection) -> int:
         page = await connection.ask(rq.ListWorkers(after=after))
         assert isinstance(page, an.Workers)
         total += sum(
-            int(worker.cpus) for worker in page.workers if worker.state in ("idle", "busy")
+            int(worker.assets.get("cpus", 0))
+            for worker in page.workers
+            if worker.state in ("idle", "busy")
         )
         after = page.after
     if not total:

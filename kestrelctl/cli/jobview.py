@@ -108,8 +108,8 @@ def job_record(view: JobView, now: float, reason: str) -> Record:
         ("took", duration(view.ended_at - view.submitted_at) if view.ended_at else ""),
         ("time of a task", duration(view.mean_seconds)),
         ("priority", str(view.priority)),
-        ("cpus", f"{view.cpus:g}"),
-        ("memory", size(view.memory_bytes)),
+        ("cpus", f"{view.request.get('cpus', 0):g}"),
+        ("memory", size(int(view.request.get("memory", 0)))),
         ("requires", " ".join(view.requires)),
         ("max running", str(view.max_running or "")),
     ]

@@ -184,6 +184,7 @@ def job_of(
     elif options["from_json"] is not None:
         items = read_elements(options["from_json"])
     span = options["array"] or Range(count=1 if items is None else len(items))
+    memory = options["memory"]
     spec = JobSpec(
         argv=argv,
         cleanup=job_file.cleanup if job_file is not None else (),
@@ -192,8 +193,7 @@ def job_of(
         step=span.step,
         name=options["name"],
         priority=options["priority"],
-        cpus=options["cpus"],
-        memory_bytes=options["memory"],
+        request={"cpus": options["cpus"]} | ({"memory": memory} if memory else {}),
         requires=split_words(options["requires"]),
         max_running=options["max_running"],
         max_failures=options["max_failures"],

@@ -31,7 +31,11 @@ from kestrelctl.xmpp import stanza
 _POOL = "pool@pool.internal"
 _WORKER = "node-0001@workers.pool.internal/node-0001"
 _AD = WorkerAd(
-    cpus=4.0, memory_bytes=16 * 2**30, host="node-0001", os="linux", arch="x86_64", version="0.1.0"
+    assets={"cpus": 4.0, "memory": 16 * 2**30},
+    host="node-0001",
+    os="linux",
+    arch="x86_64",
+    version="0.1.0",
 )
 
 

@@ -205,10 +205,10 @@ def worker_columns(now: float) -> list[Column[WorkerView]]:
     return [
         Column("WORKER", lambda w: short_address(w.worker)),
         Column("STATE", lambda w: w.state),
-        Column("CPUS", lambda w: f"{w.cpus:g}", right=True),
-        Column("FREE", lambda w: f"{w.cpus_free:g}", right=True),
-        Column("MEMORY", lambda w: size(w.memory_bytes), right=True),
-        Column("FREE", lambda w: size(w.memory_free_bytes), right=True),
+        Column("CPUS", lambda w: f"{w.assets.get('cpus', 0):g}", right=True),
+        Column("FREE", lambda w: f"{w.free.get('cpus', 0):g}", right=True),
+        Column("MEMORY", lambda w: _memory(w.assets), right=True),
+        Column("FREE", lambda w: _memory(w.free), right=True),
         Column("RUNNING", lambda w: f"{w.running:,}", right=True),
         Column("QUEUED", lambda w: f"{w.queued:,}", right=True, wide=True),
         Column("DONE", lambda w: f"{w.done:,}", right=True),
@@ -236,13 +236,17 @@ def worker_record(view: WorkerView, now: float) -> Record:
         ("system", f"{view.os} {view.arch}".strip()),
         ("version", view.version),
         ("joined", ago(view.joined_at, now)),
-        ("cpus", f"{view.cpus_free:g} of {view.cpus:g} free"),
-        ("memory", f"{size(view.memory_free_bytes) or 0} of {size(view.memory_bytes) or 0} free"),
+        ("cpus", f"{view.free.get('cpus', 0):g} of {view.assets.get('cpus', 0):g} free"),
+        ("memory", f"{_memory(view.free) or 0} of {_memory(view.assets) or 0} free"),
         ("tags", " ".join(view.tags)),
         ("tasks", f"{view.running:,} running, {view.queued:,} queued"),
         ("so far", f"{view.done:,} done, {view.failed:,} failed"),
     ]
     return Record(view.worker, view, blocks)
+
+
+def _memory(assets: dict[str, float]) -> str:
+    return size(int(assets.get("memory", 0)))
 
 
 async def _counted(

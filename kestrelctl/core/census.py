@@ -25,7 +25,7 @@ class WorkerNumbers(msgspec.Struct, frozen=True):
     jid: str
     online: bool
     running: int
-    cpus: float
+    capacity: Amounts
     state: str
     streak: int  #: fast failures in a row
 
@@ -77,7 +77,7 @@ def take_census(state: State, now: float) -> Census:
                 worker.jid,
                 worker.online,
                 worker.running,
-                worker.ad.assets.get("cpus", 0.0),
+                worker.cls.capacity,
                 word,
                 worker.streak,
             )

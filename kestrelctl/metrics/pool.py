@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from kestrelctl.core.census import Census, WorkerNumbers
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.totals import Totals
-from kestrelctl.core.model.assets import natural
+from kestrelctl.core.model.assets import MILLI, natural
 from kestrelctl.core.pool import Pool
 from kestrelctl.metrics.families import (
     by,
@@ -214,13 +214,25 @@ def _workers(found: Census, totals: Totals) -> Iterator[Metric | Rows]:
         ("free", "What is left of it.", found.free),
     ):
         yield gauges(f"kestrel_asset_{name}", text, ("asset",), by(natural(amounts)))
-    labels = [quoted(label) for label in worker_labels(found.workers)]
+    labels = [(quoted(label),) for label in worker_labels(found.workers)]
     for name, text, values in (
         ("up", "1 if the worker is online.", [int(worker.online) for worker in found.workers]),
         ("running", "Tasks that run there.", [worker.running for worker in found.workers]),
-        ("cpus", "Processors that it offers.", [worker.cpus for worker in found.workers]),
     ):
-        yield Rows(f"kestrel_worker_{name}", text, "worker", labels, values)
+        yield Rows(f"kestrel_worker_{name}", text, ("worker",), labels, values)
+    assets = {name: quoted(name) for name in found.capacity}
+    offers = [
+        (worker_label, assets[asset], amount / MILLI)
+        for (worker_label,), worker in zip(labels, found.workers, strict=True)
+        for asset, amount in worker.capacity.items()
+    ]
+    yield Rows(
+        "kestrel_worker_capacity",
+        "What it offers.",
+        ("worker", "asset"),
+        [(worker_label, asset) for worker_label, asset, _ in offers],
+        [amount for _, _, amount in offers],
+    )
     yield gauge(
         "kestrel_worker_clock_skew_seconds_max",
         "The largest difference between a worker's clock and the manager's.",

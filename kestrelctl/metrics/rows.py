@@ -12,25 +12,27 @@ import msgspec
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Gauges with one label.
+    """Gauges with labels.
 
     Attributes:
         documentation: what they are; one line without backslashes.
-        labels: the label's values, each `quoted`, so that several families can share the work.
+        names: of the labels.
+        labels: of each gauge the labels' values, each `quoted`, so that several families can share
+            the work.
         values: one for each.
     """
 
     name: str
     documentation: str
-    label: str
-    labels: Sequence[str]
+    names: tuple[str, ...]
+    labels: Sequence[tuple[str, ...]]
     values: Iterable[float]
 
     def write(self) -> str:
         """Its part of a page, in Prometheus's text format."""
-        start = f"{self.name}{{{self.label}="
+        series = f"{self.name}{{{','.join(f'{name}=%s' for name in self.names)}}}"
         pairs = zip(self.labels, self.values, strict=True)
-        lines = [f"{start}{label}}} {value}\n" for label, value in pairs]
+        lines = [f"{series % labels} {value}\n" for labels, value in pairs]
         head = f"# HELP {self.name} {self.documentation}\n# TYPE {self.name} gauge\n"
         return head + "".join(lines)
 

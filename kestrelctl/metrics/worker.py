@@ -27,6 +27,7 @@ class WorkerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         welcomed: sessions that the pool has accepted.
         finished: results by outcome: done, failed, killed, unable.
+        assets: what all sessions together offer, in natural units.
         unreported: results that the manager has not acknowledged.
     """
 
@@ -39,8 +40,7 @@ class WorkerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     spool_bytes: int
     spool_degraded: bool
     reconnects: int
-    cpus: float
-    memory_bytes: int
+    assets: dict[str, float]
     runs: Histogram
     spawns: Histogram
     stanzas: StanzaCounts
@@ -69,10 +69,7 @@ class WorkerFamilies:
         yield counter(
             "kestrel_worker_reconnects", "Times that a session came back.", found.reconnects
         )
-        yield gauge("kestrel_worker_offered_cpus", "Processors that it offers.", found.cpus)
-        yield gauge(
-            "kestrel_worker_offered_memory_bytes", "Memory that it offers.", found.memory_bytes
-        )
+        yield gauges("kestrel_worker_offered", "What it offers.", ("asset",), by(found.assets))
         yield gauge("kestrel_worker_tasks_running", "Tasks that run.", found.running)
         yield gauge("kestrel_worker_tasks_queued", "Tasks that wait behind them.", found.queued)
         yield counters(

@@ -181,7 +181,7 @@ class Story(Reply, frozen=True, kw_only=True, tag="story"):
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker as users see it."""
+    """A worker as users see it; `assets` and `free` in natural units: processors, bytes."""
 
     worker: str
     state: str  #: idle, busy, draining, quarantined, offline or unheard
@@ -296,7 +296,7 @@ class Overview(Reply, frozen=True, kw_only=True, tag="overview"):
         pool: its domain.
         at: when, by the manager's clock.
         workers: how many are in which state.
-        capacity, free: of the workers that are online: processors, bytes of memory.
+        capacity, free: of the workers that are online, in natural units: processors, bytes.
         waiting: tasks that no worker has, by reason.
         running: tasks that run.
         queued: tasks that wait at a worker behind others.

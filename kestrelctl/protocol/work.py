@@ -83,7 +83,7 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
     """The worker is in.
 
     Attributes:
-        heartbeat_seconds: the longest it may stay silent (itself taking off up to a tenth at random).
+        heartbeat_seconds: the longest it may stay silent; it takes off up to a tenth at random.
         kill: attempts whose tasks are over or run elsewhere.
     """
 

@@ -46,7 +46,7 @@ class Worker(Process):
         self.audit = audit
         self.spool: dict[int, Result] = {}
         self.repeats_reports = False
-        self.agent = Agent(ad.cpus, ad.memory_bytes)
+        self.agent = Agent(ad.assets)
         self.leaving = False
         self._away_seconds = 0.0
         self._fate = fate
@@ -56,7 +56,7 @@ class Worker(Process):
         self._unanswered = 0
         self._heartbeats = 0
         self._spoke_at = clock.now
-        audit.machine(name, amounts(ad.cpus, ad.memory_bytes))
+        audit.machine(name, amounts(ad.assets))
 
     @property
     def settled(self) -> bool:
@@ -72,7 +72,7 @@ class Worker(Process):
     # -- life --------------------------------------------------------------------------------------
 
     def on_start(self) -> None:
-        self.agent = Agent(self.ad.cpus, self.ad.memory_bytes, self.spool.values())
+        self.agent = Agent(self.ad.assets, self.spool.values())
         self.leaving = False
         self._flush_at = None
         self._unanswered = 0
@@ -241,7 +241,7 @@ class Worker(Process):
                 template.job_id,
                 start.index,
                 self.name,
-                amounts(template.cpus, template.memory_bytes),
+                amounts(template.request),
                 began_at,
             )
         )

@@ -26,12 +26,17 @@ class Submission(msgspec.Struct, frozen=True):
 
 def some_ads(random: Random, n: int) -> list[WorkerAd]:
     """Machines of a few sorts; the first can run any task that `some_jobs` makes."""
-    ads = [WorkerAd(cpus=4, memory_bytes=1024 * MEBIBYTE, tags=("gpu", "linux"))]
+    ads = [WorkerAd(assets=_assets(4, 1024 * MEBIBYTE), tags=("gpu", "linux"))]
     while len(ads) < n:
         tags = tuple(tag for tag in ("gpu", "linux") if random.random() < 0.5)
         memory_bytes = random.choice((0, 256, 1024)) * MEBIBYTE
-        ads.append(WorkerAd(cpus=random.choice((1, 1, 2, 4)), memory_bytes=memory_bytes, tags=tags))
+        assets = _assets(random.choice((1, 1, 2, 4)), memory_bytes)
+        ads.append(WorkerAd(assets=assets, tags=tags))
     return ads
+
+
+def _assets(cpus: float, memory_bytes: int) -> dict[str, float]:
+    return {"cpus": cpus} | ({"memory": memory_bytes} if memory_bytes else {})
 
 
 def some_jobs(random: Random, tasks: int, within_seconds: float) -> list[Submission]:
@@ -55,8 +60,9 @@ def _one(random: Random, count: int, within_seconds: float) -> Submission:
         name=kind,
         count=count,
         items=tuple(f"line {i}" for i in range(count)) if sometimes(0.2) else None,
-        cpus=random.choice((0.5, 1, 1, 1, 2)),
-        memory_bytes=random.choice((0, 0, 0, 100, 200)) * MEBIBYTE,
+        request=_assets(
+            random.choice((0.5, 1, 1, 1, 2)), random.choice((0, 0, 0, 100, 200)) * MEBIBYTE
+        ),
         requires=NOWHERE if never_runs else ("gpu",) if sometimes(0.2) else (),
         priority=random.choice((50, 100, 100, 200)),
         max_running=random.randint(1, 4) if sometimes(0.2) else None,

@@ -91,7 +91,28 @@ _THIRD = (
     "CREATE INDEX happenings_of_job ON happenings (job_id)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)
+_FOURTH = (
+    # What a job asks for is one object: a merge patch (RFC 7396) removes what it gives as NULL.
+    """
+    UPDATE specs SET spec = CAST(
+        json_patch(
+            CAST(spec AS TEXT),
+            json_object(
+                'cpus', NULL,
+                'memory_bytes', NULL,
+                'request', json_object(
+                    'cpus', ifnull(json_extract(CAST(spec AS TEXT), '$.cpus'), 1.0),
+                    'memory', nullif(json_extract(CAST(spec AS TEXT), '$.memory_bytes'), 0)
+                )
+            )
+        ) AS BLOB
+    )
+    """,
+    # The worker's latest ad, as JSON; NULL until it joins again.
+    "ALTER TABLE workers ADD COLUMN ad BLOB",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

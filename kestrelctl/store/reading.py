@@ -15,7 +15,6 @@ from kestrelctl.core.model.records import (
     Snapshot,
     TaskRecord,
     UnfinishedJob,
-    WorkerRecord,
 )
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.store.rows import (
@@ -24,9 +23,11 @@ from kestrelctl.store.rows import (
     STATE_CODES,
     STATES,
     TASK_COLUMNS,
+    WORKER_COLUMNS,
     happening,
     job_record,
     task_record,
+    worker_record,
 )
 
 _JOBS = f"SELECT {JOB_COLUMNS} FROM jobs JOIN specs USING (job_id)"
@@ -41,12 +42,12 @@ def snapshot(connection: sqlite3.Connection) -> Snapshot:
     """What a manager needs to go on. Walks once over the tasks of each active job."""
     epoch, last_job_id = connection.execute("SELECT epoch, last_job_id FROM pool").fetchone()
     active = connection.execute(f"{_JOBS} WHERE state = 'active' ORDER BY job_id").fetchall()
-    workers = connection.execute("SELECT worker, draining FROM workers ORDER BY worker")
+    workers = connection.execute(f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY worker")
     return Snapshot(
         epoch=epoch,
         next_job_id=last_job_id + 1,
         jobs=[_unfinished(connection, job_record(row)) for row in active],
-        workers=[WorkerRecord(worker, bool(draining)) for worker, draining in workers],
+        workers=[worker_record(row) for row in workers],
     )
 
 

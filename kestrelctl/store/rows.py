@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord, WorkerRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
@@ -38,9 +39,13 @@ JOB_COLUMNS = (
     " ended_at"
 )
 
+#: The order in which `worker_record` wants a worker's row.
+WORKER_COLUMNS = "worker, draining, ad"
+
 _NO_RESULT = (None,) * 14
-_spec_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder()
 _spec_decoder = msgspec.json.Decoder(JobSpec)
+_ad_decoder = msgspec.json.Decoder(WorkerAd)
 
 
 def task_row(record: TaskRecord) -> tuple[Any, ...]:
@@ -119,7 +124,17 @@ def happening(row: tuple[Any, ...]) -> Happening:
 
 
 def encode_spec(spec: JobSpec) -> bytes:
-    return _spec_encoder.encode(spec)
+    return _encoder.encode(spec)
+
+
+def encode_ad(ad: WorkerAd | None) -> bytes | None:
+    return None if ad is None else _encoder.encode(ad)
+
+
+def worker_record(row: tuple[Any, ...]) -> WorkerRecord:
+    """A worker from a row in the order of `WORKER_COLUMNS`."""
+    worker, draining, ad = row
+    return WorkerRecord(worker, bool(draining), None if ad is None else _ad_decoder.decode(ad))
 
 
 def job_record(row: tuple[Any, ...]) -> JobRecord:

@@ -20,6 +20,7 @@ from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     TASK_COLUMNS,
     TASK_PARAMETERS,
+    encode_ad,
     encode_spec,
     happening_row,
     task_row,
@@ -72,8 +73,8 @@ def write(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
             _put_job(connection, record)
         elif isinstance(record, WorkerRecord):
             connection.execute(
-                "INSERT OR REPLACE INTO workers (worker, draining) VALUES (?, ?)",
-                (record.worker, record.draining),
+                "INSERT OR REPLACE INTO workers (worker, draining, ad) VALUES (?, ?, ?)",
+                (record.worker, record.draining, encode_ad(record.ad)),
             )
         elif isinstance(record, WorkerGone):
             connection.execute("DELETE FROM workers WHERE worker = ?", (record.worker,))

@@ -36,8 +36,10 @@ def _add_sessions(process: WorkerProcess, options: WorkerOptions) -> None:
     machine = discover()
     n = options.sessions
     ad = WorkerAd(
-        cpus=options.cpus or (float(machine.cpus) if n == 1 else 1.0),
-        memory_bytes=options.memory_bytes or machine.memory_bytes // n,
+        assets={
+            "cpus": options.cpus or (float(machine.cpus) if n == 1 else 1.0),
+            "memory": options.memory_bytes or machine.memory_bytes // n,
+        },
         tags=options.tags,
         host=machine.hostname,
         os=machine.os,

@@ -26,6 +26,10 @@ def numbers(process: WorkerProcess) -> WorkerProcessNumbers:
     """The process at this moment."""
     sessions = process.sessions
     agents = [worker.agent for worker in sessions]
+    offered: dict[str, float] = {}
+    for worker in sessions:
+        for name, value in worker.ad.assets.items():
+            offered[name] = offered.get(name, 0.0) + value
     return WorkerProcessNumbers(
         sessions=len(sessions),
         welcomed=sum(agent.welcomed for agent in agents),
@@ -36,8 +40,7 @@ def numbers(process: WorkerProcess) -> WorkerProcessNumbers:
         spool_bytes=process.spool_bytes,
         spool_degraded=process.spool_degraded,
         reconnects=sum(max(0, worker.logins - 1) for worker in sessions),
-        cpus=sum(worker.ad.cpus for worker in sessions),
-        memory_bytes=sum(worker.ad.memory_bytes for worker in sessions),
+        assets=offered,
         runs=process.runs,
         spawns=process.executor.spawns,
         stanzas=process.stanzas,

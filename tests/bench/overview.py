@@ -29,12 +29,12 @@ def busy_pool(workers: int, jobs: int) -> Pool:
     pool = Pool(Snapshot(epoch=1, next_job_id=1, jobs=[], workers=[]))
     pool.handle(ev.Reconnected(at=1.0))
     for number in range(workers):
-        ad = WorkerAd(cpus=4 + number % 4, memory_bytes=8 << 30)
+        ad = WorkerAd(assets={"cpus": 4 + number % 4, "memory": 8 << 30})
         jid = f"w{number}@workers.example.org/1"
         pool.handle(ev.Joined(at=1.0, worker=jid, incarnation="a", ad=ad, holds=[]))
     for number in range(jobs):
         wanted = 64.0 + number if number % 4 == 0 else 1.0
-        spec = JobSpec(argv=("./fit", "{n}"), count=10_000, cpus=wanted)
+        spec = JobSpec(argv=("./fit", "{n}"), count=10_000, request={"cpus": wanted})
         pool.handle(ev.Submit(at=1.0, request=str(number), owner="ada@example.org", spec=spec))
         pool.handle(ev.JobStored(at=1.0, job_id=number + 1))
     pool.schedule(1.0)

@@ -16,7 +16,7 @@ from kestrelctl.protocol.codec import encode
 from kestrelctl.protocol.work import Run
 from kestrelctl.xmpp.user import UserConnection
 
-HELLO = '{"type":"hello","version":1,"incarnation":"x","ad":{"cpus":64}}'
+HELLO = '{"type":"hello","version":2,"incarnation":"x","ad":{"assets":{"cpus":64}}}'
 
 
 async def test_a_users_account_cannot_join_as_a_worker(local_pool: PoolState) -> None:

@@ -41,7 +41,10 @@ async def nothing_else_is_disturbed(local_pool: PoolState, user: UserConnection)
         ("{not json", "malformed"),
         ('{"type": "dance", "id": "7"}', "dance"),
         ('{"type": "submit", "id": "7", "spec": {"argv": "sleep 1"}}', "argv"),
-        ('{"type": "submit", "id": "7", "spec": {"argv": ["x"], "cpus": "two"}}', "cpus"),
+        (
+            '{"type": "submit", "id": "7", "spec": {"argv": ["x"], "request": {"cpus": "two"}}}',
+            "request",
+        ),
         ('{"type": "submit", "id": "7", "spec": {"argv": ["x"], "count": 1e99}}', "count"),
         ('{"type": "submit", "id": "7"}', "spec"),
         ("[]", "object"),
@@ -112,7 +115,7 @@ async def test_large_items_and_long_commands_go_through(user: UserConnection) ->
     [
         (JobSpec(argv=()), "empty"),
         (JobSpec(argv=("x",), count=0), "0"),
-        (JobSpec(argv=("x",), cpus=0), "cpus"),
+        (JobSpec(argv=("x",), request={"cpus": 0}), "cpus"),
         (JobSpec(argv=("x",), priority=300), "priorities"),
         (JobSpec(argv=("x\0y",)), "NUL"),
         (JobSpec(argv=("x",), items=("a", "b")), "2 items"),
@@ -133,7 +136,7 @@ async def test_a_worker_that_sends_rubbish_hears_why(local_pool: PoolState) -> N
             "{",
             '{"type":"dance"}',
             '{"type":"hello","version":99,"incarnation":"x","ad":{}}',
-            '{"type":"hello","version":1,"incarnation":"x","ad":{"cpus":-1}}',
+            '{"type":"hello","version":2,"incarnation":"x","ad":{"assets":{"cpus":-1}}}',
         ):
             worker.session.send(payload, f"pool@{local_pool.domain}")
             answer = await worker.answer()

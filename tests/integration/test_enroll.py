@@ -135,7 +135,7 @@ async def test_the_whole_way_from_a_token_to_the_end(
         assert (job.done, job.failed) == (1, 0)
         [worker] = await workers_called(user, "lab7")
         assert worker.worker.startswith(f"lab7@workers.{local_pool.domain}/")
-        assert (worker.cpus, worker.tags) == (1.0, ["NEWCOMER"])
+        assert (worker.assets["cpus"], worker.tags) == (1.0, ["NEWCOMER"])
 
         kept = lab7.state / "kestrel" / "workers" / local_pool.domain
         assert stat.S_IMODE((kept / "credentials").stat().st_mode) == 0o600
@@ -308,7 +308,7 @@ async def test_with_a_token_one_can_join_and_do_nothing_else(
     token = await enrolled(admin, local_pool)
     before = len(await workers_called(user, ""))
     async with Puppet(local_pool, token.jid.partition("@")[0], "workers") as stranger:
-        hello = '{"type":"hello","version":1,"incarnation":"x","ad":{"cpus":64}}'
+        hello = '{"type":"hello","version":2,"incarnation":"x","ad":{"assets":{"cpus":64}}}'
         stranger.session.send(hello, f"pool@{local_pool.domain}")
         answer = await stranger.answer()
         assert answer["type"] == "refused"
@@ -374,10 +374,10 @@ async def test_an_account_that_is_deleted_while_it_logs_in_is_worth_nothing(
     await worker.begin()
     await stranger.begin()
     await admin.ask(requests.RevokeWorkers(names=["late", token.jid]))
-    hello = '{"type":"hello","version":1,"incarnation":"x","ad":{"cpus":64}}'
+    hello = '{"type":"hello","version":2,"incarnation":"x","ad":{"assets":{"cpus":64}}}'
     with pytest.raises(asyncio.IncompleteReadError):
         await worker.go_on(hello)
-    assert "withdrawn" in await stranger.go_on('{"type":"join","version":1,"name":"later"}')
+    assert "withdrawn" in await stranger.go_on('{"type":"join","version":2,"name":"later"}')
     assert await workers_called(user, "late") == []
     with pytest.raises(NotFound):
         await admin.ask(requests.RevokeWorkers(names=["later"]))
@@ -387,7 +387,7 @@ async def test_an_account_that_is_deleted_while_it_logs_in_is_worth_nothing(
 
 async def test_a_workers_account_cannot_join_again(local_pool: PoolState) -> None:
     async with Puppet(local_pool, "w77", "workers") as worker:
-        worker.session.send('{"type":"join","version":1}', f"pool@{local_pool.domain}")
+        worker.session.send('{"type":"join","version":2}', f"pool@{local_pool.domain}")
         assert (await worker.answer())["type"] == "refused"
 
 

@@ -186,7 +186,7 @@ async def test_higher_priority_goes_first(user: UserConnection, tmp_path: Path) 
 
 
 async def test_what_no_worker_offers_waits_and_is_explained(user: UserConnection) -> None:
-    submitted = await user.ask(rq.Submit(spec=shell("true", requires=("matlab",), cpus=1)))
+    submitted = await user.ask(rq.Submit(spec=shell("true", requires=("matlab",))))
     assert isinstance(submitted, an.Submitted)
     why = await user.ask(rq.ExplainJob(job=str(submitted.job_id)))
     assert isinstance(why, an.Explanation)

@@ -143,6 +143,7 @@ async def test_the_numbers_of_a_pool_add_up_while_it_works_and_a_worker_dies(
         assert value(process, "kestrel_worker_spawn_seconds_count") == finished
         assert value(process, "kestrel_worker_task_run_seconds_count") == finished
         assert value(process, "kestrel_worker_sessions", state="online") == 2
+        assert value(process, "kestrel_worker_offered", asset="cpus") == 2
         assert total(process, "kestrel_worker_stanzas_total") > 0
 
 

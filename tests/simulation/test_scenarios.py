@@ -23,7 +23,7 @@ def live_through(
     report = simulate.run(
         seed,
         simulate.Settings(
-            ads=[WorkerAd(cpus=cpus)] * 6,
+            ads=[WorkerAd(assets={"cpus": cpus})] * 6,
             submissions=[Submission(at_seconds=0.0, spec=spec)],
             faults=8 if kinds else 0,
             fault_kinds=dict.fromkeys(kinds, 1.0),

@@ -69,7 +69,7 @@ def served(families: Iterable[Metric | Rows]) -> dict[str, tuple[str, tuple[str,
     found = {}
     for family in families:
         if isinstance(family, Rows):
-            found[family.name] = ("gauge", (family.label,))
+            found[family.name] = ("gauge", family.names)
             continue
         labels = getattr(family, "_labelnames", ())
         name = f"{family.name}_total" if family.type == "counter" else family.name

@@ -70,7 +70,8 @@ def test_all_options_reach_the_pool() -> None:
         *("--on-worker-lost", "wait", "--env", "A=1", "--env", "B=x=y", "--", "run", "{}"),
     )
     assert (spec.first, spec.count, spec.step) == (0, 4, 3)
-    assert (spec.name, spec.priority, spec.cpus, spec.memory_bytes) == ("n", 255, 0.5, 2 << 30)
+    assert (spec.name, spec.priority) == ("n", 255)
+    assert spec.request == {"cpus": 0.5, "memory": 2 << 30}
     assert spec.requires == ("A", "B", "C")
     assert (spec.max_running, spec.max_failures, spec.max_losses) == (4, 2, 3)
     assert (spec.time_limit_seconds, spec.on_worker_lost.value) == (900.0, "wait")

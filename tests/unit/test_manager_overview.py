@@ -11,6 +11,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.manager import overview
 from kestrelctl.manager.overview import Overviews
+from kestrelctl.manager.views import job_view, worker_view
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import Overview
 
@@ -33,6 +34,16 @@ class Watched:
     def look(self, after_seconds: float = 1.0) -> Overview:
         self.desk.now += after_seconds
         return self._overviews.latest(self.desk.now)
+
+
+def test_a_job_and_a_worker_show_what_is_asked_for_and_what_is_there() -> None:
+    desk = Desk()
+    desk.join("w", cpus=2, memory_bytes=4 << 30, fpga=2)
+    job = desk.pool.state.jobs[desk.submit(1, cpus=0.5, fpga=2)]
+    assert job_view(job.record(), job).request == {"cpus": 0.5, "fpga": 2}
+    shown = worker_view(desk.worker("w"), desk.now)
+    assert shown.assets == {"cpus": 2, "memory": 4 << 30, "fpga": 2}
+    assert shown.free == {"cpus": 1.5, "memory": 4 << 30, "fpga": 0}
 
 
 def test_an_empty_pool() -> None:

@@ -171,8 +171,7 @@ def numbers() -> WorkerProcessNumbers:
         spool_bytes=4096,
         spool_degraded=True,
         reconnects=1,
-        cpus=3.0,
-        memory_bytes=3 << 30,
+        assets={"cpus": 3.0, "memory": 3 << 30, "fpga": 1.0},
         runs=runs,
         spawns=Histogram(BOUNDS),
         stanzas=stanzas,
@@ -189,6 +188,7 @@ async def test_a_worker_process_tells_of_all_its_sessions() -> None:
     exposition.render()
     page = Page(exposition.render().decode())
     assert page.by("kestrel_worker_sessions", "state") == {"online": 2, "offline": 1}
+    assert page.by("kestrel_worker_offered", "asset") == {"cpus": 3, "memory": 3 << 30, "fpga": 1}
     assert page.value("kestrel_worker_tasks_running") == 4
     assert page.value("kestrel_worker_tasks_queued") == 5
     assert page.by("kestrel_worker_tasks_finished_total", "outcome")["failed"] == 1

@@ -97,18 +97,33 @@ def test_a_page_has_every_family_even_in_an_empty_pool() -> None:
 def test_tasks_are_counted_where_they_are() -> None:
     desk = Desk()
     board = Board(desk)
-    desk.join("w1@x/a", cpus=2, memory_bytes=4 << 30)
-    desk.submit(5, memory_bytes=1 << 30)
+    desk.join("w1@x/a", cpus=2, memory_bytes=4 << 30, fpga=3)
+    desk.submit(5, memory_bytes=1 << 30, fpga=0.5)
     page = board.page()
     assert page.by("kestrel_tasks", "state") == {"waiting": 3, "queued": 0, "running": 2}
     assert page.value("kestrel_owner_tasks", owner="ada", state="waiting") == 3
     assert page.value("kestrel_owner_tasks", owner="ada", state="running") == 2
     assert page.by("kestrel_workers", "state")["busy"] == 1
-    assert page.by("kestrel_asset_used", "asset") == {"cpus": 2, "memory": 2 << 30}
-    assert page.by("kestrel_asset_free", "asset") == {"cpus": 0, "memory": 2 << 30}
+    assert page.by("kestrel_asset_used", "asset") == {"cpus": 2, "memory": 2 << 30, "fpga": 1}
+    assert page.by("kestrel_asset_free", "asset") == {"cpus": 0, "memory": 2 << 30, "fpga": 2}
+    offered = {"cpus": 2, "memory": 4 << 30, "fpga": 3}
+    assert page.by("kestrel_asset_capacity", "asset") == offered
+    assert page.by("kestrel_worker_capacity", "asset") == offered
+    assert page.value("kestrel_worker_capacity", worker="w1/a", asset="fpga") == 3
     assert page.value("kestrel_worker_running", worker="w1/a") == 2
     assert page.value("kestrel_last_dispatch_timestamp_seconds") == desk.now
     must_add_up(page)
+
+
+def test_an_asset_that_nobody_online_has_is_none_and_not_gone() -> None:
+    desk = Desk()
+    board = Board(desk)
+    desk.join("w1@x/a", fpga=3)
+    desk.lose("w1@x/a")
+    page = board.page()
+    for name in ("capacity", "used", "free"):
+        assert page.by(f"kestrel_asset_{name}", "asset") == {"cpus": 0, "memory": 0, "fpga": 0}
+    assert page.value("kestrel_worker_capacity", worker="w1/a", asset="fpga") == 3
 
 
 def test_every_end_of_a_task_is_counted_once() -> None:
@@ -337,7 +352,7 @@ def test_the_series_of_a_worker_go_when_it_is_forgotten() -> None:
     assert page.by("kestrel_worker_up", "worker") == {"w1/a": 0, "w2/a": 1}
     desk.live(desk.pool.state.config.forget_worker_seconds + 10, step=3)
     page = board.page()
-    for name in ("up", "running", "cpus"):
+    for name in ("up", "running", "capacity"):
         assert set(page.by(f"kestrel_worker_{name}", "worker")) == {"w2/a"}
 
 
@@ -440,7 +455,7 @@ def test_a_thousand_workers_are_told_of_in_no_time() -> None:
                 at=desk.now,
                 worker=f"w{number}@workers.example.org/machine-{number}",
                 incarnation="one",
-                ad=WorkerAd(cpus=4, memory_bytes=8 << 30),
+                ad=WorkerAd(assets={"cpus": 4, "memory": 8 << 30}),
                 holds=[],
             )
         )

@@ -48,11 +48,24 @@ def test_every_documented_example_decodes_and_comes_back_unchanged(
     assert not unknown_fields(message, json.loads(example))
 
 
-def unknown_fields(message: typing.Any, example: dict[str, typing.Any]) -> set[str]:
-    """Fields of an example that the message type does not have."""
-    return (
-        set(example) - {field.encode_name for field in msgspec.structs.fields(message)} - {"type"}
-    )
+def unknown_fields(message: typing.Any, example: typing.Any) -> set[str]:
+    """Fields of an example, at any depth, that what it was decoded into does not have."""
+    if isinstance(message, list | tuple):
+        pairs = zip(message, example, strict=True)
+        return {name for one, shown in pairs for name in unknown_fields(one, shown)}
+    if not isinstance(message, msgspec.Struct) or message.__struct_config__.array_like:
+        return set()
+    known = {field.encode_name: field.name for field in msgspec.structs.fields(message)}
+    unknown = set(example) - set(known) - {"type"}
+    for name in set(example) & set(known):
+        unknown |= unknown_fields(getattr(message, known[name]), example[name])
+    return unknown
+
+
+def test_a_field_that_only_the_document_knows_is_found_at_any_depth() -> None:
+    old = '{"type": "jobs", "id": "", "jobs": [{"cpus": 4}]}'
+    view = answers.JobView(job_id=1, name="", owner="", state="", tasks=1, submitted_at=0.0)
+    assert unknown_fields(answers.Jobs(id="", jobs=[view]), json.loads(old)) == {"cpus"}
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -32,7 +32,7 @@ def handed_out(
 
 
 def items_started(messages: list[work.Run]) -> list[tuple[int, str | None]]:
-    agent = Agent(1000, 0)
+    agent = Agent({"cpus": 1000})
     for message in messages:
         assert codec.fits(codec.encode(message))
         assert not agent.on_run(message.spans, message.jobs, message.items, message.forget, 0.0)
@@ -117,7 +117,7 @@ def test_the_largest_job_can_be_handed_out() -> None:
 
 
 def test_items_after_a_job_that_is_not_known_are_not_taken_for_others() -> None:
-    agent = Agent(10, 0)
+    agent = Agent({"cpus": 10})
     known = Template(job_id=2, argv=("x",), with_items=True)
     refused = agent.on_run([(10, 1, 0, 1), (11, 2, 0, 1)], [known], ["of 1", "of 2"], [], 0.0)
     assert refused == [10, 11]

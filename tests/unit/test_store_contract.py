@@ -11,7 +11,7 @@ import pytest
 from store_samples import FULL_SPEC, cancelled, done, failed, happening, job, lost, result, waiting
 
 from kestrelctl.core.effects import Persist, Run
-from kestrelctl.core.events import JobStored, Joined, Reconnected, Reported, Submit
+from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Reported, Submit
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import (
     Happening,
@@ -23,10 +23,12 @@ from kestrelctl.core.model.records import (
     WorkerGone,
     WorkerRecord,
 )
+from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.pool import Pool
+from kestrelctl.core.scheduling.explain import explain
 from kestrelctl.errors import StoreFull
 from kestrelctl.store import sqlite
 from kestrelctl.store.memory import MemoryStore
@@ -89,6 +91,19 @@ class TestOpening:
         await store.commit([WorkerRecord("b"), WorkerRecord("a"), WorkerRecord("c")])
         await store.commit([WorkerRecord("a", draining=True), WorkerGone("b"), WorkerGone("x")])
         assert reopened(store).workers == [WorkerRecord("a", draining=True), WorkerRecord("c")]
+
+    async def test_what_a_worker_last_said_of_itself_is_remembered(self, store: Store) -> None:
+        assets = {"cpus": 0.3, "memory": 2.0**53 - 1, "fpga": 2}
+        first = WorkerAd(assets=assets, tags=("gpu", "ü"), host="lab7", os="Linux")
+        second = WorkerAd(assets=assets, host="lab7", arch="x86_64", version="0.2")
+        await store.commit([WorkerRecord("a", ad=first), WorkerRecord("b", ad=first)])
+        await store.commit(
+            [WorkerRecord("a", ad=second), WorkerRecord("b", draining=True, ad=first)]
+        )
+        assert reopened(store).workers == [
+            WorkerRecord("a", ad=second),
+            WorkerRecord("b", draining=True, ad=first),
+        ]
 
 
 class TestActiveJobs:
@@ -406,7 +421,9 @@ class TestWithAPool:
         submit = Submit(
             at=1.0, request="r", owner="ada", spec=JobSpec(argv=("true",), count=20, max_failures=2)
         )
-        hello = Joined(at=1.0, worker="w/a", incarnation="1", ad=WorkerAd(cpus=8), holds=[])
+        hello = Joined(
+            at=1.0, worker="w/a", incarnation="1", ad=WorkerAd(assets={"cpus": 8}), holds=[]
+        )
         records: list[Record] = []
         for event in (Reconnected(at=1.0), submit, JobStored(at=1.0, job_id=1), hello):
             effects = pool.handle(event)
@@ -429,3 +446,25 @@ class TestWithAPool:
         assert restored.counts == Counts(done=n - 2)
         assert restored.remaining == 20 - (n - 2)
         assert restored.live[n - 1].failures == 1
+
+    async def test_a_restarted_pool_knows_what_absent_workers_offer(self, store: Store) -> None:
+        pool = Pool(reopened(store))
+        ad = WorkerAd(assets={"cpus": 8, "fpga": 2}, tags=("gpu",), version="0.2")
+        events = (
+            Reconnected(at=1.0),
+            Joined(at=1.0, worker="w/a", incarnation="1", ad=ad, holds=[]),
+            Drain(at=1.0, worker="w/a", by="root"),
+        )
+        effects = [effect for event in events for effect in pool.handle(event)]
+        await store.commit([r for e in effects if isinstance(e, Persist) for r in e.records])
+        again = Pool(reopened(store))
+        for request, reason in (
+            ({"cpus": 8.0, "fpga": 2.0}, Reason.OFFLINE),
+            ({"cpus": 1.0, "fpga": 3.0}, Reason.TOO_SMALL),
+        ):
+            spec = JobSpec(argv=("true",), request=request, requires=("gpu",))
+            again.handle(Submit(at=2.0, request="r", owner="ada", spec=spec))
+            job = again.state.jobs[again.state.next_job_id - 1]
+            [group], _, _ = explain(again.state, job, 2.0)
+            assert group.refusal.reason == reason
+        assert again.state.workers["w/a"].draining

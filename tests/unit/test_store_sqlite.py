@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import sqlite3
@@ -12,9 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
-from store_samples import done, failed, happening, job, waiting
+from msgspec.structs import replace
+from store_samples import FULL_SPEC, done, failed, happening, job, waiting
 
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import JobForgotten, Progress, Record, WorkerRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts
@@ -183,6 +187,123 @@ class TestVersions:
     def test_the_first_one_is_still_understood(self, data_dir: Path) -> None:
         self.version_1(data_dir)
         self.check(SqliteStore(data_dir))
+
+    def version_2(self, data_dir: Path, specs: dict[int, bytes]) -> None:
+        """A database as it was when jobs asked for `cpus` and `memory_bytes`."""
+        data_dir.mkdir(parents=True)
+        old = sqlite3.connect(data_dir / sqlite.DATABASE)
+        old.executescript(
+            """
+            CREATE TABLE pool (
+                one INTEGER PRIMARY KEY CHECK (one = 1),
+                epoch INTEGER NOT NULL,
+                last_job_id INTEGER NOT NULL
+            );
+            INSERT INTO pool VALUES (1, 4, 9);
+            CREATE TABLE jobs (
+                job_id INTEGER PRIMARY KEY,
+                owner TEXT NOT NULL,
+                submitted_at REAL NOT NULL,
+                state TEXT NOT NULL,
+                cancelling INTEGER NOT NULL,
+                cursor INTEGER NOT NULL,
+                done INTEGER NOT NULL,
+                failed INTEGER NOT NULL,
+                lost INTEGER NOT NULL,
+                cancelled INTEGER NOT NULL,
+                ended_at REAL
+            );
+            CREATE TABLE specs (job_id INTEGER PRIMARY KEY, spec BLOB NOT NULL);
+            CREATE TABLE tasks (
+                job_id INTEGER NOT NULL,
+                idx INTEGER NOT NULL,
+                state INTEGER NOT NULL,
+                failures INTEGER NOT NULL,
+                losses INTEGER NOT NULL,
+                worker TEXT NOT NULL,
+                number INTEGER,
+                outcome INTEGER,
+                started_at REAL,
+                wall_seconds REAL,
+                waited_seconds REAL,
+                cpu_seconds REAL,
+                peak_bytes INTEGER,
+                exit_code INTEGER,
+                signal INTEGER,
+                reason TEXT,
+                stdout TEXT,
+                stderr TEXT,
+                stdout_bytes INTEGER,
+                stderr_bytes INTEGER,
+                concluded INTEGER NOT NULL DEFAULT 0,
+                PRIMARY KEY (job_id, idx)
+            ) WITHOUT ROWID;
+            CREATE INDEX tasks_not_done ON tasks (job_id, idx) WHERE state <> 1;
+            CREATE TABLE workers (worker TEXT PRIMARY KEY, draining INTEGER NOT NULL) WITHOUT ROWID;
+            CREATE TABLE forgotten (job_id INTEGER PRIMARY KEY);
+            INSERT INTO workers VALUES ('v', 0), ('w', 1);
+            PRAGMA user_version = 2;
+            """
+        )
+        for job_id, spec in specs.items():
+            job = (job_id, "ada", 1.5, "active", 0, 0, 0, 0, 0, 0, None)
+            old.execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", job)
+            old.execute("INSERT INTO specs VALUES (?, ?)", (job_id, spec))
+        old.commit()
+        old.close()
+
+    def test_old_jobs_ask_for_what_they_asked_for_and_keep_all_else(self, data_dir: Path) -> None:
+        items = tuple(
+            f'{{"cpus": {n}, "memory_bytes": "\\u0000 ü\\n\\ud83d"}}' for n in range(40_000)
+        )
+        everything = replace(
+            FULL_SPEC,
+            count=len(items),
+            items=items,
+            env={"cpus": "8", "memory_bytes": "ü\n"},
+            request={"cpus": 0.3, "memory": 3 * 2**30 + 1},
+        )
+        old = msgspec.to_builtins(everything)
+        del old["request"]
+        specs = {
+            1: msgspec.json.encode({**old, "cpus": 0.3, "memory_bytes": 3 * 2**30 + 1}),
+            2: b'{"argv":["true"]}',
+            3: b'{"argv":["true"],"memory_bytes":1024,"requires":["gpu"]}',
+            4: b'{"argv":["true"],"cpus":64,"memory_bytes":0,"time_limit_seconds":null}',
+        }
+        assert len(specs[1]) > 1 << 20
+        self.version_2(data_dir, specs)
+        store = SqliteStore(data_dir)
+        snapshot = store.open()
+        assert [found.record.spec for found in snapshot.jobs] == [
+            everything,
+            JobSpec(argv=("true",), request={"cpus": 1}),
+            JobSpec(argv=("true",), request={"cpus": 1, "memory": 1024}, requires=("gpu",)),
+            JobSpec(argv=("true",), request={"cpus": 64}),
+        ]
+        rows = store._reader.execute("SELECT spec FROM specs").fetchall()
+        store.close()
+        assert all(isinstance(spec, bytes) for (spec,) in rows)
+        assert not any(json.loads(spec).keys() & {"cpus", "memory_bytes"} for (spec,) in rows)
+
+    async def test_what_old_workers_offer_is_not_known_until_they_say_so(
+        self, data_dir: Path
+    ) -> None:
+        self.version_2(data_dir, {})
+        store = SqliteStore(data_dir)
+        unknown = WorkerAd()
+        assert store.open().workers == [
+            WorkerRecord("v", ad=unknown),
+            WorkerRecord("w", draining=True, ad=unknown),
+        ]
+        said = WorkerAd(assets={"cpus": 8, "fpga": 2}, tags=("gpu",), host="lab7", version="0.2")
+        await store.commit([WorkerRecord("w", ad=said)])
+        store.close()
+        assert store.open().workers == [
+            WorkerRecord("v", ad=unknown),
+            WorkerRecord("w", ad=said),
+        ]
+        store.close()
 
     def test_a_further_step_is_taken_once(
         self, data_dir: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import FULL_SPEC, happening, job
 
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import (
     JobForgotten,
     JobRecord,
@@ -40,6 +41,13 @@ wide = st.integers(-(2**63), 2**63 - 1)
 seconds = st.floats(allow_nan=False, allow_infinity=False)
 words = st.text(max_size=8)
 names = st.sampled_from(["ada", "bob", ""])
+amounts = st.floats(min_value=0.001, max_value=2.0**60, exclude_max=True)
+ads = st.builds(
+    WorkerAd,
+    assets=st.dictionaries(st.sampled_from(["cpus", "memory", "fpga"]), amounts),
+    tags=st.lists(words, max_size=2).map(tuple),
+    host=words,
+)
 counts = st.builds(Counts, done=small, failed=small, lost=small, cancelled=small)
 
 
@@ -91,7 +99,7 @@ records = st.one_of(
     task_records(),
     job_records(),
     st.builds(Progress, job_ids, indexes),
-    st.builds(WorkerRecord, names, st.booleans()),
+    st.builds(WorkerRecord, names, st.booleans(), ads),
     st.builds(WorkerGone, names),
     st.builds(JobForgotten, job_ids),
     st.builds(happening, st.integers(-1, 7), job_ids, at=seconds, number=wide, detail=words),
