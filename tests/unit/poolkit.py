@@ -27,6 +27,10 @@ FRESH = Snapshot(epoch=1, next_job_id=1, jobs=[], workers=[])
 Attempt = tuple[int, int, int]
 
 
+def _present(**assets: float) -> dict[str, float]:
+    return {name: float(amount) for name, amount in assets.items() if amount}
+
+
 class Desk:
     """Drives a pool by hand and checks every invariant after each event."""
 
@@ -101,12 +105,19 @@ class Desk:
 
     # -- users -------------------------------------------------------------------------------------
 
-    def submit(self, count: int = 1, owner: str = "ada", **spec: Any) -> int:
+    def submit(
+        self,
+        count: int = 1,
+        owner: str = "ada",
+        cpus: float = 1,
+        memory_bytes: int = 0,
+        fpga: float = 0,
+        **spec: Any,
+    ) -> int:
         """A job of so many tasks; returns its id."""
         self._requests += 1
-        cpus, memory_bytes = spec.pop("cpus", 1.0), spec.pop("memory_bytes", 0)
-        spec.setdefault("request", {"cpus": float(cpus), "memory": float(memory_bytes)})
-        job = JobSpec(argv=("true",), count=count, **spec)
+        request = _present(cpus=cpus, memory=memory_bytes, fpga=fpga)
+        job = JobSpec(argv=("true",), count=count, request=request, **spec)
         self.tell(ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job))
         return self.answers[-1].job_id
 
@@ -146,10 +157,12 @@ class Desk:
         tags: Iterable[str] = (),
         holds: Iterable[Attempt] = (),
         incarnation: str = "one",
+        version: str = "",
+        **assets: float,
     ) -> None:
         """Workers say hello, and charge what they hold as their jobs ask."""
-        assets = {"cpus": float(cpus), "memory": float(memory_bytes)}
-        ad = WorkerAd(assets=assets, tags=tuple(tags))
+        offered = _present(cpus=cpus, memory=memory_bytes, **assets)
+        ad = WorkerAd(assets=offered, tags=tuple(tags), version=version)
         held = [(*attempt, place) for place, attempt in enumerate(holds)]
         claims = [self._claim(job_id) for _, job_id, _, _ in held]
         for name in names:

@@ -9,7 +9,8 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import WorkerGone, WorkerRecord
+from kestrelctl.core.model.records import Snapshot, WorkerGone, WorkerRecord
+from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
 
@@ -28,6 +29,61 @@ def test_a_worker_is_remembered_when_it_joins_for_the_first_time() -> None:
     desk.lose("w")
     desk.join("w")
     assert records_of(desk, "w") == [WorkerRecord("w", ad=desk.worker("w").ad)]
+
+
+def verdict(desk: Desk, job_id: int) -> tuple[Refusal, bool]:
+    """The closest of the workers' reasons against a job, and whether it could ever run."""
+    found = desk.pool.explain(desk.pool.state.jobs[job_id], desk.now)
+    return found.groups[0].refusal, found.ever
+
+
+def test_what_it_says_of_itself_is_written_when_it_changes() -> None:
+    desk = Desk()
+    desk.join("w", version="1")
+    desk.join("w", version="2", incarnation="two")
+    desk.join("w", version="2", incarnation="three")
+    desk.tell(ev.Drain(at=desk.now, worker="w", by="root"))
+    first, second = (WorkerAd(version=version) for version in "12")
+    assert records_of(desk, "w") == [
+        WorkerRecord("w", ad=first),
+        WorkerRecord("w", ad=second),
+        WorkerRecord("w", draining=True, ad=second),
+    ]
+
+
+def test_what_an_absent_worker_offers_is_known_after_a_restart() -> None:
+    desk = Desk()
+    desk.join("w", cpus=8, fpga=2, tags=["gpu"], version="1")
+    desk.restart()
+    for _ in range(2):
+        fitting, ever = verdict(desk, desk.submit(cpus=8, fpga=2, requires=("gpu",)))
+        assert (fitting.reason, ever) == (Reason.UNHEARD, True)
+        large, ever = verdict(desk, desk.submit(fpga=3))
+        assert (large.wanted, large.found, ever) == ("3 fpga", "2 fpga", False)
+        tagged, ever = verdict(desk, desk.submit(requires=("r",)))
+        assert (tagged.reason, tagged.found, ever) == (Reason.MISSING_TAGS, "GPU", False)
+        desk.tell(ev.Drain(at=desk.now, worker="w", by="root"))
+        desk.restart()
+
+
+def test_of_one_whose_ad_was_never_kept_nothing_is_said_but_that_it_was_not_heard() -> None:
+    desk = Desk(snapshot=Snapshot(epoch=1, next_job_id=1, jobs=[], workers=[WorkerRecord("w")]))
+    desk.join("other")
+    for _ in range(2):
+        job = desk.submit(cpus=64, requires=("gpu",))
+        found = desk.pool.explain(desk.pool.state.jobs[job], desk.now)
+        assert found.ever
+        assert {group.example: group.refusal.reason for group in found.groups} == {
+            "w": Reason.UNHEARD,
+            "other": Reason.MISSING_TAGS,
+        }
+        desk.tell(ev.Drain(at=desk.now, worker="w", by="root"))
+        desk.restart()
+        desk.join("other")
+        desk.cancel(job)
+    desk.join("w")
+    refusal, ever = verdict(desk, desk.submit(cpus=64))
+    assert (refusal.reason, refusal.found, ever) == (Reason.TOO_SMALL, "1 cpu", False)
 
 
 def test_a_welcome_repeats_what_identifies_the_hello() -> None:

@@ -18,7 +18,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
-from kestrelctl.manager import story, task_requests
+from kestrelctl.manager import story
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.selection import Selection
@@ -261,8 +261,8 @@ class Counter:
         limit: int = 200,
     ) -> Story:
         store = self.desk.store()
-        service: Any = SimpleNamespace(pool=self.desk.pool, store=store)
-        requests = TaskRequests(service, Selection(self.desk.pool.state, store), Outputs())
+        service: Any = SimpleNamespace(pool=self.desk.pool, store=store, now=lambda: self.desk.now)
+        requests = TaskRequests(service, Selection(self.desk.pool, store), Outputs())
         caller = Caller(f"{who}/home", admin, self.replies.append)
         request = TellStory(id="7", job=job, task_ids=list(task_ids), limit=limit)
         await requests.story(caller, request)
@@ -273,11 +273,9 @@ class Counter:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """A pool; whoever asks when it is hears what its clock says."""
-    desk = Desk()
-    monkeypatch.setattr(task_requests, "now", lambda: desk.now)
-    return desk
+def desk() -> Desk:
+    """A pool."""
+    return Desk()
 
 
 def whats(found: Story, task_id: int | None) -> list[str]:

@@ -18,7 +18,7 @@ from kestrelctl.metrics.exposition import Exposition, written
 from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.pool import MOST_OWNERS, PoolFamilies, Shell
 from kestrelctl.metrics.stanzas import BOUNCE, StanzaCounts
-from kestrelctl.protocol.work import Beat, Hello, Report, Run
+from kestrelctl.protocol.work import Heartbeat, Hello, Report, Run
 from kestrelctl.store.port import Statistics
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
@@ -33,7 +33,7 @@ class Board:
         self.certificate: tuple[str, float] | None = None
         self.commits = Histogram((0.01, 0.1))
         self._desk = desk
-        self.families = PoolFamilies(desk.pool.state, self.stanzas, self._shell, lambda: desk.now)
+        self.families = PoolFamilies(desk.pool, self.stanzas, self._shell, lambda: desk.now)
 
     def _shell(self) -> Shell:
         return Shell(
@@ -390,8 +390,8 @@ def test_a_name_cannot_break_the_page() -> None:
 def test_messages_are_counted_by_kind() -> None:
     board = Board(Desk())
     board.stanzas.received(Hello, 300)
-    board.stanzas.received(Beat, 15)
-    board.stanzas.received(Beat, 15)
+    board.stanzas.received(Heartbeat, 15)
+    board.stanzas.received(Heartbeat, 15)
     board.stanzas.received(Report, 1000)
     board.stanzas.received(BOUNCE)
     board.stanzas.sent(Run, 500)

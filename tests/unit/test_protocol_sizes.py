@@ -23,20 +23,37 @@ def job(job_id: int, **spec: Any) -> Job:
     return Job(job_id, "ada", JobSpec(**{"argv": ("x",), **spec}), Shape({}, frozenset()), 0.0)
 
 
+ONE_CPU = {"cpus": 1000}
+
+
 def handed_out(
-    jobs: list[Job], spans: list[tuple[int, int, int, int]], ack: list[int]
+    jobs: list[Job], spans: list[tuple[int, int, int, int, int]], ack: list[int]
 ) -> list[work.Run]:
-    new = list(dict.fromkeys(job_id for _, job_id, _, _ in spans))
-    effect = Run(cause="", worker="w", spans=spans, new_jobs=new, ended_jobs=[99])
-    return run_messages(effect, {each.id: each for each in jobs}, ack)
+    """The messages of one hand-out, in which every template is new."""
+    by_id = {each.id: each for each in jobs}
+    items: list[str] = []
+    for _, job_id, index, n, _ in spans:
+        items.extend((by_id[job_id].spec.items or ())[index : index + n])
+    effect = Run(
+        worker="w",
+        spans=spans,
+        claims=[ONE_CPU],
+        templates=[by_id[job_id].template for job_id in dict.fromkeys(s[1] for s in spans)],
+        items=items,
+        items_of=frozenset(each.id for each in jobs if each.spec.items),
+        forget=[99],
+    )
+    return run_messages(effect, ack)
 
 
 def items_started(messages: list[work.Run]) -> list[tuple[int, str | None]]:
     agent = Agent({"cpus": 1000})
     for message in messages:
         assert codec.fits(codec.encode(message))
-        assert not agent.on_run(message.spans, message.jobs, message.items, message.forget, 0.0)
-    return [(start.number, start.item) for start in agent.startable(0.0)]
+        assert not agent.on_run(
+            message.spans, message.claims, message.jobs, message.items, message.forget, 0.0
+        )
+    return [(start.number, start.item) for start in agent.startable()]
 
 
 def test_a_payload_that_fits_makes_a_stanza_that_is_sent() -> None:
@@ -69,7 +86,7 @@ def test_the_id_of_a_request_is_short_because_answers_repeat_it() -> None:
 
 def test_small_attempts_travel_together() -> None:
     small = job(1, count=40, items=tuple(map(str, range(40))))
-    [message] = handed_out([small, job(2)], [(100, 1, 0, 40), (140, 2, 0, 1)], ack=[7])
+    [message] = handed_out([small, job(2)], [(100, 1, 0, 40, 0), (140, 2, 0, 1, 0)], ack=[7])
     assert message.ack == [7]
     assert message.forget == [99]
     assert len(message.jobs) == 2
@@ -77,16 +94,26 @@ def test_small_attempts_travel_together() -> None:
 
 def test_large_items_travel_apart_in_their_order() -> None:
     large = tuple(f"{i}" + "<" * 40_000 for i in range(20))
-    messages = handed_out([job(1, count=20, items=large)], [(100, 1, 0, 20)], ack=[7])
+    messages = handed_out([job(1, count=20, items=large)], [(100, 1, 0, 20, 0)], ack=[7])
     assert len(messages) > 1
     assert [message.ack for message in messages if message.ack] == [[7]]
     assert [message.forget for message in messages if message.forget] == [[99]]
     assert items_started(messages) == [(100 + i, large[i]) for i in range(20)]
 
 
+def test_items_stay_with_their_attempts_when_jobs_without_any_stand_between() -> None:
+    large = tuple(f"{i}" + "<" * 40_000 for i in range(6))
+    jobs = [job(1, count=6, items=large), job(2, count=9), job(3, count=6, items=large)]
+    spans = [(100, 1, 0, 6, 0), (106, 2, 0, 9, 0), (115, 3, 0, 6, 0)]
+    messages = handed_out(jobs, spans, ack=[])
+    assert len(messages) > 1
+    expected = [*large, *[None] * 9, *large]
+    assert items_started(messages) == list(zip(range(100, 121), expected, strict=True))
+
+
 def test_large_jobs_travel_apart_each_template_once() -> None:
     jobs = [job(i, argv=("x" * 300_000,), count=3) for i in (1, 2, 3)]
-    messages = handed_out(jobs, [(100, 1, 0, 3), (103, 2, 0, 3), (106, 3, 0, 3)], ack=[])
+    messages = handed_out(jobs, [(100, 1, 0, 3, 0), (103, 2, 0, 3, 0), (106, 3, 0, 3, 0)], ack=[])
     assert [each.job_id for message in messages for each in message.jobs] == [1, 2, 3]
     assert [number for number, _ in items_started(messages)] == list(range(100, 109))
 
@@ -112,13 +139,15 @@ def test_the_largest_job_can_be_handed_out() -> None:
 
     largest = bisect.bisect_left(range(500_000), True, key=is_too_large) - 1
     assert largest > 300_000
-    [message] = handed_out([job(1, argv=("x" * largest,), items=(item,))], [(1, 1, 0, 1)], ack=[])
+    [message] = handed_out(
+        [job(1, argv=("x" * largest,), items=(item,))], [(1, 1, 0, 1, 0)], ack=[]
+    )
     assert codec.fits(codec.encode(message))
 
 
 def test_items_after_a_job_that_is_not_known_are_not_taken_for_others() -> None:
     agent = Agent({"cpus": 10})
     known = Template(job_id=2, argv=("x",), with_items=True)
-    refused = agent.on_run([(10, 1, 0, 1), (11, 2, 0, 1)], [known], ["of 1", "of 2"], [], 0.0)
-    assert refused == [10, 11]
-    assert agent.startable(0.0) == []
+    spans = [(10, 1, 0, 1, 0), (11, 2, 0, 1, 0)]
+    assert agent.on_run(spans, [ONE_CPU], [known], ["of 1", "of 2"], [], 0.0) == [10, 11]
+    assert agent.startable() == []

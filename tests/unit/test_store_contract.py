@@ -28,7 +28,6 @@ from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.scheduling.explain import explain
 from kestrelctl.errors import StoreFull
 from kestrelctl.store import sqlite
 from kestrelctl.store.memory import MemoryStore
@@ -430,7 +429,7 @@ class TestWithAPool:
             records += [r for e in effects if isinstance(e, Persist) for r in e.records]
         effects = pool.schedule(1.0)
         [run] = [effect for effect in effects if isinstance(effect, Run)]
-        [(number, job_id, index, n)] = run.spans
+        [(number, job_id, index, n, _)] = run.spans
         # The reports become durable; how far the array was sent does not, in time.
         reports = [
             result(index + i, job_id, number=number + i, outcome=Outcome.FAILED * (i == n - 1))
@@ -459,12 +458,12 @@ class TestWithAPool:
         await store.commit([r for e in effects if isinstance(e, Persist) for r in e.records])
         again = Pool(reopened(store))
         for request, reason in (
-            ({"cpus": 8.0, "fpga": 2.0}, Reason.OFFLINE),
+            ({"cpus": 8.0, "fpga": 2.0}, Reason.UNHEARD),
             ({"cpus": 1.0, "fpga": 3.0}, Reason.TOO_SMALL),
         ):
             spec = JobSpec(argv=("true",), request=request, requires=("gpu",))
             again.handle(Submit(at=2.0, request="r", owner="ada", spec=spec))
             job = again.state.jobs[again.state.next_job_id - 1]
-            [group], _, _ = explain(again.state, job, 2.0)
+            [group] = again.explain(job, 2.0).groups
             assert group.refusal.reason == reason
         assert again.state.workers["w/a"].draining

@@ -291,16 +291,15 @@ class TestVersions:
     ) -> None:
         self.version_2(data_dir, {})
         store = SqliteStore(data_dir)
-        unknown = WorkerAd()
         assert store.open().workers == [
-            WorkerRecord("v", ad=unknown),
-            WorkerRecord("w", draining=True, ad=unknown),
+            WorkerRecord("v"),
+            WorkerRecord("w", draining=True),
         ]
         said = WorkerAd(assets={"cpus": 8, "fpga": 2}, tags=("gpu",), host="lab7", version="0.2")
         await store.commit([WorkerRecord("w", ad=said)])
         store.close()
         assert store.open().workers == [
-            WorkerRecord("v", ad=unknown),
+            WorkerRecord("v"),
             WorkerRecord("w", ad=said),
         ]
         store.close()

@@ -90,7 +90,8 @@ def _replace(state: State, old: Worker | None, event: Joined) -> Worker:
 
 
 def _record(state: State, worker: Worker) -> None:
-    state.record(WorkerRecord(worker.jid, worker.draining, worker.ad))
+    ad = worker.ad if worker.cls.ad_known else None
+    state.record(WorkerRecord(worker.jid, worker.draining, ad))
 
 
 def on_heard(state: State, event: Heard) -> None:

@@ -41,10 +41,14 @@ def refusal(worker: Worker, cls: ClassSupply, shape: Shape, now: float) -> Refus
 def shape_reason(shape: Shape, supply: Supply, states: dict[ClassSupply, Counter[str]]) -> Reason:
     """Why tasks of a shape wait for a worker: the most hopeful of all workers' reasons.
 
+    While nobody is online, that is the reason.
+
     Args:
         states: how many workers of each class are in which of `availability.WORKER_STATES`.
     """
     nearest, closeness = Reason.NO_WORKERS, -1.0
+    if not any(cls.members for cls in supply.classes()):
+        return nearest
     for cls in supply.classes():
         for reason, found in _reasons(cls, shape, states.get(cls, Counter())):
             if found > closeness:
