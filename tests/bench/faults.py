@@ -1,8 +1,10 @@
 """How fast a pool of 917 workers notices and recovers: `python tests/bench/faults.py [workers]`.
 
-Under a load of one-second tasks: a manager killed with -9 (until the next one hands out tasks), a
-worker's process killed with -9 (until all its tasks run elsewhere), and one that hangs (until the
-pool knows of all its sessions); at the end, what the tasks themselves left behind is counted.
+First, in a pool of two, one of them is killed with -9, ten times (until its task starts at the
+other). Then, under a load of one-second tasks: a manager killed with -9 (until the next one hands
+out tasks), a worker's process killed with -9 (until all its tasks run elsewhere), and one that
+hangs (until the pool knows of all its sessions); at the end, what the tasks themselves left behind
+is counted.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 
 TASKS = 40_000
+KILLS = 10
 
 
 async def status(state: PoolState) -> an.Pool:
@@ -48,6 +51,42 @@ async def until(state: PoolState, what: str, seconds: float = 60) -> float:
 
 def online(pool: an.Pool) -> int:
     return pool.workers.get("idle", 0) + pool.workers.get("busy", 0)
+
+
+async def started(starts: Path, times: int) -> float:
+    """When so many starts were noted, on the monotonic clock."""
+    deadline = time.monotonic() + 60
+    while len(starts.read_text().split()) < times:
+        if time.monotonic() > deadline:
+            raise SystemExit("a task did not start")
+        await asyncio.sleep(0.002)
+    return time.monotonic()
+
+
+async def measure_one() -> None:
+    """From the death of a worker with one task until this task starts at the other worker."""
+    took = []
+    with tempfile.TemporaryDirectory() as scratch:
+        async with throw_away_pool(2) as first:
+            directory = Path(first.password_file).parent
+            for number in range(KILLS):
+                starts = Path(scratch) / f"starts-{number}"
+                starts.touch()
+                script = f'echo "$KESTREL_WORKER" >> {starts}; exec sleep 60'
+                async with connect_local(first) as user:
+                    spec = JobSpec(argv=("/bin/sh", "-c", script))
+                    submitted = await user.ask(rq.Submit(spec=spec))
+                assert isinstance(submitted, an.Submitted)
+                await started(starts, 1)
+                state = read_state(directory) or first
+                index = int(starts.read_text()[1:].partition("@")[0]) - 1
+                psutil.Process(state.worker_pids[index]).children()[0].kill()
+                killed_at = time.monotonic()
+                took.append(1000 * (await started(starts, 2) - killed_at))
+                async with connect_local(first) as user:
+                    await user.ask(rq.CancelJobs(jobs=str(submitted.job_id)))
+                await until(first, "pool.workers == {'idle': 2}")
+    print(f"worker killed: its task starts elsewhere after {min(took):.0f} to {max(took):.0f} ms")
 
 
 async def measure(workers: int) -> None:
@@ -107,4 +146,5 @@ async def measure(workers: int) -> None:
 
 
 if __name__ == "__main__":
+    asyncio.run(measure_one())
     asyncio.run(measure(int(sys.argv[1]) if len(sys.argv) > 1 else 917))

@@ -1,4 +1,7 @@
-"""Submission to result of one task on an idle pool: `python tests/bench/latency.py [rounds]`."""
+"""Submission to result of one task on an idle pool: `python tests/bench/latency.py [rounds]`.
+
+Then submission to acknowledgement of a job of a million tasks.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import time
 
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.protocol.requests import Submit
+from kestrelctl.protocol.requests import CancelJobs, Submit
+
+MILLIONS = 10
 
 
 async def measure(rounds: int) -> None:
@@ -21,8 +26,16 @@ async def measure(rounds: int) -> None:
             await user.ask(Submit(spec=JobSpec(argv=("/bin/true",)), watch=True))
             await anext(aiter(user.pushed()))
             took.append(1000 * (time.perf_counter() - started))
+        slow = []
+        for _ in range(MILLIONS):
+            await asyncio.sleep(0.1)
+            started = time.perf_counter()
+            await user.ask(Submit(spec=JobSpec(argv=("sleep", "60"), count=1_000_000)))
+            slow.append(1000 * (time.perf_counter() - started))
+            await user.ask(CancelJobs(jobs="last"))
     cuts = statistics.quantiles(took, n=100)
     print(f"{rounds} rounds: p50 {cuts[49]:.1f} ms, p90 {cuts[89]:.1f} ms, p99 {cuts[98]:.1f} ms")
+    print(f"a million tasks: acknowledged after {min(slow):.1f} to {max(slow):.1f} ms")
 
 
 if __name__ == "__main__":

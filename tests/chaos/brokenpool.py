@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -71,13 +73,31 @@ class BrokenPool:
         assert isinstance(answer, an.Jobs)
         return answer.jobs[0]
 
-    async def until(self, what: Callable[[], Any], seconds: float = 30.0) -> float:
-        """Waits for a condition; returns how long that took."""
-        started = time.monotonic()
+    async def until(self, what: Callable[[], Any], seconds: float = 30.0) -> None:
+        """Waits for a condition."""
+        deadline = time.monotonic() + seconds
         while not what():
-            assert time.monotonic() - started < seconds, "it did not happen in time"
+            assert time.monotonic() < deadline, "it did not happen in time"
             await asyncio.sleep(0.005)
-        return time.monotonic() - started
+
+    async def status(self) -> an.Pool:
+        async with self.user() as user:
+            answer = await user.ask(rq.PoolStatus())
+        assert isinstance(answer, an.Pool)
+        return answer
+
+    async def losses(self) -> dict[str, int]:
+        """Losses by their cause, as the manager's metrics tell them; those that there were."""
+
+        def read() -> str:
+            with urllib.request.urlopen(self.state.metrics, timeout=10) as page:
+                return bytes(page.read()).decode()
+
+        told = re.findall(
+            r'^kestrel_losses_total\{cause="(\w+)"\} (\d+)', await asyncio.to_thread(read), re.M
+        )
+        assert told
+        return {cause: int(count) for cause, count in told if int(count)}
 
     async def until_idle(self, workers: int, seconds: float = 30.0) -> None:
         """Waits until so many workers are there and have nothing to do."""

@@ -87,12 +87,11 @@ async def workers(pool: BrokenPool) -> dict[str, str]:
     return {worker.worker.partition("@")[0]: worker.state for worker in found.workers}
 
 
-async def until_far_is(pool: BrokenPool, state: str, seconds: float) -> float:
-    started = time.monotonic()
+async def until_far_is(pool: BrokenPool, state: str) -> None:
+    deadline = time.monotonic() + 60
     while (await workers(pool)).get("far") != state:
-        assert time.monotonic() - started < seconds, await workers(pool)
+        assert time.monotonic() < deadline, await workers(pool)
         await asyncio.sleep(0.1)
-    return time.monotonic() - started
 
 
 async def test_a_cut_off_worker_is_noticed_and_its_task_counts_once_when_it_is_back(
@@ -103,18 +102,17 @@ async def test_a_cut_off_worker_is_noticed_and_its_task_counts_once_when_it_is_b
         Line(pool.state.port).open() as line,
         far_worker(pool, line, tmp_path),
     ):
-        await until_far_is(pool, "idle", 15)
+        await until_far_is(pool, "idle")
         job_id = await pool.submit(pool.job(3, 20.0))
-        await until_far_is(pool, "busy", 5)
+        await until_far_is(pool, "busy")
         await asyncio.sleep(0.5)
         line.cut()
-        noticed = await until_far_is(pool, "offline", 15)
+        await until_far_is(pool, "offline")  # how soon: tests/simulation/test_time_to_notice.py
         line.mend()
-        await until_far_is(pool, "busy", 25)
+        await until_far_is(pool, "busy")
         job = await pool.ended(job_id, 60)
         ran = pool.ran()
         tasks = await pool.tasks(job_id)
-    assert noticed < 15
     assert job.done == 3
     assert [task.state for task in tasks] == ["done"] * 3
     assert ran == {0: 1, 1: 1, 2: 1}, (

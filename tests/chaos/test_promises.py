@@ -1,10 +1,13 @@
-"""Every task of an acknowledged job runs at least once; exactly one result of it is accepted."""
+"""Every task of an acknowledged job runs at least once; exactly one result of it is accepted.
+
+How soon the pool recovers is promised in tests/simulation/test_time_to_notice.py and measured by
+tests/bench/faults.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -72,12 +75,12 @@ async def test_all_blows_together_at_random(broken_pool: StartPool) -> None:
     assert set(ran) == set(range(TASKS))
 
 
-async def test_a_killed_workers_task_is_sent_elsewhere_within_a_tenth_of_a_second(
+async def test_a_killed_workers_task_is_sent_elsewhere_because_the_server_says_so(
     broken_pool: StartPool,
 ) -> None:
-    waits = []
+    rounds = 3
     async with broken_pool(2) as pool:
-        for _ in range(10):
+        for _ in range(rounds):
             starts = pool.witness.with_name("starts")
             starts.write_text("")
             script = f'echo "$KESTREL_WORKER" >> {starts}; exec sleep 60'
@@ -86,49 +89,40 @@ async def test_a_killed_workers_task_is_sent_elsewhere_within_a_tenth_of_a_secon
             first = starts.read_text().split()[0]
             index = int(first[1 : first.index("@")]) - 1
             pool.worker(index).kill()
-            waits.append(
-                await pool.until(lambda starts=starts: len(starts.read_text().split()) == 2, 10)
-            )
+            await pool.until(lambda starts=starts: len(starts.read_text().split()) == 2)
             async with pool.user() as user:
                 await user.ask(CancelJobs(jobs=str(job_id)))
             await pool.until_idle(2)
-    assert max(waits) < 0.1, f"slowest {max(waits):.3f} s of {sorted(waits)}"
+        losses = await pool.losses()
+    assert losses == {"unavailable": rounds}
 
 
-async def test_a_restarted_manager_dispatches_again_within_five_seconds(
-    broken_pool: StartPool,
-) -> None:
+async def test_a_restarted_manager_hands_out_the_rest_of_a_job(broken_pool: StartPool) -> None:
     async with broken_pool(4) as pool:
-        job_id = await pool.submit(pool.job(2000, 0.02))
+        job_id = await pool.submit(pool.job(1000, 0.02))
         await pool.until(lambda: sum(pool.ran().values()) > 50)
-        old = pool.manager
-        old.kill()
-        killed_at = time.monotonic()
-        # What the workers were sent before keeps them busy for about a tenth of a second.
-        await asyncio.sleep(0.5)
-        before = sum(pool.ran().values())
-        await pool.until(lambda: sum(pool.ran().values()) > before + 20)
-        took = time.monotonic() - killed_at
+        pool.manager.kill()
         job = await pool.ended(job_id)
-    assert took < 5.0
-    assert job.done == 2000
+        status = await pool.status()
+    assert job.done == 1000
+    assert status.epoch == 2
+    assert status.totals["tasks_sent"] > 0
 
 
-async def test_a_hung_worker_is_noticed_within_fifteen_seconds(broken_pool: StartPool) -> None:
+async def test_a_hung_worker_is_noticed_while_it_hangs(broken_pool: StartPool) -> None:
     async with broken_pool(2) as pool:
         job_id = await pool.submit(pool.job(2, 1.0, max_losses=5))
         await asyncio.sleep(0.5)
         hung = pool.worker(0)
         hung.suspend()
-        started = time.monotonic()
         try:
-            job = await pool.ended(job_id, 25.0)
+            job = await pool.ended(job_id)
         finally:
-            took = time.monotonic() - started
             hung.resume()
         # It speaks again, and what it says is refused without harm.
         await asyncio.sleep(2.0)
         tasks = await pool.tasks(job_id)
-    assert took < 15.0 + 2.5, "the notice, then one more run of the task"
+        losses = await pool.losses()
     assert job.done == 2
+    assert losses == {"lease": 1}
     assert [task.state for task in tasks] == ["done", "done"]

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import os
+from itertools import count
+from threading import Barrier
+
 import pytest
 
+from kestrelctl.bench import spawn_rate
 from kestrelctl.bench.spawn_rate import measure_spawn_rate
 from kestrelctl.errors import MissingTool
 
 
 def test_every_core_starts_processes() -> None:
-    rate = measure_spawn_rate(rounds=3, round_seconds=0.05)
-    assert 20 < rate < 200_000
+    assert measure_spawn_rate(rounds=3, round_seconds=0.05) > 0
+
+
+def test_a_core_s_rate_is_its_processes_over_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    def posix_spawn(program: str, argv: list[str], environment: object) -> int:
+        started.append(program)
+        return real_spawn(program, argv, environment)  # type: ignore[arg-type]
+
+    real_spawn = os.posix_spawn
+    clock = count(step=0.25)
+    monkeypatch.setattr(os, "posix_spawn", posix_spawn)
+    monkeypatch.setattr(spawn_rate.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(spawn_rate, "_start", Barrier(1), raising=False)
+    assert spawn_rate._spawn_loop("/bin/true", 2.0) == 4.0
+    assert started == ["/bin/true"] * 8
 
 
 def test_without_a_sleep_program_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,12 +106,12 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
 
 
 async def test_a_task_that_succeeds(machine: Machine) -> None:
-    before = time.time()
+    asked_at, started = time.time(), time.monotonic()
     ended = await machine.run("sleep", "0.2")
     assert (ended.exit_code, ended.signal, ended.reason) == (0, None, "")
-    assert before <= ended.started_at <= before + 5
-    assert 0.2 <= ended.wall_seconds < 5
-    assert 0 < ended.cpu_seconds < 0.2
+    assert asked_at <= ended.started_at <= time.time()
+    assert 0.2 <= ended.wall_seconds <= time.monotonic() - started
+    assert 0 < ended.cpu_seconds < ended.wall_seconds
 
 
 async def test_no_task_takes_more_processor_time_than_it_takes_time(machine: Machine) -> None:
@@ -303,11 +303,9 @@ async def test_kept_outputs_are_bounded_and_the_oldest_go_first(tmp_path: Path) 
 
 
 async def test_a_task_that_writes_without_end_is_killed(machine: Machine) -> None:
-    started = time.monotonic()
     ended = await machine.run("yes")
     assert ended.reason == "output-limit"
     assert ended.signal == signal.SIGKILL
-    assert time.monotonic() - started < 5
     assert ended.stdout_bytes > 8 << 20
     assert ended.stdout == b"y\n" * (TAIL_BYTES // 2)
     kept = next((machine.directory / "outputs").iterdir())
@@ -419,9 +417,11 @@ async def test_closing_kills_all_and_restores_the_process(tmp_path: Path) -> Non
 
 
 async def test_a_time_limit_ends_a_task(machine: Machine) -> None:
+    later = machine.start("sleep", "5", slot="b")
     ended = await machine.run("sleep", "60", limit=0.3)
     assert (ended.exit_code, ended.signal, ended.reason) == (None, signal.SIGTERM, "time-limit")
-    assert 0.3 <= ended.wall_seconds < 1.5
+    assert ended.wall_seconds >= 0.3
+    assert later not in machine.exits, "and ends it long before its own end"
 
 
 async def test_a_task_that_ignores_sigterm_is_killed_after_the_grace(
@@ -430,7 +430,7 @@ async def test_a_task_that_ignores_sigterm_is_killed_after_the_grace(
     monkeypatch.setattr(execution, "GRACE_SECONDS", 0.3)
     ended = await machine.sh("trap '' TERM; while :; do sleep 0.05; done", limit=0.2)
     assert (ended.signal, ended.reason) == (signal.SIGKILL, "time-limit")
-    assert 0.5 <= ended.wall_seconds < 3
+    assert ended.wall_seconds >= 0.5
 
 
 async def test_a_task_may_end_well_within_the_grace(machine: Machine) -> None:
@@ -506,10 +506,18 @@ async def test_memory_is_the_task_s_own_and_not_the_worker_s(machine: Machine) -
     assert 350 << 20 < large.peak_bytes < 450 << 20
 
 
+def children_cpu_seconds() -> float:
+    """What the kernel has counted for all processes that have ended below this one."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 async def test_cpu_time_is_counted_with_children(machine: Machine) -> None:
     spin = "import time\nwhile time.process_time() < 0.3: pass"
+    before = children_cpu_seconds()
     ended = await machine.sh(f'{sys.executable} -c "{spin}"; exit 0')
-    assert 0.3 <= ended.cpu_seconds < 2
+    assert ended.cpu_seconds >= 0.3
+    assert ended.cpu_seconds == pytest.approx(children_cpu_seconds() - before, abs=0.001)
 
 
 # ---- many at once

@@ -362,5 +362,5 @@ async def test_a_loop_that_stands_still_is_noticed() -> None:
         while lag.seconds.count == 0:
             await asyncio.sleep(0.01)
     lag.stop()
-    assert 0.3 < lag.max_seconds < 5
+    assert lag.max_seconds > 0.3
     assert lag.seconds.sum >= 0.3

@@ -6,7 +6,6 @@ import asyncio
 import json
 import stat
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -179,9 +178,12 @@ asyncio.run(main())
 """
 
 
-async def seconds_until_a_killed_worker_is_missed(
-    server: PrivateServer, pool: Peer, jid: str
-) -> float:
+async def test_a_killed_worker_is_missed_because_its_connection_ended(
+    private_server: PrivateServer, pool: Peer
+) -> None:
+    """The server waits for no timeout: `presence` would give up sooner."""
+    server = private_server
+    jid = f"victim@{server.workers_domain}"
     arguments = (jid, server.add_account(jid), f"pool@{server.domain}", str(server.client_port))
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER_PROCESS, *arguments)
     try:
@@ -189,25 +191,11 @@ async def seconds_until_a_killed_worker_is_missed(
         assert joined["type"] == "available"
         assert joined["from"].bare == jid
     finally:
-        killed_at = time.monotonic()
         process.kill()
     left = await pool.presence()
-    missed_after = time.monotonic() - killed_at
     assert left["type"] == "unavailable"
     assert left["from"] == joined["from"]
     await process.wait()
-    return missed_after
-
-
-async def test_a_killed_worker_is_missed_at_once(private_server: PrivateServer, pool: Peer) -> None:
-    """Ordinarily within 5 ms. The best of three counts: the machine may be busy elsewhere."""
-    delays = [
-        await seconds_until_a_killed_worker_is_missed(
-            private_server, pool, f"victim{number}@{private_server.workers_domain}"
-        )
-        for number in range(3)
-    ]
-    assert min(delays) < 0.1
 
 
 async def test_a_wrong_password_is_refused(private_server: PrivateServer) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -52,6 +54,55 @@ def test_a_sum_never_goes_down() -> None:
     found.observe(-0.001)
     found.observe_all([-0.001, -0.001])
     assert (found.count, found.sum) == (3, 0.0)
+
+
+# -- the event loop --------------------------------------------------------------------------------
+
+
+class SlowLoop:
+    """An event loop whose time is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timer = MagicMock()
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, probe: Callable[[], None]) -> MagicMock:
+        return self.call_at(self.now + seconds, probe)
+
+    def call_at(self, moment: float, probe: Callable[[], None]) -> MagicMock:
+        self.timer = MagicMock(call=probe, **{"when.return_value": moment})
+        return self.timer
+
+    def run_timer(self, late_seconds: float) -> None:
+        self.now = self.timer.when() + late_seconds
+        self.timer.call()
+
+
+def test_a_loop_is_as_late_as_its_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = SlowLoop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    lag = LoopLag()
+    lag.start()
+    for late_seconds in (0.0, 0.5, 0.125):
+        loop.run_timer(late_seconds)
+    assert (lag.seconds.count, lag.seconds.sum, lag.max_seconds) == (3, 0.625, 0.5)
+
+
+def test_the_largest_lag_is_forgotten_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = SlowLoop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    lag = LoopLag()
+    lag.start()
+    loop.run_timer(0.5)
+    while loop.now < 29:
+        loop.run_timer(0.125)
+    assert lag.max_seconds == 0.5
+    while loop.now < 61:
+        loop.run_timer(0.125)
+    assert lag.max_seconds == 0.125
 
 
 # -- clocks ----------------------------------------------------------------------------------------
