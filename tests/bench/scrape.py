@@ -9,9 +9,9 @@ import statistics
 import sys
 import time
 
-from kestrelctl.core.counting.histogram import Histogram
 from overview import busy_pool
 
+from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.metrics.exposition import written
 from kestrelctl.metrics.pool import PoolFamilies, Shell
 from kestrelctl.metrics.stanzas import StanzaCounts

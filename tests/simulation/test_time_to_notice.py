@@ -7,10 +7,10 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.spec import JobSpec
 
 from kestrelctl import simulate
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate import faults
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.workload import Submission

@@ -33,9 +33,6 @@ WITHOUT_REAL_PROCESSES = {"unit", "simulation", "property"}
 #: file::function -> why it may compare.
 ALLOWED = {
     "integration/test_execution.py::test_an_idle_executor_does_not_wake_up": "counts switches",
-    "unit/test_core_scheduling.py::test_ten_million_tasks_cost_what_one_does": (
-        "test_submission_cost.py counts its steps"
-    ),
 }
 
 

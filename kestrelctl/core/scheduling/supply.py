@@ -66,6 +66,10 @@ class Supply:
         """The class of a worker."""
         return self._by_class[worker.cls]
 
+    def of_class(self, cls: WorkerClass) -> ClassSupply:
+        """The workers of a class."""
+        return self._by_class[cls]
+
     def class_of(self, ad: WorkerAd | None) -> WorkerClass:
         """The one class object for workers that offer what this ad says.
 
