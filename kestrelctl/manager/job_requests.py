@@ -8,7 +8,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.effects import JobEnded
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobForgotten, JobRecord
 from kestrelctl.core.model.validate import problem_with_job
-from kestrelctl.errors import StoreFull, UsageError
+from kestrelctl.errors import KestrelError, StoreFull, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.decisions import Decisions
@@ -30,6 +30,8 @@ class JobRequests:
         self._decisions = Decisions(service)
         self._uploads = Uploads()
         self._watchers: Watchers[Caller] = Watchers()
+        #: Jobs whose retry is not durable yet: what the store says of their tasks is out of date.
+        self._retrying: set[int] = set()
         service.listen(JobEnded, self._on_job_ended)
 
     async def submit(self, caller: Caller, request: rq.Submit) -> None:
@@ -80,12 +82,21 @@ class JobRequests:
     async def retry(self, caller: Caller, request: rq.RetryJobs) -> None:
         done: list[str] = []
         tasks = 0
-        for record in self._selection.records(caller, request.jobs):
-            tasks += await self._retry(caller, record, request.task_ids)
-            done.append(str(record.job_id))
+        for job_id in [record.job_id for record in self._selection.records(caller, request.jobs)]:
+            if job_id in self._retrying:
+                raise KestrelError(f"job {job_id} is being retried just now", hint="try again")
+            if self._service.store_error:
+                raise StoreFull("the manager cannot store this", cause=self._service.store_error)
+            self._retrying.add(job_id)
+            try:
+                tasks += await self._retry(caller, job_id, request.task_ids)
+            finally:
+                self._retrying.discard(job_id)
+            done.append(str(job_id))
         caller.reply(an.Changed(id=request.id, what=done, tasks=tasks))
 
-    async def _retry(self, caller: Caller, record: JobRecord, task_ids: list[int]) -> int:
+    async def _retry(self, caller: Caller, job_id: int, task_ids: list[int]) -> int:
+        record = self._selection.record(job_id)
         indexes = self._selection.indexes(record, task_ids)
         bad = self._service.store.ended_badly(record.job_id, indexes)
         whole = not task_ids

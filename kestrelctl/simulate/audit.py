@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from kestrelctl.core.model.assets import Amounts, times_fitting
+from kestrelctl.core.model.assets import Amounts, amounts
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.pool import Pool
+from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.store.memory import MemoryStore
 
@@ -45,10 +48,14 @@ class Audit:
         self._rows: dict[tuple[int, int], TaskRecord] = {}
         self.over_since: dict[tuple[int, int], float] = {}  #: tasks in a final state
         self.stopped_since: dict[int, float] = {}  #: cancelled jobs
+        self.killed_at: dict[int, float] = {}  #: attempts whose end was ordered, for the last time
         self._running: dict[str, dict[int, Execution]] = {}
         self._capacity: dict[str, Amounts] = {}
         self._accepted: set[tuple[int, int, int]] = set()
-        self._results: dict[int, tuple[int, int, int]] = {}
+        #: attempt number -> (job id, index, outcome, when it was first reported)
+        self._results: dict[int, tuple[int, int, int, float]] = {}
+        #: When a task or job was last over that is so no more.
+        self._brought_back_at: dict[object, float] = {}
 
     def expect(self, condition: bool, text: str) -> None:
         """Notes a problem unless the condition holds."""
@@ -68,12 +75,12 @@ class Audit:
         state = pool.state
         if not state.connected:
             return
-        for shape in state.queue.shapes():
+        for shape, _ in state.demand.groups():
             for worker in state.workers.values():
                 # The end of a quarantine is noticed with the next look at the leases.
-                able = worker.may_take(now - 1.0) and worker.cls.answer(shape)[0] is None
-                free = able and not worker.behind and times_fitting(shape.request, worker.free)
-                self.expect(not free, f"{worker.jid} idles while tasks wait that it could run")
+                why_not = refusal(worker, state.supply.of(worker), shape, now - 1.0)
+                idles = why_not is None and not worker.queued
+                self.expect(not idles, f"{worker.jid} idles while tasks wait that it could run")
 
     # -- machines ----------------------------------------------------------------------------------
 
@@ -82,10 +89,18 @@ class Audit:
         self._capacity[worker] = capacity
         self._running[worker] = {}
 
-    def began(self, execution: Execution) -> None:
-        """A command starts to run."""
-        number, worker = execution.number, execution.worker
+    def began(self, number: int, job_id: int, index: int, worker: str, item: str | None) -> None:
+        """A command starts to run, with this item."""
         self.expect(number not in self.executions, f"attempt {number} was started twice")
+        job = self._jobs.get(job_id)
+        self.expect(job is not None, f"attempt {number} is of job {job_id}, which is not durable")
+        request: Amounts = {}
+        if job is not None:
+            spec = job.spec
+            request = amounts(spec.request)
+            said = spec.items[index] if spec.items else None
+            self.expect(item == said, f"task {job_id}/{index} has the item {item}, not {said}")
+        execution = Execution(number, job_id, index, worker, request, self._clock.now)
         self.executions[number] = execution
         running = self._running[worker]
         running[number] = execution
@@ -101,8 +116,8 @@ class Audit:
         execution.outcome = outcome
 
     def kept(self, number: int, job_id: int, index: int, outcome: int) -> None:
-        """A worker has a result to report."""
-        self._results[number] = (job_id, index, outcome)
+        """A worker reports a result."""
+        self._results.setdefault(number, (job_id, index, outcome, self._clock.now))
 
     def running(self) -> list[Execution]:
         """Commands that run now."""
@@ -111,28 +126,47 @@ class Audit:
     # -- manager -----------------------------------------------------------------------------------
 
     def answered_submission(self, job_id: int, tasks: int) -> None:
-        """A user was told that this job is safe."""
+        """A user is told that this job is safe."""
+        self.expect(job_id in self._jobs, f"job {job_id} was acknowledged before its commit")
         self.expect(job_id not in self.acknowledged_jobs, f"job {job_id} was acknowledged twice")
         self.acknowledged_jobs[job_id] = tasks
 
     def job_ended(self, job_id: int) -> None:
-        """Whoever watches was told that the job has ended."""
-        self.expect(
-            self._jobs[job_id].state != "active", f"active job {job_id} was said to be over"
-        )
+        """Whoever watches is told that the job has ended."""
+        job = self._jobs.get(job_id)
+        over = job is not None and job.state != "active"
+        self.expect(over, f"active job {job_id} was said to be over")
 
     def acknowledged(self, numbers: list[int]) -> None:
-        """A worker may forget these results: those of successes must be final, durably."""
+        """A worker may forget these results: those of successes must be final, durably.
+
+        One that came when its task was over was refused for good, whatever was done since.
+        """
         for number in numbers:
-            job_id, index, outcome = self._results[number]
+            if number not in self._results:
+                self.expect(False, f"{number} was acknowledged, which nobody reported")
+                continue
+            job_id, index, outcome, reported_at = self._results[number]
             job = self._jobs[job_id]
             if outcome != Outcome.DONE or job.state != "active":
                 continue
             row = self._rows.get((job_id, index))
             over = job.cancelling if row is None else row.state in FINAL_STATES
-            self.expect(over, f"success {number} of {job_id}/{index} was acknowledged and dropped")
+            was_over = any(
+                self._brought_back_at.get(what, 0.0) >= reported_at
+                for what in ((job_id, index), job_id)
+            )
+            self.expect(
+                over or was_over,
+                f"success {number} of {job_id}/{index} was acknowledged and dropped",
+            )
 
-    def committed(self, records: list[Record]) -> None:
+    def told_to_kill(self, numbers: list[int]) -> None:
+        """A worker is told to kill these attempts."""
+        for number in numbers:
+            self.killed_at[number] = self._clock.now
+
+    def committed(self, records: Sequence[Record]) -> None:
         """Holds each row against the one that it replaces."""
         for record in records:
             if isinstance(record, TaskRecord):
@@ -140,9 +174,12 @@ class Audit:
                 self._rows[record.job_id, record.index] = record
                 if record.state in FINAL_STATES:
                     self.over_since[record.job_id, record.index] = self._clock.now
-                else:
-                    self.over_since.pop((record.job_id, record.index), None)
+                elif self.over_since.pop((record.job_id, record.index), None) is not None:
+                    self._brought_back_at[record.job_id, record.index] = self._clock.now
             elif isinstance(record, JobRecord):
+                before = self._jobs.get(record.job_id)
+                if before is not None and before.state != "active" == record.state:
+                    self._brought_back_at[record.job_id] = self._clock.now
                 self._jobs[record.job_id] = record
                 if record.cancelling:
                     self.stopped_since.setdefault(record.job_id, self._clock.now)

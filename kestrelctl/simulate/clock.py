@@ -7,6 +7,13 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
+#: More actions than this in one moment never come to an end.
+MOST_AT_ONCE = 20_000
+
+
+class StandsStill(AssertionError):
+    """Somebody has something to do again and again, without any pause."""
+
 
 class Clock:
     """Runs actions in the order of their moments, those of one moment in the order of asking.
@@ -28,17 +35,28 @@ class Clock:
     def at(self, moment: float, action: Callable[..., None], *arguments: Any) -> None:
         """Calls `action(*arguments)` at that moment, or at once if it is past."""
         self._asked += 1
-        heapq.heappush(self._heap, (max(moment, self.now), self._asked, action, arguments))
+        if moment < self.now:
+            moment = self.now
+        heapq.heappush(self._heap, (moment, self._asked, action, arguments))
 
     def after(self, seconds: float, action: Callable[..., None], *arguments: Any) -> None:
         """Calls `action(*arguments)` so many seconds from now."""
         self.at(self.now + seconds, action, *arguments)
 
     def run_until(self, moment: float) -> None:
-        """Lets everything happen that happens before or at that moment."""
+        """Lets everything happen that happens before or at that moment.
+
+        Raises:
+            StandsStill: it does not get there.
+        """
         heap = self._heap
+        at_once = 0
         while heap and heap[0][0] <= moment:
-            self.now, _, action, arguments = heapq.heappop(heap)
+            now, _, action, arguments = heapq.heappop(heap)
+            at_once = at_once + 1 if now == self.now else 0
+            if at_once > MOST_AT_ONCE:
+                raise StandsStill(f"{MOST_AT_ONCE:,} actions in one moment")
+            self.now = now
             self.actions += 1
             action(*arguments)
         self.now = max(self.now, moment)
@@ -55,6 +73,7 @@ class Clock:
             for moment, who, what, details in self.story
         ]
 
-    def digest(self) -> str:
-        """A fingerprint of the story."""
-        return hashlib.sha256("\n".join(self.lines()).encode()).hexdigest()
+
+def fingerprint(lines: list[str]) -> str:
+    """Equal for equal stories."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

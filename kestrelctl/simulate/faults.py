@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kestrelctl.simulate.worker import Worker
-    from kestrelctl.simulate.world import World
+from kestrelctl.simulate.nodes import Nodes
+from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.worker import Machine
 
-#: Something that can go wrong: in a world, for so many seconds.
-Kind = Callable[["World", Random, float], None]
+#: Something that can go wrong: with a pool, for so many seconds.
+Kind = Callable[[Nodes, Random, float], None]
+#: A process dies in the middle of a turn after fewer callbacks than this.
+MOST_CALLBACKS = 8
 
 
 def plan(
-    world: World, random: Random, faults: int, within_seconds: float, kinds: dict[Kind, float]
+    nodes: Nodes, random: Random, faults: int, within_seconds: float, kinds: dict[Kind, float]
 ) -> None:
-    """Lets so many faults happen in the world's first `within_seconds`; they like company.
+    """Lets so many faults happen in the first `within_seconds`; they like company.
 
     Args:
         kinds: how often each comes, relative to the others.
@@ -30,126 +31,145 @@ def plan(
             begin = random.uniform(0.0, within_seconds)
         else:
             begin += random.uniform(0.0, 0.5)
-        world.clock.at(world.clock.start + begin, kind, world, random, seconds)
+        nodes.clock.at(nodes.clock.start + begin, kind, nodes, random, seconds)
 
 
-def _worker(world: World, random: Random) -> Worker:
-    return random.choice(world.workers)
+def _worker(nodes: Nodes, random: Random) -> Machine:
+    return random.choice(nodes.workers)
 
 
-def crash_worker(world: World, random: Random, seconds: float) -> None:
+def _kill(process: Process, random: Random, back_after_seconds: float) -> None:
+    """kill -9, between two turns or within one; later the process is started again."""
+    process.start_again(back_after_seconds)
+    if random.random() < 0.5:
+        process.kill()
+    else:
+        process.kill_in_a_turn(random.randrange(1, MOST_CALLBACKS))
+
+
+def crash_worker(nodes: Nodes, random: Random, seconds: float) -> None:
     """kill -9 of a worker and all that it runs; later it is started again."""
-    worker = _worker(world, random)
-    worker.kill()
-    world.clock.after(seconds, worker.start)
+    worker = _worker(nodes, random)
+    _kill(worker, random, seconds)
 
 
-def hang_worker(world: World, random: Random, seconds: float) -> None:
+def hang_worker(nodes: Nodes, random: Random, seconds: float) -> None:
     """A worker falls silent; its commands go on; later it speaks as if nothing had been."""
-    worker = _worker(world, random)
+    worker = _worker(nodes, random)
     worker.stop()
-    world.clock.after(seconds, worker.go_on)
+    nodes.clock.after(seconds, worker.go_on)
 
 
-def cut_worker(world: World, random: Random, seconds: float) -> None:
+def cut_worker(nodes: Nodes, random: Random, seconds: float) -> None:
     """A worker's network is gone; sometimes the server notices, sometimes the process dies too."""
-    worker = _worker(world, random)
+    worker = _worker(nodes, random)
     worker.cut()
     if random.random() < 0.4:
-        world.clock.after(
-            seconds * random.random(), lambda: world.server.drop(worker.name, lossy=True)
-        )
+        nodes.clock.after(seconds * random.random(), worker.drop_at_server)
     if random.random() < 0.2:
-        world.clock.after(seconds * random.random(), worker.kill)
-        world.clock.after(seconds, worker.start)
-    world.clock.after(seconds, worker.heal)
+        dies_after = seconds * random.random()
+        nodes.clock.after(dies_after, _kill, worker, random, seconds - dies_after)
+    nodes.clock.after(seconds, worker.heal)
 
 
-def drop_worker(world: World, random: Random, seconds: float) -> None:
+def drop_worker(nodes: Nodes, random: Random, seconds: float) -> None:
     """A worker's connection breaks, with what is in flight."""
-    worker = _worker(world, random)
-    world.clock.tell(worker.name, "has its connection broken")
+    worker = _worker(nodes, random)
     if random.random() < 0.5:
         worker.drop_connection()
     else:
-        world.server.drop(worker.name, lossy=True)
+        worker.drop_at_server()
 
 
-def leave(world: World, random: Random, seconds: float) -> None:
+def leave(nodes: Nodes, random: Random, seconds: float) -> None:
     """A worker is shut down in order; later it is started again."""
-    _worker(world, random).leave(seconds)
+    worker = _worker(nodes, random)
+    worker.terminate()
+    worker.start_again(seconds)
 
 
-def repeat_reports(world: World, random: Random, seconds: float) -> None:
+def repeat_reports(nodes: Nodes, random: Random, seconds: float) -> None:
     """A worker says everything twice."""
-    worker = _worker(world, random)
-    world.clock.tell(worker.name, "repeats its reports")
+    worker = _worker(nodes, random)
+    nodes.clock.tell(worker.name, "repeats its reports")
     worker.repeats_reports = True
-    world.clock.after(seconds, setattr, worker, "repeats_reports", False)
+    nodes.clock.after(seconds, setattr, worker, "repeats_reports", False)
 
 
-def break_machine(world: World, random: Random, seconds: float) -> None:
+def break_machine(nodes: Nodes, random: Random, seconds: float) -> None:
     """A worker fails everything that it is given, at once."""
-    worker = _worker(world, random)
-    world.clock.tell(worker.name, "fails everything")
-    world.broken.add(worker.name)
-    world.clock.after(seconds, world.broken.discard, worker.name)
+    worker = _worker(nodes, random)
+    nodes.clock.tell(worker.name, "fails everything")
+    nodes.broken.add(worker.name)
+    nodes.clock.after(seconds, nodes.broken.discard, worker.name)
 
 
-def fill_disk(world: World, random: Random, seconds: float) -> None:
+def fill_disk(nodes: Nodes, random: Random, seconds: float) -> None:
     """A worker's machine cannot start anything."""
-    worker = _worker(world, random)
-    world.clock.tell(worker.name, "has a full disk")
-    world.full.add(worker.name)
-    world.clock.after(seconds, world.full.discard, worker.name)
+    worker = _worker(nodes, random)
+    nodes.clock.tell(worker.name, "has a full disk")
+    nodes.full.add(worker.name)
+    nodes.clock.after(seconds, nodes.full.discard, worker.name)
 
 
-def restart_server(world: World, random: Random, seconds: float) -> None:
+def restart_server(nodes: Nodes, random: Random, seconds: float) -> None:
     """The server dies with all connections."""
-    world.clock.tell("server", "dies")
-    world.server.stop()
-    world.clock.after(min(seconds, 3.0), world.server.start)
+    nodes.clock.tell("server", "dies")
+    nodes.server.stop()
+    nodes.clock.after(min(seconds, 3.0), nodes.server.start)
 
 
-def crash_manager(world: World, random: Random, seconds: float) -> None:
+def crash_manager(nodes: Nodes, random: Random, seconds: float) -> None:
     """kill -9 of the manager; what it had not committed is lost."""
-    world.manager.kill()
-    world.clock.after(min(seconds, 5.0), world.manager.start)
+    _kill(nodes.manager, random, min(seconds, 5.0))
 
 
-def hang_manager(world: World, random: Random, seconds: float) -> None:
+def restart_manager(nodes: Nodes, random: Random, seconds: float) -> None:
+    """The manager is shut down in order; later it is started again."""
+    nodes.manager.terminate()
+    nodes.manager.start_again(min(seconds, 5.0))
+
+
+def hang_manager(nodes: Nodes, random: Random, seconds: float) -> None:
     """The manager's machine sleeps."""
-    world.manager.stop()
-    world.clock.after(seconds, world.manager.go_on)
+    nodes.manager.stop()
+    nodes.clock.after(seconds, nodes.manager.go_on)
 
 
-def drop_manager(world: World, random: Random, seconds: float) -> None:
+def drop_manager(nodes: Nodes, random: Random, seconds: float) -> None:
     """The manager's connection breaks, with what is in flight."""
-    world.clock.tell("manager", "has its connection broken")
     if random.random() < 0.5:
-        world.manager.drop_connection()
+        nodes.manager.drop_connection()
     else:
-        world.server.drop(world.server.MANAGER, lossy=True)
+        nodes.manager.drop_at_server()
 
 
-def cut_manager(world: World, random: Random, seconds: float) -> None:
+def cut_manager(nodes: Nodes, random: Random, seconds: float) -> None:
     """The manager's network is gone for a while."""
-    world.manager.cut()
-    world.clock.after(seconds, world.manager.heal)
+    nodes.manager.cut()
+    nodes.clock.after(seconds, nodes.manager.heal)
 
 
-def slow_commits(world: World, random: Random, seconds: float) -> None:
+def slow_commits(nodes: Nodes, random: Random, seconds: float) -> None:
     """The disk is busy."""
-    world.clock.tell("store", "is slow")
-    world.store.slowness = 10.0
-    world.clock.after(seconds, setattr, world.store, "slowness", 1.0)
+    nodes.clock.tell("store", "is slow")
+    nodes.store.slowness = 10.0
+    nodes.clock.after(seconds, setattr, nodes.store, "slowness", 1.0)
 
 
-def drain(world: World, random: Random, seconds: float) -> None:
+def fill_store(nodes: Nodes, random: Random, seconds: float) -> None:
+    """The manager's disk is full."""
+    nodes.clock.tell("store", "is full")
+    nodes.store.full = True
+    nodes.clock.after(seconds, setattr, nodes.store, "full", False)
+
+
+def drain(nodes: Nodes, random: Random, seconds: float) -> None:
     """An operator drains a worker and, later, has it back."""
-    worker = _worker(world, random)
-    world.users.drain(worker.name)
-    world.clock.after(seconds, world.users.resume, worker.name)
+    worker = _worker(nodes, random)
+    nodes.clock.tell(worker.name, "is drained")
+    nodes.operator.drain(worker.address)
+    nodes.clock.after(seconds, nodes.operator.resume, worker.address)
 
 
 #: Every kind of fault and how often it comes, relative to the others.
@@ -167,6 +187,8 @@ KINDS: dict[Kind, float] = {
     hang_manager: 1,
     drop_manager: 2,
     cut_manager: 1,
+    restart_manager: 1,
     slow_commits: 2,
+    fill_store: 1,
     drain: 2,
 }

@@ -1,47 +1,51 @@
-"""A manager's shell around the production core, on simulated time."""
+"""The production manager on simulated time: this puts it together, watches it, and ends it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
-from kestrelctl.core import effects as fx
-from kestrelctl.core.events import (
-    Bounced,
-    Disconnected,
-    Drain,
-    Event,
-    Heard,
-    Joined,
-    Leaving,
-    Lost,
-    Reconnected,
-    Reported,
-    Returned,
-    Tick,
-)
+from kestrelctl.core.effects import Effect
+from kestrelctl.core.events import Event, Heard, Joined, Reported, Returned, Tick
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.pool import Pool
-from kestrelctl.protocol import work
-from kestrelctl.protocol.handout import run_messages
+from kestrelctl.errors import NotAllowed
+from kestrelctl.manager.access import Access
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.desk import Desk
+from kestrelctl.manager.listener import Manager
+from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.pool_requests import Usage
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol import answers, codec, requests, work
+from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
-from kestrelctl.simulate.network import BOUNCED, UNAVAILABLE, Server
+from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.process import Process
 from kestrelctl.simulate.store import Store
 
-#: A burst of events is followed by one pass of the scheduler after this long at most.
-BURST_SECONDS = 0.003
+#: Who may drain and resume workers.
+ADMIN = f"root@users.{DOMAIN}"
+_OPTIONS = ManagerOptions(
+    domain=DOMAIN, secret_file=Path("secret"), data_dir=Path("data"), admins=(ADMIN,)
+)
 
 
-class Manager(Process):
-    """Feeds a `Pool` and does what it asks, as `kestrelctl.core.effects` says.
+class ManagerProcess(Process):
+    """The pool's manager.
 
     Args:
-        check: verify the pool's invariants after every event.
-        answered: called with each answer to a user's request.
+        check: verify the pool's invariants after every event that came to something; what is
+            broken without a trace is seen at the next one.
+
+    Attributes:
+        pool: the core of the living process; None if there is none.
+        lease_ran_out: called when the pool has just given a silent worker up.
     """
 
     def __init__(
@@ -54,168 +58,146 @@ class Manager(Process):
         config: Config,
         *,
         check: bool,
-        answered: Callable[[fx.Answer], None],
     ) -> None:
-        super().__init__(Server.MANAGER, clock, random, server)
+        super().__init__("manager", DOMAIN, clock, random, server, audit)
         self.store = store
-        self.audit = audit
-        self.config = config
-        self.check = check
-        self.answered = answered
-        self.pool: Pool | None = None
-        self._burst = False
-        self._tick_at: float | None = None
-        self._overdue = 0
-        self._events = 0
+        self.pool: WatchedPool | None = None
+        self.lease_ran_out: Callable[[Pool], None] = lambda pool: None
+        self._config = config
+        self._check = check
+        self._told_to_stop: asyncio.Event
 
-    @property
-    def reachable(self) -> bool:
-        """Whether users get through to it."""
-        return self.alive and not self.stopped and self.link is not None and not self.cut_off
+    async def main(self) -> None:
+        """As `manager.daemon.serve`."""
+        self._told_to_stop = asyncio.Event()
+        pool = WatchedPool(self, self.store.open(), self._config, check=self._check)
+        service = Service(pool, self.store, DOMAIN, self.loop)
+        desk = Desk(service, NobodyJoins(), lambda: Usage(cpu_seconds=0.0, rss_bytes=0))
+        manager = Manager(service, desk, Access(_OPTIONS), DOMAIN)
+        service.session = manager.session = self.connection(manager)
+        service.broken.add_done_callback(self._broken)
+        self.pool = pool
+        service.session.start()
+        await self._told_to_stop.wait()
+        await service.close()
+        await service.session.stop()
 
-    # -- life --------------------------------------------------------------------------------------
+    def _broken(self, why: asyncio.Future[Any]) -> None:
+        self.audit.expect(False, f"the manager gives up: {why.result()!r}")
 
-    def on_start(self) -> None:
-        self.pool = Pool(self.store.tables.open(), self.config)
-        self._burst = False
-        self._tick_at = None
-        self._overdue = 0
-        if self.check:
-            self.pool.check()
+    def terminate(self) -> None:
+        """SIGTERM: what was decided becomes durable, then the process ends."""
+        if self.pool is None:  # there is no handler yet
+            self.kill()
+        else:
+            self._tell("is told to stop")
+            self.loop.call_soon(self._told_to_stop.set)
 
-    def on_killed(self) -> None:
+    def on_ended(self) -> None:
         self.store.crash()
         self.pool = None
 
-    def on_connected(self) -> None:
-        self.handle(Reconnected(at=self.clock.now))
+    def said(self, payload: str, to: str) -> None:
+        if f"@workers.{DOMAIN}" in to:
+            message = codec.to_worker.decode(payload)
+            self.clock.tell("pool", "says", to, payload)
+            if isinstance(message, work.Ack):
+                self.audit.acknowledged(message.numbers)
+            elif isinstance(message, work.Run) and message.ack:
+                self.audit.acknowledged(message.ack)
+            elif isinstance(message, (work.Kill, work.Welcome)):
+                kill = message.numbers if isinstance(message, work.Kill) else message.kill
+                self.audit.told_to_kill(kill)
+            self.audit.expect(
+                not isinstance(message, work.Refused), f"the pool refuses {to}: {message}"
+            )
+            return
+        answer = codec.answers.decode(payload)
+        self.clock.tell("pool", "answers", to, payload)
+        if isinstance(answer, answers.Submitted):
+            self.audit.answered_submission(answer.job_id, answer.tasks)
+        elif isinstance(answer, answers.Ended):
+            self.audit.job_ended(answer.job.job_id)
+        elif isinstance(answer, answers.Failed):
+            self.audit.expect(
+                answer.message != "the manager failed at this request", f"request {answer.id} fails"
+            )
 
-    def on_disconnected(self) -> None:
-        self.handle(Disconnected(at=self.clock.now))
 
-    # -- events ------------------------------------------------------------------------------------
+class WatchedPool(Pool):
+    """The core, with its story told and its invariants verified."""
 
-    def on_message(self, message: Any) -> None:
-        assert self.pool is not None
-        worker, said = message
-        now = self.clock.now
-        self._events += 1
-        cause = f"{worker}/{self._events}"
-        event: Event
-        match said:
-            case work.Report(results=results):
-                event = Reported(at=now, id=cause, worker=worker, results=results)
-            case work.Heartbeat():
-                event = Heard(at=now, id=cause, worker=worker)
-            case work.Hello():
-                event = Joined(
-                    at=now,
-                    id=cause,
-                    worker=worker,
-                    incarnation=said.incarnation,
-                    greeting=said.greeting,
-                    ad=said.ad,
-                    holds=said.holds,
-                )
-            case work.Returned(numbers=numbers):
-                event = Returned(at=now, id=cause, worker=worker, numbers=numbers)
-            case work.Leaving():
-                event = Leaving(at=now, id=cause, worker=worker)
-            case _ if said == BOUNCED:
-                event = Bounced(at=now, id=cause, worker=worker)
-            case _:
-                assert said == UNAVAILABLE
-                event = Lost(at=now, id=cause, worker=worker, cause=said)
-        self.handle(event)
+    def __init__(
+        self, manager: ManagerProcess, snapshot: Snapshot, config: Config, *, check: bool
+    ) -> None:
+        super().__init__(snapshot, config)
+        self._manager = manager
+        self._clock = manager.clock
+        self._audit = manager.audit
+        self._check = check
+        self._leases_expired = 0
+        self._wake_at: float | None = None
+        self._overdue = 0
+        if check:
+            self._audit.check_pool(self)
 
-    def handle(self, event: Event) -> None:
-        """Gives an event to the pool and does what follows from it."""
-        assert self.pool is not None
-        self.clock.tell("pool", type(event).__name__, *_essence(event))
-        self._do(self.pool.handle(event))
-        if self.check:
-            self.audit.check_pool(self.pool)
-        if not self._burst:
-            self._burst = True
-            self.arrange(self.random.random() * BURST_SECONDS, self._schedule)
+    def handle(self, event: Event) -> list[Effect]:
+        self._clock.tell("pool", type(event).__name__, *_essence(event))
+        self._woken()
+        effects = super().handle(event)
+        if self.state.totals.leases_expired != self._leases_expired:
+            self._leases_expired = self.state.totals.leases_expired
+            self._manager.lease_ran_out(self)
+        if self._check and (effects or not isinstance(event, (Heard, Tick))):
+            self._audit.check_pool(self)
+        return effects
 
-    def _schedule(self) -> None:
-        assert self.pool is not None
-        self._burst = False
-        now = self.clock.now
-        self._do(self.pool.schedule(now))
-        if self.check:
-            self.audit.check_pool(self.pool)
-            self.audit.check_schedule(self.pool, now)
-        wake_at = self.pool.wake_at(now)
-        if wake_at is not None and (self._tick_at is None or wake_at < self._tick_at):
-            self._overdue = self._overdue + 1 if wake_at <= now else 0
-            self.audit.expect(self._overdue < 3, "wake_at asks for what is past, again and again")
-            self._tick_at = wake_at
-            self.arrange(max(0.0, wake_at - now), self._tick, wake_at)
+    def schedule(self, now: float) -> list[Effect]:
+        effects = super().schedule(now)
+        if self._check:
+            if effects:
+                self._audit.check_pool(self)
+            self._audit.check_schedule(self, now)
+        return effects
 
-    def _tick(self, planned: float) -> None:
-        if planned == self._tick_at:
-            self._tick_at = None
-            self.handle(Tick(at=self.clock.now))
+    def wake_at(self, now: float) -> float | None:
+        at = super().wake_at(now)
+        self._overdue = self._overdue + 1 if at is not None and at <= now else 0
+        self._audit.expect(self._overdue < 3, "wake_at asks for what is past, again and again")
+        self._wake_at = at
+        return at
 
-    # -- effects -----------------------------------------------------------------------------------
+    def _woken(self) -> None:
+        """Holds the shell to the moment at which the pool asked to be woken."""
+        at, self._wake_at = self._wake_at, None
+        if at is not None and self._clock.now > max(at, self._manager.disturbed_at) + LATE_SECONDS:
+            self._audit.expect(False, f"the pool is woken {self._clock.now - at:.3f} s late")
 
-    def _do(self, effects: list[fx.Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, fx.Persist):
-                self.store.write(effect.records)
-            elif effect.after_commit:
-                self.store.when_durable(partial(self.enter, self.life, self._do_one, effect))
-            else:
-                self._do_one(effect)
 
-    def _do_one(self, effect: fx.Effect) -> None:
-        match effect:
-            case fx.Run():
-                self.clock.tell("pool", "Run", effect.worker, effect.spans)
-                assert self.pool is not None
-                for message in run_messages(effect, self.pool.state.jobs, []):
-                    self._say(effect.worker, message)
-            case fx.Acknowledge(worker=worker, numbers=numbers):
-                self.audit.acknowledged(numbers)
-                self._say(worker, work.Ack(numbers=numbers))
-            case fx.Kill(worker=worker, numbers=numbers):
-                self.clock.tell("pool", "Kill", worker, numbers)
-                self._say(worker, work.Kill(numbers=numbers))
-            case fx.Recall(worker=worker, numbers=numbers):
-                self.clock.tell("pool", "Recall", worker, numbers)
-                self._say(worker, work.Recall(numbers=numbers))
-            case fx.Welcome():
-                self.clock.tell("pool", "Welcome", effect.worker, "kill", effect.kill)
-                self._say(
-                    effect.worker,
-                    work.Welcome(
-                        incarnation=effect.incarnation,
-                        greeting=effect.greeting,
-                        heartbeat_seconds=effect.heartbeat_seconds,
-                        kill=effect.kill,
-                    ),
-                )
-            case fx.SetHeartbeat(worker=worker, heartbeat_seconds=heartbeat_seconds):
-                self._say(worker, work.SetHeartbeat(heartbeat_seconds=heartbeat_seconds))
-            case fx.AskWho(worker=worker):
-                self._say(worker, work.Who())
-            case fx.Feed(event=event):
-                self.handle(event)
-            case fx.Answer():
-                self.clock.tell("pool", "Answer", effect.request, effect.job_id, effect.error or "")
-                self.answered(effect)
-            case fx.JobEnded(job_id=job_id):
-                self.clock.tell("pool", "JobEnded", job_id)
-                self.audit.job_ended(job_id)
-            case fx.Note(text=text):
-                self.clock.tell("pool", "Note", text)
-            case _:
-                raise AssertionError(f"nobody knows how to do {effect}")
+#: How late the pool may be woken: the shell's shortest pause, and a turn.
+LATE_SECONDS = 0.02
 
-    def _say(self, worker: str, message: work.Message) -> None:
-        self.send((worker, message))
+
+class NobodyJoins:
+    """In this world the machines have their accounts (`manager.desk.Enrollment`)."""
+
+    async def enroll(self, caller: Caller, request: requests.EnrollWorker) -> None:
+        raise NotAllowed("nobody joins")
+
+    async def revoke(self, caller: Caller, request: requests.RevokeWorkers) -> None:
+        raise NotAllowed("nobody leaves")
+
+    def doubts(self, worker: str) -> bool:
+        return False
+
+    def check(self, worker: str) -> None:
+        pass
+
+    def join(self, sender: str, message: Join, reply: Callable[[ToJoiner], None]) -> None:
+        pass
+
+    def on_online(self) -> None:
+        pass
 
 
 def _essence(event: Event) -> tuple[Any, ...]:
@@ -227,11 +209,9 @@ def _essence(event: Event) -> tuple[Any, ...]:
             return (worker, incarnation, holds)
         case Returned(worker=worker, numbers=numbers):
             return (worker, numbers)
-        case Lost(worker=worker, cause=cause):
-            return (worker, cause)
-        case Heard() | Leaving() | Drain() | Bounced():
-            return (event.worker,)
         case _:
             return tuple(
-                getattr(event, name) for name in ("job_id", "request") if hasattr(event, name)
+                getattr(event, name)
+                for name in ("worker", "cause", "job_id", "request")
+                if hasattr(event, name)
             )

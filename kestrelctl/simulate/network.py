@@ -8,18 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import NamedTuple
 
 from kestrelctl.simulate.clock import Clock
 
-Receiver = Callable[[Any], None]
+#: The pool's domain, of its component, its workers and its users.
+DOMAIN = "pool"
+#: What a bounced message says when its receiver has no session.
+GONE = "service-unavailable"
 
-#: What the server tells the pool of a worker whose connection ended.
-UNAVAILABLE = "unavailable"
-#: What the server answers to a message for somebody who is not there.
-BOUNCED = "bounced"
 
-_END = object()
+class Stanza(NamedTuple):
+    """Something that travels: a payload, a bounce (with its condition) or presence (its type)."""
+
+    sort: str  #: the name of the method of `Listener` that takes it
+    sender: str
+    to: str
+    text: str
+
+
+_END = Stanza("end", "", "", "")
 
 
 class Pipe:
@@ -29,7 +37,7 @@ class Pipe:
         self,
         clock: Clock,
         latency: Callable[[], float],
-        deliver: Receiver,
+        deliver: Callable[[Stanza], None],
         ended: Callable[[], None],
     ) -> None:
         self._clock = clock
@@ -40,27 +48,30 @@ class Pipe:
         self._generation = 0
         self._closed = False  #: nothing more goes in
         self._deaf = False  #: nothing more comes out
-        self._held: list[Any] | None = None
+        self._held: list[Stanza] | None = None
 
-    def send(self, message: Any) -> None:
-        """Puts a message in, to arrive after all that went before."""
+    def send(self, stanza: Stanza) -> None:
+        """Puts a stanza in, to arrive after all that went before."""
         if not self._closed:
-            self._carry(message)
+            self._carry(stanza)
 
-    def _carry(self, message: Any) -> None:
-        self._last = max(self._last, self._clock.now + self._latency())
-        self._clock.at(self._last, self._arrive, self._generation, message)
+    def _carry(self, stanza: Stanza) -> None:
+        clock = self._clock
+        moment = clock.now + self._latency()
+        if moment > self._last:
+            self._last = moment
+        clock.at(self._last, self._arrive, self._generation, stanza)
 
-    def _arrive(self, generation: int, message: Any) -> None:
+    def _arrive(self, generation: int, stanza: Stanza) -> None:
         if self._deaf or generation != self._generation:
             return
         if self._held is not None:
-            self._held.append(message)
-        elif message is _END:
+            self._held.append(stanza)
+        elif stanza is _END:
             self._deaf = True
             self._ended()
         else:
-            self._deliver(message)
+            self._deliver(stanza)
 
     def close(self, *, lossy: bool) -> None:
         """The sending end goes away; the other learns of it, after what is in flight or instead."""
@@ -85,15 +96,15 @@ class Pipe:
     def heal(self) -> None:
         """What was held up arrives now."""
         held, self._held = self._held or [], None
-        for message in held:
-            self._arrive(self._generation, message)
+        for stanza in held:
+            self._arrive(self._generation, stanza)
 
 
 class Link:
     """A connection of a node to the server.
 
     Args:
-        deliver: called with each message that arrives at the node.
+        deliver: called with each stanza that arrives at the node.
         ended: called when the node learns that the server's end is gone.
     """
 
@@ -101,28 +112,29 @@ class Link:
         self,
         server: Server,
         name: str,
-        deliver: Callable[[Link, Any], None],
+        deliver: Callable[[Link, Stanza], None],
         ended: Callable[[Link], None],
     ) -> None:
         self.name = name
+        self.greeted: set[str] = set()  #: who was sent presence
         latency = server.latency_of_one()
         self._up = Pipe(
             server.clock,
             latency,
-            lambda message: server.on_message(self, message),
+            lambda stanza: server.on_stanza(self, stanza),
             lambda: server.on_ended(self),
         )
         self._down = Pipe(
-            server.clock, latency, lambda message: deliver(self, message), lambda: ended(self)
+            server.clock, latency, lambda stanza: deliver(self, stanza), lambda: ended(self)
         )
 
-    def send(self, message: Any) -> None:
+    def send(self, stanza: Stanza) -> None:
         """From the node to the server."""
-        self._up.send(message)
+        self._up.send(stanza)
 
-    def push(self, message: Any) -> None:
+    def push(self, stanza: Stanza) -> None:
         """From the server to the node."""
-        self._down.send(message)
+        self._down.send(stanza)
 
     def close(self, *, lossy: bool) -> None:
         """The node's end goes away."""
@@ -146,13 +158,13 @@ class Link:
 
 
 class Server:
-    """Routes between one manager and its workers; says who became unavailable.
+    """Routes between the pool's component and the clients; says who became unavailable.
+
+    A node's name is its address; the component's is the domain.
 
     Args:
         latency_seconds: bounds of a connection's typical one-way delay.
     """
-
-    MANAGER = "manager"
 
     def __init__(self, clock: Clock, random: Random, latency_seconds: tuple[float, float]) -> None:
         self.clock = clock
@@ -160,6 +172,7 @@ class Server:
         self._random = random
         self._latency_seconds = latency_seconds
         self._links: dict[str, Link] = {}
+        self._cut_off: dict[str, list[Link]] = {}
 
     def latency_of_one(self) -> Callable[[], float]:
         """A connection's delays: around a typical one of its own."""
@@ -170,11 +183,11 @@ class Server:
     def connect(
         self,
         name: str,
-        deliver: Callable[[Link, Any], None],
+        deliver: Callable[[Link, Stanza], None],
         ended: Callable[[Link], None],
     ) -> Link | None:
-        """A new connection, in place of an older one of that name; None if the server is down."""
-        if not self.up:
+        """A new connection, in place of an older one of that name; None if there is no way."""
+        if not self.up or name in self._cut_off:
             return None
         older = self._links.get(name)
         if older is not None:
@@ -182,21 +195,23 @@ class Server:
         link = self._links[name] = Link(self, name, deliver, ended)
         return link
 
-    def on_message(self, link: Link, message: Any) -> None:
-        """Passes a worker's message to the manager, a manager's (addressee, message) to him."""
+    def on_stanza(self, link: Link, stanza: Stanza) -> None:
+        """Passes a stanza on, or back to whoever sent it to nobody."""
         if self._links.get(link.name) is not link:
             return
-        if link.name == self.MANAGER:
-            addressee, message = message
-            other = self._links.get(addressee)
-            if other is not None:
-                other.push(message)
-            else:
-                link.push((addressee, BOUNCED))
-        elif self.MANAGER in self._links:
-            self._to_manager(link.name, message)
-        else:
-            link.push(BOUNCED)
+        if stanza.sort == "on_presence":
+            link.greeted.add(stanza.to)
+        other = self._at(stanza.to)
+        if other is not None:
+            other.push(stanza)
+        elif stanza.sort == "on_payload":
+            link.push(Stanza("on_bounce", stanza.to, stanza.sender, GONE))
+
+    def _at(self, address: str) -> Link | None:
+        link = self._links.get(address)
+        if link is None and address.endswith(f"@{DOMAIN}"):
+            return self._links.get(DOMAIN)
+        return link
 
     def on_ended(self, link: Link) -> None:
         """A node's end of a connection is gone."""
@@ -212,13 +227,27 @@ class Server:
     def _drop(self, link: Link, *, lossy: bool) -> None:
         del self._links[link.name]
         link.close_at_server(lossy=lossy)
-        if link.name != self.MANAGER:
-            self._to_manager(link.name, UNAVAILABLE)
+        for address in sorted(link.greeted):
+            other = self._at(address)
+            if other is not None:
+                other.push(Stanza("on_presence", link.name, address, "unavailable"))
 
-    def _to_manager(self, name: str, message: Any) -> None:
-        manager = self._links.get(self.MANAGER)
-        if manager is not None:
-            manager.push((name, message))
+    def is_cut_off(self, name: str) -> bool:
+        """Whether that node's machine has no network."""
+        return name in self._cut_off
+
+    def cut(self, name: str, link: Link | None) -> None:
+        """The machine of that node, which has this connection, loses its network."""
+        links = self._cut_off.setdefault(name, [])
+        for each in (link, self._links.get(name)):
+            if each is not None and each not in links:
+                links.append(each)
+                each.cut()
+
+    def heal(self, name: str) -> None:
+        """The machine of that node is reachable again."""
+        for link in self._cut_off.pop(name, ()):
+            link.heal()
 
     def stop(self) -> None:
         """The server dies with all connections; nobody is told anything but that."""

@@ -1,38 +1,99 @@
-"""A process that can be killed, stopped and continued, and that connects again and again."""
+"""A process that can be killed, stopped and continued, and its connection."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 from random import Random
-from typing import Any
 
-from kestrelctl.core.pacing.backoff import pause_seconds
+from kestrelctl.ports import Listener
+from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
-from kestrelctl.simulate.network import Link, Server
+from kestrelctl.simulate.loop import Loop
+from kestrelctl.simulate.network import Server
+from kestrelctl.simulate.session import Session
+
+#: A process that is to die in the middle of a turn dies after this long if it has none.
+DIES_WITHIN_SECONDS = 0.5
 
 
 class Process:
-    """What manager and worker have in common: a life of their own and one connection.
+    """One name, under which processes live and die: what all of them have in common.
 
-    Everything that happens inside goes through `arrange` or `enter`: it happens later while the
-    process is stopped (SIGSTOP), and never once it was killed.
+    Args:
+        name: what the story calls it.
+        address: what the server knows it by.
+
+    Attributes:
+        life: which process of this name it is.
+        disturbed_at: when something last happened to it.
     """
 
-    def __init__(self, name: str, clock: Clock, random: Random, server: Server) -> None:
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        clock: Clock,
+        random: Random,
+        server: Server,
+        audit: Audit,
+    ) -> None:
         self.name = name
+        self.address = address
         self.clock = clock
         self.random = random
         self.server = server
-        self.life = 0  #: which process of this name it is
+        self.audit = audit
+        self.life = 0
         self.alive = False
         self.stopped = False
-        self.cut_off = False
-        self.link: Link | None = None
-        self.disturbed_at = clock.now  #: when something last happened to it
-        self._tries = 0
-        self._deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.disturbed_at = clock.now
+        self.loop: Loop
+        self.session: Session | None = None
+        self._back_after_seconds: float | None = None
+
+    # -- for the kinds of processes ----------------------------------------------------------------
+
+    async def main(self) -> None:
+        """What the process does from its start to its end."""
+        raise NotImplementedError
+
+    def on_ended(self) -> None:
+        """The process is gone, and with it all that it had in memory."""
+
+    def said(self, payload: str, to: str) -> None:
+        """The process sends a payload."""
+
+    def repeats(self, payload: str) -> bool:
+        """Whether a payload is sent twice."""
+        return False
+
+    def connection(self, listener: Listener) -> Session:
+        """The session of this process, not started yet."""
+        self.session = Session(
+            self.server,
+            self.address,
+            listener,
+            self.loop,
+            self.random,
+            self.said,
+            lambda: self._tell("loses its connection"),
+            repeats=self.repeats,
+        )
+        return self.session
 
     # -- life --------------------------------------------------------------------------------------
+
+    @property
+    def in_order(self) -> bool:
+        """It runs, and is connected."""
+        return (
+            self.alive
+            and not self.stopped
+            and self.session is not None
+            and self.session.online
+            and not self.cut_off
+            and self.server.up
+        )
 
     def start(self) -> None:
         """A new process begins, if there is none."""
@@ -40,57 +101,79 @@ class Process:
             return
         self.alive = True
         self.life += 1
-        self._tries = 0
+        self.session = None
         self._tell("starts", self.life)
-        self.on_start()
-        self._connect()
+        self.loop = Loop(self.clock, self.random, self._on_error)
+        self.loop.call_soon(self._begin, self.life)
+
+    def _begin(self, life: int) -> None:
+        task = self.loop.create_task(self.main())
+        task.add_done_callback(lambda task: self._main_ended(task, life))
+
+    def _main_ended(self, task: asyncio.Task[None], life: int) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._on_error(task.exception())
+        self.clock.at(self.clock.now, self._over, life)
+
+    def _over(self, life: int) -> None:
+        if self.alive and life == self.life:
+            self._tell("has ended")
+            self._end(killed=False)
+
+    def _on_error(self, error: BaseException | None) -> None:
+        self.audit.expect(False, f"{self.name} fails: {error!r}")
+
+    def start_again(self, after_seconds: float) -> None:
+        """Whoever started it starts it again, so long after its end."""
+        self._back_after_seconds = after_seconds
+        if not self.alive:
+            self._start_later()
+
+    def _start_later(self) -> None:
+        if self._back_after_seconds is not None:
+            self.clock.after(self._back_after_seconds, self.start)
+            self._back_after_seconds = None
 
     def kill(self) -> None:
         """The process ends without a word; the kernel closes its connection."""
-        if not self.alive:
-            return
-        self._tell("is killed")
-        self._end()
-        self.on_killed()
+        if self.alive:
+            self._tell("is killed")
+            self._end(killed=True)
 
-    def _end(self) -> None:
+    def kill_in_a_turn(self, callbacks: int) -> None:
+        """The same, but in the middle of what it does next."""
+        if self.alive:
+            life = self.life
+            self.loop.die_after(callbacks, lambda: self._kill_life(life))
+            self.clock.after(DIES_WITHIN_SECONDS, self._kill_life, life)
+
+    def _kill_life(self, life: int) -> None:
+        if life == self.life:
+            self.kill()
+
+    def _end(self, *, killed: bool) -> None:
         self.alive = False
         self.stopped = False
-        self._deferred.clear()
-        self.life += 1
-        if self.link is not None:
-            self.link.close(lossy=self.random.random() < 0.5)
-            self.link = None
+        if self.session is not None:
+            self.session.vanish(lossy=killed and self.random.random() < 0.5)
+            self.session = None
+        self.loop.kill()
+        self.on_ended()
+        self._start_later()
 
     def stop(self) -> None:
         """SIGSTOP: nothing happens inside until it is continued."""
         if self.alive and not self.stopped:
             self._tell("hangs")
             self.stopped = True
+            self.loop.stop()
 
     def go_on(self) -> None:
         """SIGCONT: what should have happened happens now."""
-        if not self.stopped:
-            return
-        self._tell("goes on")
-        self.stopped = False
-        deferred, self._deferred = self._deferred, []
-        life = self.life
-        for action, arguments in deferred:
-            self.enter(life, action, *arguments)
-
-    def arrange(self, seconds: float, action: Callable[..., None], *arguments: Any) -> None:
-        """Has this process do something later."""
-        self.clock.after(seconds, self.enter, self.life, action, *arguments)
-
-    def enter(self, life: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Does something in this process if it is still that one."""
-        if life != self.life:
-            return
         if self.stopped:
-            self._deferred.append((action, arguments))
-        else:
-            action(*arguments)
+            self._tell("goes on")
+            self.stopped = False
+            self.loop.go_on()
 
     def _tell(self, what: str, *details: object) -> None:
         self.disturbed_at = self.clock.now
@@ -98,80 +181,30 @@ class Process:
 
     # -- connection --------------------------------------------------------------------------------
 
-    def _connect(self) -> None:
-        if self.link is not None:
-            return
-        life = self.life
-        link = None
-        if not self.cut_off:
-            link = self.server.connect(
-                self.name,
-                lambda link, message: self.enter(life, self._receive, link, message),
-                lambda link: self.enter(life, self._closed, link),
-            )
-        if link is None:
-            self._connect_later()
-            return
-        self._tries = 0
-        self.link = link
-        self.on_connected()
-
-    def _connect_later(self) -> None:
-        self._tries += 1
-        self.arrange(pause_seconds(self._tries, self.random.random()), self._connect)
-
-    def _receive(self, link: Link, message: Any) -> None:
-        if link is self.link:
-            self.on_message(message)
-
-    def _closed(self, link: Link) -> None:
-        if link is self.link:
-            self._tell("loses its connection")
-            self.link = None
-            self.on_disconnected()
-            self._connect_later()
-
-    def send(self, message: Any) -> None:
-        """Says something, if there is a connection."""
-        if self.link is not None:
-            self.link.send(message)
+    @property
+    def cut_off(self) -> bool:
+        """Whether its machine has no network."""
+        return self.server.is_cut_off(self.address)
 
     def drop_connection(self) -> None:
         """Its connection breaks, with what was in flight."""
-        if self.link is not None:
-            link = self.link
-            link.close(lossy=True)
-            self.enter(self.life, self._closed, link)
+        if self.session is not None:
+            self._tell("has its connection broken")
+            self.session.break_off()
+
+    def drop_at_server(self) -> None:
+        """The server gives its connection up, with what was in flight."""
+        self._tell("is dropped by the server")
+        self.server.drop(self.address, lossy=True)
 
     def cut(self) -> None:
         """The machine is cut off: nothing arrives or leaves, nobody is told."""
-        self._tell("is cut off")
-        self.cut_off = True
-        if self.link is not None:
-            self.link.cut()
+        if not self.cut_off:
+            self._tell("is cut off")
+            self.server.cut(self.address, self.session.wire if self.session else None)
 
     def heal(self) -> None:
         """The machine is reachable again."""
-        if not self.cut_off:
-            return
-        self._tell("is reachable again")
-        self.cut_off = False
-        if self.link is not None:
-            self.link.heal()
-
-    # -- for the two kinds -------------------------------------------------------------------------
-
-    def on_start(self) -> None:
-        """A new process has begun."""
-
-    def on_killed(self) -> None:
-        """The process has ended without a word."""
-
-    def on_connected(self) -> None:
-        """There is a connection."""
-
-    def on_disconnected(self) -> None:
-        """There is none any more."""
-
-    def on_message(self, message: Any) -> None:
-        """A message has arrived."""
+        if self.cut_off:
+            self._tell("is reachable again")
+            self.server.heal(self.address)

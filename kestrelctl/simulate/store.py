@@ -1,26 +1,25 @@
-"""What is durable: the store in memory, with commits that take time and can be cut short."""
+"""What is durable: the store in memory, with commits that take time, fail, and can be cut short."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from random import Random
 
 from kestrelctl.core.model.records import Record
+from kestrelctl.errors import StoreFull
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.store.memory import MemoryStore
 
-Action = Callable[[], None]
 
-
-class Store:
-    """A group commit in front of tables: what comes while one commit runs goes into the next.
+class Store(MemoryStore):
+    """A `store.port.Store`: its tables outlive the manager that writes them.
 
     Args:
         commit_seconds: bounds of a commit's duration.
         on_committed: called with the records of each commit.
 
     Attributes:
-        tables: what is durable now.
         slowness: how many times longer commits take.
     """
 
@@ -29,78 +28,48 @@ class Store:
         clock: Clock,
         random: Random,
         commit_seconds: tuple[float, float],
-        on_committed: Callable[[list[Record]], None],
+        on_committed: Callable[[Sequence[Record]], None],
     ) -> None:
-        self.tables = MemoryStore()
+        super().__init__()
         self.slowness = 1.0
         self._clock = clock
         self._random = random
         self._commit_seconds = commit_seconds
         self._on_committed = on_committed
-        self._pending: list[Record] = []
-        self._pending_actions: list[Action] = []
-        self._committing: list[Record] | None = None
-        self._committing_actions: list[Action] = []
-        self._generation = 0
+        self._under_way: tuple[Sequence[Record], asyncio.Future[None]] | None = None
 
-    @property
-    def quiet(self) -> bool:
-        """Nothing waits to become durable."""
-        return self._committing is None
-
-    def write(self, records: list[Record]) -> None:
-        """Puts records into the next commit."""
-        self._pending.extend(records)
-        if self._committing is None:
-            self._begin()
-
-    def when_durable(self, action: Action) -> None:
-        """Calls `action` once all that was written so far is durable."""
-        if self._pending:
-            self._pending_actions.append(action)
-        elif self._committing is not None:
-            self._committing_actions.append(action)
-        else:
-            action()
-
-    def _begin(self) -> None:
-        self._committing, self._pending = self._pending, []
-        self._committing_actions, self._pending_actions = self._pending_actions, []
+    async def commit(self, records: Sequence[Record]) -> None:
+        assert self._under_way is None, "two commits at once"
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way = (list(records), future)
         seconds = self._random.uniform(*self._commit_seconds) * self.slowness
-        self._clock.after(seconds, self._finish, self._generation)
+        self._clock.after(seconds, self._finish, future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            self.crash()
+            raise
 
-    def _finish(self, generation: int) -> None:
-        if generation != self._generation or self._committing is None:
+    def _finish(self, future: asyncio.Future[None]) -> None:
+        if self._under_way is None or self._under_way[1] is not future or future.cancelled():
             return
-        records, actions = self._committing, self._committing_actions
-        self._committing, self._committing_actions = None, []
-        self._apply(records)
-        if self._pending:
-            self._begin()
-        for action in actions:
-            action()
-
-    def flush(self) -> None:
-        """Makes everything durable now."""
-        while self._committing is not None:
-            self._generation += 1
-            self._finish(self._generation)
+        records, self._under_way = self._under_way[0], None
+        if self.full:
+            future.set_exception(StoreFull(cause="a disk that was told to be full"))
+        else:
+            self._apply_all(records)
+            future.set_result(None)
 
     def crash(self) -> None:
         """The process that writes dies: of the commit under way all or nothing stays."""
-        self._generation += 1
-        if self._committing is not None and self._random.random() < 0.5:
-            self._apply(self._committing)
-        self._committing = None
-        self._pending.clear()
-        self._pending_actions.clear()
-        self._committing_actions.clear()
+        if self._under_way is not None:
+            records, self._under_way = self._under_way[0], None
+            if not self.full and self._random.random() < 0.5:
+                self._apply_all(records)
 
-    def _apply(self, records: list[Record]) -> None:
-        commit = self.tables.commit(records)
-        try:
-            commit.send(None)
-        except StopIteration:
-            self._on_committed(records)
-        else:
-            raise AssertionError("a commit in memory does not wait")
+    def _apply_all(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self._apply(record)
+        self._commits += 1
+        self._records += len(records)
+        self._on_committed(records)

@@ -2,157 +2,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from random import Random
 
-from kestrelctl.core.effects import Answer
-from kestrelctl.core.events import Cancel, Drain, Event, Resume, Retry, Submit
+import msgspec
+
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.errors import StoreFull
+from kestrelctl.protocol import answers, codec, requests
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
-from kestrelctl.simulate.manager import Manager
+from kestrelctl.simulate.manager import ADMIN
+from kestrelctl.simulate.network import DOMAIN, Server
+from kestrelctl.simulate.process import Process
 from kestrelctl.simulate.workload import NOWHERE, Submission
 
-#: How long they wait for an answer, or for the manager to be there, before they ask again.
+#: How long a user waits for an answer, or after an error, before asking again.
 PATIENCE_SECONDS = 5.0
 
 
-class Users:
-    """Everybody who talks to the manager; one of them owns all jobs.
+class Question(msgspec.Struct):
+    """A request without an answer."""
+
+    request: requests.Request
+    asked_at: float  #: or when the user was last told that the manager's disk is full
+
+
+class User(Process):
+    """Somebody with an account, and a client that is always there.
 
     Attributes:
-        open: requests without an answer.
-        submissions: name of the request -> job id, once acknowledged.
+        open: what was asked and not answered, by the request's id.
     """
 
-    NAME = "ada@example"
-
-    def __init__(self, clock: Clock, audit: Audit) -> None:
-        self.clock = clock
-        self.audit = audit
-        self.manager: Manager | None = None
-        self.open: dict[str, Callable[[str], None]] = {}
-        self.submissions: dict[int, int] = {}
+    def __init__(
+        self,
+        account: str,
+        clock: Clock,
+        random: Random,
+        server: Server,
+        audit: Audit,
+    ) -> None:
+        super().__init__(account.partition("@")[0], f"{account}/1", clock, random, server, audit)
+        self.open: dict[str, Question] = {}
         self._asked = 0
-        self._given_up: set[int] = set()
-        self._specs: dict[str, tuple[int, JobSpec]] = {}
-        self._plans: list[Submission] = []
 
-    # -- what they want ----------------------------------------------------------------------------
+    async def main(self) -> None:
+        self.connection(self).start()
+        await asyncio.Event().wait()
+
+    def ask(self, request: requests.Request) -> str:
+        """Asks until there is an answer; returns the id of the request."""
+        self._asked += 1
+        what = f"{self.name}-{self._asked}"
+        self.open[what] = Question(msgspec.structs.replace(request, id=what), self.clock.now)
+        self._try(what)
+        return what
+
+    def _try(self, what: str) -> None:
+        question = self.open.get(what)
+        if question is None:
+            return
+        if self.session is not None:
+            self.session.send(codec.encode(question.request), f"jobs@{DOMAIN}")
+        self.clock.after(PATIENCE_SECONDS, self._try, what)
+
+    # -- Listener ----------------------------------------------------------------------------------
+
+    def on_payload(self, sender: str, to: str, payload: str) -> None:
+        answer = codec.answers.decode(payload)
+        if isinstance(answer, answers.Ended):
+            return
+        question = self.open.get(answer.id)
+        if isinstance(answer, answers.Failed) and answer.code == StoreFull.code:
+            if question is not None:
+                question.asked_at = self.clock.now
+            return
+        self.open.pop(answer.id, None)
+        self.on_answer(answer)
+
+    def on_answer(self, answer: answers.Reply) -> None:
+        """An answer, perhaps a second one to the same question."""
+
+    def on_online(self) -> None:
+        pass
+
+    def on_offline(self, why: str) -> None:
+        pass
+
+    def on_body(self, sender: str, to: str, body: str) -> None:
+        raise AssertionError("the pool does not chat")
+
+    def on_bounce(self, sender: str, condition: str) -> None:
+        """The manager is away; what is open is asked again."""
+
+    def on_presence(self, sender: str, to: str, kind: str) -> None:
+        raise AssertionError("the pool shows no presence to users")
+
+
+class Owner(User):
+    """Owns all jobs.
+
+    Attributes:
+        submissions: planned job -> its id, once acknowledged.
+    """
+
+    def __init__(self, clock: Clock, random: Random, server: Server, audit: Audit) -> None:
+        super().__init__(f"ada@users.{DOMAIN}", clock, random, server, audit)
+        self.submissions: dict[int, int] = {}
+        self._plans: list[Submission] = []
+        self._plan_of: dict[str, int] = {}
+        self._given_up: set[int] = set()
 
     def plan(self, submissions: list[Submission]) -> None:
-        """Has these jobs handed in, cancelled and retried at their times."""
+        """Hands these jobs in, cancels and retries them at their times."""
         for which, submission in enumerate(submissions):
             self._plans.append(submission)
-            self.clock.after(submission.at_seconds, self.submit, which)
+            self.clock.after(submission.at_seconds, self._submit, which)
 
-    def submit(self, which: int) -> None:
-        """Hands in a planned job."""
+    def _submit(self, which: int) -> None:
+        request = requests.Submit(spec=self._plans[which].spec, watch=True)
+        self._plan_of[self.ask(request)] = which
 
-        def ask(request: str) -> None:
-            self._specs[request] = (which, self._plans[which].spec)
-            self._tell(
-                Submit(
-                    at=self.clock.now,
-                    id=request,
-                    request=request,
-                    owner=self.NAME,
-                    spec=self._plans[which].spec,
-                )
-            )
-
-        self._ask("submit", ask)
-
-    def cancel(self, job_id: int) -> None:
-        """Has a job stopped."""
-        self._ask(
-            "cancel",
-            lambda request: self._tell(
-                Cancel(
-                    at=self.clock.now,
-                    id=request,
-                    request=request,
-                    by=self.NAME,
-                    admin=False,
-                    job_id=job_id,
-                )
-            ),
+    def on_answer(self, answer: answers.Reply) -> None:
+        """Each acknowledged submission is a job, the second one to the same request too."""
+        if not isinstance(answer, answers.Submitted):
+            return
+        which = self._plan_of[answer.id]
+        plan = self._plans[which]
+        self.audit.expect(
+            answer.tasks == plan.spec.count, f"{answer} is not about {plan.spec.count} tasks"
         )
+        self.submissions[which] = answer.job_id
+        if plan.cancel_after_seconds is not None:
+            self.clock.after(plan.cancel_after_seconds, self._cancel, answer.job_id)
+        if plan.retry_after_seconds is not None:
+            self.clock.after(plan.retry_after_seconds, self._retry, answer.job_id)
+
+    def _cancel(self, job_id: int) -> None:
+        self.ask(requests.CancelJobs(jobs=str(job_id)))
+
+    def _retry(self, job_id: int) -> None:
+        self.ask(requests.RetryJobs(jobs=str(job_id)))
 
     def give_up_hopeless(self, jobs: list[JobRecord]) -> None:
-        """Has those of these jobs stopped that no machine can run, known to their owner or not."""
+        """Cancels those of these jobs that no machine can run, acknowledged or not."""
         for job in jobs:
             if job.spec.requires == NOWHERE and job.job_id not in self._given_up:
                 self._given_up.add(job.job_id)
-                self.cancel(job.job_id)
+                self._cancel(job.job_id)
 
-    def retry(self, job_id: int) -> None:
-        """Has all of a job that ended badly run again."""
 
-        def ask(request: str) -> None:
-            assert self.manager is not None
-            store = self.manager.store
-            store.flush()
-            [record] = store.tables.jobs(ids=[job_id])
-            self._tell(
-                Retry(
-                    at=self.clock.now,
-                    id=request,
-                    request=request,
-                    by=self.NAME,
-                    admin=False,
-                    job_id=job_id,
-                    record=None if record.state == "active" else record,
-                    indexes=store.tables.ended_badly(job_id),
-                    rest=True,
-                )
-            )
+class Operator(User):
+    """An admin, who drains workers and has them back."""
 
-        self._ask("retry", ask)
+    def __init__(self, clock: Clock, random: Random, server: Server, audit: Audit) -> None:
+        super().__init__(ADMIN, clock, random, server, audit)
+        self._wish: dict[str, str] = {}
 
     def drain(self, worker: str) -> None:
-        """Has a worker drained, if the manager is there."""
-        if self.manager is not None and self.manager.reachable:
-            self._tell(Drain(at=self.clock.now, id="drain", worker=worker, by=self.NAME))
+        """Drains the worker of that address."""
+        self._want(worker, requests.DrainWorkers(names=[worker]))
 
     def resume(self, worker: str) -> None:
         """Has a worker back."""
-        if self.manager is None or not self.manager.reachable:
-            self.clock.after(PATIENCE_SECONDS, self.resume, worker)
-        else:
-            self._tell(Resume(at=self.clock.now, id="resume", worker=worker))
+        self._want(worker, requests.ResumeWorkers(names=[worker]))
 
-    # -- asking ------------------------------------------------------------------------------------
-
-    def _ask(self, what: str, ask: Callable[[str], None]) -> None:
-        self._asked += 1
-        request = f"{what}-{self._asked}"
-        self.open[request] = ask
-        self._try(request)
-
-    def _try(self, request: str) -> None:
-        ask = self.open.get(request)
-        if ask is None:
-            return
-        if self.manager is not None and self.manager.reachable:
-            ask(request)
-        self.clock.after(PATIENCE_SECONDS, self._try, request)
-
-    def _tell(self, event: Event) -> None:
-        assert self.manager is not None
-        self.manager.handle(event)
-
-    def answered(self, answer: Answer) -> None:
-        """The manager answers a request; a second answer to the same one is another job."""
-        self.open.pop(answer.request, None)
-        if answer.error is not None or answer.request not in self._specs:
-            return
-        which, spec = self._specs[answer.request]
-        self.audit.expect(answer.tasks == spec.count, f"{answer} is not about {spec.count} tasks")
-        self.audit.answered_submission(answer.job_id, answer.tasks)
-        self.submissions[which] = answer.job_id
-        plan = self._plans[which]
-        if plan.cancel_after_seconds is not None:
-            self.clock.after(plan.cancel_after_seconds, self.cancel, answer.job_id)
-        if plan.retry_after_seconds is not None:
-            self.clock.after(plan.retry_after_seconds, self.retry, answer.job_id)
+    def _want(self, worker: str, request: requests.Request) -> None:
+        """The later wish counts: the earlier one is not repeated any more."""
+        self.open.pop(self._wish.get(worker, ""), None)
+        self._wish[worker] = self.ask(request)

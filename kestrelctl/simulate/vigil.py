@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
+from kestrelctl.core.pool import Pool
+from kestrelctl.simulate.audit import Audit
+from kestrelctl.simulate.nodes import Nodes
+from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.settings import Settings
+from kestrelctl.simulate.users import PATIENCE_SECONDS
 
-if TYPE_CHECKING:
-    from kestrelctl.core.pool import Pool
-    from kestrelctl.simulate.process import Process
-    from kestrelctl.simulate.world import World
-
-#: How long after a disturbance everybody must know better, and act.
+#: How long after a disturbance everybody must know better, and act, if nothing took time to travel.
 GRACE_SECONDS = 4.0
+#: A worker that was away learns of it by what it says (1, 2), says what it holds (3) and is told
+#: what to kill (4). What it said meanwhile is answered too, which makes it say it again (5, 6).
+PASSAGES = 6
+#: An order to kill counts if it answers the worker's latest hello; one that was under way to an
+#: earlier one (1) is followed by another (2, 3).
+KILL_PASSAGES = 3
+#: From the order to the end of a command, if nothing took time to travel.
+KILL_SECONDS = 0.5
+#: How much longer than usual a slow disk takes, at the most.
+SLOWEST = 10.0
 
 
 class Vigil:
     """Watches one world from outside."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, nodes: Nodes, audit: Audit, settings: Settings) -> None:
+        self._nodes = nodes
+        self._clock = nodes.clock
+        self._audit = audit
+        self._config = settings.config
+        # Two connections, each half as slow again as is typical for it at the most.
+        passage_seconds = 2 * 1.5 * settings.latency_seconds[1]
+        self._grace_seconds = GRACE_SECONDS + PASSAGES * passage_seconds
+        self._kill_seconds = KILL_SECONDS + KILL_PASSAGES * passage_seconds
+        self._answer_seconds = (
+            PATIENCE_SECONDS + 2 * SLOWEST * settings.commit_seconds[1] + self._grace_seconds
+        )
         self._disturbed_at: dict[str, float] = {}  #: process -> when it was last out of order
         self._in_order_at: dict[str, float] = {}  #: process -> when it was last in order
         self._differing: dict[tuple[str, int], float] = {}  #: (worker, attempt) -> since when
@@ -27,88 +46,115 @@ class Vigil:
 
     def look(self) -> None:
         """Notes how things are, and whatever has lasted too long."""
-        world = self._world
-        now = world.clock.now
-        for process in (world.manager, *world.workers):
-            at = self._in_order_at if _in_order(process) else self._disturbed_at
+        now = self._clock.now
+        for process in self._nodes.processes:
+            at = self._in_order_at if process.in_order else self._disturbed_at
             at[process.name] = now
-        if not self._steady(world.manager, GRACE_SECONDS):
+        if self._steady(self._nodes.manager, self._kill_seconds):
+            self._look_at_kills()
+        if not self._steady(self._nodes.manager, self._grace_seconds):
             return
-        pool = world.manager.pool
+        pool = self._nodes.manager.pool
         assert pool is not None
         self._look_at_members(pool)
         self._look_at_holds(pool)
         self._look_at_executions()
+        self._look_at_questions()
 
     def _steady(self, process: Process, seconds: float) -> bool:
         """Whether a process has been in order for so long."""
-        since = self._disturbed_at.get(process.name, self._world.clock.start)
-        return max(since, process.disturbed_at) + seconds < self._world.clock.now
+        since = self._disturbed_at.get(process.name, self._clock.start)
+        return max(since, process.disturbed_at) + seconds < self._clock.now
 
     def _look_at_members(self, pool: Pool) -> None:
         """A worker that is out of order is found out; what waits for it does not wait for ever."""
-        now = self._world.clock.now
-        for process in self._world.workers:
-            worker = pool.state.workers.get(process.name)
+        now = self._clock.now
+        for process in self._nodes.workers:
+            worker = pool.state.workers.get(process.address)
             if worker is None:
                 continue
-            lease = self._world.settings.config.lease_seconds(worker.heartbeat_seconds)
-            silent = self._in_order_at.get(process.name, self._world.clock.start)
-            late = now - silent > lease + GRACE_SECONDS and self._steady(
-                self._world.manager, lease + LONGEST_SECONDS + GRACE_SECONDS
+            lease = self._config.lease_seconds(worker.heartbeat_seconds)
+            silent = self._in_order_at.get(process.name, self._clock.start)
+            late = now - silent > lease + self._grace_seconds and self._steady(
+                self._nodes.manager, lease + LONGEST_SECONDS + self._grace_seconds
             )
             self._expect(not (late and worker.online), "is believed to be there", process.name)
-            given_up = not worker.online and worker.away_until + GRACE_SECONDS < now
+            given_up = not worker.online and worker.away_until + self._grace_seconds < now
             self._expect(not (given_up and worker.held), "is waited for in vain", process.name)
+
+    def lease_ran_out(self, pool: Pool) -> None:
+        """A worker was just given up because it was silent: it must have been out of order."""
+        now = self._clock.now
+        for process in self._nodes.workers:
+            worker = pool.state.workers.get(process.address)
+            if worker is None or worker.online or worker.offline_since != now:
+                continue
+            seconds = self._config.lease_seconds(worker.heartbeat_seconds) + self._grace_seconds
+            steady = self._steady(process, seconds) and self._steady(self._nodes.manager, seconds)
+            self._expect(not steady, "is given up though it is well", process.name)
 
     def _look_at_holds(self, pool: Pool) -> None:
         """What the pool thinks that a worker has, it has; and the other way round."""
-        now = self._world.clock.now
+        now = self._clock.now
         differing: dict[tuple[str, int], float] = {}
-        for process in self._world.workers:
-            worker = pool.state.workers.get(process.name)
-            if worker is None or not self._steady(process, GRACE_SECONDS):
+        for process in self._nodes.workers:
+            worker = pool.state.workers.get(process.address)
+            agent = process.agent
+            if worker is None or agent is None or not self._steady(process, self._grace_seconds):
                 continue
-            begun, ended = process.holds()
+            begun = {attempt.number for attempt in agent.queue} | agent.running.keys()
             held = worker.held.keys()
-            for number in sorted((held - begun - ended) | (begun - held)):
+            for number in sorted((held - begun - agent.unacknowledged.keys()) | (begun - held)):
                 since = self._differing.get((process.name, number), now)
                 differing[process.name, number] = since
-                self._expect(since + GRACE_SECONDS > now, "is held by one side only", number)
+                self._expect(since + self._grace_seconds > now, "is held by one side only", number)
         self._differing = differing
+
+    def _look_at_kills(self) -> None:
+        """What was ordered to end has ended."""
+        killed_at = self._audit.killed_at
+        if not killed_at:
+            return
+        now = self._clock.now
+        steady = {
+            worker.address
+            for worker in self._nodes.workers
+            if self._steady(worker, self._kill_seconds)
+        }
+        for execution in self._audit.running():
+            at = killed_at.get(execution.number, now)
+            if execution.worker in steady and execution.began_at < at:
+                self._expect(at + self._kill_seconds > now, "runs on", execution.number)
 
     def _look_at_executions(self) -> None:
         """Nothing runs for a task that is over, or twice."""
-        now = self._world.clock.now
-        audit = self._world.audit
-        steady = {
-            worker.name for worker in self._world.workers if self._steady(worker, GRACE_SECONDS)
-        }
+        now = self._clock.now
+        grace = self._grace_seconds
+        audit = self._audit
+        steady = {worker.address for worker in self._nodes.workers if self._steady(worker, grace)}
         seen: dict[tuple[int, int], int] = {}
         for execution in audit.running():
-            if execution.worker not in steady or execution.began_at + GRACE_SECONDS > now:
+            if execution.worker not in steady or execution.began_at + grace > now:
                 continue
             task = (execution.job_id, execution.index)
             over_at = min(
                 audit.over_since.get(task, now), audit.stopped_since.get(execution.job_id, now)
             )
-            self._expect(
-                over_at + GRACE_SECONDS > now, "runs though its task is over", execution.number
-            )
+            self._expect(over_at + grace > now, "runs though its task is over", execution.number)
             self._expect(task not in seen, "runs a task that runs already", execution.number)
             seen[task] = execution.number
+
+    def _look_at_questions(self) -> None:
+        """Whoever asks is answered, if only that it cannot be done now."""
+        if not self._steady(self._nodes.manager, self._answer_seconds):
+            return
+        for user in (self._nodes.owner, self._nodes.operator):
+            if self._steady(user, self._answer_seconds):
+                for what, question in user.open.items():
+                    waited = self._clock.now - question.asked_at
+                    self._expect(waited < self._answer_seconds, "is not answered", what)
 
     def _expect(self, condition: bool, what: str, who: object) -> None:
         if not condition and (what, who) not in self._complained:
             self._complained.add((what, who))
-            self._world.audit.expect(False, f"{who} {what}")
-
-
-def _in_order(process: Process) -> bool:
-    return (
-        process.alive
-        and not process.stopped
-        and not process.cut_off
-        and process.link is not None
-        and process.server.up
-    )
+            self._audit.expect(False, f"{who} {what}")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Iterator
+from functools import partial
 from random import Random
 
 import msgspec
@@ -9,17 +13,20 @@ import msgspec
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.clock import Clock
+from kestrelctl.simulate.clock import Clock, StandsStill, fingerprint
 from kestrelctl.simulate.faults import plan
-from kestrelctl.simulate.manager import Manager
+from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import Server
+from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.settings import Settings, small
 from kestrelctl.simulate.store import Store
 from kestrelctl.simulate.truth import Fate, fate
-from kestrelctl.simulate.users import Users
+from kestrelctl.simulate.users import Operator, Owner
 from kestrelctl.simulate.vigil import Vigil
-from kestrelctl.simulate.worker import Worker
+from kestrelctl.simulate.worker import Machine
 
+#: A manager that is told to stop does so in this time.
+STOPS_WITHIN_SECONDS = 5.0
 #: How often the world is looked at from outside.
 LOOK_SECONDS = 0.5
 
@@ -29,7 +36,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         problems: promises that were broken; empty if all is well.
-        seconds: simulated time until all was quiet.
+        seconds: simulated time until all was quiet, acknowledgements included.
+        busy_seconds: simulated time until the last job had ended.
         counts: tasks of all jobs by final state.
         executions: commands that were started.
         wasted: those without an accepted result: repetitions, and what died with its worker.
@@ -40,6 +48,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     problems: list[str]
     seconds: float
+    busy_seconds: float
     jobs: int
     counts: Counts
     executions: int
@@ -62,76 +71,103 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         raise AssertionError("\n".join([head, *self.problems, "the story:", *told[-lines:]]))
 
 
+class _Teller(logging.Handler):
+    def __init__(self, clock: Clock, audit: Audit) -> None:
+        super().__init__()
+        self._clock = clock
+        self._audit = audit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        self._clock.tell("log", text)
+        if record.exc_info:
+            self._audit.expect(False, f"{text}: {record.exc_info[1]!r}")
+
+
 class World:
     """All nodes of one pool, and whatever happens to them."""
 
     def __init__(self, seed: int, settings: Settings) -> None:
         self.settings = settings
-        self.clock = Clock(keep_story=settings.keep_story)
-        self.audit = Audit(self.clock)
-        self.users = Users(self.clock, self.audit)
-        self.broken: set[str] = set()  #: workers that fail everything just now
-        self.full: set[str] = set()  #: workers that can start nothing just now
+        self.clock = clock = Clock(keep_story=settings.keep_story)
+        self.audit = audit = Audit(clock)
         random = {
             part: Random(f"{seed} {part}")
-            for part in ("network", "store", "manager", "workers", "truth", "faults")
+            for part in ("network", "store", "manager", "workers", "users", "truth", "faults")
         }
         self._truth = random["truth"]
-        self.server = Server(self.clock, random["network"], settings.latency_seconds)
-        self.store = Store(
-            self.clock, random["store"], settings.commit_seconds, self.audit.committed
+        server = Server(clock, random["network"], settings.latency_seconds)
+        store = Store(clock, random["store"], settings.commit_seconds, audit.committed)
+        self.nodes = nodes = Nodes(
+            clock=clock,
+            server=server,
+            store=store,
+            manager=ManagerProcess(
+                clock,
+                random["manager"],
+                server,
+                store,
+                audit,
+                settings.config,
+                check=settings.check,
+            ),
+            workers=[
+                Machine(
+                    f"w{which}",
+                    clock,
+                    random["workers"],
+                    server,
+                    audit,
+                    ad,
+                    partial(self._fate, f"w{which}"),
+                )
+                for which, ad in enumerate(settings.ads)
+            ],
+            owner=Owner(clock, random["users"], server, audit),
+            operator=Operator(clock, random["users"], server, audit),
         )
-        self.manager = Manager(
-            self.clock,
-            random["manager"],
-            self.server,
-            self.store,
-            self.audit,
-            settings.config,
-            check=settings.check,
-            answered=self.users.answered,
-        )
-        self.users.manager = self.manager
-        self.workers = [
-            Worker(
-                f"w{which}",
-                self.clock,
-                random["workers"],
-                self.server,
-                self.audit,
-                ad,
-                lambda kind, job_id, index, name=f"w{which}": self._fate(name, kind, index),  # type: ignore[misc]
-            )
-            for which, ad in enumerate(settings.ads)
-        ]
-        self.vigil = Vigil(self)
-        self.manager.start()
-        for worker in self.workers:
-            self.clock.after(random["workers"].uniform(0.0, settings.join_seconds), worker.start)
-        self.users.plan(settings.submissions)
-        plan(self, random["faults"], settings.faults, settings.fault_seconds, settings.fault_kinds)
+        self.vigil = Vigil(nodes, audit, settings)
+        nodes.manager.lease_ran_out = self.vigil.lease_ran_out
+        for process in (nodes.manager, nodes.owner, nodes.operator):
+            process.start()
+        for worker in nodes.workers:
+            clock.after(random["workers"].uniform(0.0, settings.join_seconds), worker.start)
+        nodes.owner.plan(settings.submissions)
+        plan(nodes, random["faults"], settings.faults, settings.fault_seconds, settings.fault_kinds)
 
     def _fate(self, worker: str, kind: str, index: int) -> Fate:
-        if worker in self.broken:
+        if worker in self.nodes.broken:
             return Fate(0.001, Outcome.FAILED)
-        if worker in self.full:
+        if worker in self.nodes.full:
             return Fate(0.001, Outcome.UNABLE)
         return fate(self._truth, kind, index)
 
     def run(self) -> float:
         """Lets everything happen, then has peace; returns the seconds until all had ended."""
-        clock = self.clock
+        try:
+            return self._run()
+        except StandsStill as error:
+            self.audit.expect(False, f"time stands still: {error}")
+            return self.clock.now - self.clock.start
+
+    def _run(self) -> float:
+        clock, nodes = self.clock, self.nodes
         if self.settings.faults:
             self._watch_until(clock.start + self.settings.fault_seconds)
             self._peace()
         deadline = clock.now + self.settings.patience_seconds
         while clock.now < deadline and not self._quiet():
             self._watch_until(clock.now + LOOK_SECONDS)
-            self.users.give_up_hopeless(self.store.tables.jobs(states=["active"]))
+            nodes.owner.give_up_hopeless(nodes.store.jobs(states=["active"]))
         self.audit.expect(self._quiet(), "the world does not come to rest")
-        self.store.flush()
-        self.audit.verdict(self.store.tables)
-        return clock.now - clock.start
+        seconds = clock.now - clock.start
+        nodes.manager.terminate()
+        deadline = clock.now + STOPS_WITHIN_SECONDS
+        while nodes.manager.alive and clock.now < deadline:
+            clock.run_until(clock.now + LOOK_SECONDS / 10)
+        self.audit.expect(not nodes.manager.alive, "the manager does not stop when it is told to")
+        self.audit.verdict(nodes.store)
+        return seconds
 
     def _watch_until(self, moment: float) -> None:
         while self.clock.now < moment:
@@ -140,30 +176,55 @@ class World:
 
     def _peace(self) -> None:
         """Whatever was broken is mended."""
+        nodes = self.nodes
         self.clock.tell("world", "has peace")
-        self.broken.clear()
-        self.full.clear()
-        self.server.start()
-        self.store.slowness = 1.0
-        for process in (self.manager, *self.workers):
+        nodes.broken.clear()
+        nodes.full.clear()
+        nodes.server.start()
+        nodes.store.slowness = 1.0
+        nodes.store.full = False
+        for process in (nodes.manager, *nodes.workers):
             process.heal()
             process.go_on()
             process.start()
-        for worker in self.workers:
+        for worker in nodes.workers:
             worker.repeats_reports = False
-            self.users.resume(worker.name)
+            nodes.operator.resume(worker.address)
 
     def _quiet(self) -> bool:
         """All jobs have ended, and everybody knows."""
-        pool = self.manager.pool
+        nodes = self.nodes
+        pool = nodes.manager.pool
         return (
-            len(self.users.submissions) == len(self.settings.submissions)
+            len(nodes.owner.submissions) == len(self.settings.submissions)
             and pool is not None
             and not pool.state.jobs
-            and not self.users.open
-            and self.store.quiet
-            and all(worker.settled for worker in self.workers)
+            and not pool.state.ending
+            and not nodes.owner.open
+            and not nodes.operator.open
+            and all(worker.settled for worker in nodes.workers)
         )
+
+    @contextlib.contextmanager
+    def log_told(self) -> Iterator[None]:
+        """What the shells log is part of the story; an error that nobody expected is a problem."""
+        logger = logging.getLogger("kestrelctl")
+        before = logger.level, logger.propagate
+        teller = _Teller(self.clock, self.audit)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        logger.addHandler(teller)
+        try:
+            yield
+        finally:
+            logger.removeHandler(teller)
+            logger.setLevel(before[0])
+            logger.propagate = before[1]
+
+    def close(self) -> None:
+        """Ends all processes."""
+        for process in self.nodes.processes:
+            process.kill()
 
 
 def run(seed: int, settings: Settings | None = None) -> Report:
@@ -175,29 +236,35 @@ def run(seed: int, settings: Settings | None = None) -> Report:
     """
     world = World(seed, settings or small(seed))
     try:
-        seconds = world.run()
+        with world.log_told():
+            seconds = world.run()
     except Exception as error:
         error.add_note(
             f"in the world of seed {seed}, after:\n" + "\n".join(world.clock.lines()[-50:])
         )
         raise
+    finally:
+        world.close()
     counts = Counts()
-    jobs = world.store.tables.jobs(limit=1_000_000)
+    jobs = world.nodes.store.jobs(limit=1_000_000)
     for job in jobs:
         counts.done += job.counts.done
         counts.failed += job.counts.failed
         counts.lost += job.counts.lost
         counts.cancelled += job.counts.cancelled
     executions = world.audit.executions
+    story = world.clock.lines()
     return Report(
         seed=seed,
         problems=world.audit.problems,
         seconds=seconds,
+        busy_seconds=max((job.ended_at or 0.0 for job in jobs), default=world.clock.start)
+        - world.clock.start,
         jobs=len(jobs),
         counts=counts,
         executions=len(executions),
         wasted=len(executions) - world.audit.accepted_results,
         actions=world.clock.actions,
-        digest=world.clock.digest(),
-        story=world.clock.lines(),
+        digest=fingerprint(story),
+        story=story,
     )

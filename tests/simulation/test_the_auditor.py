@@ -16,8 +16,8 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.state import State
+from kestrelctl.manager.service import Service
 from kestrelctl.simulate import faults
-from kestrelctl.simulate.manager import Manager
 
 
 def is_found(problem: str, seeds: int = 60) -> bool:
@@ -45,18 +45,18 @@ def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_worker_that_runs_too_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelctl.core.agent.agent.times_fitting", lambda request, free: 1)
+    monkeypatch.setattr("kestrelctl.core.agent.agent.agent.times_fitting", lambda request, free: 1)
     assert is_found("at once, it has")
 
 
 def test_kills_that_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    do_one = Manager._do_one
+    do = Service._do
 
-    def forgetful(self: Manager, effect: effects.Effect) -> None:
+    def forgetful(self: Service, effect: effects.Effect) -> None:
         if not isinstance(effect, effects.Kill):
-            do_one(self, effect)
+            do(self, effect)
 
-    monkeypatch.setattr(Manager, "_do_one", forgetful)
+    monkeypatch.setattr(Service, "_do", forgetful)
     assert is_found("runs though its task is over")
 
 

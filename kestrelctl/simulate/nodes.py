@@ -1,0 +1,33 @@
+"""Who and what there is in a simulated pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kestrelctl.simulate.clock import Clock
+from kestrelctl.simulate.manager import ManagerProcess
+from kestrelctl.simulate.network import Server
+from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.store import Store
+from kestrelctl.simulate.users import Operator, Owner
+from kestrelctl.simulate.worker import Machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nodes:
+    """All nodes of one pool."""
+
+    clock: Clock
+    server: Server
+    store: Store
+    manager: ManagerProcess
+    workers: list[Machine]
+    owner: Owner
+    operator: Operator
+    broken: set[str] = field(default_factory=set)  #: workers that fail everything just now
+    full: set[str] = field(default_factory=set)  #: workers that can start nothing just now
+
+    @property
+    def processes(self) -> list[Process]:
+        """All that run."""
+        return [self.manager, *self.workers, self.owner, self.operator]
