@@ -8,11 +8,14 @@ import pytest
 
 from kestrelctl import simulate
 from kestrelctl.core import effects
-from kestrelctl.core.agent.agent import Agent
-from kestrelctl.core.attempts.losses import put_back
+from kestrelctl.core.agent.agent import Agent, AgentAttempt
+from kestrelctl.core.attempts import adoption
 from kestrelctl.core.events import Event
+from kestrelctl.core.handlers import leases
 from kestrelctl.core.jobs.job import Task
+from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.state import State
@@ -45,7 +48,15 @@ def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_worker_that_runs_too_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelctl.core.agent.agent.agent.times_fitting", lambda request, free: 1)
+    def startable(self: Agent) -> list[AgentAttempt]:
+        starts = list(self.queue)
+        self.queue.clear()
+        for attempt in starts:
+            attempt.claim.charge(self.free)
+            self.running[attempt.number] = attempt
+        return starts
+
+    monkeypatch.setattr(Agent, "startable", startable)
     assert is_found("at once, it has")
 
 
@@ -61,18 +72,22 @@ def test_kills_that_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_attempts_that_a_hello_brings_back_to_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Task, "concluded", property(lambda task: 0, lambda task, number: None))
-    assert is_found("was accepted twice")
+    keep = adoption._keep
+
+    def credulous(state: State, worker: Worker, number: int, task: Task, claim: Claim) -> bool:
+        task.concluded = 0
+        return keep(state, worker, number, task, claim)
+
+    monkeypatch.setattr(adoption, "_keep", credulous)
+    assert is_found("was accepted twice", seeds=200)
 
 
 def test_tasks_of_a_cancelled_job_that_wait_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def requeue(state: State, task: Task, jid: str) -> None:
-        if task.job.cancelling:
-            task.job.requeue(task)
-        else:
-            put_back(state, task, jid)
+    def put_back(state: State, task: Task, jid: str) -> None:
+        task.job.make_ready(task)
+        state.touch_job(task.job)
 
-    monkeypatch.setattr("kestrelctl.core.handlers.membership.put_back", requeue)
+    monkeypatch.setattr(leases, "put_back", put_back)
     assert is_found("cancelled task", seeds=200)
 
 

@@ -22,6 +22,10 @@ FAULT_SECONDS = 40.0
 #: By then all workers are there.
 JOINED_SECONDS = 1.0
 
+#: The pool hands something out; and one task of a job.
+RUN = r'says (\w+)@\S+ \{"type":"run"'
+RUN_OF_ONE = RUN + r',"spans":\[\[\d+,(\d+,\d+),1,0\]\]'
+
 
 def hang(world: World, random: Random, _seconds: float) -> None:
     faults.hang_worker(world, random, BROKEN_SECONDS)
@@ -73,11 +77,11 @@ def seconds_until_gone(told: list[Told], fault: str) -> list[tuple[float, str]]:
     broken: dict[str, float] = {}
     found: dict[str, tuple[float, str]] = {}
     for at, who, what in told:
-        if match := re.match(r"Joined (\S+)", what):
+        if match := re.match(r"Joined (\w+)@", what):
             joined.add(match[1])
         elif what == fault and who in joined:
             broken.setdefault(who, at)
-        elif match := re.match(r"Note worker (\S+) is gone \((\S+)\)", what):
+        elif match := re.match(r"worker (\w+)@\S+ is gone \((\S+)\)", what):
             if match[1] in broken:
                 found.setdefault(match[1], (at - broken[match[1]], match[2]))
         elif what == "has peace":
@@ -125,11 +129,11 @@ def seconds_until_elsewhere(told: list[Told]) -> list[float]:
     for at, who, what in told:
         if what == "is killed" and who in runs:
             task = runs.pop(who)
-            if at > JOINED_SECONDS:
+            if JOINED_SECONDS < at < told[-1].at:  # in the end all processes are killed
                 dead[task] = at
-        elif match := re.match(r"Reported (\S+)", what):
+        elif match := re.match(r"Reported (\w+)@", what):
             runs.pop(match[1], None)
-        elif match := re.match(r"Run (\S+) \[\(\d+, (\d+, \d+), 1\)\]", what):
+        elif match := re.match(RUN_OF_ONE, what):
             runs[match[1]] = match[2]
             if match[2] in dead:
                 found.append(at - dead.pop(match[2]))
@@ -153,7 +157,7 @@ def test_a_restarted_manager_hands_out_tasks_within_five_seconds() -> None:
         told = story(seed, faults.crash_manager, 4, 800, task="medium")
         starts = [at for at, who, what in told if who == "manager" and what.startswith("starts")]
         ends = [at for at, who, what in told if who == "manager" and what == "is killed"]
-        runs = [at for at, _, what in told if what.startswith("Run ")]
+        runs = [at for at, _, what in told if re.match(RUN, what)]
         for start, end in zip(starts[1:], [*ends[1:], told[-1].at], strict=True):
             if start < FAULT_SECONDS - 5 and end > start + 5:
                 took.append(next((at for at in runs if at > start), told[-1].at) - start)
