@@ -1,9 +1,11 @@
-"""What the README and the operator's page tell people to type exists."""
+"""What the README and the pages for operators and contributors tell people to type exists."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,14 @@ from kestrelctl.cli.main import kestrelctl
 
 CHECKOUT = Path(__file__).parents[2]
 README = CHECKOUT / "README.md"
+CONTRIBUTING = CHECKOUT / "CONTRIBUTING.md"
+CHANGELOG = CHECKOUT / "CHANGELOG.md"
 OPERATIONS = CHECKOUT / "docs" / "operations.md"
 COMMANDS = re.findall(r"^\$ \./kestrel (.*)$", README.read_text(), re.MULTILINE)
 OF_OPERATORS = re.findall(
     r"^(?:\./kestrel|kestrelctl) ([^#\n]*)", OPERATIONS.read_text(), re.MULTILINE
 )
+OF_CONTRIBUTORS = re.findall(r"^\$ (.*)$", CONTRIBUTING.read_text(), re.MULTILINE)
 
 
 def test_it_opens_with_the_two_commands() -> None:
@@ -37,12 +42,28 @@ def test_every_command_is_understood(line: str) -> None:
     assert CliRunner().invoke(kestrelctl, [*words, "--help"]).exit_code == 0
 
 
+@pytest.mark.parametrize("line", OF_CONTRIBUTORS)
+def test_contributors_can_type_what_they_are_told(line: str) -> None:
+    program, *words = shlex.split(line)
+    if program != "./kestrel":
+        assert program.startswith(".venv/bin/")
+        assert shutil.which(Path(program).name, path=Path(sys.executable).parent)
+        return
+    assert words[0] == "test"
+    for word in words:
+        path, _, name = word.partition("::")
+        if "/" in path:
+            assert (CHECKOUT / path).exists()
+        if name:
+            assert f"def {name}(" in (CHECKOUT / path).read_text()
+
+
 @pytest.mark.parametrize(
     ("page", "link"),
     [
         (page, link)
-        for page in (README, OPERATIONS)
-        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text())
+        for page in (README, CONTRIBUTING, CHANGELOG, OPERATIONS)
+        for link in re.findall(r"\]\((?!https:)([^)#]+)[^)]*\)", page.read_text())
     ],
 )
 def test_every_link_leads_somewhere(page: Path, link: str) -> None:

@@ -224,7 +224,12 @@ def test_an_upgrade_under_load(client: Client, tmp_path: Path) -> None:
     newer = tmp_path / "newer"
     newer.mkdir()
     shutil.copytree(CHECKOUT / "kestrelctl", newer / "kestrelctl")
-    for file in ("README.md", "pyproject.toml", *(f.name for f in CHECKOUT.glob("*.lock"))):
+    for file in (
+        "LICENSE",
+        "README.md",
+        "pyproject.toml",
+        *(f.name for f in CHECKOUT.glob("*.lock")),
+    ):
         shutil.copy(CHECKOUT / file, newer)
     (newer / "kestrelctl/__init__.py").write_text('"""Newer."""\n\n__version__ = "99.1"\n')
     # More than an upgrade lasts, however long that is on this machine; the rest is cancelled.
