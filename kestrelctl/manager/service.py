@@ -250,7 +250,8 @@ class Service:
                 self.store_error = (
                     f"{error.message}: {error.cause}" if error.cause else error.message
                 )
-                self._answer_in_vain(after)
+                for waiting in (after, self._after):
+                    self._answer_in_vain(waiting)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 if self.store_error:

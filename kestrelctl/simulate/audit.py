@@ -147,8 +147,8 @@ class Audit:
                 self.expect(False, f"{number} was acknowledged, which nobody reported")
                 continue
             job_id, index, outcome, reported_at = self._results[number]
-            job = self._jobs[job_id]
-            if outcome != Outcome.DONE or job.state != "active":
+            job = self._jobs.get(job_id)
+            if outcome != Outcome.DONE or job is None or job.state != "active":
                 continue
             row = self._rows.get((job_id, index))
             over = job.cancelling if row is None else row.state in FINAL_STATES

@@ -135,6 +135,8 @@ class WorkerProcess:
         session_of = self._session_of.pop(end.number, None)
         if session_of is not None:
             session_of.on_exit(end)
+            if self._draining:
+                self.on_progress()
 
     def start(self, worker: WorkerSession, launch: Launch) -> None:
         self._session_of[launch.number] = worker

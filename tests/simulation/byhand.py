@@ -1,0 +1,232 @@
+"""One production shell under simulated time; the test plays everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TypeVar
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.template import Template
+
+from kestrelctl.protocol import answers, codec, requests, work
+from kestrelctl.simulate.audit import Audit
+from kestrelctl.simulate.clock import Clock
+from kestrelctl.simulate.manager import ManagerProcess
+from kestrelctl.simulate.network import DOMAIN, Server
+from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.store import Store
+from kestrelctl.simulate.truth import Fate
+from kestrelctl.simulate.worker import Machine
+
+M = TypeVar("M")
+
+POOL = f"pool@{DOMAIN}"
+JOBS = f"jobs@{DOMAIN}"
+#: A message is there, and answered, after this long at most.
+SOON_SECONDS = 0.05
+
+
+class Puppet(Process):
+    """A node whose words are the test's. It hears all, and keeps it with its moment."""
+
+    def __init__(self, address: str, clock: Clock, server: Server, audit: Audit) -> None:
+        super().__init__(address, address, clock, Random(1), server, audit)
+        self.heard: list[tuple[float, object]] = []
+
+    async def main(self) -> None:
+        self.connection(self).start()
+        await asyncio.Event().wait()
+
+    def say(self, message: work.Message, to: str) -> None:
+        assert self.session is not None
+        sender = POOL if self.address == DOMAIN else None
+        self.session.send(codec.encode(message), to, sender)
+
+    def of(self, kind: type[M]) -> list[M]:
+        """The messages of one kind that it has heard."""
+        return [message for _, message in self.heard if isinstance(message, kind)]
+
+    def forget(self) -> None:
+        self.heard.clear()
+
+    def on_payload(self, sender: str, to: str, payload: str) -> None:
+        decoder: codec.Codec[object]
+        if self.address == DOMAIN:
+            decoder = codec.from_worker  # type: ignore[assignment]
+        elif "@users" in self.address:
+            decoder = codec.answers  # type: ignore[assignment]
+        else:
+            decoder = codec.to_worker  # type: ignore[assignment]
+        self.heard.append((self.clock.now, decoder.decode(payload)))
+
+    def on_online(self) -> None:
+        pass
+
+    def on_offline(self, why: str) -> None:
+        pass
+
+    def on_body(self, sender: str, to: str, body: str) -> None:
+        pass
+
+    def on_bounce(self, sender: str, condition: str) -> None:
+        pass
+
+    def on_presence(self, sender: str, to: str, kind: str) -> None:
+        self.heard.append((self.clock.now, kind))
+
+
+class House:
+    """A server, and an audit that must have nothing to say."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.audit = Audit(self.clock)
+        self.server = Server(self.clock, Random(1), (0.001, 0.001))
+
+    def wait(self, seconds: float = SOON_SECONDS) -> None:
+        self.clock.run_until(self.clock.now + seconds)
+
+    def puppet(self, address: str) -> Puppet:
+        made = Puppet(address, self.clock, self.server, self.audit)
+        made.start()
+        return made
+
+
+class Worker(House):
+    """A worker with two processors, alone with a pool that is the test.
+
+    Attributes:
+        fate: what becomes of each command.
+    """
+
+    def __init__(self, ad: WorkerAd | None = None) -> None:
+        super().__init__()
+        self.fate = Fate(3600.0, Outcome.DONE)
+        self.pool = self.puppet(DOMAIN)
+        self.wait()
+        self.machine = Machine(
+            "w0",
+            self.clock,
+            Random(1),
+            self.server,
+            self.audit,
+            ad or WorkerAd(cpus=2),
+            lambda kind, index: self.fate,
+        )
+        self.machine.start()
+        self.wait()
+
+    def tell(self, message: work.Message) -> None:
+        """The pool says something, and whatever follows at once has followed."""
+        self.pool.say(message, self.machine.address)
+        self.wait()
+
+    def hellos(self) -> list[tuple[float, work.Hello]]:
+        return [(at, m) for at, m in self.pool.heard if isinstance(m, work.Hello)]
+
+    def welcome(self, *, heartbeat_seconds: float = 600.0, kill: list[int] | None = None) -> None:
+        """Answers the latest hello."""
+        _, hello = self.hellos()[-1]
+        self.tell(
+            work.Welcome(
+                incarnation=hello.incarnation,
+                greeting=hello.greeting,
+                heartbeat_seconds=heartbeat_seconds,
+                kill=kill or [],
+            )
+        )
+
+    def run(self, first: int, n: int) -> None:
+        """Sends attempts of job 1, whose numbers begin with `first`, at the indexes from 0 on."""
+        template = Template.of(1, JobSpec(argv=("task",), name="long", count=n))
+        self.tell(work.Run(spans=[(first, 1, 0, n)], jobs=[template]))
+
+    @property
+    def running(self) -> list[int]:
+        return [execution.number for execution in self.audit.running()]
+
+    def outcomes(self) -> dict[int, int]:
+        """What was reported, by attempt number."""
+        return {r.number: r.outcome for report in self.pool.of(work.Report) for r in report.results}
+
+
+class Manager(House):
+    """A manager with one worker and one user, both of them the test."""
+
+    def __init__(
+        self, config: Config | None = None, commit_seconds: tuple[float, float] = (0.01, 0.01)
+    ) -> None:
+        super().__init__()
+        self.store = Store(self.clock, Random(1), commit_seconds, self.audit.committed)
+        self.manager = ManagerProcess(
+            self.clock,
+            Random(1),
+            self.server,
+            self.store,
+            self.audit,
+            config or Config(),
+            check=True,
+        )
+        self.manager.start()
+        self.wait()
+        self.worker = self.puppet(f"w0@workers.{DOMAIN}/1")
+        self.audit.machine(self.worker.address, {})
+        self.user = self.puppet(f"ada@users.{DOMAIN}/1")
+        self.wait()
+        self._asked = 0
+
+    def ask(self, request: requests.Request) -> None:
+        """The user asks something."""
+        self.user.say(request, JOBS)
+        self.wait()
+
+    def submit(self, count: int = 1, **spec: object) -> None:
+        made = JobSpec(argv=("task",), name="long", count=count, **spec)  # type: ignore[arg-type]
+        self.ask(requests.Submit(id="submit", spec=made))
+
+    def failures(self) -> list[str]:
+        """The codes of errors that the user was answered."""
+        return [answer.code for answer in self.user.of(answers.Failed)]
+
+    def hello(self, **fields: object) -> None:
+        self.tell(
+            work.Hello(
+                version=work.VERSION,
+                incarnation="one",
+                greeting=1,
+                ad=WorkerAd(cpus=1),
+                **fields,  # type: ignore[arg-type]
+            )
+        )
+
+    def tell(self, message: work.Message) -> None:
+        """The worker says something."""
+        self.worker.say(message, POOL)
+        self.wait()
+
+    def report(self, number: int, outcome: int = Outcome.DONE, index: int = 0) -> None:
+        result = Result(number, 1, index, outcome, self.clock.now - 1.0, 1.0)
+        self.audit.began(number, 1, index, self.worker.address, None)
+        self.audit.ended(number, outcome)
+        self.audit.kept(number, 1, index, outcome)
+        self.tell(work.Report(results=[result]))
+
+    def attempts(self) -> list[int]:
+        """The numbers of the attempts that the worker was sent."""
+        return [
+            number + k
+            for run in self.worker.of(work.Run)
+            for number, _, _, n in run.spans
+            for k in range(n)
+        ]
+
+    def acknowledged(self) -> list[int]:
+        return [
+            number
+            for message in [*self.worker.of(work.Ack), *self.worker.of(work.Run)]
+            for number in (message.numbers if isinstance(message, work.Ack) else message.ack)
+        ]

@@ -1,0 +1,224 @@
+"""What a worker's shell promises, one promise at a time; the pool is the test."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from byhand import SOON_SECONDS, Worker
+from kestrelctl.core.agent.agent import COMPANY_SECONDS
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome
+
+from kestrelctl.protocol import work
+from kestrelctl.simulate.truth import Fate
+from kestrelctl.worker.session import UNANSWERED_SECONDS
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+def longest_pause_seconds(worker: Worker) -> float:
+    """Between the last hello that was heard and the next one."""
+    [*_, (before, _)] = worker.hellos()
+    heard = len(worker.hellos())
+    while len(worker.hellos()) == heard:
+        worker.wait(1.0)
+    return worker.hellos()[-1][0] - before
+
+
+def test_it_shows_itself_and_says_hello(worker: Worker) -> None:
+    assert [type(m) if m != "available" else m for _, m in worker.pool.heard] == [
+        "available",
+        work.Hello,
+    ]
+
+
+def test_an_unanswered_hello_is_repeated_less_and_less_often(worker: Worker) -> None:
+    first = longest_pause_seconds(worker)
+    assert UNANSWERED_SECONDS <= first <= 1.5 * UNANSWERED_SECONDS + 0.1
+    for _ in range(3):
+        longest_pause_seconds(worker)
+    assert longest_pause_seconds(worker) >= 16 * UNANSWERED_SECONDS
+
+
+def test_after_a_welcome_an_unanswered_hello_is_soon_repeated(worker: Worker) -> None:
+    for _ in range(5):
+        longest_pause_seconds(worker)
+    worker.welcome()
+    worker.tell(work.Who())
+    assert longest_pause_seconds(worker) <= 1.5 * UNANSWERED_SECONDS + 0.1
+
+
+def test_after_a_reconnect_an_unanswered_hello_is_soon_repeated(worker: Worker) -> None:
+    for _ in range(5):
+        longest_pause_seconds(worker)
+    worker.machine.drop_connection()
+    worker.wait(1.0)
+    assert longest_pause_seconds(worker) <= 1.5 * UNANSWERED_SECONDS + 0.1
+
+
+def test_when_nobody_is_there_it_asks_again_within_seconds() -> None:
+    worker = Worker()
+    worker.pool.kill()
+    worker.pool.forget()
+    worker.machine.drop_connection()
+    worker.wait(2.0)
+    worker.pool.start()
+    worker.wait(2.0)
+    assert worker.hellos()
+
+
+def test_attempts_before_the_welcome_do_not_count(worker: Worker) -> None:
+    worker.run(100, 2)
+    worker.welcome()
+    assert worker.running == []
+
+
+def test_a_welcome_to_an_earlier_process_does_not_count(worker: Worker) -> None:
+    worker.tell(work.Welcome(incarnation="another", greeting=1, heartbeat_seconds=60.0))
+    worker.run(100, 2)
+    assert worker.running == []
+
+
+def test_a_welcome_to_an_earlier_hello_does_not_count(worker: Worker) -> None:
+    worker.tell(work.Who())
+    (_, first), (_, _) = worker.hellos()
+    worker.tell(work.Welcome(incarnation=first.incarnation, greeting=1, heartbeat_seconds=60.0))
+    worker.run(100, 2)
+    assert worker.running == []
+
+
+def test_what_is_to_be_killed_ends_and_is_reported(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(100, 3)
+    assert worker.running == [100, 101]
+    worker.tell(work.Kill(numbers=[100, 102]))
+    worker.wait(1.0)
+    assert worker.running == [101]
+    assert worker.outcomes() == {100: Outcome.KILLED, 102: Outcome.KILLED}
+    assert {100, 102} <= worker.machine.spool.records.keys()
+
+
+def test_what_a_welcome_wants_killed_ends(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(100, 2)
+    worker.tell(work.Who())
+    worker.welcome(kill=[101])
+    assert worker.running == [100]
+
+
+def test_what_came_to_a_full_worker_runs_when_there_is_room(worker: Worker) -> None:
+    worker.fate = Fate(1.0, Outcome.DONE)
+    worker.welcome()
+    worker.run(100, 3)
+    assert worker.running == [100, 101]
+    worker.wait(1.5)
+    assert worker.running == [102]
+
+
+def test_a_draining_worker_says_so_and_gives_back_what_has_not_started(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(100, 4)
+    worker.machine.terminate()
+    worker.wait()
+    assert len(worker.pool.of(work.Leaving)) == 1
+    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[102, 103]]
+    worker.run(200, 1)
+    assert [m.numbers for m in worker.pool.of(work.Returned)][1:] == [[200]]
+
+
+def test_a_drained_worker_stays_until_its_results_are_acknowledged(worker: Worker) -> None:
+    worker.fate = Fate(1.0, Outcome.DONE)
+    worker.welcome()
+    worker.run(100, 1)
+    worker.machine.terminate()
+    worker.wait(2.0)
+    assert worker.machine.alive
+    worker.tell(work.Ack(numbers=[100]))
+    assert not worker.machine.alive
+
+
+def test_a_drained_worker_does_not_wait_for_a_pool_that_is_away(worker: Worker) -> None:
+    worker.fate = Fate(1.0, Outcome.DONE)
+    worker.welcome()
+    worker.run(100, 1)
+    worker.machine.terminate()
+    worker.wait(10.0)
+    assert not worker.machine.alive
+    assert list(worker.machine.spool.records) == [100]
+
+
+def test_results_survive_the_process_and_are_reported_by_the_next(worker: Worker) -> None:
+    worker.fate = Fate(1.0, Outcome.DONE)
+    worker.welcome()
+    worker.run(100, 1)
+    worker.wait(2.0)
+    worker.machine.kill()
+    worker.pool.forget()
+    worker.machine.start()
+    worker.wait()
+    [(_, hello)] = worker.hellos()
+    assert hello.holds == [(100, 1, 0)]
+    worker.welcome()
+    assert worker.outcomes() == {100: Outcome.DONE}
+
+
+def test_what_is_acknowledged_is_forgotten_for_good(worker: Worker) -> None:
+    worker.fate = Fate(1.0, Outcome.DONE)
+    worker.welcome()
+    worker.run(100, 2)
+    worker.wait(2.0)
+    worker.tell(work.Run(spans=[], ack=[100]))
+    worker.tell(work.Ack(numbers=[101]))
+    assert worker.machine.spool.records == {}
+    worker.tell(work.Who())
+    assert worker.hellos()[-1][1].holds == []
+
+
+@pytest.mark.parametrize("callbacks", range(1, 12))
+def test_no_result_is_reported_that_a_crash_could_lose(callbacks: int) -> None:
+    """Wherever in its turn the process dies: what the pool has heard of is in the spool."""
+    worker = Worker(WorkerAd(cpus=4))
+    worker.fate = Fate(1.0, Outcome.DONE)
+    worker.welcome()
+    worker.run(100, 4)
+    worker.wait(0.9)
+    worker.machine.kill_in_a_turn(callbacks)
+    worker.wait(3.0)
+    assert worker.outcomes().keys() <= worker.machine.spool.records.keys()
+    assert not [text for text in worker.audit.problems if "spooled" in text]
+
+
+def test_no_result_waits_long_for_company() -> None:
+    worker = Worker(WorkerAd(cpus=1))
+    worker.fate = Fate(0.15, Outcome.DONE)
+    worker.welcome()
+    worker.run(100, 12)
+    worker.wait(3.0)
+    waits = [
+        at - (worker.audit.executions[result.number].ended_at or 0.0)
+        for at, report in worker.pool.heard
+        if isinstance(report, work.Report)
+        for result in report.results
+    ]
+    assert len(waits) == 12
+    assert max(waits) <= COMPANY_SECONDS + SOON_SECONDS
+
+
+def test_a_silent_worker_gives_signs_of_life(worker: Worker) -> None:
+    worker.welcome(heartbeat_seconds=3.0)
+    worker.pool.forget()
+    worker.wait(60.0)
+    moments = [at for at, message in worker.pool.heard if isinstance(message, work.Heartbeat)]
+    assert max(b - a for a, b in pairwise(moments)) <= 3.0 + 0.01
+    assert 20 <= len(moments) <= 31
+
+
+def test_what_the_pool_takes_back_is_given_back(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(100, 4)
+    worker.tell(work.Recall(numbers=[101, 103]))
+    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[103]]
