@@ -11,7 +11,6 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
-
 from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
@@ -114,7 +113,7 @@ class Worker(House):
             Random(1),
             self.server,
             self.audit,
-            ad or WorkerAd(cpus=2),
+            ad or WorkerAd(assets={"cpus": 2.0}),
             lambda kind, index: self.fate,
         )
         self.machine.start()
@@ -143,7 +142,7 @@ class Worker(House):
     def run(self, first: int, n: int) -> None:
         """Sends attempts of job 1, whose numbers begin with `first`, at the indexes from 0 on."""
         template = Template.of(1, JobSpec(argv=("task",), name="long", count=n))
-        self.tell(work.Run(spans=[(first, 1, 0, n)], jobs=[template]))
+        self.tell(work.Run(spans=[(first, 1, 0, n, 0)], claims=[{"cpus": 1000}], jobs=[template]))
 
     @property
     def running(self) -> list[int]:
@@ -198,7 +197,7 @@ class Manager(House):
                 version=work.VERSION,
                 incarnation="one",
                 greeting=1,
-                ad=WorkerAd(cpus=1),
+                ad=WorkerAd(),
                 **fields,  # type: ignore[arg-type]
             )
         )
@@ -220,7 +219,7 @@ class Manager(House):
         return [
             number + k
             for run in self.worker.of(work.Run)
-            for number, _, _, n in run.spans
+            for number, _, _, n, _ in run.spans
             for k in range(n)
         ]
 

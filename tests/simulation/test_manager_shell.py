@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from byhand import SOON_SECONDS, Manager
+
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
-
 from kestrelctl.errors import StoreFull
 from kestrelctl.manager.service import ACK_SECONDS, RETRY_SECONDS
 from kestrelctl.protocol import answers, requests, work

@@ -17,10 +17,12 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.state import State
 from kestrelctl.manager.service import Service
 from kestrelctl.simulate import faults
+from kestrelctl.simulate.workload import Submission
 
 
 def is_found(problem: str, seeds: int = 60) -> bool:
@@ -88,7 +90,16 @@ def test_tasks_of_a_cancelled_job_that_wait_again(monkeypatch: pytest.MonkeyPatc
         state.touch_job(task.job)
 
     monkeypatch.setattr(leases, "put_back", put_back)
-    assert is_found("cancelled task", seeds=200)
+    spec = JobSpec(argv=("task",), name="long", count=12)
+    world = simulate.Settings(
+        ads=[WorkerAd()] * 4,
+        submissions=[Submission(at_seconds=0.0, spec=spec, cancel_after_seconds=6.0)],
+        faults=12,
+        fault_kinds={faults.crash_manager: 1.0, faults.crash_worker: 2.0},
+        latency_seconds=(0.3, 0.6),
+    )
+    problems = [line for seed in range(60) for line in simulate.run(seed, world).problems]
+    assert any("cancelled task" in line for line in problems)
 
 
 def test_leases_that_never_run_out(monkeypatch: pytest.MonkeyPatch) -> None:

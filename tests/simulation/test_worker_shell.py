@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 from byhand import SOON_SECONDS, Worker
+
 from kestrelctl.core.agent.agent import COMPANY_SECONDS
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome
-
 from kestrelctl.protocol import work
 from kestrelctl.simulate.truth import Fate
 from kestrelctl.worker.session import UNANSWERED_SECONDS
@@ -181,7 +181,7 @@ def test_what_is_acknowledged_is_forgotten_for_good(worker: Worker) -> None:
 @pytest.mark.parametrize("callbacks", range(1, 12))
 def test_no_result_is_reported_that_a_crash_could_lose(callbacks: int) -> None:
     """Wherever in its turn the process dies: what the pool has heard of is in the spool."""
-    worker = Worker(WorkerAd(cpus=4))
+    worker = Worker(WorkerAd(assets={"cpus": 4.0}))
     worker.fate = Fate(1.0, Outcome.DONE)
     worker.welcome()
     worker.run(100, 4)
@@ -193,7 +193,7 @@ def test_no_result_is_reported_that_a_crash_could_lose(callbacks: int) -> None:
 
 
 def test_no_result_waits_long_for_company() -> None:
-    worker = Worker(WorkerAd(cpus=1))
+    worker = Worker(WorkerAd(assets={"cpus": 1.0}))
     worker.fate = Fate(0.15, Outcome.DONE)
     worker.welcome()
     worker.run(100, 12)
