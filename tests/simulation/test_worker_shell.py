@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from byhand import SOON_SECONDS, Worker
 
-from kestrelctl.core.agent.agent import COMPANY_SECONDS
+from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.protocol import work
@@ -161,7 +161,7 @@ def test_results_survive_the_process_and_are_reported_by_the_next(worker: Worker
     worker.machine.start()
     worker.wait()
     [(_, hello)] = worker.hellos()
-    assert hello.holds == [(100, 1, 0)]
+    assert hello.holds == [(100, 1, 0, ENDED)]
     worker.welcome()
     assert worker.outcomes() == {100: Outcome.DONE}
 
