@@ -158,14 +158,10 @@ class WatchedPool(Pool):
             if effects:
                 self._audit.check_pool(self)
             self._audit.check_schedule(self, now)
-        return effects
-
-    def wake_at(self, now: float) -> float | None:
-        at = super().wake_at(now)
+        at = self._wake_at = self.wake_at(now)
         self._overdue = self._overdue + 1 if at is not None and at <= now else 0
         self._audit.expect(self._overdue < 3, "wake_at asks for what is past, again and again")
-        self._wake_at = at
-        return at
+        return effects
 
     def _woken(self) -> None:
         """Holds the shell to the moment at which the pool asked to be woken."""

@@ -50,8 +50,7 @@ class Vigil:
         for process in self._nodes.processes:
             at = self._in_order_at if process.in_order else self._disturbed_at
             at[process.name] = now
-        if self._steady(self._nodes.manager, self._kill_seconds):
-            self._look_at_kills()
+        self._look_at_kills()
         if not self._steady(self._nodes.manager, self._grace_seconds):
             return
         pool = self._nodes.manager.pool
@@ -63,8 +62,12 @@ class Vigil:
 
     def _steady(self, process: Process, seconds: float) -> bool:
         """Whether a process has been in order for so long."""
+        return self._disturbed(process) + seconds < self._clock.now
+
+    def _disturbed(self, process: Process) -> float:
+        """When a process was last out of order."""
         since = self._disturbed_at.get(process.name, self._clock.start)
-        return max(since, process.disturbed_at) + seconds < self._clock.now
+        return max(since, process.disturbed_at)
 
     def _look_at_members(self, pool: Pool) -> None:
         """A worker that is out of order is found out; what waits for it does not wait for ever."""
@@ -111,20 +114,18 @@ class Vigil:
         self._differing = differing
 
     def _look_at_kills(self) -> None:
-        """What was ordered to end has ended."""
+        """What was ordered to end has ended, unless something came between."""
         killed_at = self._audit.killed_at
         if not killed_at:
             return
         now = self._clock.now
-        steady = {
-            worker.address
-            for worker in self._nodes.workers
-            if self._steady(worker, self._kill_seconds)
-        }
+        manager = self._disturbed(self._nodes.manager)
+        disturbed = {worker.address: self._disturbed(worker) for worker in self._nodes.workers}
         for execution in self._audit.running():
             at = killed_at.get(execution.number, now)
-            if execution.worker in steady and execution.began_at < at:
-                self._expect(at + self._kill_seconds > now, "runs on", execution.number)
+            heard = at > max(execution.began_at, manager, disturbed[execution.worker])
+            late = at + self._kill_seconds < now
+            self._expect(not (heard and late), "runs on", execution.number)
 
     def _look_at_executions(self) -> None:
         """Nothing runs for a task that is over, or twice."""

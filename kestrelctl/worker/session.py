@@ -173,6 +173,7 @@ class WorkerSession:
     def _on_welcome(self, message: work.Welcome) -> None:
         if message.incarnation != self._process.incarnation:
             return
+        kept = set(self.agent.unacknowledged)
         to_kill = self.agent.on_welcome(message.greeting, message.kill, self._now())
         if not self.agent.welcomed:
             return
@@ -180,8 +181,7 @@ class WorkerSession:
             self._hello_timer.cancel()
             self._hello_timer = None
         self._unanswered = 0
-        for number in to_kill:
-            self._process.executor.kill(number)
+        self._kill(to_kill, kept)
         self._set_heartbeat(message.heartbeat_seconds)
         if self.agent.draining:
             self._send(work.Leaving())
@@ -291,13 +291,21 @@ class WorkerSession:
         self._go_on()
 
     def _on_kill(self, message: work.Kill) -> None:
-        before = set(self.agent.unacknowledged)
-        for number in self.agent.on_kill(message.numbers, self._now()):
+        kept = set(self.agent.unacknowledged)
+        self._kill(self.agent.on_kill(message.numbers, self._now()), kept)
+        self._plan_report(self._now())
+
+    def _kill(self, running: list[int], kept: set[int]) -> None:
+        """Ends attempts that run, and spools the results of those that had not begun.
+
+        Args:
+            kept: the numbers of results that were there before.
+        """
+        for number in running:
             self._process.executor.kill(number)
         for number, result in self.agent.unacknowledged.items():
-            if number not in before:
+            if number not in kept:
                 self._process.spool(result)
-        self._plan_report(self._now())
 
     def _on_recall(self, message: work.Recall) -> None:
         self._send(work.Returned(numbers=self.agent.on_recall(message.numbers)))

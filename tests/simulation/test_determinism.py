@@ -18,6 +18,13 @@ def test_the_same_seed_tells_the_same_story() -> None:
     assert first.digest == again.digest
 
 
+def test_what_ran_before_does_not_matter() -> None:
+    first = simulate.run(23).digest
+    for seed in range(40, 45):
+        simulate.run(seed)
+    assert simulate.run(23).digest == first
+
+
 def test_another_seed_tells_another_story() -> None:
     assert simulate.run(17).digest != simulate.run(18).digest
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
@@ -10,24 +11,45 @@ from kestrelctl import simulate
 from kestrelctl.core import effects
 from kestrelctl.core.agent.agent import Agent, AgentAttempt
 from kestrelctl.core.attempts import adoption
-from kestrelctl.core.events import Event
+from kestrelctl.core.events import Event, Heard
 from kestrelctl.core.handlers import leases
+from kestrelctl.core.handlers.membership import on_heard
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.pool import Pool
+from kestrelctl.core.pool import _HANDLERS, Pool
 from kestrelctl.core.state import State
 from kestrelctl.manager.service import Service
-from kestrelctl.simulate import faults
+from kestrelctl.protocol import work
+from kestrelctl.simulate import Settings, faults
+from kestrelctl.simulate.faults import Kind
+from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.workload import Submission
+from kestrelctl.worker.process import WorkerProcess
+from kestrelctl.worker.session import WorkerSession
 
 
-def is_found(problem: str, seeds: int = 60) -> bool:
+def is_found(problem: str, seeds: int = 60, settings: simulate.Settings | None = None) -> bool:
     """Whether one of so many worlds shows the problem."""
-    return any(problem in line for seed in range(seeds) for line in simulate.run(seed).problems)
+    return any(
+        problem in line for seed in range(seeds) for line in simulate.run(seed, settings).problems
+    )
+
+
+def trouble(*kinds: Kind, job: JobSpec, cancel_after_seconds: float | None = None) -> Settings:
+    """Three workers and one job, while this goes wrong again and again."""
+    submission = Submission(at_seconds=0.5, spec=job, cancel_after_seconds=cancel_after_seconds)
+    return Settings(
+        ads=[WorkerAd(assets={"cpus": 4.0})] * 3,
+        submissions=[submission],
+        faults=12,
+        fault_kinds=dict.fromkeys(kinds, 1.0),
+        fault_seconds=6.0,
+        latency_seconds=(0.01, 0.1),
+    )
 
 
 def test_a_result_acknowledged_before_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,16 +112,99 @@ def test_tasks_of_a_cancelled_job_that_wait_again(monkeypatch: pytest.MonkeyPatc
         state.touch_job(task.job)
 
     monkeypatch.setattr(leases, "put_back", put_back)
-    spec = JobSpec(argv=("task",), name="long", count=12)
-    world = simulate.Settings(
-        ads=[WorkerAd()] * 4,
-        submissions=[Submission(at_seconds=0.0, spec=spec, cancel_after_seconds=6.0)],
-        faults=12,
-        fault_kinds={faults.crash_manager: 1.0, faults.crash_worker: 2.0},
-        latency_seconds=(0.3, 0.6),
+    world = trouble(
+        faults.crash_manager,
+        faults.crash_worker,
+        job=JobSpec(argv=("t",), name="long", count=12),
+        cancel_after_seconds=1.0,
     )
-    problems = [line for seed in range(60) for line in simulate.run(seed, world).problems]
-    assert any("cancelled task" in line for line in problems)
+    assert is_found("cancelled task", seeds=200, settings=world)
+
+
+def test_results_acknowledged_while_their_commit_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Service, "_committing", property(lambda _: False, lambda *_: None), False)
+    assert is_found("was acknowledged and dropped")
+
+
+def test_results_reported_before_they_are_spooled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WorkerProcess, "wants_to_report", lambda self, worker: worker.report())
+    assert is_found("is reported before it is spooled")
+
+
+def test_acknowledgements_that_wait_for_company_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Service, "_send_acks", lambda _: None)
+    assert is_found("the world does not come to rest")
+
+
+def test_a_worker_that_does_not_hear_kills(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WorkerSession, "_on_kill", lambda *_: None)
+    assert is_found("runs on")
+
+
+def test_attempts_that_come_before_the_welcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_run = WorkerSession._on_run
+
+    def hasty(self: WorkerSession, message: work.Run) -> None:
+        welcomed, self.agent.welcomed = self.agent.welcomed, True
+        on_run(self, message)
+        self.agent.welcomed = welcomed and self.agent.welcomed
+
+    monkeypatch.setattr(WorkerSession, "_on_run", hasty)
+    assert is_found("is held by one side only")
+
+
+def test_a_shell_that_is_late_to_wake_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_timer = Service._set_timer
+
+    def lazy(self: Service, moment: float) -> None:
+        if self._timer is None:
+            set_timer(self, moment)
+
+    monkeypatch.setattr(Service, "_set_timer", lazy)
+    assert is_found("the pool is woken")
+
+
+def test_events_that_are_not_fed_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    do = Service._do
+
+    def deaf(self: Service, effect: effects.Effect) -> None:
+        if not isinstance(effect, effects.Feed):
+            do(self, effect)
+
+    monkeypatch.setattr(Service, "_do", deaf)
+    assert is_found("never ended", seeds=5)
+
+
+def test_signs_of_life_that_renew_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(state: State, event: Heard) -> None:
+        worker = state.workers.get(event.worker)
+        lease_until = worker.lease_until if worker else 0.0
+        on_heard(state, event)
+        if worker:
+            worker.lease_until = lease_until
+
+    monkeypatch.setitem(_HANDLERS, Heard, forgetful)
+    assert is_found("is given up though it is well")
+
+
+def test_a_user_who_waits_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def long(nodes: Nodes, random: Random, seconds: float) -> None:
+        faults.fill_store(nodes, random, 30.0)
+
+    monkeypatch.setattr(Service, "_answer_in_vain", lambda *_: None)
+    world = Settings(
+        ads=[WorkerAd()],
+        submissions=[
+            Submission(at_seconds=at, spec=JobSpec(argv=("t",), name="short"))
+            for at in (1.0, 3.0, 5.0, 7.0)
+        ],
+        faults=3,
+        fault_kinds={long: 1.0},
+        fault_seconds=40.0,
+    )
+    assert is_found("is not answered", settings=world)
 
 
 def test_leases_that_never_run_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,10 +104,13 @@ def test_what_is_to_be_killed_ends_and_is_reported(worker: Worker) -> None:
 
 def test_what_a_welcome_wants_killed_ends(worker: Worker) -> None:
     worker.welcome()
-    worker.run(100, 2)
+    worker.run(100, 3)
     worker.tell(work.Who())
-    worker.welcome(kill=[101])
+    worker.welcome(kill=[101, 102])
     assert worker.running == [100]
+    assert worker.outcomes() == {101: Outcome.KILLED, 102: Outcome.KILLED}
+    assert list(worker.machine.spool.records) == [102, 101]
+    assert worker.audit.problems == []
 
 
 def test_what_came_to_a_full_worker_runs_when_there_is_room(worker: Worker) -> None:
