@@ -161,11 +161,13 @@ class World:
             nodes.owner.give_up_hopeless(nodes.store.jobs(states=["active"]))
         self.audit.expect(self._quiet(), "the world does not come to rest")
         seconds = clock.now - clock.start
-        nodes.manager.terminate()
+        manager, life = nodes.manager, nodes.manager.life
+        manager.terminate()
         deadline = clock.now + STOPS_WITHIN_SECONDS
-        while nodes.manager.alive and clock.now < deadline:
+        while manager.alive and manager.life == life and clock.now < deadline:
             clock.run_until(clock.now + LOOK_SECONDS / 10)
-        self.audit.expect(not nodes.manager.alive, "the manager does not stop when it is told to")
+        stopped = not manager.alive or manager.life != life
+        self.audit.expect(stopped, "the manager does not stop when it is told to")
         self.audit.verdict(nodes.store)
         return seconds
 

@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from kestrelctl.core.pacing.backoff import FIRST_SECONDS
 
 from kestrelctl.errors import Untrusted, UsageError
 from kestrelctl.xmpp import session, stanza, tls
@@ -83,6 +84,9 @@ class Told:
     def __init__(self) -> None:
         self.words: list[str] = []
 
+    def on_online(self) -> None:
+        self.words.append("online")
+
     def on_offline(self, why: str) -> None:
         self.words.append(why)
 
@@ -96,6 +100,27 @@ async def test_credentials_that_are_refused_after_an_outage_are_told_of() -> Non
     made._on_refused(None)
     await made.stop()
     assert told.words == ["nobody is there", "the server refused the credentials"]
+
+
+async def test_after_a_session_the_first_pause_is_short_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "detect_dead_peers", lambda transport: None)
+    made = session.client("ada@x", "secret", "127.0.0.1", 1, Told(), tls=False)  # type: ignore[arg-type]
+
+    def pause_after_a_failure() -> float:
+        made._on_failed("nobody is there")
+        timer = made._timer
+        assert timer is not None
+        timer.cancel()
+        made._timer = None
+        return timer.when() - asyncio.get_running_loop().time()
+
+    pauses = [pause_after_a_failure() for _ in range(8)]
+    assert pauses[-1] > 4 * FIRST_SECONDS
+    made._on_start(None)
+    assert pause_after_a_failure() <= FIRST_SECONDS
+    await made.stop()
 
 
 @pytest.mark.parametrize(
