@@ -142,17 +142,16 @@ class Worker(House):
 
     def run(self, first: int, n: int) -> None:
         """Sends attempts of job 1, whose numbers begin with `first`, at the indexes from 0 on."""
-<<<<<<< HEAD
-        template = Template.of(1, JobSpec(argv=("task",), name="long", count=n))
-        self.tell(work.Run(spans=[(first, 1, 0, n, 0)], claims=[{"cpus": 1000}], jobs=[template]))
-=======
         spec = JobSpec(argv=("task",), name="long", count=n)
         record = JobRecord(
             job_id=1, owner="ada", spec=spec, submitted_at=self.clock.now, state="active"
         )
         self.audit.committed([record])
-        self.tell(work.Run(spans=[(first, 1, 0, n)], jobs=[Template.of(1, spec)]))
->>>>>>> 7f23e3c (normalized head of a532410)
+        self.tell(
+            work.Run(
+                spans=[(first, 1, 0, n, 0)], claims=[{"cpus": 1000}], jobs=[Template.of(1, spec)]
+            )
+        )
 
     @property
     def running(self) -> list[int]:

@@ -124,8 +124,14 @@ def test_tasks_of_a_cancelled_job_that_wait_again(monkeypatch: pytest.MonkeyPatc
 def test_results_acknowledged_while_their_commit_is_under_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A report that comes twice brings nothing new: its acknowledgement waits for a commit only."""
     monkeypatch.setattr(Service, "_committing", property(lambda _: False, lambda *_: None), False)
-    assert is_found("was acknowledged and dropped")
+    world = trouble(
+        faults.repeat_reports,
+        faults.slow_commits,
+        job=JobSpec(argv=("t",), name="medium", count=200),
+    )
+    assert is_found("was acknowledged and dropped", settings=world)
 
 
 def test_results_reported_before_they_are_spooled(monkeypatch: pytest.MonkeyPatch) -> None:
