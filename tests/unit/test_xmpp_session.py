@@ -7,8 +7,8 @@ import ssl
 from pathlib import Path
 
 import pytest
-from kestrelctl.core.pacing.backoff import FIRST_SECONDS
 
+from kestrelctl.core.pacing.backoff import FIRST_SECONDS
 from kestrelctl.errors import Untrusted, UsageError
 from kestrelctl.xmpp import session, stanza, tls
 from kestrelctl.xmpp.user import UserConnection
