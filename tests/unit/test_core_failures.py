@@ -225,3 +225,35 @@ def test_a_drain_takes_back_what_waits() -> None:
     desk.tell(ev.Drain(at=desk.now, worker="w", by="admin"))
     (wish,) = desk.of(fx.Recall)
     assert wish.numbers == waiting
+
+
+def test_failures_are_counted_in_a_row() -> None:
+    desk = Desk()
+    desk.join("good", "unlucky")
+    desk.submit(400, max_failures=50)
+    limit = desk.pool.state.config.quarantine_failures
+    for _ in range(2 * limit):
+        desk.report("good", seconds=2.0)
+    for ended in ("well", "slowly"):
+        for _ in range(limit - 1):
+            desk.fail("unlucky")
+        if ended == "well":
+            desk.report("unlucky", seconds=2.0)
+        else:
+            desk.fail("unlucky", seconds=60.0)
+    desk.fail("unlucky")
+    assert desk.pool.state.totals.workers_quarantined == 0
+
+
+def test_each_quarantine_is_longer_but_not_for_ever() -> None:
+    desk = Desk(Config(quarantine_seconds=100.0, max_quarantine_seconds=300.0))
+    desk.join("full")
+    desk.submit(max_losses=9)
+    pauses = []
+    for _ in range(4):
+        desk.report("full", outcome=Outcome.UNABLE, reason="no-space: no space left on device")
+        began = desk.now
+        while not desk.held("full"):
+            desk.live(10.0, step=10.0)
+        pauses.append(desk.now - began)
+    assert pauses == [100.0, 200.0, 300.0, 300.0]

@@ -8,6 +8,7 @@ from poolkit import Desk
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import Progress, TaskRecord
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
@@ -291,3 +292,60 @@ def test_what_dispatch_adds_is_not_measured_where_it_cannot_be() -> None:
     desk.report("a", *running)
     [job] = desk.pool.state.jobs.values()
     assert list(job.latencies) == []
+
+
+# -- what a worker says that it has ----------------------------------------------------------------
+
+
+def restored(*, cancelling: bool = False) -> Desk:
+    """A manager's second start: of ten tasks of job 1, three had been handed out to two workers."""
+    desk = Desk()
+    desk.join("a", "b", cpus=3)
+    desk.submit(10, max_running=3)
+    if cancelling:
+        desk.cancel(1)
+    desk.restart()
+    return desk
+
+
+def test_what_is_adopted_is_charged_what_the_worker_says_and_waits_in_its_order() -> None:
+    desk = restored()
+    ad = WorkerAd(assets={"cpus": 2.0})
+    holds = [(7, 1, 0, 0), (8, 1, 1, 1), (9, 1, 2, 0)]
+    claims = [{"cpus": 500}, {"cpus": 2000}]
+    desk.tell(
+        ev.Joined(at=desk.now, worker="a", incarnation="one", ad=ad, holds=holds, claims=claims)
+    )
+    worker = desk.worker("a")
+    assert (worker.running, worker.queued) == (1, 2), "the third does not pass the second"
+    assert worker.free == {"cpus": 1500}
+
+
+def test_an_old_attempt_does_not_bring_back_tasks_of_a_job_that_is_being_cancelled() -> None:
+    desk = restored(cancelling=True)
+    desk.join("a", holds=[(7, 1, 5)])
+    assert desk.of(fx.Welcome)[-1].kill == [7]
+    assert desk.pool.state.jobs[1].live.keys() == {0, 1, 2}
+
+
+def test_a_loss_is_taken_back_once() -> None:
+    """The attempt is found again, missing in one hello, and there in the next."""
+    desk = Desk()
+    desk.join("a")
+    desk.submit()
+    running = desk.held("a")
+    desk.lose("a")
+    desk.join("a", holds=running)
+    desk.join("a")
+    desk.join("a", holds=running)
+    assert last_row(desk, 0).losses == 0
+    assert desk.pool.state.totals.losses_found_again == 1
+
+
+def test_what_a_new_process_with_more_room_does_not_have_was_lost_as_well() -> None:
+    desk = Desk()
+    desk.join("a")
+    desk.submit(on_worker_lost=OnWorkerLost.WAIT)
+    desk.lose("a")
+    desk.join("a", cpus=2, incarnation="two")
+    assert desk.pool.state.totals.attempts_lost == 1

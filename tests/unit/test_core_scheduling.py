@@ -222,3 +222,30 @@ def test_a_job_runs_only_once_it_is_durable() -> None:
     feed = next(effect for effect in effects if isinstance(effect, fx.Feed))
     desk.pool.handle(feed.event)
     assert [type(e) for e in desk.pool.schedule(desk.now)] == [fx.Run, fx.Persist]
+
+
+def test_priority_counts_between_jobs_that_ask_for_different_things() -> None:
+    desk = Desk()
+    ordinary = desk.submit(2, cpus=1)
+    urgent = desk.submit(2, cpus=2, priority=200)
+    later = desk.submit(2, memory_bytes=GIB)
+    desk.join("w", cpus=2, memory_bytes=GIB)
+    order: dict[int, None] = {}
+    while desk.pool.state.jobs:
+        order.update(dict.fromkeys(desk.jobs_at("w")))
+        desk.report("w")
+    assert list(order) == [urgent, ordinary, later]
+
+
+def test_of_what_waits_at_a_stuck_worker_the_later_half_is_taken_back() -> None:
+    """The earlier half would run there soonest."""
+    desk = Desk()
+    desk.join("stuck")
+    desk.submit(30)
+    while desk.pool.state.demand:
+        desk.report("stuck", seconds=0.01)
+    _, *waiting = [number for number, *_ in desk.held("stuck")]
+    desk.join("idle")
+    desk.wait(1.0)
+    (wish,) = desk.of(fx.Recall)
+    assert wish.numbers == waiting[len(waiting) // 2 :]
