@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 #: Pause before a failed commit is tried again.
 RETRY_SECONDS = 1.0
+#: How long a manager that was told to stop waits for its disk, and between two looks.
+CLOSE_SECONDS = 30.0
+CLOSE_LOOK_SECONDS = 0.02
 #: Commits in a row that follow each other at once, and their rate under lasting load: an idle pool
 #: answers without delay, a busy one pays for fewer disk flushes.
 COMMIT_BURST = 20.0
@@ -84,11 +87,10 @@ class GroupCommit(Generic[T]):
         return not (self._records or self._committing or self._waiting)
 
     async def close(self) -> None:
-        """Waits until what was written is durable, but not for a disk that stays full."""
-        for _ in range(50):
-            if self.idle:
-                break
-            await asyncio.sleep(0.02)
+        """Waits until what was written is durable, but not for a disk that is full."""
+        give_up_at = self._loop.time() + CLOSE_SECONDS
+        while not (self.idle or self.store_error) and self._loop.time() < give_up_at:
+            await asyncio.sleep(CLOSE_LOOK_SECONDS)
         self._task.cancel()
 
     async def _run(self) -> None:
