@@ -26,7 +26,7 @@ class Demand:
     """Jobs with takeable tasks, grouped by shape; in a group in order.
 
     A group's head is found at once, however many jobs wait: workers are held against shapes, never
-    against jobs. The order of a job may change with time: `update` moves it.
+    against jobs. The order of a job may change with time: `reorder` moves it.
 
     Args:
         order: where a job comes now.
@@ -54,29 +54,31 @@ class Demand:
         return list(self._places)
 
     def update(self, job: Job) -> bool:
-        """Puts a job in, takes it out or moves it, as it and its order now are.
+        """Puts a job in or takes it out, as it now is; one that stays in keeps its place.
 
         Returns:
             Whether it came in just now.
         """
         place = self._places.get(job)
-        if takeable(job) <= 0:
-            if place is not None:
-                self._remove(job, place)
-            return False
-        order = self.order(job)
-        if place == order:
+        if (takeable(job) > 0) == (place is not None):
             return False
         if place is not None:
             self._remove(job, place)
-        insort(self._groups.setdefault(job.shape, []), (order, job))
-        self._places[job] = order
-        return place is None
+            return False
+        self._insert(job)
+        return True
 
     def reorder(self) -> None:
-        """Moves every job to where it comes now."""
-        for job in self.jobs():
-            self.update(job)
+        """Moves every job to where it comes now. To be called when the order has changed."""
+        for job, place in list(self._places.items()):
+            if self.order(job) != place:
+                self._remove(job, place)
+                self._insert(job)
+
+    def _insert(self, job: Job) -> None:
+        order = self.order(job)
+        insort(self._groups.setdefault(job.shape, []), (order, job))
+        self._places[job] = order
 
     def _remove(self, job: Job, place: Order) -> None:
         group = self._groups[job.shape]
