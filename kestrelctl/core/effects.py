@@ -25,6 +25,12 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     after_commit: ClassVar[bool] = False
 
 
+class Announcement(Effect, frozen=True, kw_only=True):
+    """Something for whoever listens, told when it is durable (`manager.service.Service.listen`)."""
+
+    after_commit: ClassVar[bool] = True
+
+
 class Persist(Effect, frozen=True, kw_only=True):
     """Write these records in the next commit."""
 
@@ -97,10 +103,9 @@ class Acknowledge(Effect, frozen=True, kw_only=True):
     numbers: list[int]
 
 
-class Answer(Effect, frozen=True, kw_only=True):
+class Answer(Announcement, frozen=True, kw_only=True):
     """Answer a user's request. An `error` is one of the codes in `kestrelctl.errors`."""
 
-    after_commit: ClassVar[bool] = True
     request: str
     job_id: int = 0
     tasks: int = 0
@@ -116,7 +121,7 @@ class Feed(Effect, frozen=True, kw_only=True):
     event: JobStored | JobClosed
 
 
-class TasksEnded(Effect, frozen=True, kw_only=True):
+class TasksEnded(Announcement, frozen=True, kw_only=True):
     """Tasks are in a final state, durably; tell whoever waits for them.
 
     Attributes:
@@ -124,18 +129,16 @@ class TasksEnded(Effect, frozen=True, kw_only=True):
             none.
     """
 
-    after_commit: ClassVar[bool] = True
     records: list[TaskRecord]
 
 
-class JobEnded(Effect, frozen=True, kw_only=True):
+class JobEnded(Announcement, frozen=True, kw_only=True):
     """A job's last task is in a final state, durably; tell whoever waits for it.
 
     Attributes:
         dispatch_seconds: what dispatch added to its latest tasks, ascending.
     """
 
-    after_commit: ClassVar[bool] = True
     job_id: int
     owner: str
     dispatch_seconds: list[float]

@@ -119,5 +119,5 @@ def _job_violations(state: State, held: set[int], must: Must) -> None:
         )
         must(min(job.counts.done, job.counts.failed, job.counts.lost) >= 0, "negative count")
         limit = job.spec.max_running
-        queued = job in state.demand
+        queued = job.place is not None
         must(limit is None or job.running <= max(limit, 0) or not queued, "max_running passed")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, Note, Persist
 from kestrelctl.core.jobs.job import Job
@@ -69,7 +71,10 @@ class State:
             used = {job.shape for job in self.jobs.values()}
             self.demand.forget_shapes(used)
             self.supply.forget_shapes(used)
-        job = Job(job_id, owner, spec, self.demand.shape_of(spec), submitted_at)
+        shape = self.demand.shape_of(spec)
+        if spec.request == shape.asked:
+            spec = msgspec.structs.replace(spec, request=shape.asked)
+        job = Job(job_id, owner, spec, shape, submitted_at)
         self.jobs[job_id] = job
         return job
 

@@ -22,7 +22,7 @@ async def watch(address: str, service: Service) -> Monitor:
             connected=service.pool.connected,
             store=service.store.statistics(),
             store_error=service.store_error,
-            commits=service.commit_times,
+            commits=service.commit_seconds,
             certificate=service.session.certificate(),
         )
 

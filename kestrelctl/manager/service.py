@@ -1,8 +1,4 @@
-"""The shell around the core: hands it what arrives, and does what it decides, in order.
-
-Commits are grouped without a timer: while one is under way the next one gathers; when it is done,
-what depended on it is released.
-"""
+"""The shell around the core: hands it what arrives, and does what it decides, in order."""
 
 from __future__ import annotations
 
@@ -17,9 +13,10 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.records import Record
-from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, StoreFull
+from kestrelctl.manager.acknowledgements import Acknowledgements
+from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
@@ -28,20 +25,10 @@ from kestrelctl.store.port import Store
 
 log = logging.getLogger(__name__)
 
-E = TypeVar("E", bound=fx.Effect)
+#: The core is not woken sooner than this, whatever is due.
+SHORTEST_PAUSE_SECONDS = 0.01
 
-#: Pause before a failed commit is tried again.
-RETRY_SECONDS = 1.0
-#: How long an acknowledgement may wait for attempts to travel with. A worker that is leaving waits
-#: for
-#: it, any other only keeps the result a little longer.
-ACK_SECONDS = 2.0
-#: Commits in a row that follow each other at once, and their rate under lasting load: an idle pool
-#: answers without delay, a busy one pays for fewer disk flushes.
-COMMIT_BURST = 20.0
-COMMITS_PER_SECOND = 50.0
-#: Seconds of a commit.
-COMMIT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+A = TypeVar("A", bound=fx.Announcement)
 
 
 class Service:
@@ -60,27 +47,34 @@ class Service:
         self.domain = domain
         self.now = clock.now
         self.session: Session
-        self._listeners: dict[type[fx.Effect], list[Callable[[Any], None]]] = {}
         self.started_at = self.now()
-        self.store_error = ""
-        self.commit_times = Histogram(COMMIT_BOUNDS)
         self.stanzas = StanzaCounts()
         self._sender = f"pool@{domain}"
-        self._records: list[Record] = []
-        self._after: list[fx.Effect | Callable[[], None]] = []
-        self._work = asyncio.Event()
-        self._committing = False
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
-        self._acks: dict[str, list[int]] = {}
-        self._ack_timer: asyncio.TimerHandle | None = None
-        self._pace = Pace(COMMITS_PER_SECOND, COMMIT_BURST)
         self._loop = asyncio.get_running_loop()
         #: Set by `give_up`.
         self.broken: asyncio.Future[KestrelError] = self._loop.create_future()
-        self._commits = self._loop.create_task(self._commit_forever())
+        self._commits: GroupCommit[fx.Effect | Callable[[], None]] = GroupCommit(
+            store, self._do, self._refuse_answers, self.give_up
+        )
+        self._acknowledgements = Acknowledgements(
+            lambda worker, numbers: self.send_to_worker(worker, work.Ack(numbers=numbers))
+        )
+        self._listeners: dict[type[fx.Announcement], list[Callable[[Any], None]]] = {}
+        self._performers: dict[type[fx.Effect], Callable[[Any], None]] = {
+            fx.Run: self._run,
+            fx.Acknowledge: self._acknowledge,
+            fx.Welcome: self._welcome,
+            fx.Kill: self._kill,
+            fx.Recall: self._recall,
+            fx.AskWho: self._ask_who,
+            fx.SetHeartbeat: self._set_heartbeat,
+            fx.Feed: self._feed,
+            fx.Note: self._note,
+        }
 
-    # -- in ----------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def handle(self, event: ev.Event) -> None:
         """Gives the core an event; work is handed out once the burst at hand is over."""
@@ -99,7 +93,7 @@ class Service:
         at = self.pool.wake_at(moment)
         if at is None:
             return
-        due = self._loop.time() + max(0.01, at - moment)
+        due = self._loop.time() + max(SHORTEST_PAUSE_SECONDS, at - moment)
         if self._timer is not None:
             if self._timer.when() <= due:
                 return
@@ -110,67 +104,73 @@ class Service:
         self._timer = None
         self.handle(ev.Tick(at=self.now(), cause="tick"))
 
-    # -- out ---------------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[fx.Effect]) -> None:
         for effect in effects:
             if isinstance(effect, fx.Persist):
-                self._records.extend(effect.records)
-                self._work.set()
-            elif effect.after_commit and (self._records or self._committing):
-                self._after.append(effect)
+                self._commits.write(effect.records)
+            elif effect.after_commit:
+                self._commits.after(effect)
             else:
                 self._do(effect)
 
-    def persist(self, records: list[Record], then: Callable[[], None]) -> None:
-        """Makes records durable that the core knows nothing of, then calls back."""
-        self._records.extend(records)
-        self._after.append(then)
-        self._work.set()
-
-    def _do(self, effect: fx.Effect) -> None:
-        if isinstance(effect, fx.Run):
-            acks = self._acks.pop(effect.worker, [])
-            for message in run_messages(effect, acks):
-                self.send_to_worker(effect.worker, message)
-        elif isinstance(effect, fx.Acknowledge):
-            self._acknowledge(effect.worker, effect.numbers)
-        elif isinstance(effect, fx.Welcome):
-            self.send_to_worker(
-                effect.worker,
-                work.Welcome(
-                    incarnation=effect.incarnation,
-                    greeting=effect.greeting,
-                    heartbeat_seconds=effect.heartbeat_seconds,
-                    kill=effect.kill,
-                ),
-            )
-        elif isinstance(effect, fx.Kill):
-            self.send_to_worker(effect.worker, work.Kill(numbers=effect.numbers))
-        elif isinstance(effect, fx.Recall):
-            self.send_to_worker(effect.worker, work.Recall(numbers=effect.numbers))
-        elif isinstance(effect, fx.AskWho):
-            self.send_to_worker(effect.worker, work.Who())
-        elif isinstance(effect, fx.SetHeartbeat):
-            self.send_to_worker(
-                effect.worker, work.SetHeartbeat(heartbeat_seconds=effect.heartbeat_seconds)
-            )
-        elif isinstance(effect, fx.Feed):
-            self.handle(msgspec.structs.replace(effect.event, at=self.now()))
-        elif isinstance(effect, fx.Answer | fx.TasksEnded | fx.JobEnded):
-            self._tell(effect)
-        elif isinstance(effect, fx.Note):
-            log.log(logging.WARNING if effect.level == "warning" else logging.INFO, effect.text)
+    def _do(self, effect: fx.Effect | Callable[[], None]) -> None:
+        """Does what the core, or `persist`, wants done."""
+        if not isinstance(effect, fx.Effect):
+            effect()
+        elif isinstance(effect, fx.Announcement):
+            self._announce(effect)
         else:
-            raise TypeError(f"nobody does {type(effect).__name__}")
+            self._performers[type(effect)](effect)
 
-    def listen(self, kind: type[E], listener: Callable[[E], None]) -> None:
-        """Has a listener called with each effect of a kind that is for whoever wants to know."""
+    def listen(self, kind: type[A], listener: Callable[[A], None]) -> None:
+        """Has a listener called with each announcement of a kind."""
         self._listeners.setdefault(kind, []).append(listener)
 
-    def _tell(self, effect: fx.Effect) -> None:
+    def _announce(self, effect: fx.Announcement) -> None:
         for listener in self._listeners.get(type(effect), ()):
             listener(effect)
+
+    def _run(self, effect: fx.Run) -> None:
+        for message in run_messages(effect, self._acknowledgements.take(effect.worker)):
+            self.send_to_worker(effect.worker, message)
+
+    def _acknowledge(self, effect: fx.Acknowledge) -> None:
+        self._acknowledgements.add(effect.worker, effect.numbers)
+        known = self.pool.workers.get(effect.worker)
+        if known is not None and known.leaving:
+            self.acknowledge_now(effect.worker)
+
+    def _welcome(self, effect: fx.Welcome) -> None:
+        self.send_to_worker(
+            effect.worker,
+            work.Welcome(
+                incarnation=effect.incarnation,
+                greeting=effect.greeting,
+                heartbeat_seconds=effect.heartbeat_seconds,
+                kill=effect.kill,
+            ),
+        )
+
+    def _kill(self, effect: fx.Kill) -> None:
+        self.send_to_worker(effect.worker, work.Kill(numbers=effect.numbers))
+
+    def _recall(self, effect: fx.Recall) -> None:
+        self.send_to_worker(effect.worker, work.Recall(numbers=effect.numbers))
+
+    def _ask_who(self, effect: fx.AskWho) -> None:
+        self.send_to_worker(effect.worker, work.Who())
+
+    def _set_heartbeat(self, effect: fx.SetHeartbeat) -> None:
+        message = work.SetHeartbeat(heartbeat_seconds=effect.heartbeat_seconds)
+        self.send_to_worker(effect.worker, message)
+
+    def _feed(self, effect: fx.Feed) -> None:
+        self.handle(msgspec.structs.replace(effect.event, at=self.now()))
+
+    def _note(self, effect: fx.Note) -> None:
+        log.log(logging.WARNING if effect.level == "warning" else logging.INFO, effect.text)
 
     def send_to_worker(self, worker: str, message: work.Message) -> None:
         """Sends a worker a message, as the pool."""
@@ -178,94 +178,33 @@ class Service:
         self.stanzas.sent(type(message), len(text))
         self.session.send(text, worker, self._sender)
 
-    def _acknowledge(self, worker: str, numbers: list[int]) -> None:
-        """Acknowledgements travel with the next attempts for that worker, or on their own soon."""
-        known = self.pool.workers.get(worker)
-        if known is not None and known.leaving:
-            self.send_to_worker(worker, work.Ack(numbers=[*self._acks.pop(worker, []), *numbers]))
-            return
-        self._acks.setdefault(worker, []).extend(numbers)
-        if self._ack_timer is None:
-            self._ack_timer = self._loop.call_later(ACK_SECONDS, self._send_acks)
-
     def acknowledge_now(self, worker: str) -> None:
         """Sends a worker the acknowledgements that wait for company."""
-        numbers = self._acks.pop(worker, None)
-        if numbers:
-            self.send_to_worker(worker, work.Ack(numbers=numbers))
-
-    def _send_acks(self) -> None:
-        self._ack_timer = None
-        acks, self._acks = self._acks, {}
-        for worker, numbers in acks.items():
-            self.send_to_worker(worker, work.Ack(numbers=numbers))
+        self._acknowledgements.send_now(worker)
 
     # -- durability --------------------------------------------------------------------------------
 
-    async def _commit_forever(self) -> None:
-        try:
-            await self._commit_batches()
-        except KestrelError as error:
-            self.give_up(error)
-        except Exception as error:
-            log.exception("a commit failed in a way that should not exist")
-            self.give_up(KestrelError("the store failed", cause=repr(error)))
+    def persist(self, records: list[Record], then: Callable[[], None]) -> None:
+        """Makes records durable that the core knows nothing of, then calls back."""
+        self._commits.write(records)
+        self._commits.after(then)
 
-    def give_up(self, error: KestrelError) -> None:
-        """Ends the manager: going on would break what was promised, or help nobody."""
-        if not self.broken.done():
-            self.broken.set_result(error)
+    @property
+    def store_error(self) -> str:
+        """Why the store cannot be written now; empty if it can."""
+        return self._commits.store_error
 
-    async def _commit_batches(self) -> None:
-        while True:
-            await self._work.wait()
-            pause = self._pace.pause_seconds(self._loop.time())
-            if pause:
-                await asyncio.sleep(pause)
-            self._work.clear()
-            records, self._records = self._records, []
-            after, self._after = self._after, []
-            self._committing = True
-            await self._commit(records, after)
-            self._committing = False
-            for effect in after:
-                if isinstance(effect, fx.Effect):
-                    self._do(effect)
-                else:
-                    effect()
-            if self._after and not self._records:
-                # What came meanwhile depended on this commit only.
-                self._work.set()
+    @property
+    def commit_seconds(self) -> Histogram:
+        """How long commits took."""
+        return self._commits.seconds
 
-    async def _commit(
-        self, records: list[Record], after: list[fx.Effect | Callable[[], None]]
-    ) -> None:
-        while records:
-            started = self._loop.time()
-            try:
-                await self.store.commit(records)
-            except StoreFull as error:
-                if not self.store_error:
-                    log.error("%s (%s); trying again", error.message, error.cause)
-                self.store_error = (
-                    f"{error.message}: {error.cause}" if error.cause else error.message
-                )
-                for waiting in (after, self._after):
-                    self._answer_in_vain(waiting)
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
-                if self.store_error:
-                    log.warning("the store can be written again")
-                self.store_error = ""
-                self.commit_times.observe(self._loop.time() - started)
-                return
-
-    def _answer_in_vain(self, after: list[fx.Effect | Callable[[], None]]) -> None:
-        """Users need not wait for a full disk: they hear of it, and the rest stays in order."""
-        for effect in list(after):
+    def _refuse_answers(self, waiting: list[fx.Effect | Callable[[], None]]) -> None:
+        """Tells users that the disk is full, so that they need not wait for it."""
+        for effect in list(waiting):
             if isinstance(effect, fx.Answer):
-                after.remove(effect)
-                self._tell(
+                waiting.remove(effect)
+                self._announce(
                     fx.Answer(
                         request=effect.request,
                         error=StoreFull.code,
@@ -274,13 +213,14 @@ class Service:
                     )
                 )
 
+    def give_up(self, error: KestrelError) -> None:
+        """Ends the manager: going on would break what was promised, or help nobody."""
+        if not self.broken.done():
+            self.broken.set_result(error)
+
     async def close(self) -> None:
         """Waits until what was decided is durable, then stops."""
-        for _ in range(50):
-            if not (self._records or self._committing or self._after):
-                break
-            await asyncio.sleep(0.02)
-        self._send_acks()
+        await self._commits.close()
+        self._acknowledgements.send_all()
         if self._timer is not None:
             self._timer.cancel()
-        self._commits.cancel()

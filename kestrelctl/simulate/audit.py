@@ -131,6 +131,15 @@ class Audit:
         self.expect(job_id not in self.acknowledged_jobs, f"job {job_id} was acknowledged twice")
         self.acknowledged_jobs[job_id] = tasks
 
+    def tasks_ended(self, records: list[TaskRecord]) -> None:
+        """Whoever listens is told that these tasks are over."""
+        for record in records:
+            durable = self._rows.get((record.job_id, record.index))
+            where = f"task {record.job_id}/{record.index}"
+            self.expect(durable is not None, f"{where} was said to be over before its commit")
+            final = record.state in FINAL_STATES
+            self.expect(final, f"{where} was said to be over, but it is {record.state}")
+
     def job_ended(self, job_id: int) -> None:
         """Whoever watches is told that the job has ended."""
         job = self._jobs.get(job_id)

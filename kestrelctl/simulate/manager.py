@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kestrelctl.core.effects import Effect
+from kestrelctl.core.effects import Effect, TasksEnded
 from kestrelctl.core.events import Event, Heard, Joined, Reported, Returned, Tick
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import Snapshot
@@ -75,12 +75,16 @@ class ManagerProcess(Process):
         desk = Desk(service, NobodyJoins(), lambda: Usage(cpu_seconds=0.0, rss_bytes=0))
         manager = Manager(service, desk, Access(_OPTIONS), DOMAIN)
         service.session = manager.session = self.connection(manager)
+        service.listen(TasksEnded, self._tasks_ended)
         service.broken.add_done_callback(self._broken)
         self.pool = pool
         service.session.start()
         await self._told_to_stop.wait()
         await service.close()
         await service.session.stop()
+
+    def _tasks_ended(self, ended: TasksEnded) -> None:
+        self.audit.tasks_ended(ended.records)
 
     def _broken(self, why: asyncio.Future[Any]) -> None:
         self.audit.expect(False, f"the manager gives up: {why.result()!r}")

@@ -12,6 +12,7 @@ import msgspec
 
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.task_state import Counts
+from kestrelctl.manager.commits import CLOSE_SECONDS
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock, StandsStill, fingerprint
 from kestrelctl.simulate.faults import plan
@@ -26,7 +27,7 @@ from kestrelctl.simulate.vigil import Vigil
 from kestrelctl.simulate.worker import Machine
 
 #: A manager that is told to stop does so in this time.
-STOPS_WITHIN_SECONDS = 5.0
+STOPS_WITHIN_SECONDS = CLOSE_SECONDS + 1.0
 #: How often the world is looked at from outside.
 LOOK_SECONDS = 0.5
 

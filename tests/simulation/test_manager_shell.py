@@ -9,7 +9,8 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull
-from kestrelctl.manager.service import ACK_SECONDS, RETRY_SECONDS
+from kestrelctl.manager.acknowledgements import COMPANY_SECONDS
+from kestrelctl.manager.commits import RETRY_SECONDS
 from kestrelctl.protocol import answers, requests, work
 
 
@@ -76,7 +77,7 @@ def test_what_waits_for_a_commit_alone_does_not_wait_for_the_next() -> None:
 def test_results_are_acknowledged_though_nothing_else_is_to_be_said(house: Manager) -> None:
     number = at_work(house)
     house.report(number)
-    house.wait(ACK_SECONDS + SOON_SECONDS)
+    house.wait(COMPANY_SECONDS + SOON_SECONDS)
     assert house.acknowledged() == [number]
 
 
@@ -140,7 +141,7 @@ def test_what_was_decided_on_a_full_disk_is_done_when_there_is_room(house: Manag
     house.wait(10.0)
     assert house.acknowledged() == []
     house.store.full = False
-    house.wait(RETRY_SECONDS + ACK_SECONDS + 1.0)
+    house.wait(RETRY_SECONDS + COMPANY_SECONDS + 1.0)
     assert house.acknowledged() == [number]
     assert [job.state for job in house.store.jobs()] == ["done"]
 

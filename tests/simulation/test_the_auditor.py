@@ -22,6 +22,8 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import _HANDLERS, Pool
 from kestrelctl.core.state import State
+from kestrelctl.manager.acknowledgements import Acknowledgements
+from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import work
 from kestrelctl.simulate import Settings, faults
@@ -60,6 +62,11 @@ def test_a_result_acknowledged_before_its_commit(monkeypatch: pytest.MonkeyPatch
 def test_a_job_acknowledged_before_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effects.Answer, "after_commit", False)
     assert is_found("was acknowledged twice")
+
+
+def test_a_task_that_is_said_to_be_over_before_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects.TasksEnded, "after_commit", False)
+    assert is_found("was said to be over before its commit", seeds=5)
 
 
 def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +132,9 @@ def test_results_acknowledged_while_their_commit_is_under_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A report that comes twice brings nothing new: its acknowledgement waits for a commit only."""
-    monkeypatch.setattr(Service, "_committing", property(lambda _: False, lambda *_: None), False)
+    monkeypatch.setattr(
+        GroupCommit, "_committing", property(lambda _: False, lambda *_: None), False
+    )
     world = trouble(
         faults.repeat_reports,
         faults.slow_commits,
@@ -140,7 +149,7 @@ def test_results_reported_before_they_are_spooled(monkeypatch: pytest.MonkeyPatc
 
 
 def test_acknowledgements_that_wait_for_company_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Service, "_send_acks", lambda _: None)
+    monkeypatch.setattr(Acknowledgements, "send_all", lambda _: None)
     assert is_found("the world does not come to rest")
 
 
@@ -199,7 +208,7 @@ def test_a_user_who_waits_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> No
     def long(nodes: Nodes, random: Random, seconds: float) -> None:
         faults.fill_store(nodes, random, 30.0)
 
-    monkeypatch.setattr(Service, "_answer_in_vain", lambda *_: None)
+    monkeypatch.setattr(Service, "_refuse_answers", lambda *_: None)
     world = Settings(
         ads=[WorkerAd()],
         submissions=[

@@ -43,6 +43,7 @@ class Desk:
         self.answers: list[fx.Answer] = []
         self._requests = 0
         self._starts = 1
+        self._held_back = False
         self.tell(ev.Reconnected(at=self.now))
 
     def store(self) -> MemoryStore:
@@ -66,9 +67,19 @@ class Desk:
     def tell(self, event: ev.Event) -> list[fx.Effect]:
         """An event, then a scheduling pass, and at once the commit of what came of both."""
         found = self._commit(self.pool.handle(event))
-        found += self._commit(self.pool.schedule(self.now))
+        if not self._held_back:
+            found += self._commit(self.pool.schedule(self.now))
         self.effects = found
         return found
+
+    def hold_back(self) -> None:
+        """Nothing is handed out until `let_go`."""
+        self._held_back = True
+
+    def let_go(self) -> None:
+        """All that waits is handed out."""
+        self._held_back = False
+        self.effects = self._commit(self.pool.schedule(self.now))
 
     def _commit(self, effects: list[fx.Effect]) -> list[fx.Effect]:
         found = list(effects)
@@ -201,17 +212,23 @@ class Desk:
         *attempts: Attempt,
         outcome: int = Outcome.DONE,
         seconds: float = 2.0,
-        reason: str = "",
+        **more: Any,
     ) -> list[fx.Effect]:
-        """A worker reports attempts as ended; without any, the oldest that it holds."""
+        """A worker reports attempts as ended; without any, the oldest that it holds.
+
+        Args:
+            more: further fields of the results.
+        """
         results = [
-            Result(number, job_id, index, outcome, self.now, seconds, reason=reason)
+            Result(number, job_id, index, outcome, self.now, seconds, **more)
             for number, job_id, index in attempts or self.held(name)[:1]
         ]
         return self.tell(ev.Reported(at=self.now, worker=name, results=results))
 
-    def fail(self, name: str, *attempts: Attempt, seconds: float = 0.1) -> list[fx.Effect]:
-        return self.report(name, *attempts, outcome=Outcome.FAILED, seconds=seconds)
+    def fail(
+        self, name: str, *attempts: Attempt, seconds: float = 0.1, **more: Any
+    ) -> list[fx.Effect]:
+        return self.report(name, *attempts, outcome=Outcome.FAILED, seconds=seconds, **more)
 
     def finish_all(self, seconds: float = 2.0, rounds: int = 100_000) -> None:
         """Every worker reports what it holds, until nothing is left to do."""

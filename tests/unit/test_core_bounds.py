@@ -93,3 +93,25 @@ def test_many_that_are_all_in_use_are_kept() -> None:
     assert len(desk.pool.state.supply.classes()) >= len(names)
     desk.submit(len(names))
     assert all(worker.held for worker in desk.pool.state.workers.values())
+
+
+def test_whatever_a_worker_says_that_it_charges_the_books_add_up() -> None:
+    desk = Desk()
+    desk.join("first")
+    desk.submit(5)
+    [first] = desk.held("first")
+    desk.restart()
+    said: list[dict[str, int]] = [{"cpus": 0}, {}, {"cpus": 10**12}, {"unicorns": 5}]
+    for place in (-1, *range(len(said) + 1)):
+        hello = ev.Joined(
+            at=desk.now,
+            worker="first",
+            incarnation=str(place),
+            ad=WorkerAd(),
+            holds=[(*first, place)],
+            claims=said,
+        )
+        desk.tell(hello)
+        assert first in desk.held("first"), "what it runs is believed, and only that"
+    desk.finish_all()
+    assert desk.ended == [1]

@@ -197,7 +197,7 @@ class Agent:
     def startable(self) -> list[AgentAttempt]:
         """Takes from the queue what fits now, to be started."""
         starts: list[AgentAttempt] = []
-        while self.queue and self.queue[0].claim.times_fitting(self.free):
+        while self.queue and self.queue[0].claim.fits(self.free):
             attempt = self.queue.popleft()
             attempt.claim.charge(self.free)
             self.running[attempt.number] = attempt

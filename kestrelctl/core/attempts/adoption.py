@@ -40,7 +40,8 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
             lose(state, task, attempt, "restarted")
         else:
             put_back(state, task, worker.jid)
-    for number, job_id, index, claim in event.holds:
+    claims = [Claim({name: n for name, n in told.items() if n > 0}) for told in event.claims]
+    for number, job_id, index, place in event.holds:
         job = state.jobs.get(job_id)
         if job is None or not 0 <= index < job.spec.count:
             kill.append(number)
@@ -48,8 +49,8 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
         if index >= job.cursor and may_reach(state, job, index, number):
             reach(state, job, index)
         found = job.live.get(index)
-        told = event.claims[claim] if 0 <= claim < len(event.claims) else job.shape.request
-        if found is None or not _keep(state, worker, number, found, Claim(told)):
+        claim = claims[place] if 0 <= place < len(claims) else Claim(job.shape.request)
+        if found is None or not _keep(state, worker, number, found, claim):
             kill.append(number)
         jobs[job] = None
     for job in jobs:

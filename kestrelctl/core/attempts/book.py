@@ -108,21 +108,16 @@ def move(old: Worker, new: Worker) -> None:
 
 def promote(worker: Worker) -> None:
     """Charges attempts that waited, in order, as far as there is room."""
-    backlog = worker.backlog
+    backlog, held, free, running_of = worker.backlog, worker.held, worker.free, worker.running_of
     while backlog:
         number, task = backlog[0]
         attempt = task.attempt
-        if (
-            attempt is not None
-            and attempt.number == number
-            and worker.held.get(number) is task
-            and attempt.phase is QUEUED
-        ):
+        if attempt is not None and held.get(number) is task and attempt.phase is QUEUED:
             claim = attempt.claim
-            if not claim.times_fitting(worker.free):
+            if not claim.fits(free):
                 return
-            claim.charge(worker.free)
+            claim.charge(free)
             attempt.phase = RUNNING
             worker.running += 1
-            worker.running_of[task.job] = worker.running_of.get(task.job, 0) + 1
+            running_of[task.job] = running_of.get(task.job, 0) + 1
         backlog.popleft()

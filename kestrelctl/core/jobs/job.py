@@ -14,6 +14,9 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.model.template import Template
 
+#: Where a job comes among others: the lower first. It ends with the job's id.
+Order = tuple[float, ...]
+
 
 class Standing(enum.Enum):
     """Where a task stands that was dispatched at least once and has not ended."""
@@ -50,6 +53,7 @@ class Job:
     Attributes:
         ready: tasks that were dispatched before and shall be again, first come.
         running: its attempts under way.
+        place: where it stands in the queue; None if it does not. The queue writes it.
         waits_since: its submission, or the retry that brought it back.
         restored_cursor: where the cursor was when the job came from the store.
         mean_seconds: smoothed run time of its tasks; None until one has ended.
@@ -59,6 +63,7 @@ class Job:
     """
 
     __slots__ = (
+        "_template",
         "attempts_failed",
         "cancelling",
         "counts",
@@ -69,6 +74,7 @@ class Job:
         "live",
         "mean_seconds",
         "owner",
+        "place",
         "ready",
         "restored_cursor",
         "running",
@@ -76,7 +82,6 @@ class Job:
         "spec",
         "stored",
         "submitted_at",
-        "template",
         "waits_since",
     )
 
@@ -86,9 +91,10 @@ class Job:
         self.id = job_id
         self.owner = owner
         self.spec = spec
-        self.template = Template.of(job_id, spec)
+        self._template: Template | None = None
         self.shape = shape
         self.submitted_at = submitted_at
+        self.place: Order | None = None
         self.waits_since = submitted_at
         self.cursor = 0
         self.restored_cursor = 0
@@ -102,6 +108,13 @@ class Job:
         self.attempts_failed = 0
         self.latencies: deque[float] = deque(maxlen=4096)
         self.happenings = 0
+
+    @property
+    def template(self) -> Template:
+        """What workers are sent of it."""
+        if self._template is None:
+            self._template = Template.of(self.id, self.spec)
+        return self._template
 
     @property
     def never_started(self) -> int:

@@ -34,6 +34,13 @@ class Claim:
                 times = fitting
         return times
 
+    def fits(self, free: Amounts) -> bool:
+        """Whether one attempt fits into `free`."""
+        for name, amount in self._items:  # noqa: SIM110 - any() costs three times as much
+            if free.get(name, 0) < amount:
+                return False
+        return True
+
     def charge(self, free: Amounts, times: int = 1) -> None:
         """Takes the claim out of `free`, in place. The caller has checked that it fits."""
         for name, amount in self._items:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model.assets import Amounts, amounts
+from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural
 from kestrelctl.core.model.spec import JobSpec
 
 
@@ -11,13 +11,18 @@ class Shape:
 
     Attributes:
         requires: tags in upper case, as in the original.
+        asked: the request in natural units, as the first of the jobs had it. The others share it:
+            ten thousand jobs need no ten thousand dictionaries.
     """
 
-    __slots__ = ("request", "requires")
+    __slots__ = ("asked", "request", "requires")
 
-    def __init__(self, request: Amounts, requires: frozenset[str]) -> None:
+    def __init__(
+        self, request: Amounts, requires: frozenset[str], asked: Natural | None = None
+    ) -> None:
         self.request = request
         self.requires = requires
+        self.asked = natural(request) if asked is None else asked
 
 
 #: What two jobs must agree in to have one shape.

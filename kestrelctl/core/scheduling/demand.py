@@ -6,12 +6,9 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 
 from kestrelctl.core.jobs.gates import takeable
-from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.job import Job, Order
 from kestrelctl.core.model.shape import Shape, ShapeKey, shape_key
 from kestrelctl.core.model.spec import JobSpec
-
-#: Where a job comes among others: the lower first. It ends with the job's id.
-Order = tuple[float, ...]
 
 #: How many shapes may be known that nobody has any more, at the least.
 SPARE_SHAPES = 64
@@ -26,7 +23,7 @@ class Demand:
     """Jobs with takeable tasks, grouped by shape; in a group in order.
 
     A group's head is found at once, however many jobs wait: workers are held against shapes, never
-    against jobs. The order of a job may change with time: `update` moves it.
+    against jobs. The order of a job may change with time: `reorder` moves it.
 
     Args:
         order: where a job comes now.
@@ -35,15 +32,11 @@ class Demand:
     def __init__(self, order: Callable[[Job], Order] = by_priority) -> None:
         self.order = order
         self._groups: dict[Shape, list[tuple[Order, Job]]] = {}
-        self._places: dict[Job, Order] = {}
         self._shapes: dict[ShapeKey, Shape] = {}
         self._shapes_at_most = 2 * SPARE_SHAPES
 
     def __bool__(self) -> bool:
         return bool(self._groups)
-
-    def __contains__(self, job: Job) -> bool:
-        return job in self._places
 
     def groups(self) -> Iterable[tuple[Shape, Sequence[tuple[Order, Job]]]]:
         """Each shape for which something waits, with its jobs in order."""
@@ -51,37 +44,40 @@ class Demand:
 
     def jobs(self) -> list[Job]:
         """Every job that is in."""
-        return list(self._places)
+        return [job for group in self._groups.values() for _, job in group]
 
     def update(self, job: Job) -> bool:
-        """Puts a job in, takes it out or moves it, as it and its order now are.
+        """Puts a job in or takes it out, as it now is; one that stays in keeps its place.
 
         Returns:
-            Whether it came in just now.
+            Whether it came in just now, and is the first of its shape: then workers that had no
+            room for what was the first before may have room for this one.
         """
-        place = self._places.get(job)
-        if takeable(job) <= 0:
-            if place is not None:
-                self._remove(job, place)
+        if (takeable(job) > 0) == (job.place is not None):
             return False
-        order = self.order(job)
-        if place == order:
+        if job.place is not None:
+            self._remove(job)
             return False
-        if place is not None:
-            self._remove(job, place)
-        insort(self._groups.setdefault(job.shape, []), (order, job))
-        self._places[job] = order
-        return place is None
+        return self._insert(job)
 
     def reorder(self) -> None:
-        """Moves every job to where it comes now."""
+        """Moves every job to where it comes now. To be called when the order has changed."""
         for job in self.jobs():
-            self.update(job)
+            if self.order(job) != job.place:
+                self._remove(job)
+                self._insert(job)
 
-    def _remove(self, job: Job, place: Order) -> None:
+    def _insert(self, job: Job) -> bool:
+        """Puts a job in; returns whether it is the first of its shape."""
+        job.place = self.order(job)
+        group = self._groups.setdefault(job.shape, [])
+        insort(group, (job.place, job))
+        return group[0][1] is job
+
+    def _remove(self, job: Job) -> None:
         group = self._groups[job.shape]
-        del group[bisect_left(group, place, key=lambda entry: entry[0])]
-        del self._places[job]
+        del group[bisect_left(group, job.place, key=lambda entry: entry[0])]
+        job.place = None
         if not group:
             del self._groups[job.shape]
 
@@ -92,7 +88,7 @@ class Demand:
         key = shape_key(spec)
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = Shape(dict(key[0]), key[1])
+            shape = self._shapes[key] = Shape(dict(key[0]), key[1], spec.request)
         return shape
 
     def shapes(self) -> list[Shape]:

@@ -25,7 +25,7 @@ def refusal(worker: Worker, cls: ClassSupply, shape: Shape, now: float) -> Refus
         return refuse(why, found=f"{worker.quarantined_until - now:.0f} s more")
     if why is not None:
         return refuse(why)
-    if terms.claim.times_fitting(worker.free):
+    if terms.claim.fits(worker.free):
         return None
     wanted = terms.claim.amounts
     asset, amount = min(wanted.items(), key=lambda entry: worker.free.get(entry[0], 0) / entry[1])

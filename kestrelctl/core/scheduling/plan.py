@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.jobs.gates import takeable
-from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.job import Job, Order
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.scheduling.demand import Demand, Order
+from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.offer import Offer
 from kestrelctl.core.scheduling.supply import ClassSupply, Supply

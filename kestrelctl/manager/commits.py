@@ -1,0 +1,141 @@
+"""Group commit: what comes while one commit is under way goes into the next.
+
+There is no timer: when a commit is done, what depended on it is released, and the next one begins
+with all that has gathered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.records import Record
+from kestrelctl.core.pacing.pace import Pace
+from kestrelctl.errors import KestrelError, StoreFull
+from kestrelctl.store.port import Store
+
+log = logging.getLogger(__name__)
+
+#: Pause before a failed commit is tried again.
+RETRY_SECONDS = 1.0
+#: How long a manager that was told to stop waits for its disk, and between two looks.
+CLOSE_SECONDS = 30.0
+CLOSE_LOOK_SECONDS = 0.02
+#: Commits in a row that follow each other at once, and their rate under lasting load: an idle pool
+#: answers without delay, a busy one pays for fewer disk flushes.
+COMMIT_BURST = 20.0
+COMMITS_PER_SECOND = 50.0
+#: Seconds of a commit.
+COMMIT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+T = TypeVar("T")
+
+
+class GroupCommit(Generic[T]):
+    """Makes records durable in the order in which they come.
+
+    Args:
+        release: called with everything that waited for a commit, in order, when it is durable.
+        on_full: called with what waits for a commit, as often as one fails because the disk is
+            full; what it removes from the list is not released.
+        on_broken: called once if the store fails for good: nothing more becomes durable.
+
+    Attributes:
+        store_error: why the store cannot be written now; empty if it can.
+        seconds: how long commits took.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        release: Callable[[T], None],
+        on_full: Callable[[list[T]], None],
+        on_broken: Callable[[KestrelError], None],
+    ) -> None:
+        self.store_error = ""
+        self.seconds = Histogram(COMMIT_BOUNDS)
+        self._store = store
+        self._release = release
+        self._on_full = on_full
+        self._on_broken = on_broken
+        self._records: list[Record] = []
+        self._waiting: list[T] = []
+        self._committing = False
+        self._work = asyncio.Event()
+        self._pace = Pace(COMMITS_PER_SECOND, COMMIT_BURST)
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run())
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Puts records into the next commit."""
+        self._records.extend(records)
+        self._work.set()
+
+    def after(self, what: T) -> None:
+        """Releases something once all that was written so far is durable; at once if it is."""
+        if self._records or self._committing:
+            self._waiting.append(what)
+        else:
+            self._release(what)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything is durable and released."""
+        return not (self._records or self._committing or self._waiting)
+
+    async def close(self) -> None:
+        """Waits until what was written is durable, but not for a disk that is full."""
+        give_up_at = self._loop.time() + CLOSE_SECONDS
+        while not (self.idle or self.store_error) and self._loop.time() < give_up_at:
+            await asyncio.sleep(CLOSE_LOOK_SECONDS)
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._work.wait()
+                pause = self._pace.pause_seconds(self._loop.time())
+                if pause:
+                    await asyncio.sleep(pause)
+                self._work.clear()
+                await self._commit_all()
+        except KestrelError as error:
+            self._on_broken(error)
+        except Exception as error:
+            log.exception("a commit failed in a way that should not exist")
+            self._on_broken(KestrelError("the store failed", cause=repr(error)))
+
+    async def _commit_all(self) -> None:
+        records, self._records = self._records, []
+        waiting, self._waiting = self._waiting, []
+        self._committing = True
+        await self._commit(records, waiting)
+        self._committing = False
+        for what in waiting:
+            self._release(what)
+        if self._waiting and not self._records:
+            # What came meanwhile depended on this commit only.
+            self._work.set()
+
+    async def _commit(self, records: list[Record], waiting: list[T]) -> None:
+        while records:
+            started = self._loop.time()
+            try:
+                await self._store.commit(records)
+            except StoreFull as error:
+                if not self.store_error:
+                    log.error("%s (%s); trying again", error.message, error.cause)
+                cause = f": {error.cause}" if error.cause else ""
+                self.store_error = f"{error.message}{cause}"
+                for gathered in (waiting, self._waiting):
+                    self._on_full(gathered)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                if self.store_error:
+                    log.warning("the store can be written again")
+                self.store_error = ""
+                self.seconds.observe(self._loop.time() - started)
+                return

@@ -1,0 +1,170 @@
+"""A plan: what it decides, and that it changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poolkit import Desk
+
+from kestrelctl.core import effects as fx
+from kestrelctl.core.jobs.gates import GATES, passing, takeable
+from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.scheduling.demand import by_priority
+from kestrelctl.core.scheduling.plan import Plan, plan
+
+
+def plan_of(desk: Desk) -> Plan:
+    state = desk.pool.state
+    return plan(state.demand, state.supply, state.config, desk.now)
+
+
+def waiting_pool(workers: Sequence[float], jobs: Sequence[tuple[int, float, int]]) -> Desk:
+    """A pool in which everything waits to be planned.
+
+    Args:
+        workers: their processors.
+        jobs: how many tasks, with how many processors each, at which priority.
+    """
+    desk = Desk()
+    desk.hold_back()
+    for n, cpus in enumerate(workers):
+        desk.join(f"w{n}", cpus=cpus)
+    for count, cpus, priority in jobs:
+        desk.submit(count, cpus=cpus, priority=priority)
+    return desk
+
+
+def everything(desk: Desk) -> list[object]:
+    """All that a plan could have changed."""
+    state = desk.pool.state
+    return [
+        *(
+            (w.jid, dict(w.free), list(w.held), list(w.backlog), w.running, dict(w.running_of))
+            for w in state.workers.values()
+        ),
+        *((job.id, job.cursor, list(job.ready), job.running) for job in state.jobs.values()),
+        *((shape, list(jobs)) for shape, jobs in state.demand.groups()),
+        *((list(cls.hungry), list(cls.parked)) for cls in state.supply.classes()),
+        state.next_number,
+    ]
+
+
+def given_to(found: Plan) -> dict[str, list[tuple[int, int]]]:
+    """Worker -> (job id, tasks)."""
+    return {
+        worker.jid: [(a.job.id, a.tasks) for a in assignments]
+        for worker, assignments in found.assignments.items()
+    }
+
+
+cpus_of_workers = st.lists(st.sampled_from([0.5, 1.0, 2.0, 8.0]), max_size=6)
+some_jobs = st.lists(
+    st.tuples(
+        st.integers(1, 20), st.sampled_from([0.25, 1.0, 1.5, 4.0]), st.sampled_from([50, 100, 200])
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(workers=cpus_of_workers, jobs=some_jobs)
+def test_a_plan_changes_nothing_and_gives_nobody_too_much(
+    workers: list[float], jobs: list[tuple[int, float, int]]
+) -> None:
+    desk = waiting_pool(workers, jobs)
+    before = everything(desk)
+    found, again = plan_of(desk), plan_of(desk)
+    assert everything(desk) == before
+    assert given_to(found) == given_to(again), "a plan looked at is a plan that could be made again"
+    taken: dict[int, int] = {}
+    for worker, assignments in found.assignments.items():
+        used = sum(a.tasks * a.claim.amounts["cpus"] for a in assignments)
+        assert used <= worker.free["cpus"]
+        for assignment in assignments:
+            taken[assignment.job.id] = taken.get(assignment.job.id, 0) + assignment.tasks
+    left = {job.id: takeable(job) - taken.get(job.id, 0) for job in desk.pool.jobs}
+    assert min(left.values(), default=0) >= 0
+    assert sum(found.unmet().values()) == sum(left.values())
+
+
+@pytest.mark.parametrize("urgent_first", [True, False])
+def test_the_more_urgent_job_goes_first_whatever_it_asks_for(urgent_first: bool) -> None:
+    """Two shapes that one worker can run: the order is that of the jobs, not of the shapes."""
+    jobs = [(1, 1.0, 200), (1, 0.5, 100)]
+    desk = waiting_pool([1.0], jobs if urgent_first else jobs[::-1])
+    urgent = max(desk.pool.jobs, key=lambda job: job.spec.priority)
+    assert given_to(plan_of(desk)) == {"w0": [(urgent.id, 1)]}
+
+
+@pytest.mark.parametrize("shapes", [(1.0, 0.5), (0.5, 1.0)])
+def test_among_equals_the_job_that_came_first_goes_first(shapes: tuple[float, float]) -> None:
+    desk = waiting_pool([1.0], [(1, shapes[0], 100), (1, shapes[1], 100)])
+    [first, *_] = given_to(plan_of(desk))["w0"]
+    assert first == (1, 1)
+
+
+def test_what_nobody_can_take_is_unmet() -> None:
+    desk = waiting_pool([1.0, 1.0], [(5, 1.0, 100), (3, 64.0, 200)])
+    unmet = {shape.request["cpus"]: tasks for shape, tasks in plan_of(desk).unmet().items()}
+    assert unmet == {1000: 3, 64_000: 3}
+
+
+def test_nobody_is_filled_before_the_others_have_something() -> None:
+    desk = waiting_pool([8.0, 8.0, 8.0, 8.0], [(8, 1.0, 100)])
+    assert {tasks for [(_, tasks)] in given_to(plan_of(desk)).values()} == {2}
+
+
+def test_consecutive_tasks_of_a_job_travel_as_one_span() -> None:
+    desk = waiting_pool([8.0], [(8, 1.0, 100)])
+    desk.let_go()
+    (run,) = desk.of(fx.Run)
+    assert [span[1:] for span in run.spans] == [(1, 0, 8, 0)]
+    assert run.claims == [{"cpus": 1000}]
+
+
+def test_each_span_names_the_claim_of_its_shape() -> None:
+    desk = waiting_pool([2.0], [(1, 1.5, 200), (1, 0.5, 100)])
+    desk.let_go()
+    (run,) = desk.of(fx.Run)
+    charged = {job_id: run.claims[claim] for _, job_id, _, _, claim in run.spans}
+    assert charged == {1: {"cpus": 1500}, 2: {"cpus": 500}}
+
+
+# -- order and gates -------------------------------------------------------------------------------
+
+
+def test_a_job_moves_when_its_place_changes_while_it_waits() -> None:
+    desk = waiting_pool([1.0], [(1, 1.0, 100), (1, 1.0, 100), (1, 1.0, 100)])
+    demand = desk.pool.state.demand
+    favoured = {2}
+    demand.order = lambda job: (job.id not in favoured, *by_priority(job))
+    demand.reorder()
+    assert given_to(plan_of(desk)) == {"w0": [(2, 1)]}
+    favoured = {3}
+    desk.let_go()
+    assert desk.jobs_at("w0") == [2], "a place that was not renewed still counts"
+    demand.reorder()
+    desk.finish_all()
+    assert desk.ended == [2, 3, 1]
+
+
+def test_every_gate_holds_tasks_back_and_says_why() -> None:
+    desk = waiting_pool([], [(9, 1.0, 100)])
+    [job] = desk.pool.jobs
+    assert passing(job) == (9, None)
+    job.stored = False
+    assert passing(job) == (0, Reason.NOT_STORED)
+    job.stored = True
+    capped = desk.pool.state.jobs[desk.submit(9, max_running=2)]
+    assert passing(capped) == (2, Reason.MAX_RUNNING)
+    capped.cancelling = True
+    assert takeable(capped) == 0
+    capped.cancelling = False
+    assert {reason for reason, _ in GATES} == {
+        Reason.CANCELLING,
+        Reason.NOT_STORED,
+        Reason.MAX_RUNNING,
+    }
