@@ -56,7 +56,9 @@ class Field:
 
 
 @pytest.fixture(scope="module")
-def field(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
+def field(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Field]:
     params = [getattr(item, "callspec", None) for item in request.session.items]
     chosen = [found.params["defect"] for found in params if found and "defect" in found.params]
     made = Field(chosen, tmp_path_factory.mktemp("field"))

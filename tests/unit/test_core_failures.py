@@ -257,3 +257,17 @@ def test_each_quarantine_is_longer_but_not_for_ever() -> None:
             desk.live(10.0, step=10.0)
         pauses.append(desk.now - began)
     assert pauses == [100.0, 200.0, 300.0, 300.0]
+
+
+def test_after_a_quarantine_failures_are_counted_anew() -> None:
+    desk = Desk()
+    desk.join("good", "bad")
+    desk.submit(200, max_failures=50)
+    for _ in range(12):
+        desk.report("good", seconds=2.0)
+    for _ in range(desk.pool.state.config.quarantine_failures):
+        desk.fail("bad")
+    desk.report("good", *desk.held("good"))
+    desk.live(70.0)
+    desk.fail("bad")
+    assert desk.pool.state.totals.workers_quarantined == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from poolkit import Desk
 
 from kestrelctl.core import effects as fx
@@ -191,3 +192,23 @@ def test_a_lost_task_can_be_retried() -> None:
     desk.report("w")
     assert record(desk, job).counts == Counts(done=1)
     assert desk.store().tasks(job)[0].state is TaskState.DONE
+
+
+def test_what_dispatch_added_is_told_in_ascending_order() -> None:
+    desk = Desk()
+    desk.join("w")
+    desk.submit(3)
+    for added_seconds in (0.2, 0.3, 0.1):
+        desk.now += 1.0 + added_seconds
+        desk.report("w", seconds=1.0)
+    [ended] = desk.of(fx.JobEnded)
+    assert ended.dispatch_seconds == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_a_stranger_is_not_told_how_a_job_is() -> None:
+    desk = Desk()
+    desk.join("w")
+    job = desk.submit(2)
+    desk.cancel(job)
+    assert desk.retry(job, by="bob").error == "not-allowed"
+    assert desk.retry(job, by="bob", rest=False).error == "not-allowed"

@@ -11,6 +11,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import Snapshot, WorkerGone, WorkerRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
 
@@ -354,3 +355,81 @@ def test_a_manager_without_connection_is_not_kept_awake_by_what_it_cannot_end() 
     desk.wait(100.0)
     wake_at = desk.pool.wake_at(desk.now)
     assert wake_at is None or wake_at > desk.now
+
+
+# -- recalls, intervals, quarantines --------------------------------------------------------------
+
+
+def with_supplies(desk: Desk, worker: str) -> list[int]:
+    """A worker has all tasks of a job, most of them behind the first; returns their numbers."""
+    desk.join(worker)
+    desk.submit(6)
+    desk.report(worker, seconds=0.001)
+    assert not desk.pool.state.demand
+    return [number for number, *_ in desk.held(worker)]
+
+
+def test_a_worker_that_was_asked_to_give_back_is_not_asked_again_before_it_has_answered() -> None:
+    desk = Desk()
+    with_supplies(desk, "stuck")
+    desk.join("idle")
+    asked = 0
+    for _ in range(5):
+        desk.wait(1.0)
+        asked += len(desk.of(fx.Recall))
+    assert asked == 1
+
+
+@pytest.mark.parametrize("answer", ["an empty one", "lost"])
+def test_whatever_it_answers_it_may_be_asked_again(answer: str) -> None:
+    desk = Desk()
+    with_supplies(desk, "stuck")
+    held = desk.held("stuck")
+    desk.join("idle")
+    desk.wait(1.0)
+    if answer == "lost":
+        desk.join("stuck", holds=held)
+    else:
+        desk.tell(ev.Returned(at=desk.now, worker="stuck", numbers=[]))
+    desk.wait(1.0)
+    assert len(desk.of(fx.Recall)) == 1
+
+
+def test_a_worker_that_reports_now_and_then_is_not_stuck() -> None:
+    desk = Desk()
+    with_supplies(desk, "quick")
+    desk.join("idle")
+    for _ in range(4):
+        desk.now += 0.4
+        desk.report("quick", seconds=0.01)
+        assert not desk.of(fx.Recall)
+
+
+def test_what_is_given_back_runs_again_in_its_order() -> None:
+    desk = Desk()
+    _, *waiting = with_supplies(desk, "leaving")
+    desk.tell(ev.Leaving(at=desk.now, worker="leaving"))
+    desk.tell(ev.Returned(at=desk.now, worker="leaving", numbers=waiting))
+    desk.join("w", cpus=8)
+    assert [index for _, _, index in desk.held("w")] == [2, 3, 4, 5]
+
+
+def test_a_worker_is_told_once_of_its_new_interval() -> None:
+    desk = Desk(Config(heartbeats_per_second=1.0, min_heartbeat_seconds=1.0))
+    desk.join("w")
+    desk.join(*(f"w{n}" for n in range(5)))
+    told = []
+    for _ in range(3):
+        desk.tell(ev.Heard(at=desk.now, worker="w"))
+        told += [found.heartbeat_seconds for found in desk.of(fx.SetHeartbeat)]
+    assert told == [6.0]
+
+
+def test_an_admin_can_end_a_quarantine() -> None:
+    desk = Desk()
+    desk.join("full")
+    desk.submit()
+    desk.report("full", outcome=Outcome.UNABLE, reason="no-space: no space left on device")
+    assert desk.held("full") == []
+    desk.tell(ev.Resume(at=desk.now, worker="full"))
+    assert len(desk.held("full")) == 1

@@ -8,6 +8,7 @@ from poolkit import Desk
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.attempts.hand_out import KNOWN_JOBS
 from kestrelctl.core.model.ad import WorkerAd
 
 
@@ -104,6 +105,14 @@ def test_failures_teach_nothing_about_run_times() -> None:
     assert desk.pool.state.jobs[1].mean_seconds == 60.0
 
 
+def test_tasks_that_are_reported_together_count_as_one_each() -> None:
+    desk = Desk()
+    desk.join("w", cpus=4)
+    job = desk.submit(8)
+    desk.report("w", *desk.held("w"), seconds=3.0)
+    assert desk.pool.state.jobs[job].mean_seconds == 3.0
+
+
 def test_the_mean_follows_what_tasks_take_now() -> None:
     desk = Desk()
     desk.join("w")
@@ -151,3 +160,39 @@ def test_ten_million_tasks_take_no_memory_before_they_run() -> None:
     used_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used_bytes < 100_000
+
+
+def test_supplies_that_have_just_come_are_not_taken_back() -> None:
+    """The worker reported nothing for long because it had nothing to do."""
+    desk = Desk()
+    desk.join("rested", "teacher")
+    desk.tell(ev.Drain(at=desk.now, worker="rested", by="root"))
+    desk.submit(6)
+    desk.report("teacher", seconds=0.001)
+    desk.live(10.0)
+    desk.lose("teacher")
+    desk.tell(ev.Resume(at=desk.now, worker="rested"))
+    assert not desk.pool.state.demand, "it has all that there is"
+    desk.join("idle")
+    desk.wait(0.2)
+    assert not desk.of(fx.Recall)
+    desk.wait(1.0)
+    assert len(desk.of(fx.Recall)) == 1
+
+
+def test_a_worker_keeps_as_many_templates_as_it_may_and_those_that_it_needs() -> None:
+    desk = Desk()
+    desk.join("w", cpus=2)
+    lasting = desk.submit()
+    (running,) = desk.held("w")
+    ended = []
+    for _ in range(KNOWN_JOBS - 1):
+        ended.append(desk.submit())
+        (run,) = desk.of(fx.Run)
+        assert run.forget == []
+        desk.report("w", desk.held("w")[-1])
+    desk.submit()
+    (run,) = desk.of(fx.Run)
+    assert run.forget == ended
+    assert desk.held("w")[0] == running
+    assert lasting in desk.worker("w").known_jobs
