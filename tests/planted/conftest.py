@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-#: The property under which a test hands in its row of the table.
-ROW = "planted"
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -30,8 +27,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         row
         for reports in terminalreporter.stats.values()
         for report in reports
+        if getattr(report, "when", "") == "call"
         for name, row in getattr(report, "user_properties", ())
-        if name == ROW
+        if name == "planted"
     ]
     head = ["| defect | where | found by | seconds |", "|---|---|---|---|"]
     file.write_text("\n".join([*head, *rows, ""]), encoding="utf-8")
