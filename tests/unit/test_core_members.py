@@ -433,3 +433,12 @@ def test_an_admin_can_end_a_quarantine() -> None:
     assert desk.held("full") == []
     desk.tell(ev.Resume(at=desk.now, worker="full"))
     assert len(desk.held("full")) == 1
+
+
+def test_no_more_workers_are_asked_than_idle_ones_can_relieve() -> None:
+    desk = Desk()
+    with_supplies(desk, "stuck")
+    with_supplies(desk, "another")
+    desk.join("idle")
+    desk.wait(1.0)
+    assert len(desk.of(fx.Recall)) == 1

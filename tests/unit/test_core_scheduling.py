@@ -6,6 +6,8 @@ from poolkit import Desk
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 
 GIB = 1 << 30
@@ -249,3 +251,51 @@ def test_of_what_waits_at_a_stuck_worker_the_later_half_is_taken_back() -> None:
     desk.wait(1.0)
     (wish,) = desk.of(fx.Recall)
     assert wish.numbers == waiting[len(waiting) // 2 :]
+
+
+# -- why something waits ---------------------------------------------------------------------------
+
+
+def test_a_full_worker_is_said_to_lack_what_it_lacks_most() -> None:
+    desk = Desk()
+    desk.join("w", cpus=8, memory_bytes=4 * GIB)
+    waiting = desk.submit(2, memory_bytes=3 * GIB)
+    [group] = desk.pool.explain(desk.pool.state.jobs[waiting], desk.now).groups
+    assert group.refusal.reason is Reason.BUSY
+    assert group.refusal.wanted == "3072 MiB memory"
+
+
+def test_a_worker_without_tags_and_too_small_lacks_the_tags_first() -> None:
+    desk = Desk()
+    desk.join("w")
+    job = desk.submit(cpus=64, requires=("r",))
+    [group] = desk.pool.explain(desk.pool.state.jobs[job], desk.now).groups
+    assert group.refusal.reason is Reason.MISSING_TAGS
+
+
+def test_a_job_that_is_at_work_is_not_ahead_of_itself() -> None:
+    desk = Desk()
+    desk.join("w")
+    job = desk.submit(5)
+    assert desk.tasks_ahead(job) == 0
+
+
+def test_what_holds_the_job_itself_back_is_counted() -> None:
+    desk = Desk()
+    desk.join("w", cpus=4)
+    job = desk.submit(4, max_failures=2)
+    desk.fail("w", *desk.held("w")[:3])
+    (reason,) = desk.pool.explain(desk.pool.state.jobs[job], desk.now).job_reasons
+    assert (reason.reason, reason.found) == (Reason.BACKOFF, "3 tasks, the next in 1.0 s")
+
+
+def test_a_worker_that_is_drained_is_that_before_it_is_in_quarantine() -> None:
+    desk = Desk()
+    desk.join("w")
+    job = desk.submit()
+    desk.report("w", outcome=Outcome.UNABLE, reason="no-space: no space left on device")
+    [group] = desk.pool.explain(desk.pool.state.jobs[job], desk.now).groups
+    assert group.refusal.reason is Reason.QUARANTINED
+    desk.tell(ev.Drain(at=desk.now, worker="w", by="root"))
+    [group] = desk.pool.explain(desk.pool.state.jobs[job], desk.now).groups
+    assert group.refusal.reason is Reason.DRAINING
