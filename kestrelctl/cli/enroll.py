@@ -120,7 +120,7 @@ def join(
     """
     from kestrelctl.core.members.enrollment import as_name, parse_invitation
     from kestrelctl.local.state import workers_directory
-    from kestrelctl.worker import entry, membership, unit
+    from kestrelctl.worker import entry, membership, systemd_unit
     from kestrelctl.worker.options import WorkerOptions
     from kestrelctl.xmpp import joining
 
@@ -139,7 +139,7 @@ def join(
     )
     system = os.geteuid() == 0
     if service:
-        unit.check_possible(system=system)
+        systemd_unit.check_possible(system=system)
     here.prepare(found.ca)
     joined = asyncio.run(joining.join(found, name, ca_file=here.ca_file))
     here.store(settings, joined.jid, joined.password)
@@ -157,9 +157,9 @@ def join(
                 verbose=session.screen.verbose,
             )
         )
-    status = unit.install(here, settings, system=system)
+    status = systemd_unit.install(here, settings, system=system)
     asyncio.run(session.show(Record(joined.jid, {"jid": joined.jid, "status": status}, [status])))
-    for_root = None if system else unit.linger()
+    for_root = None if system else systemd_unit.linger()
     if for_root:
         session.screen.warn("the worker stops when you log out", hint=f"sudo {for_root}")
     return 0

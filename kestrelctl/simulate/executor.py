@@ -12,7 +12,7 @@ from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.loop import Loop
 from kestrelctl.simulate.truth import Fate
-from kestrelctl.worker.launch import SPAWN_BOUNDS, Exit, Launch
+from kestrelctl.worker.executor import SPAWN_BOUNDS, Command, Completion
 
 #: Seconds from the signal to the end of a command.
 DIES_AFTER_SECONDS = (0.0005, 0.01)
@@ -36,7 +36,7 @@ class SimulatedExecutor:
         audit: Audit,
         fate: Callable[[str, int], Fate],
         loop: Loop,
-        on_exit: Callable[[Exit], None],
+        on_completion: Callable[[Completion], None],
         fatal: Callable[[], None],
     ) -> None:
         self.spawns = Histogram(SPAWN_BOUNDS)
@@ -46,11 +46,11 @@ class SimulatedExecutor:
         self._audit = audit
         self._fate = fate
         self._loop = loop
-        self._on_exit = on_exit
+        self._on_completion = on_completion
         self._fatal = fatal
         self._began_at: dict[int, float] = {}
 
-    def start(self, launch: Launch) -> None:
+    def start(self, launch: Command) -> None:
         number = launch.number
         if number in self._began_at:
             raise ValueError(f"attempt {number} runs already")
@@ -100,8 +100,8 @@ class SimulatedExecutor:
             return
         self._audit.ended(number, outcome)
         self._loop.call_soon(
-            self._on_exit,
-            Exit(
+            self._on_completion,
+            Completion(
                 number,
                 exit_code=_EXIT_CODES.get(outcome),
                 signal=9 if outcome == Outcome.KILLED else None,

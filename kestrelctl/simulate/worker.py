@@ -16,7 +16,7 @@ from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.process import Process
 from kestrelctl.simulate.spool import Spool
 from kestrelctl.simulate.truth import Fate
-from kestrelctl.worker.launch import Executor, Exit
+from kestrelctl.worker.executor import Completion, Executor
 from kestrelctl.worker.process import WorkerProcess
 
 #: How a report begins.
@@ -76,7 +76,7 @@ class Machine(Process):
         await process.close()
         self.audit.expect(process.refused is None, f"{self.name} is refused: {process.refused}")
 
-    def _make_executor(self, on_exit: Callable[[Exit], None]) -> Executor:
+    def _make_executor(self, on_completion: Callable[[Completion], None]) -> Executor:
         self._executor = SimulatedExecutor(
             self.address,
             self.clock,
@@ -84,7 +84,7 @@ class Machine(Process):
             self.audit,
             self._fate,
             self.loop,
-            on_exit,
+            on_completion,
             self._killed_by_a_task,
         )
         return self._executor

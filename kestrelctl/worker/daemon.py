@@ -18,11 +18,11 @@ from kestrelctl.errors import KestrelError, NotAllowed
 from kestrelctl.notify import Notifier
 from kestrelctl.worker.credentials import read_credentials
 from kestrelctl.worker.discovery import discover
-from kestrelctl.worker.execution import ProcessExecutor
-from kestrelctl.worker.inline import InlineExecutor
-from kestrelctl.worker.launch import Executor, Exit
+from kestrelctl.worker.executor import Completion, Executor
+from kestrelctl.worker.inline_executor import InlineExecutor
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.process import WorkerProcess
+from kestrelctl.worker.process_executor import ProcessExecutor
 from kestrelctl.worker.spool import Spool
 from kestrelctl.xmpp import session
 
@@ -59,10 +59,10 @@ def _add_sessions(process: WorkerProcess, options: WorkerOptions) -> None:
         process.add_session(options.pool, ad, jid, connect)
 
 
-def _executor(options: WorkerOptions, on_exit: Callable[[Exit], None]) -> Executor:
+def _executor(options: WorkerOptions, on_completion: Callable[[Completion], None]) -> Executor:
     if options.executor == "inline":
-        return InlineExecutor(on_exit)
-    return ProcessExecutor(options.data_dir / "tasks", on_exit)
+        return InlineExecutor(on_completion)
+    return ProcessExecutor(options.data_dir / "tasks", on_completion)
 
 
 async def serve(options: WorkerOptions) -> int:

@@ -18,7 +18,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
-from kestrelctl.worker.launch import Executor, Exit, Launch
+from kestrelctl.worker.executor import Command, Completion, Executor
 from kestrelctl.worker.session import WorkerSession
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class WorkerProcess:
     Args:
         incarnation: a word that no other process of these workers has.
         spool: holds what an earlier process could not report, and what this one cannot.
-        executor: makes the executor; it is given what is to be called with each `Exit`.
+        executor: makes the executor; it is given what is to be called with each `Completion`.
         clock: what signs of life and results are dated by.
         random: spreads over time what many workers do.
     """
@@ -74,7 +74,7 @@ class WorkerProcess:
         self,
         incarnation: str,
         spool: Spool,
-        executor: Callable[[Callable[[Exit], None]], Executor],
+        executor: Callable[[Callable[[Completion], None]], Executor],
         clock: Clock,
         random: Random,
     ) -> None:
@@ -89,7 +89,7 @@ class WorkerProcess:
         self.stanzas = StanzaCounts()
         self.finished = dict.fromkeys(OUTCOMES, 0)
         self.runs = Histogram(RUN_BOUNDS)
-        self.executor = executor(self._on_exit)
+        self.executor = executor(self._on_completion)
         self._draining = False
         self._session_of: dict[int, WorkerSession] = {}
         self._unspooled: list[Result] = []
@@ -131,14 +131,14 @@ class WorkerProcess:
 
     # -- what sessions share -----------------------------------------------------------------------
 
-    def _on_exit(self, end: Exit) -> None:
+    def _on_completion(self, end: Completion) -> None:
         session_of = self._session_of.pop(end.number, None)
         if session_of is not None:
-            session_of.on_exit(end)
+            session_of.on_completion(end)
             if self._draining:
                 self.on_progress()
 
-    def start(self, worker: WorkerSession, launch: Launch) -> None:
+    def start(self, worker: WorkerSession, launch: Command) -> None:
         self._session_of[launch.number] = worker
         self.executor.start(launch)
 

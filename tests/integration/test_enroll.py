@@ -27,7 +27,7 @@ from kestrelctl.local.state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import encode
 from kestrelctl.protocol.joining import Joined, Token, decode_token
-from kestrelctl.worker import unit
+from kestrelctl.worker import systemd_unit
 from kestrelctl.worker.membership import Membership, Settings
 from kestrelctl.xmpp import session, stanza
 from kestrelctl.xmpp.accounts import Accounts
@@ -445,8 +445,8 @@ def test_systemd_understands_the_unit(tmp_path: Path, system: bool) -> None:
     settings = Settings(
         pool="example.org", host="xmpp.example.org", port=5222, tls=True, tags=("a b", "50%", "$x")
     )
-    file = tmp_path / unit.name_of("example.org")
-    file.write_text(unit.unit_text(found, settings, system=system))
+    file = tmp_path / systemd_unit.name_of("example.org")
+    file.write_text(systemd_unit.unit_text(found, settings, system=system))
     words = ["systemd-analyze", "verify", "--man=no", str(file)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from kestrelctl.errors import NotFound
-from kestrelctl.worker import execution, slots
-from kestrelctl.worker.execution import Exit, Launch, ProcessExecutor
+from kestrelctl.worker import process_executor, sandbox
 from kestrelctl.worker.output import TAIL_BYTES
+from kestrelctl.worker.process_executor import Command, Completion, ProcessExecutor
 
 PATH = os.environ["PATH"]
 
@@ -44,12 +44,12 @@ class Machine:
 
     def __init__(self, directory: Path, **options: int) -> None:
         self.directory = directory
-        self.exits: dict[int, Exit] = {}
+        self.exits: dict[int, Completion] = {}
         self._changed = asyncio.Event()
-        self.executor = ProcessExecutor(directory, self._on_exit, **options)
+        self.executor = ProcessExecutor(directory, self._on_completion, **options)
         self._number = 0
 
-    def _on_exit(self, ended: Exit) -> None:
+    def _on_completion(self, ended: Completion) -> None:
         self.exits[ended.number] = ended
         self._changed.set()
 
@@ -63,19 +63,19 @@ class Machine:
     ) -> int:
         self._number += 1
         env = {"PATH": PATH} if env is None else env
-        self.executor.start(Launch(self._number, slot, argv, env, limit, cleanup))
+        self.executor.start(Command(self._number, slot, argv, env, limit, cleanup))
         return self._number
 
-    async def exit_of(self, number: int) -> Exit:
+    async def exit_of(self, number: int) -> Completion:
         while number not in self.exits:
             self._changed.clear()
             await asyncio.wait_for(self._changed.wait(), 20)
         return self.exits[number]
 
-    async def run(self, *argv: str, **options: object) -> Exit:
+    async def run(self, *argv: str, **options: object) -> Completion:
         return await self.exit_of(self.start(*argv, **options))  # type: ignore[arg-type]
 
-    async def sh(self, script: str, **options: object) -> Exit:
+    async def sh(self, script: str, **options: object) -> Completion:
         return await self.run("/bin/sh", "-c", script, **options)
 
 
@@ -193,7 +193,7 @@ async def test_a_full_disk_at_the_start_says_so(
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(slots.os, "makedirs", full)
+    monkeypatch.setattr(sandbox.os, "makedirs", full)
     ended = await machine.run("/bin/true")
     assert ended.reason == "no-space: No space left on device"
     monkeypatch.undo()
@@ -427,7 +427,7 @@ async def test_a_time_limit_ends_a_task(machine: Machine) -> None:
 async def test_a_task_that_ignores_sigterm_is_killed_after_the_grace(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(process_executor, "GRACE_SECONDS", 0.3)
     ended = await machine.sh("trap '' TERM; while :; do sleep 0.05; done", limit=0.2)
     assert (ended.signal, ended.reason) == (signal.SIGKILL, "time-limit")
     assert ended.wall_seconds >= 0.5
@@ -488,7 +488,7 @@ async def test_a_cleanup_also_follows_a_killed_task_and_has_a_limit_itself(
     ended = await machine.run("sleep", "60", limit=0.1, cleanup=("touch", str(done)))
     assert ended.reason == "time-limit"
     assert done.exists()
-    monkeypatch.setattr(execution, "CLEANUP_SECONDS", 0.2)
+    monkeypatch.setattr(process_executor, "CLEANUP_SECONDS", 0.2)
     ended = await machine.run("/bin/true", cleanup=("sleep", "60"))
     assert (ended.exit_code, ended.reason) == (0, "cleanup-failed: signal 15")
 
@@ -550,9 +550,9 @@ async def test_descriptors_are_allowed_up_to_the_hard_limit(machine: Machine) ->
 
 async def test_an_idle_executor_does_not_wake_up(machine: Machine) -> None:
     await machine.run("/bin/true")
-    await asyncio.sleep(2 * execution.WATCH_SECONDS)
+    await asyncio.sleep(2 * process_executor.WATCH_SECONDS)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
-    await asyncio.sleep(4 * execution.WATCH_SECONDS)
+    await asyncio.sleep(4 * process_executor.WATCH_SECONDS)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before <= 2
 
 

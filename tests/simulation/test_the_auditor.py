@@ -9,7 +9,7 @@ import pytest
 
 from kestrelctl import simulate
 from kestrelctl.core import effects
-from kestrelctl.core.agent.agent import Agent, AgentAttempt
+from kestrelctl.core.agent.agent import Agent, LocalAttempt
 from kestrelctl.core.attempts import adoption
 from kestrelctl.core.events import Event, Heard
 from kestrelctl.core.handlers import leases
@@ -79,7 +79,7 @@ def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_worker_that_runs_too_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def startable(self: Agent) -> list[AgentAttempt]:
+    def startable(self: Agent) -> list[LocalAttempt]:
         starts = list(self.queue)
         self.queue.clear()
         for attempt in starts:

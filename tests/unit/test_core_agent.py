@@ -39,7 +39,7 @@ def start(agent: Agent) -> list[int]:
 
 def end(agent: Agent, number: int, outcome: int = Outcome.DONE, now: float = 2.0) -> Result:
     job_id, index = agent.identity(number)
-    return agent.on_exit(Result(number, job_id, index, outcome, 1.5, 0.5), now)
+    return agent.on_completion(Result(number, job_id, index, outcome, 1.5, 0.5), now)
 
 
 # -- starting --------------------------------------------------------------------------------------

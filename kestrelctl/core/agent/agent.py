@@ -24,7 +24,7 @@ COMPANY_SECONDS = 0.2
 ENDED = -1
 
 
-class AgentAttempt:
+class LocalAttempt:
     """An attempt from its arrival at the worker to its end.
 
     Attributes:
@@ -62,8 +62,8 @@ class Agent:
     def __init__(self, assets: Mapping[str, float], unacknowledged: Iterable[Result] = ()) -> None:
         self.free = amounts(assets)
         self.templates: dict[int, Template] = {}
-        self.queue: deque[AgentAttempt] = deque()
-        self.running: dict[int, AgentAttempt] = {}
+        self.queue: deque[LocalAttempt] = deque()
+        self.running: dict[int, LocalAttempt] = {}
         self.unacknowledged: dict[int, Result] = {r.number: r for r in unacknowledged}
         self.fresh: list[Result] = []
         self.fresh_since: float | None = None
@@ -127,7 +127,7 @@ class Agent:
             claim = made[place]
             for k in range(n):
                 item = next(next_item, "") if known.with_items else None
-                self.queue.append(AgentAttempt(number + k, known, index + k, item, claim, now))
+                self.queue.append(LocalAttempt(number + k, known, index + k, item, claim, now))
         return refused
 
     def on_kill(self, numbers: Iterable[int], now: float) -> list[int]:
@@ -137,7 +137,7 @@ class Agent:
             Those that run, to be killed; they are reported when they have ended.
         """
         wanted = set(numbers)
-        kept: deque[AgentAttempt] = deque()
+        kept: deque[LocalAttempt] = deque()
         for attempt in self.queue:
             if attempt.number not in wanted:
                 kept.append(attempt)
@@ -194,9 +194,9 @@ class Agent:
 
     # -- from the machine --------------------------------------------------------------------------
 
-    def startable(self) -> list[AgentAttempt]:
+    def startable(self) -> list[LocalAttempt]:
         """Takes from the queue what fits now, to be started."""
-        starts: list[AgentAttempt] = []
+        starts: list[LocalAttempt] = []
         while self.queue and self.queue[0].claim.fits(self.free):
             attempt = self.queue.popleft()
             attempt.claim.charge(self.free)
@@ -204,7 +204,7 @@ class Agent:
             starts.append(attempt)
         return starts
 
-    def on_exit(self, result: Result, now: float) -> Result:
+    def on_completion(self, result: Result, now: float) -> Result:
         """An attempt has ended: frees what it took and keeps its result.
 
         Returns:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class StartQueue(Generic[T]):
+class StartOrder(Generic[T]):
     """Depth first: the slot that finished last starts next, so that few slots are deep in work.
 
     Their reports then travel together, where reports from all slots in turn would travel one by

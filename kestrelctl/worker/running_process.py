@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import resource
 
-from kestrelctl.worker.launch import Exit, Launch
-from kestrelctl.worker.slots import Slot
+from kestrelctl.worker.executor import Command, Completion
+from kestrelctl.worker.sandbox import Sandbox
 from kestrelctl.worker.usage import peak_bytes
 
 
-class Task:
+class RunningProcess:
     """A launch on its way from the queue to its report."""
 
     __slots__ = (
@@ -28,7 +28,7 @@ class Task:
         "terminated",
     )
 
-    def __init__(self, launch: Launch, slot: Slot) -> None:
+    def __init__(self, launch: Command, slot: Sandbox) -> None:
         self.launch = launch
         self.slot = slot
         self.pid = 0  # of what runs now: the task itself, then its cleanup
@@ -40,9 +40,11 @@ class Task:
         self.peak_bytes = 0
         self.sample_at = 0.0
         self.left_something = False
-        self.report: Exit | None = None  # of the task itself, while its cleanup runs
+        self.report: Completion | None = None  # of the task itself, while its cleanup runs
 
-    def ended(self, code: int, usage: resource.struct_rusage, inherited: int, now: float) -> Exit:
+    def ended(
+        self, code: int, usage: resource.struct_rusage, inherited: int, now: float
+    ) -> Completion:
         """The report, still without outputs.
 
         Args:
@@ -51,7 +53,7 @@ class Task:
             inherited: see `peak_bytes`.
             now: monotonic seconds.
         """
-        return Exit(
+        return Completion(
             self.launch.number,
             code if code >= 0 else None,
             -code if code < 0 else None,

@@ -21,9 +21,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.worker.child_signal import ChildSignal
 from kestrelctl.worker.descriptors import raise_descriptor_limit, seal_descriptors
-from kestrelctl.worker.inline import InlineExecutor
-from kestrelctl.worker.launch import SPAWN_BOUNDS, Executor, Exit, Launch
+from kestrelctl.worker.executor import SPAWN_BOUNDS, Command, Completion, Executor
+from kestrelctl.worker.inline_executor import InlineExecutor
 from kestrelctl.worker.orphans import (
     ATTEMPT_VARIABLE,
     PR_SET_CHILD_SUBREAPER,
@@ -33,14 +34,13 @@ from kestrelctl.worker.orphans import (
 )
 from kestrelctl.worker.output import STREAMS, KeptOutputs
 from kestrelctl.worker.programs import Programs, why_not_started
-from kestrelctl.worker.reaper import ChildSignal
-from kestrelctl.worker.slots import FileActions, Slot
-from kestrelctl.worker.starts import StartQueue
-from kestrelctl.worker.tasks import Task
+from kestrelctl.worker.running_process import RunningProcess
+from kestrelctl.worker.sandbox import FileActions, Sandbox
+from kestrelctl.worker.start_order import StartOrder
 from kestrelctl.worker.trash import Trash
 from kestrelctl.worker.usage import own_peak, sample
 
-__all__ = ["Executor", "Exit", "InlineExecutor", "Launch", "ProcessExecutor"]
+__all__ = ["Command", "Completion", "Executor", "InlineExecutor", "ProcessExecutor"]
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +59,11 @@ CLEANUP_SECONDS = 60.0
 class ProcessExecutor:
     """An `Executor` that runs tasks as processes of this machine.
 
-    Nothing a task does raises here: what cannot be started ends with an `Exit` that says why.
+    Nothing a task does raises here: what cannot be started ends with an `Completion` that says why.
 
     Args:
         directory: for scratch directories and outputs; one process at a time may use it.
-        on_exit: called on the event loop with each `Exit`.
+        on_completion: called on the event loop with each `Completion`.
         output_limit_bytes: a task that writes more to stdout or stderr is killed.
         kept_bytes: room for outputs that are longer than their tail; the oldest go first.
         kept_files: the same, in number.
@@ -72,7 +72,7 @@ class ProcessExecutor:
     def __init__(
         self,
         directory: Path,
-        on_exit: Callable[[Exit], None],
+        on_completion: Callable[[Completion], None],
         *,
         output_limit_bytes: int = 64 << 20,
         kept_bytes: int = 1 << 30,
@@ -81,7 +81,7 @@ class ProcessExecutor:
         self._loop = asyncio.get_running_loop()
         self._child_signal = ChildSignal(self._loop, self._reap)  # before Trash has threads
         self.spawns = Histogram(SPAWN_BOUNDS)
-        self._on_exit = on_exit
+        self._on_completion = on_completion
         self._output_limit_bytes = output_limit_bytes
         directory = directory.absolute()
         self._slots_directory = directory / "slots"
@@ -91,11 +91,11 @@ class ProcessExecutor:
             directory / "outputs", limit_bytes=kept_bytes, limit_files=kept_files
         )
 
-        self._slots: dict[str, Slot] = {}
+        self._slots: dict[str, Sandbox] = {}
         self._programs = Programs()
-        self._queue: StartQueue[Task] = StartQueue()
-        self._tasks: dict[int, Task] = {}  # by attempt: from start to report
-        self._by_pid: dict[int, Task] = {}  # in order of start
+        self._queue: StartOrder[RunningProcess] = StartOrder()
+        self._tasks: dict[int, RunningProcess] = {}  # by attempt: from start to report
+        self._by_pid: dict[int, RunningProcess] = {}  # in order of start
         self._slice_pending = False
         self._watch: asyncio.TimerHandle | None = None
 
@@ -112,8 +112,8 @@ class ProcessExecutor:
 
     # ---- asked from outside
 
-    def start(self, launch: Launch) -> None:
-        """Queue a task; `StartQueue` says when its turn comes.
+    def start(self, launch: Command) -> None:
+        """Queue a task; `StartOrder` says when its turn comes.
 
         Raises:
             ValueError: its number or its slot is in use.
@@ -122,11 +122,11 @@ class ProcessExecutor:
         warm = slot is not None
         if slot is None:
             place = self._slots_directory / str(len(self._slots))
-            slot = self._slots[launch.slot] = Slot(place, self._null, self._trash.discard)
+            slot = self._slots[launch.slot] = Sandbox(place, self._null, self._trash.discard)
         if slot.number is not None or launch.number in self._tasks:
             raise ValueError(f"attempt {launch.number}: slot {launch.slot!r} runs {slot.number}")
         slot.number = launch.number
-        task = self._tasks[launch.number] = Task(launch, slot)
+        task = self._tasks[launch.number] = RunningProcess(launch, slot)
         self._queue.add(launch.number, task, warm=warm)
         self._go_on_starting()
 
@@ -138,7 +138,7 @@ class ProcessExecutor:
         """
         queued = self._queue.remove(number)
         if queued is not None:
-            self._loop.call_soon(self._report, queued, Exit(number, reason=reason))
+            self._loop.call_soon(self._report, queued, Completion(number, reason=reason))
             return True
         task = self._tasks.get(number)
         if task is None or task.pid not in self._by_pid:
@@ -176,10 +176,10 @@ class ProcessExecutor:
 
     async def close(self) -> None:
         """Kill every task, report none of them, and give everything back once they are gone."""
-        if self._on_exit is _ignore:
+        if self._on_completion is _ignore:
             return
-        self._on_exit = _ignore
-        self._queue = StartQueue()
+        self._on_completion = _ignore
+        self._queue = StartOrder()
         give_up = time.monotonic() + GRACE_SECONDS
         while (self._by_pid or self._orphans) and time.monotonic() < give_up:
             for task in self._by_pid.values():
@@ -212,7 +212,7 @@ class ProcessExecutor:
             task.started_at = time.time()
             why_not = self._spawn(task, launch.argv, task.slot.for_task, launch.time_limit_seconds)
             if why_not:
-                report = Exit(launch.number, reason=why_not, started_at=task.started_at)
+                report = Completion(launch.number, reason=why_not, started_at=task.started_at)
                 self._report(task, report)
             if time.monotonic() >= until:
                 break
@@ -223,7 +223,7 @@ class ProcessExecutor:
 
     def _spawn(
         self,
-        task: Task,
+        task: RunningProcess,
         argv: tuple[str, ...],
         file_actions: FileActions,
         limit_seconds: float | None,
@@ -297,7 +297,7 @@ class ProcessExecutor:
         if self._by_pid or self._orphans:
             self._watch_by(max(again, now + 0.01))
 
-    def _terminate(self, task: Task, reason: str) -> None:
+    def _terminate(self, task: RunningProcess, reason: str) -> None:
         task.reason = task.reason or reason
         if task.terminated:
             kill_group(task.pid, signal.SIGKILL)
@@ -345,7 +345,7 @@ class ProcessExecutor:
         task = self._tasks.get(number)
         return task is not None and task.pid in self._by_pid
 
-    def _ended(self, task: Task, report: Exit) -> None:
+    def _ended(self, task: RunningProcess, report: Completion) -> None:
         cleanup = task.launch.cleanup
         if cleanup:
             task.report = report
@@ -355,7 +355,7 @@ class ProcessExecutor:
             report = _with_cleanup(report, why_not)
         self._report(task, report)
 
-    def _report(self, task: Task, report: Exit) -> None:
+    def _report(self, task: RunningProcess, report: Completion) -> None:
         """Free the slot and hand the report out."""
         slot = task.slot
         try:
@@ -371,11 +371,13 @@ class ProcessExecutor:
         slot.number = None
         self._tasks.pop(report.number, None)
         try:
-            self._on_exit(report)
+            self._on_completion(report)
         except Exception:
             log.exception("attempt %d: its report was not accepted", report.number)
 
-    def _with_outputs(self, report: Exit, slot: Slot, sizes: tuple[int, int]) -> Exit:
+    def _with_outputs(
+        self, report: Completion, slot: Sandbox, sizes: tuple[int, int]
+    ) -> Completion:
         stdout, stderr = slot.take_outputs(
             report.number, sizes, self._kept, self._output_limit_bytes
         )
@@ -384,11 +386,11 @@ class ProcessExecutor:
         )
 
 
-def _ignore(report: Exit) -> None:
-    """What `on_exit` is after `close`."""
+def _ignore(report: Completion) -> None:
+    """What `on_completion` is after `close`."""
 
 
-def _with_cleanup(report: Exit, why: str) -> Exit:
+def _with_cleanup(report: Completion, why: str) -> Completion:
     if not why or report.reason:
         return report
     return replace(report, reason=f"cleanup-failed: {why}")

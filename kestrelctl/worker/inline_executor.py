@@ -8,23 +8,23 @@ from collections.abc import Callable
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.errors import NotFound
-from kestrelctl.worker.launch import SPAWN_BOUNDS, Exit, Launch
+from kestrelctl.worker.executor import SPAWN_BOUNDS, Command, Completion
 
 
 class InlineExecutor:
     """An `Executor` in which every task succeeds in the next iteration of the event loop.
 
     Args:
-        on_exit: called with each `Exit`.
+        on_completion: called with each `Completion`.
     """
 
-    def __init__(self, on_exit: Callable[[Exit], None]) -> None:
+    def __init__(self, on_completion: Callable[[Completion], None]) -> None:
         self.spawns = Histogram(SPAWN_BOUNDS)
-        self._on_exit = on_exit
+        self._on_completion = on_completion
         self._loop = asyncio.get_running_loop()
         self._started: dict[int, float] = {}
 
-    def start(self, launch: Launch) -> None:
+    def start(self, launch: Command) -> None:
         """Have it done in the next iteration, together with all others of this one."""
         if not self._started:
             self._loop.call_soon(self._finish)
@@ -33,13 +33,13 @@ class InlineExecutor:
     def _finish(self) -> None:
         started, self._started = self._started, {}
         for number, started_at in started.items():
-            self._on_exit(Exit(number, 0, started_at=started_at))
+            self._on_completion(Completion(number, 0, started_at=started_at))
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         """End a task that was started in this iteration."""
         if self._started.pop(number, None) is None:
             return False
-        self._loop.call_soon(self._on_exit, Exit(number, reason=reason))
+        self._loop.call_soon(self._on_completion, Completion(number, reason=reason))
         return True
 
     @property

@@ -24,7 +24,7 @@ _FEW_FILES = 64
 FileActions = tuple[tuple[int, ...] | tuple[int, int, str, int, int], ...]
 
 
-class Slot:
+class Sandbox:
     """One task at a time runs here.
 
     Args:

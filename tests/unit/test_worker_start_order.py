@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kestrelctl.worker.starts import StartQueue
+from kestrelctl.worker.start_order import StartOrder
 
 
-def queue_of(fresh: str, warm: str) -> StartQueue[str]:
-    queue: StartQueue[str] = StartQueue()
+def queue_of(fresh: str, warm: str) -> StartOrder[str]:
+    queue: StartOrder[str] = StartOrder()
     for name in fresh:
         queue.add(ord(name), name, warm=False)
     for name in warm:
@@ -14,7 +14,7 @@ def queue_of(fresh: str, warm: str) -> StartQueue[str]:
     return queue
 
 
-def drained(queue: StartQueue[str]) -> str:
+def drained(queue: StartOrder[str]) -> str:
     names = ""
     while (name := queue.latest()) is not None:
         names += name

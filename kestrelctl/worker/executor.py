@@ -12,7 +12,7 @@ from kestrelctl.core.counting.histogram import Histogram
 SPAWN_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
 
 
-class Launch(msgspec.Struct, frozen=True):
+class Command(msgspec.Struct, frozen=True):
     """A task to run.
 
     Args:
@@ -33,7 +33,7 @@ class Launch(msgspec.Struct, frozen=True):
     cleanup: tuple[str, ...] = ()
 
 
-class Exit(msgspec.Struct, frozen=True, gc=False):
+class Completion(msgspec.Struct, frozen=True, gc=False):
     """How an attempt ended.
 
     Args:
@@ -72,7 +72,7 @@ class Executor(Protocol):
 
     spawns: Histogram  #: seconds that processes took to start
 
-    def start(self, launch: Launch) -> None:
+    def start(self, launch: Command) -> None:
         """Queue a task. ValueError if its number or its slot is in use."""
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
