@@ -12,7 +12,7 @@ from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.loop import Loop
 from kestrelctl.simulate.truth import Fate
-from kestrelctl.worker.executor import SPAWN_BOUNDS, Command, Completion
+from kestrelctl.worker.executor import START_BOUNDS, Command, Completion
 
 #: Seconds from the signal to the end of a command.
 DIES_AFTER_SECONDS = (0.0005, 0.01)
@@ -39,7 +39,7 @@ class SimulatedExecutor:
         on_completion: Callable[[Completion], None],
         fatal: Callable[[], None],
     ) -> None:
-        self.spawns = Histogram(SPAWN_BOUNDS)
+        self.start_seconds = Histogram(START_BOUNDS)
         self._worker = worker
         self._clock = clock
         self._random = random
@@ -50,11 +50,11 @@ class SimulatedExecutor:
         self._fatal = fatal
         self._began_at: dict[int, float] = {}
 
-    def start(self, launch: Command) -> None:
-        number = launch.number
+    def start(self, command: Command) -> None:
+        number = command.number
         if number in self._began_at:
             raise ValueError(f"attempt {number} runs already")
-        env = launch.env
+        env = command.env
         index = int(env["KESTREL_TASK_INDEX"])
         self._audit.began(
             number, int(env["KESTREL_JOB_ID"]), index, self._worker, env.get("KESTREL_ITEM")
@@ -72,10 +72,6 @@ class SimulatedExecutor:
         seconds = self._random.uniform(*DIES_AFTER_SECONDS)
         self._clock.after(seconds, self._ends, number, Outcome.KILLED)
         return True
-
-    @property
-    def running(self) -> int:
-        return len(self._began_at)
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         raise NotFound(f"the {stream} of attempt {number} is not kept")

@@ -1,4 +1,4 @@
-"""The port between what decides which task runs and what runs it."""
+"""The port between what decides which attempt runs and what runs it."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ import msgspec
 
 from kestrelctl.core.counting.histogram import Histogram
 
-#: Seconds to start a process.
-SPAWN_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
+#: Seconds to start a command.
+START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A task to run.
+    """What is to be executed for an attempt.
 
     Args:
         number: of the attempt, unique.
-        slot: name of the scratch directory and output files to use; one task at a time in each.
-        argv: the command; no shell sees it.
-        env: the whole environment; KESTREL_ATTEMPT is added to it.
-        time_limit_seconds: SIGTERM after it, SIGKILL two seconds later; None for no limit.
-        cleanup: command to run after the task, same directory and environment. Its failure is a
-            reason in the report and changes no exit code.
+        argv: the program and its arguments; no shell sees them.
+        env: the whole environment.
+        time_limit_seconds: after it the command is asked to end, and soon made to; None for no
+            limit.
+        cleanup: a second command, which runs after the first in the same directory and
+            environment. Its failure is a reason in the report and changes no exit code.
     """
 
     number: int
-    slot: str
     argv: tuple[str, ...]
     env: dict[str, str]
     time_limit_seconds: float | None = None
@@ -45,10 +44,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             `cleanup-failed: …`, or what `kill` was given.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
-        cpu_seconds: user and system time of the task and of those of its children it waited for.
-        peak_bytes: largest resident memory of any one of these. 0 for a task that was both
-            shorter than about 0.1 s and smaller than the worker process itself: the kernel does
-            not tell it.
+        cpu_seconds: user and system time, with that of the children it waited for.
+        peak_bytes: largest resident memory; 0 if it is not known.
         stdout, stderr: the last TAIL_BYTES of each.
         stdout_bytes, stderr_bytes: whole sizes.
     """
@@ -68,22 +65,25 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
 
 
 class Executor(Protocol):
-    """What runs tasks. It never calls back from inside `start` or `kill`."""
+    """What runs commands. It has no queue: whoever calls `start` has decided that there is room.
 
-    spawns: Histogram  #: seconds that processes took to start
+    Each start is followed by one `Completion`, never from inside `start` or `kill`.
+    """
 
-    def start(self, launch: Command) -> None:
-        """Queue a task. ValueError if its number or its slot is in use."""
+    start_seconds: Histogram  #: how long starts took
+
+    def start(self, command: Command) -> None:
+        """Starts a command. If that cannot be done, its completion says why.
+
+        Raises:
+            ValueError: the number is in use.
+        """
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
-        """End a task, or take it out of the queue. False if there is no such task (any more)."""
-
-    @property
-    def running(self) -> int:
-        """How many tasks run."""
+        """Ends a command; its completion follows. False if there is no such command (any more)."""
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         """At most `limit` bytes of an attempt's stdout or stderr. NotFound if it is not here."""
 
     async def close(self) -> None:
-        """Kill every task, report none of them, and give everything back."""
+        """Kills every command, reports none of them, and gives everything back."""

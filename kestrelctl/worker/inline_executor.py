@@ -1,4 +1,4 @@
-"""Tasks without processes, to measure everything else."""
+"""Commands without processes, to measure everything else."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Callable
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.errors import NotFound
-from kestrelctl.worker.executor import SPAWN_BOUNDS, Command, Completion
+from kestrelctl.worker.executor import START_BOUNDS, Command, Completion
 
 
 class InlineExecutor:
-    """An `Executor` in which every task succeeds in the next iteration of the event loop.
+    """An `Executor` in which every command succeeds in the next iteration of the event loop.
 
     Args:
         on_completion: called with each `Completion`.
     """
 
     def __init__(self, on_completion: Callable[[Completion], None]) -> None:
-        self.spawns = Histogram(SPAWN_BOUNDS)
+        self.start_seconds = Histogram(START_BOUNDS)
         self._on_completion = on_completion
         self._loop = asyncio.get_running_loop()
         self._started: dict[int, float] = {}
 
-    def start(self, launch: Command) -> None:
+    def start(self, command: Command) -> None:
         """Have it done in the next iteration, together with all others of this one."""
         if not self._started:
             self._loop.call_soon(self._finish)
-        self._started[launch.number] = time.time()
+        self._started[command.number] = time.time()
 
     def _finish(self) -> None:
         started, self._started = self._started, {}
@@ -36,16 +36,11 @@ class InlineExecutor:
             self._on_completion(Completion(number, 0, started_at=started_at))
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
-        """End a task that was started in this iteration."""
+        """End a command that was started in this iteration."""
         if self._started.pop(number, None) is None:
             return False
         self._loop.call_soon(self._on_completion, Completion(number, reason=reason))
         return True
-
-    @property
-    def running(self) -> int:
-        """Tasks started in this iteration."""
-        return len(self._started)
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         """There is none. NotFound."""

@@ -42,7 +42,7 @@ def numbers(process: WorkerProcess) -> WorkerProcessNumbers:
         reconnects=sum(max(0, worker.logins - 1) for worker in sessions),
         assets=offered,
         runs=process.runs,
-        spawns=process.executor.spawns,
+        spawns=process.executor.start_seconds,
         stanzas=process.stanzas,
         certificate=next((found for s in sessions if (found := s.session.certificate())), None),
     )

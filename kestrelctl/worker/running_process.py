@@ -1,4 +1,4 @@
-"""A launch on its way from the queue to its report."""
+"""The process of an attempt, from its start to its completion."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from kestrelctl.worker.usage import peak_bytes
 
 
 class RunningProcess:
-    """A launch on its way from the queue to its report."""
+    """The process of an attempt: first that of the task itself, then that of its cleanup."""
 
     __slots__ = (
+        "command",
+        "completion",
         "deadline",
-        "launch",
         "left_something",
         "peak_bytes",
         "pid",
         "reason",
-        "report",
         "sample_at",
+        "sandbox",
         "since",
-        "slot",
         "started_at",
         "terminated",
     )
 
-    def __init__(self, launch: Command, slot: Sandbox) -> None:
-        self.launch = launch
-        self.slot = slot
-        self.pid = 0  # of what runs now: the task itself, then its cleanup
-        self.started_at = 0.0
+    def __init__(self, command: Command, sandbox: Sandbox, started_at: float) -> None:
+        self.command = command
+        self.sandbox = sandbox
+        self.pid = 0  # of what runs now; 0 if nothing could be started
+        self.started_at = started_at
         self.since = 0.0  # start of what runs now, monotonic
         self.deadline = math.inf
         self.terminated = False  # SIGTERM was sent; SIGKILL is next
@@ -40,12 +40,12 @@ class RunningProcess:
         self.peak_bytes = 0
         self.sample_at = 0.0
         self.left_something = False
-        self.report: Completion | None = None  # of the task itself, while its cleanup runs
+        self.completion: Completion | None = None  # of the task itself, while its cleanup runs
 
-    def ended(
+    def completed(
         self, code: int, usage: resource.struct_rusage, inherited: int, now: float
     ) -> Completion:
-        """The report, still without outputs.
+        """How the task ended, still without its outputs.
 
         Args:
             code: exit code, or minus the signal.
@@ -54,7 +54,7 @@ class RunningProcess:
             now: monotonic seconds.
         """
         return Completion(
-            self.launch.number,
+            self.command.number,
             code if code >= 0 else None,
             -code if code < 0 else None,
             self.reason,

@@ -1,6 +1,6 @@
-"""A slot: the scratch directory and the output files that tasks use one after the other.
+"""A sandbox: the scratch directory and the output files that tasks use one after the other.
 
-A slot holds no descriptor. Every descriptor of this process is copied by fork and closed by
+A sandbox holds no descriptor. Every descriptor of this process is copied by fork and closed by
 exec, for each task again: 1,000 open files cost a task 0.08 ms, opening two of them by name in
 the child 0.02 ms.
 """
@@ -42,7 +42,6 @@ class Sandbox:
         "_scratch",
         "for_cleanup",
         "for_task",
-        "number",
     )
 
     def __init__(self, directory: Path, stdin: int, discard: Callable[[Path], None]) -> None:
@@ -51,8 +50,6 @@ class Sandbox:
         self._scratch = str(directory / "scratch")
         self._discard = discard
         self._empty = (0, 0)
-        self.number: int | None = None
-        """The attempt that has the slot."""
         append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         self.for_task = _file_actions(stdin, self._paths, append | os.O_TRUNC)
         """File actions of posix_spawn: descriptors 0, 1 and 2 of a task."""

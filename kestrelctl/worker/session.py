@@ -44,8 +44,8 @@ class SessionHost(Protocol):
     clock: Clock
     random: Random  #: spreads over time what many workers do
 
-    def start(self, session: WorkerSession, launch: Command) -> None:
-        """Starts an attempt; `session.on_completion` follows."""
+    def wants_to_start(self, session: WorkerSession) -> None:
+        """Calls `session.next_command` and executes it when it is this session's turn."""
 
     def spool(self, result: Result) -> None:
         """Makes a result survive the process, before the next reports go out."""
@@ -79,9 +79,6 @@ class WorkerSession:
         self._now = host.clock.now
         self._random = host.random
         self._environments = Environments(jid)
-        self._slots_free: list[str] = []
-        self._slots_made = 0
-        self._slot_of: dict[int, str] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
@@ -242,33 +239,35 @@ class WorkerSession:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Starts what fits and sees to it that results are reported in time."""
-        moment = self._now()
-        for start in self.agent.startable():
-            slot = self._slots_free.pop() if self._slots_free else self._new_slot()
-            self._slot_of[start.number] = slot
-            template = start.template
-            task_id = template.task_id(start.index)
-            self._host.start(
-                self,
-                Command(
-                    start.number,
-                    slot,
-                    fill(template.argv, task_id, start.index, start.item),
-                    self._environments.of(start),
-                    template.time_limit_seconds,
-                    fill(template.cleanup, task_id, start.index, start.item),
-                ),
-            )
-        self._plan_report(moment)
+        """Lines up if something can start, and has results reported in time."""
+        if self.agent.can_start:
+            self._host.wants_to_start(self)
+        self._plan_report(self._now())
 
-    def _new_slot(self) -> str:
-        self._slots_made += 1
-        return f"{self._name}.{self._slots_made}"
+    def next_command(self) -> Command | None:
+        """Takes the next attempt out of the queue, to be executed at once.
+
+        If there is more to start, the session lines up again.
+
+        Returns:
+            None if nothing can start any more.
+        """
+        attempt = self.agent.start_next()
+        if attempt is None:
+            return None
+        self._go_on()
+        template = attempt.template
+        task_id = template.task_id(attempt.index)
+        return Command(
+            attempt.number,
+            fill(template.argv, task_id, attempt.index, attempt.item),
+            self._environments.of(attempt),
+            template.time_limit_seconds,
+            fill(template.cleanup, task_id, attempt.index, attempt.item),
+        )
 
     def on_completion(self, end: Completion) -> None:
         """An attempt of this session has ended."""
-        self._slots_free.append(self._slot_of.pop(end.number))
         job_id, index = self.agent.identity(end.number)
         result = Result(
             number=end.number,
@@ -293,7 +292,7 @@ class WorkerSession:
     def _on_kill(self, message: work.Kill) -> None:
         kept = set(self.agent.unacknowledged)
         self._kill(self.agent.on_kill(message.numbers, self._now()), kept)
-        self._plan_report(self._now())
+        self._go_on()
 
     def _kill(self, running: list[int], kept: set[int]) -> None:
         """Ends attempts that run, and spools the results of those that had not begun.
@@ -309,6 +308,7 @@ class WorkerSession:
 
     def _on_recall(self, message: work.Recall) -> None:
         self._send(work.Returned(numbers=self.agent.on_recall(message.numbers)))
+        self._go_on()
 
     def _on_ack(self, message: work.Ack) -> None:
         self._acknowledged(message.numbers)

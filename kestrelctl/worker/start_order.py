@@ -1,60 +1,47 @@
-"""The order in which queued tasks start."""
+"""The order in which the sessions of one process start their attempts."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class StartOrder(Generic[T]):
-    """Depth first: the slot that finished last starts next, so that few slots are deep in work.
+    """Depth first: the session that joined last starts next, so that few sessions are deep in work.
 
-    Their reports then travel together, where reports from all slots in turn would travel one by
-    one. So that nobody waits for ever, the caller takes the one that waits longest once in
+    Their reports then travel together, where reports from all sessions in turn would travel one by
+    one. So that no session waits for ever, the caller takes the one that waits longest once in
     every slice.
     """
 
     def __init__(self) -> None:
-        self._fresh: deque[int] = deque()
-        self._warm: deque[int] = deque()
-        self._items: dict[int, T] = {}
+        #: Sessions that have never been taken wait apart, first come, first served.
+        self._fresh: OrderedDict[T, None] = OrderedDict()
+        self._warm: OrderedDict[T, None] = OrderedDict()
+        self._taken_before: set[T] = set()
 
-    def add(self, number: int, item: T, *, warm: bool) -> None:
-        """Queue an item.
+    def add(self, session: T) -> None:
+        """Adds a session. One that waits already keeps its place."""
+        (self._warm if session in self._taken_before else self._fresh)[session] = None
 
-        Args:
-            number: unique among all ever added.
-            item: anything.
-            warm: whether its slot has run something before.
-        """
-        self._items[number] = item
-        (self._warm if warm else self._fresh).append(number)
+    def take_longest_waiting(self) -> T | None:
+        """Takes the oldest fresh session, else the oldest of all. None if no session waits."""
+        if not self:
+            return None
+        return self._taken((self._fresh or self._warm).popitem(last=False)[0])
 
-    def longest_waiting(self) -> T | None:
-        """Take the oldest in a fresh slot, else the oldest of all. None if there is nothing."""
-        while self._fresh or self._warm:
-            item = self._items.pop((self._fresh or self._warm).popleft(), None)
-            if item is not None:
-                return item
-        return None
+    def take_latest(self) -> T | None:
+        """Takes the youngest session that is not fresh, else the oldest. None if none waits."""
+        if not self:
+            return None
+        last = bool(self._warm)
+        return self._taken((self._warm or self._fresh).popitem(last=last)[0])
 
-    def latest(self) -> T | None:
-        """Take the youngest in a warm slot, else the oldest of all. None if there is nothing."""
-        while self._fresh or self._warm:
-            number = self._warm.pop() if self._warm else self._fresh.popleft()
-            item = self._items.pop(number, None)
-            if item is not None:
-                return item
-        return None
-
-    def remove(self, number: int) -> T | None:
-        """Take out a certain one. None if it is not (or no longer) queued."""
-        return self._items.pop(number, None)
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._items
+    def _taken(self, session: T) -> T:
+        self._taken_before.add(session)
+        return session
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._fresh) + len(self._warm)

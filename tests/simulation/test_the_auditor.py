@@ -9,7 +9,7 @@ import pytest
 
 from kestrelctl import simulate
 from kestrelctl.core import effects
-from kestrelctl.core.agent.agent import Agent, LocalAttempt
+from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.attempts import adoption
 from kestrelctl.core.events import Event, Heard
 from kestrelctl.core.handlers import leases
@@ -79,15 +79,7 @@ def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_worker_that_runs_too_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def startable(self: Agent) -> list[LocalAttempt]:
-        starts = list(self.queue)
-        self.queue.clear()
-        for attempt in starts:
-            attempt.claim.charge(self.free)
-            self.running[attempt.number] = attempt
-        return starts
-
-    monkeypatch.setattr(Agent, "startable", startable)
+    monkeypatch.setattr(Agent, "can_start", property(lambda self: bool(self.queue)))
     assert is_found("at once, it has")
 
 

@@ -25,7 +25,7 @@ ENDED = -1
 
 
 class LocalAttempt:
-    """An attempt from its arrival at the worker to its end.
+    """An attempt as its worker sees it, from its arrival to its end.
 
     Attributes:
         item: the line of the task, if its job has lines.
@@ -194,15 +194,25 @@ class Agent:
 
     # -- from the machine --------------------------------------------------------------------------
 
-    def startable(self) -> list[LocalAttempt]:
-        """Takes from the queue what fits now, to be started."""
-        starts: list[LocalAttempt] = []
-        while self.queue and self.queue[0].claim.fits(self.free):
-            attempt = self.queue.popleft()
-            attempt.claim.charge(self.free)
-            self.running[attempt.number] = attempt
-            starts.append(attempt)
-        return starts
+    @property
+    def can_start(self) -> bool:
+        """Whether the first attempt in the queue fits into what is free."""
+        return bool(self.queue) and self.queue[0].claim.fits(self.free)
+
+    def start_next(self) -> LocalAttempt | None:
+        """Takes the first attempt out of the queue and charges its claim.
+
+        The caller starts it at once: it counts as running from now on.
+
+        Returns:
+            None if there is no attempt, or the first one does not fit.
+        """
+        if not self.can_start:
+            return None
+        attempt = self.queue.popleft()
+        attempt.claim.charge(self.free)
+        self.running[attempt.number] = attempt
+        return attempt
 
     def on_completion(self, result: Result, now: float) -> Result:
         """An attempt has ended: frees what it took and keeps its result.
@@ -234,7 +244,7 @@ class Agent:
         """When the fresh results are to be sent: at once when half of what was queued is done.
 
         While more waits here than is to be reported, the manager need not hurry, and results travel
-        together.
+        together. An attempt that fits but has not been started still waits.
         """
         if self.fresh_since is None or not self.welcomed:
             return None
