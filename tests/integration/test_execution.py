@@ -406,7 +406,7 @@ async def test_closing_kills_all_and_restores_the_process(tmp_path: Path) -> Non
     children = psutil.Process().children()
     descriptors = len(os.listdir("/proc/self/fd"))
     machine = Machine(tmp_path / "work")
-    for index in range(3):
+    for _ in range(3):
         machine.start("/bin/sh", "-c", "trap '' TERM; sleep 600")
     await machine.executor.close()
     assert machine.exits == {}
