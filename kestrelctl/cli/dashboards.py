@@ -14,8 +14,8 @@ from kestrelctl.cli.output import Column, Listing, Output
 from kestrelctl.cli.quantities import parse_duration, plural
 
 if TYPE_CHECKING:
-    from kestrelctl.dashboards.grafana import Grafana
-    from kestrelctl.dashboards.model import Board
+    from kestrelctl.grafana.board import Board
+    from kestrelctl.grafana.client import Grafana
 
 #: Ends `diff` if something differs, as it ends diff(1).
 DIFFERENT = 1
@@ -87,8 +87,8 @@ def push(
     **server: Any,
 ) -> None:
     """Save dashboards in Grafana: all that are here, or those of the NAMES."""
-    from kestrelctl.dashboards import push as pushing
-    from kestrelctl.dashboards.model import pick
+    from kestrelctl.grafana import push as pushing
+    from kestrelctl.grafana.board import pick
 
     boards = pick(_boards(directory), names)
     grafana = _connect(**server)
@@ -123,8 +123,8 @@ def pull(
     **server: Any,
 ) -> None:
     """Write dashboards of Grafana into files: all of the folder, or those of the NAMES."""
-    from kestrelctl.dashboards.model import read_boards, usual_directory
-    from kestrelctl.dashboards.pull import pull as fetch
+    from kestrelctl.grafana.board import read_boards, usual_directory
+    from kestrelctl.grafana.pull import pull as fetch
 
     directory = directory or usual_directory()
     boards = read_boards(directory)
@@ -145,8 +145,8 @@ def pull(
 def diff(session: Session, /, directory: Path | None, names: tuple[str, ...], **server: Any) -> int:
     """Show what a push would change; status 1 if anything."""
     from kestrelctl.cli.diffs import Difference, Differences
-    from kestrelctl.dashboards.model import pick
-    from kestrelctl.dashboards.pull import compare
+    from kestrelctl.grafana.board import pick
+    from kestrelctl.grafana.pull import compare
 
     boards = pick(_boards(directory), names)
     found = [
@@ -196,7 +196,7 @@ def snapshot(
     **server: Any,
 ) -> None:
     """Keep dashboards of Grafana with the data they show now; whoever has the address sees it."""
-    from kestrelctl.dashboards.snapshot import with_data
+    from kestrelctl.grafana.snapshot import with_data
 
     seconds, expires_seconds = parse_duration(since), round(parse_duration(expires))
     uids = _uids(_boards(directory), names)
@@ -226,15 +226,15 @@ def snapshot(
 def _connect(url: str, token_file: Path | None, timeout: str) -> Grafana:
     import os
 
-    from kestrelctl.dashboards.access import make_access, read_token
-    from kestrelctl.dashboards.grafana import connect
+    from kestrelctl.grafana.client import connect
+    from kestrelctl.grafana.grafana_access import make_access, read_token
 
     token = read_token(token_file) if token_file else os.environ.get("GRAFANA_TOKEN", "").strip()
     return connect(make_access(url, token, parse_duration(timeout)))
 
 
 def _boards(directory: Path | None) -> list[Board]:
-    from kestrelctl.dashboards.model import read_boards, usual_directory
+    from kestrelctl.grafana.board import read_boards, usual_directory
 
     return read_boards(directory or usual_directory())
 

@@ -16,8 +16,8 @@ from kestrelctl.bench import run as bench_run
 from kestrelctl.bench import saved as bench_saved
 from kestrelctl.bench import sweep as bench_sweep
 from kestrelctl.cli.jobfile import read_job_file
-from kestrelctl.dashboards import grafana
 from kestrelctl.fleet import inventory
+from kestrelctl.grafana import client as grafana_client
 from kestrelctl.local import control
 from kestrelctl.local.state import workers_directory
 from kestrelctl.manager import daemon as manager_daemon

@@ -11,7 +11,7 @@ from kestrelctl.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GrafanaAccess:
     """A server, and how to be let in.
 
     Attributes:
@@ -40,7 +40,7 @@ class Access:
         return self.scheme == "http"
 
 
-def make_access(url: str, token: str, timeout_seconds: float) -> Access:
+def make_access(url: str, token: str, timeout_seconds: float) -> GrafanaAccess:
     """The access to the server at an address.
 
     Raises:
@@ -59,7 +59,7 @@ def make_access(url: str, token: str, timeout_seconds: float) -> Access:
             cause="a secret there would be seen by everybody on this machine",
             hint="--token-file FILE",
         )
-    access = Access(
+    access = GrafanaAccess(
         parts.scheme, parts.hostname, port, parts.path.strip("/"), token, timeout_seconds
     )
     if access.is_open and not _is_loopback(access.host):

@@ -18,7 +18,7 @@ from click.testing import Result
 from grafana_double import TOKEN, GrafanaDouble, Stored, running
 
 from kestrelctl import __version__
-from kestrelctl.dashboards.model import fingerprint, read_boards
+from kestrelctl.grafana.board import fingerprint, read_boards
 
 PANEL = {
     "id": 1, "type": "timeseries", "title": "Tasks",
@@ -582,7 +582,7 @@ def test_a_dashboard_or_directory_that_is_not_there(call: Call, tmp_path: Path) 
 
 
 def test_the_dashboards_of_the_checkout_are_the_usual_ones() -> None:
-    from kestrelctl.dashboards.model import usual_directory
+    from kestrelctl.grafana.board import usual_directory
 
     assert usual_directory() == Path(__file__).parents[2] / "dashboards"
     assert UID in [board.uid for board in read_boards(usual_directory())]

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kestrelctl import __version__
-from kestrelctl.dashboards.grafana import Edit, Grafana, Saved
-from kestrelctl.dashboards.model import Board, fingerprint
 from kestrelctl.errors import KestrelError, NotFound
+from kestrelctl.grafana.board import Board, fingerprint
+from kestrelctl.grafana.client import Edit, Grafana, Saved
 
 _MARK = re.compile(r"kestrelctl (\S+) dashboards push, content ([0-9a-f]{16})")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PushStep:
     """What becomes of one dashboard.
 
     Attributes:
@@ -35,7 +35,7 @@ class Step:
     refusal: str = ""
 
 
-def plan(grafana: Grafana, boards: Sequence[Board], folder: str | None) -> list[Step]:
+def plan(grafana: Grafana, boards: Sequence[Board], folder: str | None) -> list[PushStep]:
     """What a push of the dashboards into the folder would do; None for a folder yet to be made.
 
     Raises:
@@ -44,7 +44,7 @@ def plan(grafana: Grafana, boards: Sequence[Board], folder: str | None) -> list[
     return [_step(grafana, board, folder) for board in boards]
 
 
-def refuse(steps: Sequence[Step]) -> None:
+def refuse(steps: Sequence[PushStep]) -> None:
     """Stops a push that would undo what somebody did.
 
     Raises:
@@ -61,7 +61,7 @@ def refuse(steps: Sequence[Step]) -> None:
     )
 
 
-def carry_out(grafana: Grafana, steps: Sequence[Step], folder: str, *, force: bool) -> None:
+def carry_out(grafana: Grafana, steps: Sequence[PushStep], folder: str, *, force: bool) -> None:
     """Saves what is new or has changed.
 
     Raises:
@@ -78,15 +78,15 @@ def carry_out(grafana: Grafana, steps: Sequence[Step], folder: str, *, force: bo
             )
 
 
-def _step(grafana: Grafana, board: Board, folder: str | None) -> Step:
+def _step(grafana: Grafana, board: Board, folder: str | None) -> PushStep:
     try:
         saved = grafana.read(board.uid)
     except NotFound:
-        return Step(board, "created")
+        return PushStep(board, "created")
     same_place = saved.folder == folder
     content = fingerprint(board.model)
     if same_place and fingerprint(saved.model) == content:
-        return Step(board, "unchanged", saved.version)
+        return PushStep(board, "unchanged", saved.version)
     if saved.provisioned:
         raise KestrelError(
             f"Grafana reads the dashboard {board.uid} from a file of its own",
@@ -96,14 +96,14 @@ def _step(grafana: Grafana, board: Board, folder: str | None) -> Step:
     edit = grafana.last_edit(board.uid)
     mark = _MARK.fullmatch(edit.message) if edit and edit.version == saved.version else None
     if mark is None:
-        return Step(board, "updated", saved.version, _edited(saved, edit))
+        return PushStep(board, "updated", saved.version, _edited(saved, edit))
     if same_place and mark[2] == content:
         # The server keeps the JSON in a form of its own.
-        return Step(board, "unchanged", saved.version)
+        return PushStep(board, "unchanged", saved.version)
     if _numbers(mark[1]) > _numbers(__version__):
         newer = f"pushed by kestrelctl {mark[1]}, and this is {__version__}"
-        return Step(board, "updated", saved.version, newer)
-    return Step(board, "updated", saved.version)
+        return PushStep(board, "updated", saved.version, newer)
+    return PushStep(board, "updated", saved.version)
 
 
 def _mark(board: Board) -> str:

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kestrelctl.dashboards.access import Access
-from kestrelctl.dashboards.model import Json
-from kestrelctl.dashboards.refusals import no_grafana, translated
 from kestrelctl.errors import MissingTool, NotFound, UsageError
+from kestrelctl.grafana.board import Json
+from kestrelctl.grafana.grafana_access import GrafanaAccess
+from kestrelctl.grafana.refusals import no_grafana, translated
 
 #: The most that one page of a search may hold.
 _PAGE = 5000
@@ -44,7 +44,7 @@ class Edit:
     message: str
 
 
-def connect(access: Access) -> Grafana:
+def connect(access: GrafanaAccess) -> Grafana:
     """Finds the server, and makes sure that it is one of Grafana's.
 
     Raises:
@@ -78,7 +78,7 @@ def connect(access: Access) -> Grafana:
 class Grafana:
     """What the dashboards need of a server. Every method may raise the errors of `refusals`."""
 
-    def __init__(self, api: Any, access: Access) -> None:
+    def __init__(self, api: Any, access: GrafanaAccess) -> None:
         self._api = api
         self._access = access
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kestrelctl.dashboards.model import Json
+from kestrelctl.grafana.board import Json
 
 
 def as_drawn(frames: Sequence[Json], query_format: str, value_name: str) -> list[Json]:

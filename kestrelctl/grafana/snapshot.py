@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from kestrelctl.dashboards.frames import as_drawn
-from kestrelctl.dashboards.grafana import Grafana
-from kestrelctl.dashboards.model import Json
 from kestrelctl.errors import KestrelError
+from kestrelctl.grafana.board import Json
+from kestrelctl.grafana.client import Grafana
+from kestrelctl.grafana.frames import as_drawn
 
 _EMBEDDED = {"type": "grafana", "uid": "grafana"}
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))")

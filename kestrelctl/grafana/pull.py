@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from kestrelctl.dashboards.grafana import Grafana
-from kestrelctl.dashboards.model import Board, Json, difference, normalise, write
 from kestrelctl.errors import KestrelError, NotFound
+from kestrelctl.grafana.board import Board, Json, difference, normalise, write
+from kestrelctl.grafana.client import Grafana
 
 #: What Grafana allows in a uid; nothing else becomes the name of a file.
 _UID = re.compile(r"[A-Za-z0-9_-]{1,40}")
