@@ -15,13 +15,13 @@ from kestrelctl import clock, logs
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.access import Access
-from kestrelctl.manager.desk import Desk
-from kestrelctl.manager.enrollment import Enrollment
-from kestrelctl.manager.invited import Invited
-from kestrelctl.manager.listener import Manager
+from kestrelctl.manager.enrollment_requests import EnrollmentRequests
+from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.pool_requests import Usage
+from kestrelctl.manager.request_dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.notify import Notifier
 from kestrelctl.store.sqlite import SqliteStore
 from kestrelctl.xmpp import session
@@ -67,20 +67,24 @@ async def serve(options: ManagerOptions) -> None:
     access = Access(options)
     service = Service(pool, store, options.domain, clock)
     accounts = Accounts(lambda: connection, f"pool@{options.domain}")
-    invited = Invited(options.data_dir / "invited")
-    desk = Desk(service, Enrollment(service, accounts, access, invited), usage_of(psutil.Process()))
-    manager = Manager(service, desk, access, options.domain)
+    temporary = TemporaryAccounts(options.data_dir / "invited")
+    dispatcher = RequestDispatcher(
+        service,
+        EnrollmentRequests(service, accounts, access, temporary),
+        usage_of(psutil.Process()),
+    )
+    listener = ManagerListener(service, dispatcher, access, options.domain)
     connection = session.component(
         options.domain,
         secret,
         options.host,
         options.port,
-        manager,
+        listener,
         tls=options.tls,
         ca_file=options.ca_file,
     )
-    service.session = manager.session = connection
-    notifier = Notifier(manager.status)
+    service.session = listener.session = connection
+    notifier = Notifier(listener.status)
     told = asyncio.ensure_future(_told_to_stop())
     service.broken.add_done_callback(lambda _: told.cancel())
     monitor = None

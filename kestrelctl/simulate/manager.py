@@ -16,10 +16,10 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.errors import NotAllowed
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.desk import Desk
-from kestrelctl.manager.listener import Manager
+from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.options import ManagerOptions
 from kestrelctl.manager.pool_requests import Usage
+from kestrelctl.manager.request_dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.protocol.joining import Join, ToJoiner
@@ -72,9 +72,11 @@ class ManagerProcess(Process):
         self._told_to_stop = asyncio.Event()
         pool = WatchedPool(self, self.store.open(), self._config, check=self._check)
         service = Service(pool, self.store, DOMAIN, self.loop)
-        desk = Desk(service, NobodyJoins(), lambda: Usage(cpu_seconds=0.0, rss_bytes=0))
-        manager = Manager(service, desk, Access(_OPTIONS), DOMAIN)
-        service.session = manager.session = self.connection(manager)
+        dispatcher = RequestDispatcher(
+            service, NobodyJoins(), lambda: Usage(cpu_seconds=0.0, rss_bytes=0)
+        )
+        listener = ManagerListener(service, dispatcher, Access(_OPTIONS), DOMAIN)
+        service.session = listener.session = self.connection(listener)
         service.listen(TasksEnded, self._tasks_ended)
         service.broken.add_done_callback(self._broken)
         self.pool = pool
@@ -179,7 +181,7 @@ LATE_SECONDS = 0.02
 
 
 class NobodyJoins:
-    """In this world the machines have their accounts (`manager.desk.Enrollment`)."""
+    """In this world the machines have their accounts (`manager.request_dispatch.Enrollment`)."""
 
     async def enroll(self, caller: Caller, request: requests.EnrollWorker) -> None:
         raise NotAllowed("nobody joins")

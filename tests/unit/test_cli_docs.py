@@ -71,7 +71,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (bench_sweep, "sweep"),
         (bench_saved, "read_result"),
         (bench_report, "write_page"),
-        (grafana, "connect"),
+        (grafana_client, "connect"),
     ):
         monkeypatch.setattr(module, name, reached)
     return tmp_path

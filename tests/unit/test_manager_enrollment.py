@@ -13,12 +13,12 @@ from poolkit import Desk
 from kestrelctl import clock as clocks
 from kestrelctl.core.members.enrollment import Invitation
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
-from kestrelctl.manager import enrollment as shell
+from kestrelctl.manager import enrollment_requests as shell
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.enrollment import Enrollment
-from kestrelctl.manager.invited import Invited
+from kestrelctl.manager.enrollment_requests import EnrollmentRequests
 from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.joining import Join, Joined
 from kestrelctl.protocol.work import VERSION, Refused
@@ -84,8 +84,8 @@ class House:
         options = ManagerOptions(
             domain="example.org", secret_file=Path("x"), data_dir=self.directory
         )
-        invited = Invited(self.directory / "invited")
-        self.enrollment = Enrollment(service, accounts, Access(options), invited)
+        temporary = TemporaryAccounts(self.directory / "invited")
+        self.enrollment = EnrollmentRequests(service, accounts, Access(options), temporary)
 
     def caller(self, *, admin: bool = True) -> Caller:
         return Caller("ada@users.example.org/x", admin, self.replies.append)

@@ -1,4 +1,7 @@
-"""Lets machines join and takes workers' accounts away again. What may be is `core.enrollment`'s."""
+"""Lets machines join, and takes workers' accounts away again.
+
+Who may join, and under which name, is decided by `core.members.enrollment`.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from kestrelctl.core.members.enrollment import admit, check_account, invite, par
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, UsageError
 from kestrelctl.manager.access import Access, bare, host
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.invited import Invited, expires_at
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.temporary_accounts import TemporaryAccounts, expires_at
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.joining import Join, Joined, ToJoiner
@@ -29,20 +32,24 @@ _WORD_BYTES = 4
 _PASSWORD_BYTES = 24
 
 
-class Enrollment:
+class EnrollmentRequests:
     """Enroll, join, revoke."""
 
     def __init__(
-        self, service: Service, accounts: Accounts, access: Access, invited: Invited
+        self,
+        service: Service,
+        accounts: Accounts,
+        access: Access,
+        temporary_accounts: TemporaryAccounts,
     ) -> None:
         self._service = service
         self._accounts = accounts
         self._hosts = access.worker_hosts
-        self._invited = invited
+        self._temporary_accounts = temporary_accounts
         #: Temporary accounts that somebody joins with, or has, until they expire: no other may.
-        self._used = set(invited.used)
+        self._used = set(temporary_accounts.used)
         #: Those that an earlier manager left behind; they are deleted as soon as that is possible.
-        self._left_behind = set(invited.used)
+        self._left_behind = set(temporary_accounts.used)
         #: Workers' accounts that were deleted. One that was just logging in may yet get a session:
         #: Prosody looks for the account when it sees the password, and not again.
         self._gone: set[str] = set()
@@ -63,7 +70,7 @@ class Enrollment:
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         if not await self._accounts.create(jid, password):
             raise KestrelError(f"there is an account {jid} already", hint="try again")
-        self._invited.add(jid)
+        self._temporary_accounts.add(jid)
         self._sweep_soon()
         log.info("%s lets a machine join until %d, as %s", caller.jid, invitation.expires_at, jid)
         caller.reply(
@@ -86,7 +93,7 @@ class Enrollment:
             await self._accounts.delete(jid)
             log.info("%s revoked %s", caller.jid, jid)
             (self._used if parse_invitation(jid.partition("@")[0]) else self._gone).add(jid)
-            self._invited.discard(jid)
+            self._temporary_accounts.discard(jid)
             for worker in [each for each in workers if bare(each) == jid]:
                 self._service.handle(
                     ev.Revoked(at=now(), cause=caller.jid, worker=worker, by=caller.user)
@@ -150,9 +157,9 @@ class Enrollment:
                 f"this pool speaks version {VERSION}, the machine {message.version}",
                 hint="install the version that the pool's manager has",
             )
-        self._invited.add(temporary)
+        self._temporary_accounts.add(temporary)
         name = admit(invitation, message.name, latest())
-        self._invited.note_use(temporary)
+        self._temporary_accounts.note_use(temporary)
         self._used.add(temporary)
         jid = f"{name}@{home}"
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
@@ -161,7 +168,7 @@ class Enrollment:
                 raise taken(name)
         except KestrelError:
             self._used.discard(temporary)
-            self._invited.take_back_use(temporary)
+            self._temporary_accounts.take_back_use(temporary)
             raise
         self._gone.discard(jid)
         log.info("%s has joined with %s", jid, temporary)
@@ -180,12 +187,12 @@ class Enrollment:
 
     async def _sweep(self) -> None:
         """Deletes temporary accounts that have expired or were used; plans when to look again."""
-        for jid in {*self._invited.expired(latest()), *self._left_behind}:
+        for jid in {*self._temporary_accounts.expired(latest()), *self._left_behind}:
             await self._drop(jid)
         self._used = {jid for jid in self._used if expires_at(jid) > latest()}
         if self._sweeping is not None:
             self._sweeping.cancel()
-        at = self._invited.next_at()
+        at = self._temporary_accounts.next_at()
         if at is not None:
             pause = at - latest()
             pause = pause if pause > 0 else SWEEP_AGAIN_SECONDS
@@ -199,7 +206,7 @@ class Enrollment:
             level = logging.DEBUG if isinstance(error, Unreachable) else logging.WARNING
             log.log(level, "%s is not deleted: %s (%s)", temporary, error.message, error.cause)
             return
-        self._invited.discard(temporary)
+        self._temporary_accounts.discard(temporary)
         self._left_behind.discard(temporary)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

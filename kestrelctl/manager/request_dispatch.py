@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Enrollment(Protocol):
-    """Who lets machines join: `manager.enrollment` in production."""
+    """Lets machines join: `manager.enrollment_requests` in production."""
 
     async def enroll(self, caller: Caller, request: rq.EnrollWorker) -> None:
         """Makes a token for a machine."""
@@ -45,7 +45,7 @@ class Enrollment(Protocol):
         """The manager has a session with the server, perhaps after a while without one."""
 
 
-class Desk:
+class RequestDispatcher:
     """The user side of a manager.
 
     Args:

@@ -1,4 +1,4 @@
-"""Users' wishes on their way through the core, until what became of them is durable."""
+"""Hands users' requests to the core, and waits for its answers until these are durable."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kestrelctl.errors import BY_CODE, KestrelError
 from kestrelctl.manager.service import Service
 
 
-class Decisions:
-    """Hands wishes to the core and its answers back."""
+class PendingAnswers:
+    """The core's answers that somebody waits for, each known by a token."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -21,8 +21,8 @@ class Decisions:
         self._waiting: dict[str, asyncio.Future[fx.Answer]] = {}
         service.listen(fx.Answer, self._on_answer)
 
-    async def on(self, make: Callable[[str], ev.Event]) -> fx.Answer:
-        """What the core made of a wish, once that is durable.
+    async def answer_to(self, make: Callable[[str], ev.Event]) -> fx.Answer:
+        """Gives the core an event, and returns its answer once that is durable.
 
         Args:
             make: builds the event from the token that its answer will carry.

@@ -1,8 +1,8 @@
-"""The temporary accounts that may still be there, so that none outlives its time, or its use.
+"""The list of temporary accounts that may still exist, so that none outlives its time or its use.
 
-Not every server tells which accounts it has, so the manager keeps a list of those it made, over
-restarts too. An account is noted as used before the machine has its own: if the manager dies before
-it has deleted it, nobody else can join with it.
+Not every server tells which accounts it has, so the manager keeps a list of those that it made, and
+keeps it over restarts. An account is noted as used before the machine has its own: if the manager
+dies before it has deleted the account, nobody else can join with it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 _USED = "used"
 
 
-class Invited:
-    """Addresses of temporary accounts, one on each line of a file, `used` behind some."""
+class TemporaryAccounts:
+    """Addresses of temporary accounts, one on each line of a file; `used` follows those in use."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
