@@ -29,7 +29,7 @@ from kestrelctl.cli.screen import Screen
 from kestrelctl.errors import KestrelError
 
 if TYPE_CHECKING:
-    from kestrelctl.fleet.crew import Outcome
+    from kestrelctl.fleet.fan_out import HostOutcome
     from kestrelctl.fleet.shell import Ran, Shell
     from kestrelctl.fleet.status import HostStatus
     from kestrelctl.fleet.units import Unit
@@ -103,15 +103,15 @@ class AsData(Output):
 
     many = True
 
-    def __init__(self, listing: Listing[Outcome[Any]], kind: type[Any]) -> None:
+    def __init__(self, listing: Listing[HostOutcome[Any]], kind: type[Any]) -> None:
         self._listing = listing
         self._kind = kind
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
-        from kestrelctl.fleet.crew import Outcome
+        from kestrelctl.fleet.fan_out import HostOutcome
 
         async for name, outcome in self._listing.entries():
-            assert isinstance(outcome, Outcome)
+            assert isinstance(outcome, HostOutcome)
             yield name, data_of(outcome, self._kind)
 
     async def tabulate(self, screen: Screen) -> None:
@@ -123,7 +123,7 @@ class Runs(Output):
 
     many = True
 
-    def __init__(self, outcomes: AsyncIterator[Outcome[Ran]]) -> None:
+    def __init__(self, outcomes: AsyncIterator[HostOutcome[Ran]]) -> None:
         self._outcomes = outcomes
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
@@ -143,7 +143,7 @@ class Runs(Output):
             sys.stderr.writelines(f"{outcome.host}: {line}\n" for line in err.splitlines())
 
 
-def status_columns(now: float) -> list[Column[Outcome[HostStatus]]]:
+def status_columns(now: float) -> list[Column[HostOutcome[HostStatus]]]:
     """What a table of hosts shows."""
     return [
         Column("HOST", lambda o: o.host),
@@ -158,7 +158,7 @@ def status_columns(now: float) -> list[Column[Outcome[HostStatus]]]:
     ]  # fmt: skip
 
 
-def _trouble(outcome: Outcome[HostStatus]) -> KestrelError | None:
+def _trouble(outcome: HostOutcome[HostStatus]) -> KestrelError | None:
     return _failed_unit(outcome.value) if outcome.value is not None else outcome.error
 
 
@@ -196,7 +196,7 @@ def _certificate(found: HostStatus, now: float) -> str:
     return f"{duration(left)} left" if left > 0 else f"expired {duration(-left)} ago"
 
 
-def _services(outcome: Outcome[HostStatus], now: float) -> str:
+def _services(outcome: HostOutcome[HostStatus], now: float) -> str:
     if outcome.error is not None:
         return reason(outcome.error)
     units = outcome.value.units if outcome.value is not None else []

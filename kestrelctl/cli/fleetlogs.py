@@ -121,7 +121,7 @@ async def _merged(fleet: Fleet, command: str) -> AsyncIterator[Entry]:
 
 async def _following(fleet: Fleet, command: str, screen: Screen) -> AsyncIterator[Entry]:
     """The entries of all hosts as they are written."""
-    from kestrelctl.fleet.crew import Outcome, stream
+    from kestrelctl.fleet.fan_out import HostOutcome, stream
 
     def work(shell: Shell, say: Callable[[Entry], None]) -> None:
         _read(shell, command, say, None)
@@ -129,7 +129,7 @@ async def _following(fleet: Fleet, command: str, screen: Screen) -> AsyncIterato
     events = stream(fleet.hosts, fleet.connect, work, at_once=len(fleet.hosts))
     async with contextlib.aclosing(events):
         async for event in events:
-            if not isinstance(event, Outcome):
+            if not isinstance(event, HostOutcome):
                 yield event.what
             elif event.error is not None:
                 fleet.note(event.host, event.error)

@@ -18,7 +18,7 @@ from kestrelctl.cli.quantities import duration, parse_duration
 from kestrelctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kestrelctl.fleet.restart import Step
+    from kestrelctl.fleet.restart import RestartStep
 
 
 class Restarted(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ def restart(
     wanted = units or KESTREL_UNITS
     fleet = choose(session, **chosen)
 
-    async def look() -> list[Step]:
+    async def look() -> list[RestartStep]:
         outcomes = [o async for o in fleet.each(lambda shell: installed(shell, wanted))]
         return plan(sorted((o.host, o.value) for o in outcomes if o.value), serial)
 
@@ -103,7 +103,7 @@ def restart(
     fleet.judge()
 
 
-def _confirm(steps: Sequence[Step]) -> None:
+def _confirm(steps: Sequence[RestartStep]) -> None:
     """Asks whether to go on.
 
     Raises:
@@ -118,7 +118,7 @@ def _confirm(steps: Sequence[Step]) -> None:
 
 
 async def _restarted(
-    fleet: Fleet, steps: Sequence[Step], timeout_seconds: float
+    fleet: Fleet, steps: Sequence[RestartStep], timeout_seconds: float
 ) -> AsyncIterator[list[Restarted]]:
     """What comes of each restart; after a failure the rest of that unit's hosts is left alone."""
     from kestrelctl.fleet.restart import restart as restart_unit

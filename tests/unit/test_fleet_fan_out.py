@@ -10,7 +10,7 @@ import pytest
 from fleetkit import FakeFleet
 
 from kestrelctl.errors import Unreachable
-from kestrelctl.fleet.crew import Outcome, Said, each, stream
+from kestrelctl.fleet.fan_out import HostOutcome, Said, each, stream
 from kestrelctl.fleet.shell import Shell
 
 
@@ -21,8 +21,8 @@ async def test_each_host_has_an_outcome_of_its_own() -> None:
         return shell.run("echo").stdout
 
     outcomes = {o.host: o async for o in each(fleet.hosts, fleet.connect, work, at_once=2)}
-    assert outcomes["a"] == Outcome("a", value="hi")
-    assert outcomes["c"] == Outcome("c", value="ho")
+    assert outcomes["a"] == HostOutcome("a", value="hi")
+    assert outcomes["c"] == HostOutcome("c", value="ho")
     error = outcomes["b"].error
     assert error is not None
     assert error.message == "b cannot be reached"
@@ -53,7 +53,11 @@ async def test_what_is_said_on_the_way_comes_before_the_outcome() -> None:
         fleet.hosts, fleet.connect,
         lambda shell, say: shell.run("seq", on_line=say).status, at_once=1,
     )  # fmt: skip
-    assert [event async for event in events] == [Said("a", "1"), Said("a", "2"), Outcome("a", 0)]
+    assert [event async for event in events] == [
+        Said("a", "1"),
+        Said("a", "2"),
+        HostOutcome("a", 0),
+    ]
 
 
 async def test_whoever_stops_listening_ends_what_runs() -> None:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class HostOutcome(Generic[T]):
     """What came of the work on a host: a value or an error."""
 
     host: str
@@ -38,7 +38,7 @@ class Said(Generic[S]):
 
 async def each(
     hosts: Sequence[Host], connect: Connect, work: Callable[[Shell], T], *, at_once: int
-) -> AsyncIterator[Outcome[T]]:
+) -> AsyncIterator[HostOutcome[T]]:
     """Does the work on every host, and tells of each as soon as it is done; see `stream`."""
 
     def alone(shell: Shell, _say: Callable[[None], None]) -> T:
@@ -47,7 +47,7 @@ async def each(
     events = stream(hosts, connect, alone, at_once=at_once)
     async with contextlib.aclosing(events):
         async for event in events:
-            if isinstance(event, Outcome):
+            if isinstance(event, HostOutcome):
                 yield event
 
 
@@ -57,7 +57,7 @@ async def stream(
     work: Callable[[Shell, Callable[[S], None]], T],
     *,
     at_once: int,
-) -> AsyncGenerator[Said[S] | Outcome[T]]:
+) -> AsyncGenerator[Said[S] | HostOutcome[T]]:
     """Does the work on every host; tells what it says on the way and what came of it.
 
     Whoever stops listening ends what is still running, at its hosts, too. The threads are daemons,
@@ -69,13 +69,13 @@ async def stream(
         at_once: on how many hosts at the most.
     """
     loop = asyncio.get_running_loop()
-    events: asyncio.Queue[Said[S] | Outcome[T] | BaseException] = asyncio.Queue()
+    events: asyncio.Queue[Said[S] | HostOutcome[T] | BaseException] = asyncio.Queue()
     todo: SimpleQueue[Host] = SimpleQueue()
     shells = _Shells()
     for host in hosts:
         todo.put(host)
 
-    def tell(event: Said[S] | Outcome[T] | BaseException) -> None:
+    def tell(event: Said[S] | HostOutcome[T] | BaseException) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
             loop.call_soon_threadsafe(events.put_nowait, event)
 
@@ -89,9 +89,9 @@ async def stream(
                 try:
                     with shells.opened(connect(host)) as shell:
                         value = work(shell, partial(say, name))
-                    tell(Outcome(name, value=value))
+                    tell(HostOutcome(name, value=value))
                 except KestrelError as error:
-                    tell(Outcome(name, error=error))
+                    tell(HostOutcome(name, error=error))
                 except BaseException as error:
                     tell(error)
 
@@ -103,7 +103,7 @@ async def stream(
             event = await events.get()
             if isinstance(event, BaseException):
                 raise event
-            left -= isinstance(event, Outcome)
+            left -= isinstance(event, HostOutcome)
             yield event
     finally:
         shells.close()
