@@ -22,7 +22,7 @@ from kestrelctl.metrics.families import (
     histogram,
     stanza_families,
 )
-from kestrelctl.metrics.rows import Rows, quoted
+from kestrelctl.metrics.labelled_gauges import LabelledGauges, quoted
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.protocol.work import Heartbeat, Hello
 from kestrelctl.store.port import Statistics
@@ -67,7 +67,7 @@ class PoolFamilies:
         self._shell = shell
         self._now = now
 
-    def __call__(self) -> Iterator[Metric | Rows]:
+    def __call__(self) -> Iterator[Metric | LabelledGauges]:
         found = self._pool.census(self._now())
         yield gauge("kestrel_epoch", "Starts of a manager on this store.", self._pool.epoch)
         yield from _jobs(found, self._pool.totals)
@@ -195,7 +195,7 @@ def _attempts(totals: Totals) -> Iterator[Metric]:
     )
 
 
-def _workers(found: Census, totals: Totals) -> Iterator[Metric | Rows]:
+def _workers(found: Census, totals: Totals) -> Iterator[Metric | LabelledGauges]:
     yield gauges(
         "kestrel_workers", "Workers that are known.", ("state",), by(found.workers_by_state)
     )
@@ -219,14 +219,14 @@ def _workers(found: Census, totals: Totals) -> Iterator[Metric | Rows]:
         ("up", "1 if the worker is online.", [int(worker.online) for worker in found.workers]),
         ("running", "Tasks that run there.", [worker.running for worker in found.workers]),
     ):
-        yield Rows(f"kestrel_worker_{name}", text, ("worker",), labels, values)
+        yield LabelledGauges(f"kestrel_worker_{name}", text, ("worker",), labels, values)
     assets = {name: quoted(name) for name in found.capacity}
     offers = [
         (worker_label, assets[asset], amount / MILLI)
         for (worker_label,), worker in zip(labels, found.workers, strict=True)
         for asset, amount in worker.capacity.items()
     ]
-    yield Rows(
+    yield LabelledGauges(
         "kestrel_worker_capacity",
         "What it offers.",
         ("worker", "asset"),

@@ -1,4 +1,4 @@
-"""A family with a sample for each worker, written by hand.
+"""Gauges with a sample for each worker, written as text by hand.
 
 The client library takes about eight microseconds from a value to its line, three times a worker,
 and the event loop of the manager stands still meanwhile: it was nearly all of a scrape.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 
-class Rows(msgspec.Struct, frozen=True):
+class LabelledGauges(msgspec.Struct, frozen=True):
     """Gauges with labels.
 
     Attributes:
