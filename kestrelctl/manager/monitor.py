@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics.monitor import Monitor
-from kestrelctl.metrics.pool import PoolFamilies, Shell
+from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
 
 
 async def watch(address: str, service: Service) -> Monitor:
@@ -17,8 +17,8 @@ async def watch(address: str, service: Service) -> Monitor:
         KestrelError: the address cannot be had.
     """
 
-    def shell() -> Shell:
-        return Shell(
+    def numbers() -> ManagerProcessNumbers:
+        return ManagerProcessNumbers(
             connected=service.pool.connected,
             store=service.store.statistics(),
             store_error=service.store_error,
@@ -26,7 +26,7 @@ async def watch(address: str, service: Service) -> Monitor:
             certificate=service.session.certificate(),
         )
 
-    families = PoolFamilies(service.pool, service.stanzas, shell, service.now)
+    families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)
     monitor = Monitor("kestrel_", families, lambda: why_not_ready(service))
     await monitor.start(address)
     return monitor

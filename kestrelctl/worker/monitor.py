@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.metrics.monitor import Monitor
-from kestrelctl.metrics.worker import WorkerFamilies, WorkerProcessNumbers
+from kestrelctl.metrics.worker_families import WorkerFamilies, WorkerProcessNumbers
 from kestrelctl.worker.process import WorkerProcess
 
 

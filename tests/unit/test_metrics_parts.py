@@ -19,7 +19,7 @@ from kestrelctl.metrics.endpoint import parse_address
 from kestrelctl.metrics.exposition import Exposition
 from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.metrics.worker import WorkerFamilies, WorkerProcessNumbers
+from kestrelctl.metrics.worker_families import WorkerFamilies, WorkerProcessNumbers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol import work
 from kestrelctl.xmpp.session import Session

@@ -16,7 +16,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.metrics.exposition import Exposition, written
 from kestrelctl.metrics.lag import LoopLag
-from kestrelctl.metrics.pool import MOST_OWNERS, PoolFamilies, Shell
+from kestrelctl.metrics.pool_families import MOST_OWNERS, ManagerProcessNumbers, PoolFamilies
 from kestrelctl.metrics.stanzas import BOUNCE, StanzaCounts
 from kestrelctl.protocol.work import Heartbeat, Hello, Report, Run
 from kestrelctl.store.port import Statistics
@@ -33,10 +33,10 @@ class Board:
         self.certificate: tuple[str, float] | None = None
         self.commits = Histogram((0.01, 0.1))
         self._desk = desk
-        self.families = PoolFamilies(desk.pool, self.stanzas, self._shell, lambda: desk.now)
+        self.families = PoolFamilies(desk.pool, self.stanzas, self._numbers, lambda: desk.now)
 
-    def _shell(self) -> Shell:
-        return Shell(
+    def _numbers(self) -> ManagerProcessNumbers:
+        return ManagerProcessNumbers(
             connected=self._desk.pool.state.connected,
             store=Statistics(commits=2, commit_seconds=0.1, records=7, bytes_on_disk=4096),
             store_error=self.store_error,

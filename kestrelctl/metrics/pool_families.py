@@ -1,4 +1,4 @@
-"""What the manager tells of its pool: one census of the core, and what its shell has counted."""
+"""What the manager tells of its pool: one census of the core, and what is counted around it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kestrelctl.store.port import Statistics
 MOST_OWNERS = 50
 
 
-class Shell(msgspec.Struct, frozen=True, kw_only=True):
+class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """What is known around the core at the moment of a scrape.
 
     Attributes:
@@ -51,7 +51,7 @@ class PoolFamilies:
     Args:
         pool: whose numbers they are.
         stanzas: what the manager received and sent.
-        shell: asked once for each scrape.
+        numbers: asked once for each scrape.
         now: the clock of the pool's events.
     """
 
@@ -59,12 +59,12 @@ class PoolFamilies:
         self,
         pool: Pool,
         stanzas: StanzaCounts,
-        shell: Callable[[], Shell],
+        numbers: Callable[[], ManagerProcessNumbers],
         now: Callable[[], float],
     ) -> None:
         self._pool = pool
         self._stanzas = stanzas
-        self._shell = shell
+        self._numbers = numbers
         self._now = now
 
     def __call__(self) -> Iterator[Metric | LabelledGauges]:
@@ -75,7 +75,7 @@ class PoolFamilies:
         yield from _workers(found, self._pool.totals)
         yield from stanza_families("kestrel_", self._stanzas)
         yield from self._ads()
-        yield from _surroundings(self._shell())
+        yield from _surroundings(self._numbers())
 
     def _ads(self) -> Iterator[Metric]:
         full, beat = self._stanzas.total(Hello), self._stanzas.total(Heartbeat)
@@ -252,12 +252,12 @@ def worker_labels(workers: Sequence[WorkerNumbers]) -> list[str]:
     return found
 
 
-def _surroundings(shell: Shell) -> Iterator[Metric]:
-    yield histogram("kestrel_commit_seconds", "Time of a commit that succeeded.", shell.commits)
-    yield counter("kestrel_commit_records", "Records made durable.", shell.store.records)
-    yield gauge("kestrel_store_bytes", "The store on disk.", shell.store.bytes_on_disk)
+def _surroundings(numbers: ManagerProcessNumbers) -> Iterator[Metric]:
+    yield histogram("kestrel_commit_seconds", "Time of a commit that succeeded.", numbers.commits)
+    yield counter("kestrel_commit_records", "Records made durable.", numbers.store.records)
+    yield gauge("kestrel_store_bytes", "The store on disk.", numbers.store.bytes_on_disk)
     yield gauge(
-        "kestrel_store_error", "1 while the store cannot be written.", bool(shell.store_error)
+        "kestrel_store_error", "1 while the store cannot be written.", bool(numbers.store_error)
     )
-    yield gauge("kestrel_server_connected", "1 while the XMPP server is there.", shell.connected)
-    yield certificate_family(shell.certificate)
+    yield gauge("kestrel_server_connected", "1 while the XMPP server is there.", numbers.connected)
+    yield certificate_family(numbers.certificate)
