@@ -87,12 +87,12 @@ async def serve(options: ManagerOptions) -> None:
     notifier = Notifier(listener.status)
     told = asyncio.ensure_future(_told_to_stop())
     service.broken.add_done_callback(lambda _: told.cancel())
-    monitor = None
+    metrics = None
     try:
         if options.metrics:
-            from kestrelctl.manager.monitor import watch
+            from kestrelctl.manager.manager_metrics import serve_metrics
 
-            monitor = await watch(options.metrics, service)
+            metrics = await serve_metrics(options.metrics, service)
         connection.start()
         notifier.ready()
         await asyncio.wait({told})
@@ -101,8 +101,8 @@ async def serve(options: ManagerOptions) -> None:
             raise service.broken.result()
     finally:
         told.cancel()
-        if monitor is not None:
-            await monitor.stop()
+        if metrics is not None:
+            await metrics.stop()
         await service.close()
         await connection.stop()
         store.close()

@@ -9,7 +9,7 @@ from kestrelctl.metrics.exposition import Exposition, Families
 from kestrelctl.metrics.lag import LoopLag
 
 
-class Monitor:
+class MetricsServer:
     """Served from `start` to `stop`.
 
     Args:

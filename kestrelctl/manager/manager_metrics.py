@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kestrelctl.manager.service import Service
-from kestrelctl.metrics.monitor import Monitor
+from kestrelctl.metrics.metrics_server import MetricsServer
 from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
 
 
-async def watch(address: str, service: Service) -> Monitor:
+async def serve_metrics(address: str, service: Service) -> MetricsServer:
     """Serves the metrics of a manager; whoever started it stops it.
 
     Args:
@@ -27,9 +27,9 @@ async def watch(address: str, service: Service) -> Monitor:
         )
 
     families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)
-    monitor = Monitor("kestrel_", families, lambda: why_not_ready(service))
-    await monitor.start(address)
-    return monitor
+    server = MetricsServer("kestrel_", families, lambda: why_not_ready(service))
+    await server.start(address)
+    return server
 
 
 def why_not_ready(service: Service) -> str:
