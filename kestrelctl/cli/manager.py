@@ -95,11 +95,11 @@ def manager() -> None:
 @pass_session
 def run(session: Session, /, data_dir: Path | None, **options: Any) -> None:
     """Run the manager in the foreground, until SIGTERM."""
-    from kestrelctl.manager import daemon
-    from kestrelctl.manager.options import ManagerOptions
+    from kestrelctl.manager import manager_daemon
+    from kestrelctl.manager.manager_options import ManagerOptions
 
     data_dir = data_dir or _default_data_dir()
-    daemon.run(ManagerOptions(data_dir=data_dir, verbose=session.screen.verbose, **options))
+    manager_daemon.run(ManagerOptions(data_dir=data_dir, verbose=session.screen.verbose, **options))
 
 
 @manager.command("backup", cls=Command, talks=False)

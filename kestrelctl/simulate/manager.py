@@ -17,7 +17,7 @@ from kestrelctl.errors import NotAllowed
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.listener import ManagerListener
-from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.pool_requests import Usage
 from kestrelctl.manager.request_dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service

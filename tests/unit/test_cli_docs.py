@@ -20,7 +20,7 @@ from kestrelctl.fleet import inventory
 from kestrelctl.grafana import client as grafana_client
 from kestrelctl.local import control
 from kestrelctl.local.state import workers_directory
-from kestrelctl.manager import daemon as manager_daemon
+from kestrelctl.manager import manager_daemon as manager_daemon
 from kestrelctl.protocol.joining import Token
 from kestrelctl.store import backup
 from kestrelctl.worker import entry as worker_entry

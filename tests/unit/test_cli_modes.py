@@ -374,11 +374,11 @@ def test_a_worker_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_manager_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kestrelctl.manager import daemon
-    from kestrelctl.manager.options import ManagerOptions
+    from kestrelctl.manager import manager_daemon
+    from kestrelctl.manager.manager_options import ManagerOptions
 
     seen: list[ManagerOptions] = []
-    monkeypatch.setattr(daemon, "run", seen.append)
+    monkeypatch.setattr(manager_daemon, "run", seen.append)
     line = "manager run --domain d --secret-file s --data-dir x"
     assert run(FakePool(), *line.split()).exit_code == 0
     line += " --host h --port 1 --worker-host w1 --worker-host w2 --user-host u --admin a@u"

@@ -17,7 +17,7 @@ from kestrelctl.manager import enrollment_requests as shell
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.enrollment_requests import EnrollmentRequests
-from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.joining import Join, Joined
