@@ -18,9 +18,9 @@ import msgspec
 
 from kestrelctl.errors import KestrelError, NotFound, StoreFull, UsageError
 from kestrelctl.store.directory import claim
-from kestrelctl.store.faults import explained
 from kestrelctl.store.migrations import MIGRATIONS
 from kestrelctl.store.sqlite import DATABASE
+from kestrelctl.store.sqlite_errors import explained
 
 #: Starts and jobs that may have been since the copy, if no store is left that knows.
 UNKNOWN_STARTS = 10_000
