@@ -119,7 +119,7 @@ def join(
     from then on.
     """
     from kestrelctl.core.members.enrollment import as_name, parse_invitation
-    from kestrelctl.local.state import workers_directory
+    from kestrelctl.local.pool_state import workers_directory
     from kestrelctl.worker import entry, membership, unit
     from kestrelctl.worker.options import WorkerOptions
     from kestrelctl.xmpp import joining

@@ -139,6 +139,6 @@ def _show_copy(session: Session, copy: Copy, verb: str) -> None:
 
 
 def _default_data_dir() -> Path:
-    from kestrelctl.local.state import pools_directory
+    from kestrelctl.local.pool_state import pools_directory
 
     return pools_directory().parent / "manager"

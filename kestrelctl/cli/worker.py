@@ -141,7 +141,7 @@ def run(ctx: click.Context, session: Session, /, **options: Any) -> int:
     Without --credentials it is one that was made by `kestrelctl worker join`, as it was then; what
     is given here goes before that.
     """
-    from kestrelctl.local.state import pools_directory, workers_directory
+    from kestrelctl.local.pool_state import pools_directory, workers_directory
     from kestrelctl.worker import entry
     from kestrelctl.worker.membership import joined
     from kestrelctl.worker.options import WorkerOptions

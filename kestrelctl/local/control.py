@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from kestrelctl.errors import KestrelError, NotFound, TimedOut, UsageError
-from kestrelctl.local.state import PoolState, is_alive, pool_directory, read_state
+from kestrelctl.local.pool_state import PoolState, is_alive, pool_directory, read_state
 from kestrelctl.protocol.answers import Pool
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.xmpp.prosody import find_prosody

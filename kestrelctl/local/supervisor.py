@@ -22,7 +22,7 @@ from pathlib import Path
 from kestrelctl import logs
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError
-from kestrelctl.local.state import PoolState, write_state
+from kestrelctl.local.pool_state import PoolState, write_state
 from kestrelctl.worker.discovery import discover
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer, free_ports

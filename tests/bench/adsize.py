@@ -21,7 +21,7 @@ from kestrelctl.cli.traffic import watch
 from kestrelctl.core.counting.traffic import heartbeat_traffic
 from kestrelctl.core.model.config import Config
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol.answers import Pool
 from kestrelctl.protocol.requests import PoolStatus
 

@@ -16,7 +16,7 @@ import psutil
 
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local
-from kestrelctl.local.state import PoolState, read_state
+from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.user import UserConnection

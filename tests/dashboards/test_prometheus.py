@@ -34,7 +34,7 @@ from dashboardkit import (
 
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.local.state import PoolState, read_state
+from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.prosody import free_ports
 

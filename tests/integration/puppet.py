@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 from kestrelctl.xmpp import session

@@ -10,7 +10,7 @@ from puppet import Puppet, run_job
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.errors import NotAllowed
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import encode
 from kestrelctl.protocol.work import Run

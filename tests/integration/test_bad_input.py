@@ -13,7 +13,7 @@ from puppet import Puppet, run_job
 
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull, UsageError
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.xmpp.user import UserConnection
 

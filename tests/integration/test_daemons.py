@@ -14,7 +14,7 @@ from puppet import run_job
 
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local
-from kestrelctl.local.state import PoolState, is_alive, read_state
+from kestrelctl.local.pool_state import PoolState, is_alive, read_state
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.prosody import PrivateServer

@@ -23,7 +23,7 @@ from servers import Authority, encrypted_server
 from kestrelctl.core.members.enrollment import Invitation
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, Untrusted, UsageError
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import encode
 from kestrelctl.protocol.joining import Joined, Token, decode_token

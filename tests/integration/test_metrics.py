@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.local.state import PoolState, read_state
+from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.metrics import endpoint
 from kestrelctl.metrics.endpoint import Endpoint
 from kestrelctl.metrics.lag import LoopLag

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.user import UserConnection
 

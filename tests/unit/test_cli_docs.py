@@ -19,7 +19,7 @@ from kestrelctl.cli.jobfile import read_job_file
 from kestrelctl.fleet import inventory
 from kestrelctl.grafana import client as grafana_client
 from kestrelctl.local import control
-from kestrelctl.local.state import workers_directory
+from kestrelctl.local.pool_state import workers_directory
 from kestrelctl.manager import manager_daemon as manager_daemon
 from kestrelctl.protocol.joining import Token
 from kestrelctl.store import backup

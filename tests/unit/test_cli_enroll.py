@@ -16,7 +16,7 @@ import pytest
 from cli_fake_pool import CONTEXT, ENROLLED, FakePool, run
 
 from kestrelctl.errors import KestrelError, MissingTool, NotAllowed, NotFound, UsageError
-from kestrelctl.local.state import workers_directory
+from kestrelctl.local.pool_state import workers_directory
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.joining import Joined, Token, decode_token
 from kestrelctl.worker import entry

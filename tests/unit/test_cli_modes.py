@@ -328,7 +328,7 @@ def test_the_page_of_exit_codes_has_them_all() -> None:
 
 def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     from kestrelctl.local import control
-    from kestrelctl.local.state import PoolState
+    from kestrelctl.local.pool_state import PoolState
 
     calls: list[tuple[object, ...]] = []
 
