@@ -7,9 +7,9 @@ import click
 from kestrelctl.cli.command import Command, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
+from kestrelctl.cli.id_ranges import parse_job
 from kestrelctl.cli.output import Output, Record, Table, plain
 from kestrelctl.cli.quantities import plural, short_address
-from kestrelctl.cli.selection import parse_job
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.protocol.answers import Explanation, Obstacle
 from kestrelctl.protocol.requests import ExplainJob

@@ -11,12 +11,12 @@ from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import Noun, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.explain import explain
+from kestrelctl.cli.id_ranges import parse_job, parse_jobs, parse_tasks
 from kestrelctl.cli.jobview import job_list, job_record, one_job, totals, why_waiting
 from kestrelctl.cli.logs import logs
 from kestrelctl.cli.output import Output
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration
-from kestrelctl.cli.selection import parse_job, parse_jobs, parse_tasks
 from kestrelctl.cli.story import story
 from kestrelctl.cli.tasks import tasks
 from kestrelctl.errors import TimedOut

@@ -9,11 +9,11 @@ import click
 
 from kestrelctl.cli.command import Command, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.id_ranges import parse_job
 from kestrelctl.cli.jobview import one_job
 from kestrelctl.cli.output import Output
 from kestrelctl.cli.quantities import plural
 from kestrelctl.cli.screen import Screen
-from kestrelctl.cli.selection import parse_job
 from kestrelctl.cli.tasks import task_pages
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import UsageError

@@ -9,10 +9,10 @@ import click
 
 from kestrelctl.cli.command import Command, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.id_ranges import parse_job, parse_tasks
 from kestrelctl.cli.output import Output, Record, plain
 from kestrelctl.cli.quantities import short_address
 from kestrelctl.cli.screen import Mode
-from kestrelctl.cli.selection import parse_job, parse_tasks
 from kestrelctl.protocol.answers import Story, StoryEntry
 from kestrelctl.protocol.requests import TellStory
 

@@ -10,9 +10,9 @@ import msgspec
 
 from kestrelctl.cli.command import Command, Session, pass_session
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.id_ranges import parse_job, parse_tasks
 from kestrelctl.cli.output import Column, Listing, Output
 from kestrelctl.cli.quantities import duration, short_address, size
-from kestrelctl.cli.selection import parse_job, parse_tasks
 from kestrelctl.cli.wait import why_ended
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.answers import Tasks, TaskView
