@@ -1,7 +1,7 @@
 """What the shells need of the world around them: a clock, and a session with the server.
 
-`kestrelctl.clock` and `kestrelctl.xmpp.session` are these in production; a simulated world has its
-own.
+In production these are `kestrelctl.clock` and `kestrelctl.xmpp.xmpp_session`; a simulated world has
+its own.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def join(
     from kestrelctl.local.pool_state import workers_directory
     from kestrelctl.worker import entry, membership, unit
     from kestrelctl.worker.options import WorkerOptions
-    from kestrelctl.xmpp import joining
+    from kestrelctl.xmpp import joiner
 
     found = decode_token(sys.stdin.read() if token == "-" else token)
     invitation = parse_invitation(found.jid.partition("@")[0])
@@ -141,7 +141,7 @@ def join(
     if service:
         unit.check_possible(system=system)
     here.prepare(found.ca)
-    joined = asyncio.run(joining.join(found, name, ca_file=here.ca_file))
+    joined = asyncio.run(joiner.join(found, name, ca_file=here.ca_file))
     here.store(settings, joined.jid, joined.password)
     session.screen.say(f"joined {found.pool} as {joined.jid}; kept in {here.directory}")
     if not service:

@@ -20,7 +20,7 @@ from kestrelctl.manager.service import Service
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts, expires_at
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.joining import Join, Joined, ToJoiner
+from kestrelctl.protocol.joining import Join, NewAccount, ToJoiner
 from kestrelctl.protocol.work import VERSION, Refused
 from kestrelctl.xmpp.accounts import Accounts
 
@@ -173,7 +173,7 @@ class EnrollmentRequests:
         self._gone.discard(jid)
         log.info("%s has joined with %s", jid, temporary)
         # In this order: with the temporary account its session ends.
-        reply(Joined(jid=jid, password=password))
+        reply(NewAccount(jid=jid, password=password))
         await self._drop(temporary)
 
     # -- tidiness ----------------------------------------------------------------------------------

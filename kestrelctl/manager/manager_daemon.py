@@ -24,7 +24,7 @@ from kestrelctl.manager.service import Service
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.notify import Notifier
 from kestrelctl.store.sqlite import SqliteStore
-from kestrelctl.xmpp import session
+from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.accounts import Accounts
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ async def serve(options: ManagerOptions) -> None:
         usage_of(psutil.Process()),
     )
     listener = ManagerListener(service, dispatcher, access, options.domain)
-    connection = session.component(
+    connection = xmpp_session.component(
         options.domain,
         secret,
         options.host,

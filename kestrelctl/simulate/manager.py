@@ -68,7 +68,7 @@ class ManagerProcess(Process):
         self._told_to_stop: asyncio.Event
 
     async def main(self) -> None:
-        """As `manager.daemon.serve`."""
+        """As `manager.manager_daemon.serve`."""
         self._told_to_stop = asyncio.Event()
         pool = WatchedPool(self, self.store.open(), self._config, check=self._check)
         service = Service(pool, self.store, DOMAIN, self.loop)

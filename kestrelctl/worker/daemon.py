@@ -24,7 +24,7 @@ from kestrelctl.worker.launch import Executor, Exit
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.spool import Spool
-from kestrelctl.xmpp import session
+from kestrelctl.xmpp import xmpp_session
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def _add_sessions(process: WorkerProcess, options: WorkerOptions) -> None:
     )
     for jid, password in read_credentials(options.credentials, n, machine.hostname):
         connect = partial(
-            session.client,
+            xmpp_session.client,
             jid,
             password,
             options.host,

@@ -26,12 +26,12 @@ from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, U
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import encode
-from kestrelctl.protocol.joining import Joined, Token, decode_token
+from kestrelctl.protocol.joining import NewAccount, Token, decode_token
 from kestrelctl.worker import unit
 from kestrelctl.worker.membership import Membership, Settings
-from kestrelctl.xmpp import session, stanza
+from kestrelctl.xmpp import stanza, xmpp_session
 from kestrelctl.xmpp.accounts import Accounts
-from kestrelctl.xmpp.joining import join
+from kestrelctl.xmpp.joiner import join
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
 
@@ -219,7 +219,7 @@ async def test_of_many_that_use_a_token_at_the_same_time_one_wins(
         found = await asyncio.gather(
             *(join(token, name, ca_file=None) for name in names), return_exceptions=True
         )
-        winners = [each for each in found if isinstance(each, Joined)]
+        winners = [each for each in found if isinstance(each, NewAccount)]
         assert len(winners) == 1
         assert all(isinstance(each, NotAllowed) for each in found if each not in winners)
         exist = []
@@ -464,7 +464,7 @@ async def test_a_server_that_gives_no_rights_is_told_of_with_what_to_configure(
         def on_offline(self, why: str) -> None:
             """Of no interest, like all the rest."""
 
-    component = session.component(
+    component = xmpp_session.component(
         private_server.domain,
         private_server.secret,
         "127.0.0.1",

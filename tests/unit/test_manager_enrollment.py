@@ -20,7 +20,7 @@ from kestrelctl.manager.enrollment_requests import EnrollmentRequests
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.joining import Join, Joined
+from kestrelctl.protocol.joining import Join, NewAccount
 from kestrelctl.protocol.work import VERSION, Refused
 
 HOME = "workers.example.org"
@@ -135,11 +135,13 @@ async def test_the_account_is_made_the_machine_told_and_the_token_worthless(hous
     temporary = await house.enroll()
     house.accounts.story.clear()
     [answer] = await house.join(temporary, "lab7")
-    assert answer == Joined(jid=f"lab7@{HOME}", password=house.accounts.passwords[f"lab7@{HOME}"])
+    assert answer == NewAccount(
+        jid=f"lab7@{HOME}", password=house.accounts.passwords[f"lab7@{HOME}"]
+    )
     assert list(house.accounts.passwords) == [f"lab7@{HOME}"]
     assert house.accounts.story == [
         "made lab7",
-        "answered Joined",
+        "answered NewAccount",
         f"deleted {temporary.partition('@')[0]}",
     ]
 
@@ -147,7 +149,7 @@ async def test_the_account_is_made_the_machine_told_and_the_token_worthless(hous
 async def test_of_two_at_the_same_time_one_joins(house: House) -> None:
     temporary = await house.enroll()
     answers = await house.join(temporary, "lab7", "lab8", "lab9")
-    assert sorted(type(each).__name__ for each in answers) == ["Joined", "Refused", "Refused"]
+    assert sorted(type(each).__name__ for each in answers) == ["NewAccount", "Refused", "Refused"]
     refused = next(each for each in answers if isinstance(each, Refused))
     assert refused == Refused(reason="the token was used already, or withdrawn")
     assert list(house.accounts.passwords) == [f"lab7@{HOME}"]
@@ -336,7 +338,7 @@ async def test_a_session_whose_account_was_used_cannot_join_again(house: House) 
     assert "expired" in refused.reason
 
 
-@pytest.mark.parametrize("after", ["made lab7", "answered Joined"])
+@pytest.mark.parametrize("after", ["made lab7", "answered NewAccount"])
 async def test_a_token_is_used_even_if_the_manager_dies_before_it_says_so(
     house: House, after: str
 ) -> None:
@@ -364,7 +366,7 @@ async def test_a_token_that_was_not_used_after_all_is_good_after_a_restart(house
     house.enrollment.on_online()
     await house.quiet()
     [joined] = await house.join(temporary, "lab8")
-    assert isinstance(joined, Joined)
+    assert isinstance(joined, NewAccount)
 
 
 async def test_where_the_use_of_a_token_cannot_be_noted_nobody_joins(house: House) -> None:

@@ -16,7 +16,7 @@ from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, requests, work
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES, problem_with_size, run_messages
 from kestrelctl.xmpp import stanza
-from kestrelctl.xmpp.session import MOST_STANZA_BYTES
+from kestrelctl.xmpp.xmpp_session import MOST_STANZA_BYTES
 
 
 def job(job_id: int, **spec: Any) -> Job:

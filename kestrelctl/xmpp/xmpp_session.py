@@ -48,7 +48,7 @@ class IqRefused(KestrelError):
         self.condition = condition
 
 
-class Session:
+class XmppSession:
     """A connection that reconnects by itself, with jittered pauses, until it is stopped."""
 
     def __init__(
@@ -360,7 +360,7 @@ def component(
     *,
     tls: bool,
     ca_file: Path | None = None,
-) -> Session:
+) -> XmppSession:
     """The manager's session: an external component at the pool's domain (XEP-0114).
 
     Args:
@@ -382,7 +382,7 @@ def component(
         stream.default_domain = domain  # the name that the server's certificate must have
         stream.tls_services = {"direct"}  # one kind of connection to try, and no other
         stream.enable_plaintext = False
-    return Session(stream, listener, host, port, tls=tls, ca_file=ca_file)
+    return XmppSession(stream, listener, host, port, tls=tls, ca_file=ca_file)
 
 
 def client(
@@ -394,7 +394,7 @@ def client(
     *,
     tls: bool,
     ca_file: Path | None = None,
-) -> Session:
+) -> XmppSession:
     """A worker's or user's session.
 
     Args:
@@ -419,4 +419,4 @@ def client(
     stream.plugin["feature_mechanisms"].unencrypted_plain = not tls
     if not tls:
         stream.plugin["feature_mechanisms"].use_mech = "PLAIN"
-    return Session(stream, listener, host, port, tls=tls, ca_file=ca_file)
+    return XmppSession(stream, listener, host, port, tls=tls, ca_file=ca_file)

@@ -9,17 +9,17 @@ from kestrelctl.clock import now
 from kestrelctl.core.members.enrollment import expired, parse_invitation
 from kestrelctl.errors import BY_CODE, KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.joining import Join, Joined, Token
+from kestrelctl.protocol.joining import Join, NewAccount, Token
 from kestrelctl.protocol.work import VERSION
-from kestrelctl.xmpp import session
+from kestrelctl.xmpp import xmpp_session
 
 
 class Joiner:
     """The listener of that connection: asks once it is up, and hears the answer."""
 
     def __init__(self, token: Token, name: str) -> None:
-        self.session: session.Session
-        self.answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
+        self.session: xmpp_session.XmppSession
+        self.answer: asyncio.Future[NewAccount] = asyncio.get_running_loop().create_future()
         self.why = ""
         self._token = token
         self._name = name
@@ -46,7 +46,7 @@ class Joiner:
         except codec.BadMessage as error:
             self._fail(KestrelError("the pool answered what cannot be read", cause=str(error)))
             return
-        if isinstance(answer, Joined):
+        if isinstance(answer, NewAccount):
             self.answer.set_result(answer)
         else:
             refusal = BY_CODE.get(answer.code, KestrelError)
@@ -87,7 +87,7 @@ class Joiner:
 
 async def join(
     token: Token, name: str, *, ca_file: Path | None, timeout_seconds: float = 30.0
-) -> Joined:
+) -> NewAccount:
     """Trades a token for an account as a worker.
 
     Args:
@@ -101,7 +101,7 @@ async def join(
         Unreachable: server or manager did not answer in time.
     """
     joiner = Joiner(token, name)
-    joiner.session = session.client(
+    joiner.session = xmpp_session.client(
         token.jid, token.password, token.host, token.port, joiner, tls=token.tls, ca_file=ca_file
     )
     joiner.session.start()
