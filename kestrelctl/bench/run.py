@@ -121,7 +121,7 @@ async def one_run(
     before = _cpu_seconds(local)
     submitted_at = time.time()
     started = time.perf_counter()
-    submitted = await connection.ask(rq.Submit(spec=spec, upload=upload, watch=True))
+    submitted = await connection.ask(rq.SubmitJob(spec=spec, upload=upload, watch=True))
     assert isinstance(submitted, an.Submitted)
     patience = PATIENCE_SECONDS + PATIENCE * sum(map(sleep.seconds, range(plan.jobs))) / workers
     job = await _ended(connection, submitted.job_id, str(sleep), patience, progress)
@@ -210,9 +210,9 @@ async def _tasks(connection: UserConnection, job_id: int) -> list[an.TaskView]:
     return found
 
 
-async def _status(connection: UserConnection) -> an.Pool:
+async def _status(connection: UserConnection) -> an.PoolSummary:
     status = await connection.ask(rq.PoolStatus())
-    assert isinstance(status, an.Pool)
+    assert isinstance(status, an.PoolSummary)
     return status
 
 

@@ -12,7 +12,7 @@ from kestrelctl.cli.grid import cut
 from kestrelctl.cli.output import Column, Listing, Record
 from kestrelctl.cli.quantities import ago, duration, plural, size
 from kestrelctl.errors import KestrelError, NotFound
-from kestrelctl.protocol.answers import Explanation, Jobs, JobView
+from kestrelctl.protocol.answers import JobExplanation, Jobs, JobView
 from kestrelctl.protocol.requests import ExplainJob, ListJobs
 
 #: Of how many waiting jobs a list says why they wait: each costs a question.
@@ -40,7 +40,7 @@ async def why_waiting(connection: Connection, views: Sequence[JobView]) -> dict[
     async def why(view: JobView) -> str:
         try:
             request = ExplainJob(job=str(view.job_id))
-            return conclusion(await ask(connection, request, Explanation))[0]
+            return conclusion(await ask(connection, request, JobExplanation))[0]
         except KestrelError:
             return ""  # it may have ended meanwhile; the list is still right
 

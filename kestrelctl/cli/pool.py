@@ -12,7 +12,7 @@ from kestrelctl.cli.output import Output, Record, plain
 from kestrelctl.cli.quantities import duration, size
 from kestrelctl.cli.traffic import traffic
 from kestrelctl.errors import NotFound, Unreachable
-from kestrelctl.protocol.answers import Pool
+from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 
 FETCH_SECONDS = 10.0
@@ -32,7 +32,7 @@ def status(session: Session) -> None:
     """The pool in numbers."""
 
     async def work(connection: Connection) -> Output:
-        return report(await ask(connection, PoolStatus(), Pool))
+        return report(await ask(connection, PoolStatus(), PoolSummary))
 
     session.talk(work)
 
@@ -79,7 +79,7 @@ def _page(url: str) -> str:
     return text
 
 
-def report(found: Pool) -> Record:
+def report(found: PoolSummary) -> Record:
     """A pool, for people and for programs."""
     blocks = [
         ("store", f"FAILING: {found.store_error}" if found.store_error else ""),
@@ -91,7 +91,9 @@ def report(found: Pool) -> Record:
         ("manager uses", f"{duration(found.manager_cpu_seconds)} of CPU, {_size(found)}"),
         ("commits", f"{found.commits:,}, {duration(found.commit_seconds_mean)} each"),
     ]
-    data = {name: plain(getattr(found, name)) for name in Pool.__struct_fields__ if name != "id"}
+    data = {
+        name: plain(getattr(found, name)) for name in PoolSummary.__struct_fields__ if name != "id"
+    }
     return Record("ok" if not found.store_error else "store-error", data, blocks)
 
 
@@ -100,5 +102,5 @@ def _counts(numbers: dict[str, int]) -> str:
     return ", ".join(words) or "none"
 
 
-def _size(found: Pool) -> str:
+def _size(found: PoolSummary) -> str:
     return size(found.manager_rss_bytes) or "0 B"

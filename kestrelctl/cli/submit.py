@@ -23,8 +23,8 @@ from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
-from kestrelctl.protocol.answers import Explanation, Submitted
-from kestrelctl.protocol.requests import ExplainJob, Submit, UploadItems
+from kestrelctl.protocol.answers import JobExplanation, Submitted
+from kestrelctl.protocol.requests import ExplainJob, SubmitJob, UploadItems
 
 #: Above this, items travel ahead of the job, in pieces.
 INLINE_BYTES = 100_000
@@ -224,7 +224,7 @@ async def send(
     elif items is not None:
         upload = secrets.token_hex(8)
         parts = list(pieces(items))
-    request = Submit(spec=spec, upload=upload, watch=watch)
+    request = SubmitJob(spec=spec, upload=upload, watch=watch)
     check_size(request)
     for part in parts:
         await connection.ask(UploadItems(upload=upload, lines=part), UPLOAD_TIMEOUT_SECONDS)
@@ -243,7 +243,7 @@ async def _warn_if_hopeless(session: Session, connection: Connection, job_id: in
     if session.screen.quiet:
         return
     with contextlib.suppress(KestrelError):  # the job is safe; this is only advice
-        explanation = await ask(connection, ExplainJob(job=str(job_id)), Explanation)
+        explanation = await ask(connection, ExplainJob(job=str(job_id)), JobExplanation)
         if explanation.waiting and not explanation.ever:
             why, hint = explain.conclusion(explanation)
             session.screen.warn(f"job {job_id} waits: {why}", hint=hint)

@@ -34,7 +34,7 @@ class JobRequests:
         self._retrying: set[int] = set()
         service.listen(JobEnded, self._on_job_ended)
 
-    async def submit(self, caller: Caller, request: rq.Submit) -> None:
+    async def submit(self, caller: Caller, request: rq.SubmitJob) -> None:
         spec = request.spec
         if request.upload:
             lines = self._uploads.take(caller.jid, request.upload)

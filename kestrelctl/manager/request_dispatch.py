@@ -63,7 +63,7 @@ class RequestDispatcher:
         tasks = TaskRequests(service, selection, self.outputs)
         pool = PoolRequests(service, selection, usage)
         self._serve: dict[type, Callable[[Caller, Any], Awaitable[None]]] = {
-            rq.Submit: jobs.submit,
+            rq.SubmitJob: jobs.submit,
             rq.UploadItems: jobs.upload_items,
             rq.CancelJobs: jobs.cancel,
             rq.ListJobs: jobs.list_jobs,

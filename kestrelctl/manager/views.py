@@ -15,7 +15,7 @@ from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import (
-    Explanation,
+    JobExplanation,
     JobView,
     Obstacle,
     StoryEntry,
@@ -153,10 +153,10 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
     )
 
 
-def explanation(pool: Pool, job: Job, request_id: str, now: float) -> Explanation:
+def explanation(pool: Pool, job: Job, request_id: str, now: float) -> JobExplanation:
     """Why a job's tasks wait."""
     found = pool.explain(job, now)
-    return Explanation(
+    return JobExplanation(
         id=request_id,
         job=job_view(job.record(), job),
         waiting=job.waiting,

@@ -121,7 +121,7 @@ class Owner(User):
             self.clock.after(submission.at_seconds, self._submit, which)
 
     def _submit(self, which: int) -> None:
-        request = requests.Submit(spec=self._plans[which].spec, watch=True)
+        request = requests.SubmitJob(spec=self._plans[which].spec, watch=True)
         self._plan_of[self.ask(request)] = which
 
     def on_answer(self, answer: answers.Reply) -> None:

@@ -75,7 +75,7 @@ class Puppet:
 
 async def run_job(user: UserConnection, spec: JobSpec, seconds: float = 30.0) -> answers.JobView:
     """Submits a job and waits for its end."""
-    await user.ask(requests.Submit(spec=spec, watch=True))
+    await user.ask(requests.SubmitJob(spec=spec, watch=True))
     async with asyncio.timeout(seconds):
         async for ended in user.pushed():
             return ended.job

@@ -183,7 +183,7 @@ async def test_a_running_task_of_a_revoked_worker_goes_to_another(
         processes.append(await machine(name).start(*words, stdin=token))
     async with ended(processes[0]), ended(processes[1]):
         spec = msgspec.structs.replace(JOB_FOR_NEWCOMERS, argv=("sleep", "1"))
-        await user.ask(requests.Submit(spec=spec, watch=True))
+        await user.ask(requests.SubmitJob(spec=spec, watch=True))
         busy: list[str] = []
         async with asyncio.timeout(30):
             while not busy:
@@ -313,7 +313,7 @@ async def test_with_a_token_one_can_join_and_do_nothing_else(
         answer = await stranger.answer()
         assert answer["type"] == "refused"
         assert "can only join" in answer["reason"]
-        submit = requests.Submit(id="1", spec=JobSpec(argv=("true",)))
+        submit = requests.SubmitJob(id="1", spec=JobSpec(argv=("true",)))
         stranger.session.send(encode(submit), f"jobs@{local_pool.domain}")
         answer = await stranger.answer()
         assert (answer["type"], answer["code"]) == ("error", "not-allowed")

@@ -137,8 +137,8 @@ async def terminal(environment: dict[str, str]) -> AsyncIterator[Terminal]:
 
 async def test_it_shows_a_job_at_work(terminal: Terminal, user: UserConnection) -> None:
     await terminal.shows(has("2 idle"))
-    await user.ask(rq.Submit(spec=JobSpec(argv=("sleep", "0.05"), count=2000, name="sweep")))
-    await user.ask(rq.Submit(spec=JobSpec(argv=("ls",), request={"cpus": 64})))
+    await user.ask(rq.SubmitJob(spec=JobSpec(argv=("sleep", "0.05"), count=2000, name="sweep")))
+    await user.ask(rq.SubmitJob(spec=JobSpec(argv=("ls",), request={"cpus": 64})))
     lines = await terminal.shows(
         lambda lines: any(re.search("finished .*[1-9].*/s", x) for x in lines)
     )

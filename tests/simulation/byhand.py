@@ -194,7 +194,7 @@ class Manager(House):
 
     def submit(self, count: int = 1, **spec: object) -> None:
         made = JobSpec(argv=("task",), name="long", count=count, **spec)  # type: ignore[arg-type]
-        self.ask(requests.Submit(id="submit", spec=made))
+        self.ask(requests.SubmitJob(id="submit", spec=made))
 
     def failures(self) -> list[str]:
         """The codes of errors that the user was answered."""

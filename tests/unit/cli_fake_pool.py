@@ -80,7 +80,7 @@ WORKER = an.WorkerView(
     done=12,
     joined_at=NOW - 3600,
 )
-EXPLANATION = an.Explanation(
+EXPLANATION = an.JobExplanation(
     id="",
     job=JOB,
     waiting=998,
@@ -135,10 +135,10 @@ STORY = an.Story(
         an.StoryEntry(at=NOW - 5, task_id=None, what="ended", cause="done", detail="1,000 done"),
     ],
 )
-RUNNABLE = an.Explanation(
+RUNNABLE = an.JobExplanation(
     id="", job=JOB, waiting=998, job_reasons=[], obstacles=[], could_run=2, ever=True
 )
-POOL = an.Pool(
+POOL = an.PoolSummary(
     id="",
     version="0.1.0",
     epoch=3,
@@ -223,7 +223,7 @@ class FakePool:
 
     def __init__(self, **answers: Answering) -> None:
         self.answers: dict[str, Answering] = {
-            "Submit": an.Submitted(id="", job_id=7, tasks=1000),
+            "SubmitJob": an.Submitted(id="", job_id=7, tasks=1000),
             "UploadItems": lambda r: an.Changed(id="", what=[r.upload], tasks=len(r.lines)),
             "CancelJobs": an.Changed(id="", what=["7"], tasks=999),
             "ListJobs": an.Jobs(id="", jobs=[JOB]),

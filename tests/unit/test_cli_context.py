@@ -350,4 +350,4 @@ async def test_an_answer_of_another_kind_is_an_error() -> None:
             return an.Changed(id="", what=[])
 
     with pytest.raises(KestrelError, match="something else"):
-        await ask(Confused(), PoolStatus(), an.Pool)  # type: ignore[arg-type]
+        await ask(Confused(), PoolStatus(), an.PoolSummary)  # type: ignore[arg-type]
