@@ -9,8 +9,8 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.errors import NotFound
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.loop import Loop
+from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.truth import Fate
 from kestrelctl.worker.launch import SPAWN_BOUNDS, Exit, Launch
 
@@ -31,7 +31,7 @@ class SimulatedExecutor:
     def __init__(
         self,
         worker: str,
-        clock: Clock,
+        clock: SimulationClock,
         random: Random,
         audit: Audit,
         fate: Callable[[str, int], Fate],

@@ -24,9 +24,9 @@ from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.store import Store
 
 #: Who may drain and resume workers.
@@ -50,7 +50,7 @@ class ManagerProcess(Process):
 
     def __init__(
         self,
-        clock: Clock,
+        clock: SimulationClock,
         random: Random,
         server: Server,
         store: Store,

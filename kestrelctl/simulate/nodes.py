@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.store import Store
 from kestrelctl.simulate.users import Operator, Owner
 from kestrelctl.simulate.worker import Machine
@@ -17,7 +17,7 @@ from kestrelctl.simulate.worker import Machine
 class Nodes:
     """All nodes of one pool."""
 
-    clock: Clock
+    clock: SimulationClock
     server: Server
     store: Store
     manager: ManagerProcess

@@ -7,10 +7,10 @@ from random import Random
 
 from kestrelctl.ports import Listener
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.loop import Loop
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.session import Session
+from kestrelctl.simulate.simulation_clock import SimulationClock
 
 #: A process that is to die in the middle of a turn dies after this long if it has none.
 DIES_WITHIN_SECONDS = 0.5
@@ -32,7 +32,7 @@ class Process:
         self,
         name: str,
         address: str,
-        clock: Clock,
+        clock: SimulationClock,
         random: Random,
         server: Server,
         audit: Audit,

@@ -10,10 +10,10 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import amounts
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.executor import SimulatedExecutor
 from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.spool import Spool
 from kestrelctl.simulate.truth import Fate
 from kestrelctl.worker.launch import Executor, Exit
@@ -37,7 +37,7 @@ class Machine(Process):
     def __init__(
         self,
         name: str,
-        clock: Clock,
+        clock: SimulationClock,
         random: Random,
         server: Server,
         audit: Audit,

@@ -14,12 +14,12 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.manager.commits import CLOSE_SECONDS
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.clock import Clock, StandsStill, fingerprint
 from kestrelctl.simulate.faults import plan
 from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.settings import Settings, small
+from kestrelctl.simulate.simulation_clock import SimulationClock, StandsStill, fingerprint
 from kestrelctl.simulate.store import Store
 from kestrelctl.simulate.truth import Fate, fate
 from kestrelctl.simulate.users import Operator, Owner
@@ -73,7 +73,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Teller(logging.Handler):
-    def __init__(self, clock: Clock, audit: Audit) -> None:
+    def __init__(self, clock: SimulationClock, audit: Audit) -> None:
         super().__init__()
         self._clock = clock
         self._audit = audit
@@ -90,7 +90,7 @@ class World:
 
     def __init__(self, seed: int, settings: Settings) -> None:
         self.settings = settings
-        self.clock = clock = Clock(keep_story=settings.keep_story)
+        self.clock = clock = SimulationClock(keep_story=settings.keep_story)
         self.audit = audit = Audit(clock)
         random = {
             part: Random(f"{seed} {part}")

@@ -14,10 +14,10 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.clock import Clock
 from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.store import Store
 from kestrelctl.simulate.truth import Fate
 from kestrelctl.simulate.worker import Machine
@@ -33,7 +33,7 @@ SOON_SECONDS = 0.05
 class Puppet(Process):
     """A node whose words are the test's. It hears all, and keeps it with its moment."""
 
-    def __init__(self, address: str, clock: Clock, server: Server, audit: Audit) -> None:
+    def __init__(self, address: str, clock: SimulationClock, server: Server, audit: Audit) -> None:
         super().__init__(address, address, clock, Random(1), server, audit)
         self.heard: list[tuple[float, object]] = []
 
@@ -83,7 +83,7 @@ class House:
     """A server, and an audit that must have nothing to say."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = SimulationClock()
         self.audit = Audit(self.clock)
         self.server = Server(self.clock, Random(1), (0.001, 0.001))
 

@@ -15,7 +15,7 @@ class StandsStill(AssertionError):
     """Somebody has something to do again and again, without any pause."""
 
 
-class Clock:
+class SimulationClock:
     """Runs actions in the order of their moments, those of one moment in the order of asking.
 
     Attributes:
