@@ -27,7 +27,7 @@ from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.process import Process
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.store import Store
+from kestrelctl.simulate.store import SimulatedStore
 
 #: Who may drain and resume workers.
 ADMIN = f"root@users.{DOMAIN}"
@@ -53,7 +53,7 @@ class ManagerProcess(Process):
         clock: SimulationClock,
         random: Random,
         server: Server,
-        store: Store,
+        store: SimulatedStore,
         audit: Audit,
         config: Config,
         *,

@@ -8,7 +8,7 @@ from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.process import Process
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.store import Store
+from kestrelctl.simulate.store import SimulatedStore
 from kestrelctl.simulate.users import Operator, Owner
 from kestrelctl.simulate.worker import Machine
 
@@ -19,7 +19,7 @@ class Nodes:
 
     clock: SimulationClock
     server: Server
-    store: Store
+    store: SimulatedStore
     manager: ManagerProcess
     workers: list[Machine]
     owner: Owner

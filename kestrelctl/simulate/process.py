@@ -9,7 +9,7 @@ from kestrelctl.ports import Listener
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.loop import Loop
 from kestrelctl.simulate.network import Server
-from kestrelctl.simulate.session import Session
+from kestrelctl.simulate.simulated_session import SimulatedSession
 from kestrelctl.simulate.simulation_clock import SimulationClock
 
 #: A process that is to die in the middle of a turn dies after this long if it has none.
@@ -48,7 +48,7 @@ class Process:
         self.stopped = False
         self.disturbed_at = clock.now
         self.loop: Loop
-        self.session: Session | None = None
+        self.session: SimulatedSession | None = None
         self._back_after_seconds: float | None = None
 
     # -- for the kinds of processes ----------------------------------------------------------------
@@ -67,9 +67,9 @@ class Process:
         """Whether a payload is sent twice."""
         return False
 
-    def connection(self, listener: Listener) -> Session:
+    def connection(self, listener: Listener) -> SimulatedSession:
         """The session of this process, not started yet."""
-        self.session = Session(
+        self.session = SimulatedSession(
             self.server,
             self.address,
             listener,

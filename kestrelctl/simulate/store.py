@@ -12,7 +12,7 @@ from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.store.memory import MemoryStore
 
 
-class Store(MemoryStore):
+class SimulatedStore(MemoryStore):
     """A `store.port.Store`: its tables outlive the manager that writes them.
 
     Args:

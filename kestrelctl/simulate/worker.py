@@ -13,8 +13,8 @@ from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.executor import SimulatedExecutor
 from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulated_spool import SimulatedSpool
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.spool import Spool
 from kestrelctl.simulate.truth import Fate
 from kestrelctl.worker.launch import Executor, Exit
 from kestrelctl.worker.process import WorkerProcess
@@ -45,7 +45,7 @@ class Machine(Process):
         fate: Callable[[str, int], Fate],
     ) -> None:
         super().__init__(name, f"{name}@workers.{DOMAIN}/1", clock, random, server, audit)
-        self.spool = Spool()
+        self.spool = SimulatedSpool()
         self.process: WorkerProcess | None = None
         self.repeats_reports = False
         self._ad = ad

@@ -20,7 +20,7 @@ from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.settings import Settings, small
 from kestrelctl.simulate.simulation_clock import SimulationClock, StandsStill, fingerprint
-from kestrelctl.simulate.store import Store
+from kestrelctl.simulate.store import SimulatedStore
 from kestrelctl.simulate.truth import Fate, fate
 from kestrelctl.simulate.users import Operator, Owner
 from kestrelctl.simulate.vigil import Vigil
@@ -98,7 +98,7 @@ class World:
         }
         self._truth = random["truth"]
         server = Server(clock, random["network"], settings.latency_seconds)
-        store = Store(clock, random["store"], settings.commit_seconds, audit.committed)
+        store = SimulatedStore(clock, random["store"], settings.commit_seconds, audit.committed)
         self.nodes = nodes = Nodes(
             clock=clock,
             server=server,

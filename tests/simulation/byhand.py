@@ -18,7 +18,7 @@ from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.process import Process
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.store import Store
+from kestrelctl.simulate.store import SimulatedStore
 from kestrelctl.simulate.truth import Fate
 from kestrelctl.simulate.worker import Machine
 
@@ -169,7 +169,7 @@ class Manager(House):
         self, config: Config | None = None, commit_seconds: tuple[float, float] = (0.01, 0.01)
     ) -> None:
         super().__init__()
-        self.store = Store(self.clock, Random(1), commit_seconds, self.audit.committed)
+        self.store = SimulatedStore(self.clock, Random(1), commit_seconds, self.audit.committed)
         self.manager = ManagerProcess(
             self.clock,
             Random(1),

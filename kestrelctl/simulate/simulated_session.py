@@ -12,7 +12,7 @@ from kestrelctl.simulate.loop import Loop
 from kestrelctl.simulate.network import Link, Server, Stanza
 
 
-class Session:
+class SimulatedSession:
     """A connection that reconnects by itself, with jittered pauses, until it is stopped.
 
     Args:

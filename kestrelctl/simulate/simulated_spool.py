@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class Spool:
+class SimulatedSpool:
     """Results on a machine's disk; what was appended stays, whoever dies.
 
     Attributes:
