@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import Server
-from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulated_machine import SimulatedMachine
+from kestrelctl.simulate.simulated_manager import SimulatedManager
+from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.store import SimulatedStore
 from kestrelctl.simulate.users import Operator, Owner
-from kestrelctl.simulate.worker import Machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,14 +20,14 @@ class Nodes:
     clock: SimulationClock
     server: Server
     store: SimulatedStore
-    manager: ManagerProcess
-    workers: list[Machine]
+    manager: SimulatedManager
+    workers: list[SimulatedMachine]
     owner: Owner
     operator: Operator
     broken: set[str] = field(default_factory=set)  #: workers that fail everything just now
     full: set[str] = field(default_factory=set)  #: workers that can start nothing just now
 
     @property
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[SimulatedProcess]:
         """All that run."""
         return [self.manager, *self.workers, self.owner, self.operator]

@@ -11,9 +11,9 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.errors import StoreFull
 from kestrelctl.protocol import answers, codec, requests
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.manager import ADMIN
 from kestrelctl.simulate.network import DOMAIN, Server
-from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulated_manager import ADMIN
+from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.workload import NOWHERE, Submission
 
@@ -28,7 +28,7 @@ class Question(msgspec.Struct):
     asked_at: float  #: or when the user was last told that the manager's disk is full
 
 
-class User(Process):
+class User(SimulatedProcess):
     """Somebody with an account, and a client that is always there.
 
     Attributes:

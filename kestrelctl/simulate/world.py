@@ -15,16 +15,16 @@ from kestrelctl.core.model.task_state import Counts
 from kestrelctl.manager.commits import CLOSE_SECONDS
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.faults import plan
-from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.settings import Settings, small
+from kestrelctl.simulate.simulated_machine import SimulatedMachine
+from kestrelctl.simulate.simulated_manager import SimulatedManager
 from kestrelctl.simulate.simulation_clock import SimulationClock, StandsStill, fingerprint
 from kestrelctl.simulate.store import SimulatedStore
 from kestrelctl.simulate.truth import Fate, fate
 from kestrelctl.simulate.users import Operator, Owner
 from kestrelctl.simulate.vigil import Vigil
-from kestrelctl.simulate.worker import Machine
 
 #: A manager that is told to stop does so in this time.
 STOPS_WITHIN_SECONDS = CLOSE_SECONDS + 1.0
@@ -103,7 +103,7 @@ class World:
             clock=clock,
             server=server,
             store=store,
-            manager=ManagerProcess(
+            manager=SimulatedManager(
                 clock,
                 random["manager"],
                 server,
@@ -113,7 +113,7 @@ class World:
                 check=settings.check,
             ),
             workers=[
-                Machine(
+                SimulatedMachine(
                     f"w{which}",
                     clock,
                     random["workers"],

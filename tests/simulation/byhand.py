@@ -14,13 +14,13 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import DOMAIN, Server
-from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulated_machine import SimulatedMachine
+from kestrelctl.simulate.simulated_manager import SimulatedManager
+from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.store import SimulatedStore
 from kestrelctl.simulate.truth import Fate
-from kestrelctl.simulate.worker import Machine
 
 M = TypeVar("M")
 
@@ -30,7 +30,7 @@ JOBS = f"jobs@{DOMAIN}"
 SOON_SECONDS = 0.05
 
 
-class Puppet(Process):
+class Puppet(SimulatedProcess):
     """A node whose words are the test's. It hears all, and keeps it with its moment."""
 
     def __init__(self, address: str, clock: SimulationClock, server: Server, audit: Audit) -> None:
@@ -108,7 +108,7 @@ class Worker(House):
         self.fate = Fate(3600.0, Outcome.DONE)
         self.pool = self.puppet(DOMAIN)
         self.wait()
-        self.machine = Machine(
+        self.machine = SimulatedMachine(
             "w0",
             self.clock,
             Random(1),
@@ -170,7 +170,7 @@ class Manager(House):
     ) -> None:
         super().__init__()
         self.store = SimulatedStore(self.clock, Random(1), commit_seconds, self.audit.committed)
-        self.manager = ManagerProcess(
+        self.manager = SimulatedManager(
             self.clock,
             Random(1),
             self.server,

@@ -12,7 +12,7 @@ from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.executor import SimulatedExecutor
 from kestrelctl.simulate.network import DOMAIN, Server
-from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulated_spool import SimulatedSpool
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.truth import Fate
@@ -23,7 +23,7 @@ from kestrelctl.worker.process import WorkerProcess
 _REPORT = '{"type":"report"'
 
 
-class Machine(Process):
+class SimulatedMachine(SimulatedProcess):
     """One machine: worker processes that come and go, a spool that stays, commands that run.
 
     Args:

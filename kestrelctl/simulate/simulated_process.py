@@ -16,7 +16,7 @@ from kestrelctl.simulate.simulation_clock import SimulationClock
 DIES_WITHIN_SECONDS = 0.5
 
 
-class Process:
+class SimulatedProcess:
     """One name, under which processes live and die: what all of them have in common.
 
     Args:

@@ -25,7 +25,7 @@ from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.network import DOMAIN, Server
-from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.store import SimulatedStore
 
@@ -36,7 +36,7 @@ _OPTIONS = ManagerOptions(
 )
 
 
-class ManagerProcess(Process):
+class SimulatedManager(SimulatedProcess):
     """The pool's manager.
 
     Args:
@@ -134,7 +134,7 @@ class WatchedPool(Pool):
     """The core, with its story told and its invariants verified."""
 
     def __init__(
-        self, manager: ManagerProcess, snapshot: Snapshot, config: Config, *, check: bool
+        self, manager: SimulatedManager, snapshot: Snapshot, config: Config, *, check: bool
     ) -> None:
         super().__init__(snapshot, config)
         self._manager = manager
