@@ -6,7 +6,7 @@ from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
 from kestrelctl.core.pool import Pool
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.settings import Settings
+from kestrelctl.simulate.settings import WorldSettings
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.users import PATIENCE_SECONDS
 
@@ -27,7 +27,7 @@ SLOWEST = 10.0
 class Vigil:
     """Watches one world from outside."""
 
-    def __init__(self, nodes: Nodes, audit: Audit, settings: Settings) -> None:
+    def __init__(self, nodes: Nodes, audit: Audit, settings: WorldSettings) -> None:
         self._nodes = nodes
         self._clock = nodes.clock
         self._audit = audit

@@ -17,7 +17,7 @@ from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.faults import plan
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.settings import Settings, small
+from kestrelctl.simulate.settings import WorldSettings, small
 from kestrelctl.simulate.simulated_machine import SimulatedMachine
 from kestrelctl.simulate.simulated_manager import SimulatedManager
 from kestrelctl.simulate.simulation_clock import SimulationClock, StandsStill, fingerprint
@@ -32,7 +32,7 @@ STOPS_WITHIN_SECONDS = CLOSE_SECONDS + 1.0
 LOOK_SECONDS = 0.5
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a world.
 
     Attributes:
@@ -88,7 +88,7 @@ class _Teller(logging.Handler):
 class World:
     """All nodes of one pool, and whatever happens to them."""
 
-    def __init__(self, seed: int, settings: Settings) -> None:
+    def __init__(self, seed: int, settings: WorldSettings) -> None:
         self.settings = settings
         self.clock = clock = SimulationClock(keep_story=settings.keep_story)
         self.audit = audit = Audit(clock)
@@ -230,7 +230,7 @@ class World:
             process.kill()
 
 
-def run(seed: int, settings: Settings | None = None) -> Report:
+def run(seed: int, settings: WorldSettings | None = None) -> WorldReport:
     """Runs a world to its end.
 
     Args:
@@ -257,7 +257,7 @@ def run(seed: int, settings: Settings | None = None) -> Report:
         counts.cancelled += job.counts.cancelled
     executions = world.audit.executions
     story = world.clock.lines()
-    return Report(
+    return WorldReport(
         seed=seed,
         problems=world.audit.problems,
         seconds=seconds,
