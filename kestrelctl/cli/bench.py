@@ -21,8 +21,8 @@ from kestrelctl.cli.screen import Screen
 from kestrelctl.errors import KestrelError, UsageError
 
 if TYPE_CHECKING:
+    from kestrelctl.bench.bench_result import BenchResult
     from kestrelctl.bench.compare import Change, Comparison, Pairing
-    from kestrelctl.bench.result import Result
     from kestrelctl.xmpp.user import UserConnection
 
 
@@ -160,9 +160,9 @@ def _measure(session: Session, given: dict[str, Any]) -> None:
             )
         if workers:
             given["workers"] = workers[0]
-    plan = running.Plan(command=shlex.join(["kestrelctl", *sys.argv[1:]]), **given)
+    plan = running.BenchPlan(command=shlex.join(["kestrelctl", *sys.argv[1:]]), **given)
 
-    async def work() -> Result:
+    async def work() -> BenchResult:
         screen = session.screen
         async with contextlib.AsyncExitStack() as stack:
             pool = progress = None
@@ -183,7 +183,7 @@ def _measure(session: Session, given: dict[str, Any]) -> None:
                 )
             else:
                 result = await running.bench(plan, pool, progress)
-        await session.show(BenchResult(result))
+        await session.show(BenchOutput(result))
         return result
 
     if directory is not None:
@@ -202,14 +202,14 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-class BenchResult(Output):
+class BenchOutput(Output):
     """What a bench found."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: BenchResult) -> None:
         self._result = result
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
-        from kestrelctl.bench.result import to_json
+        from kestrelctl.bench.bench_result import to_json
 
         rates = ", ".join(f"{run.tasks_per_second:g}" for run in self._result.runs)
         yield rates, msgspec.json.decode(to_json(self._result))

@@ -10,7 +10,7 @@ import msgspec
 
 from kestrelctl.bench import bounds
 from kestrelctl.bench.curves import Timeline, timeline
-from kestrelctl.bench.machine import Machine
+from kestrelctl.bench.machine import BenchMachine
 from kestrelctl.bench.reference import REFERENCE_2009, Reference
 
 SCHEMA = 1
@@ -31,7 +31,7 @@ class LatencyMs(msgspec.Struct, frozen=True):
     p99: float
 
 
-class Run(msgspec.Struct, frozen=True, omit_defaults=True):
+class BenchRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """One row of a sweep: `jobs` tasks (the word of 2009) of one sleep time on `workers` workers.
 
     `bound_seconds` is N·t/W, `utilisation` the share of it in the makespan; both are 0 for sleep 0.
@@ -109,7 +109,7 @@ class Sweep(msgspec.Struct, frozen=True):
     knees: list[Knee]
 
 
-class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+class BenchResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """A bench: the machine, its bare process-start rate, the runs, and the command that made it.
 
     Attributes:
@@ -118,14 +118,14 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
         schema: of this document; left out while it is 1.
     """
 
-    machine: Machine
+    machine: BenchMachine
     spawn_limit_per_second: float | None
-    runs: list[Run]
+    runs: list[BenchRun]
     command: str | None = None
     sweep: Sweep | None = None
     schema: int = SCHEMA
 
-    def limit(self, run: Run) -> Limit | None:
+    def limit(self, run: BenchRun) -> Limit | None:
         """What bounds this run: worker time or process starts; None if nothing known does."""
         limits = [Limit("workers", run.bound_seconds)]
         if run.executor == PROCESS and self.spawn_limit_per_second:
@@ -151,7 +151,7 @@ def measured_run(
     server_cpu_seconds: float,
     manager_cpu_seconds: float,
     worker_cpu_seconds: float,
-) -> Run:
+) -> BenchRun:
     """Puts one measured run beside its bound and the figure of 2009.
 
     Args:
@@ -167,7 +167,7 @@ def measured_run(
     if not lost:
         bounds.check_plausible(makespan_seconds, bound)
     reference = REFERENCE_2009.get(str(sleep))
-    return Run(
+    return BenchRun(
         sleep=str(sleep),
         executor=executor,
         jobs=tasks,
@@ -188,7 +188,7 @@ def measured_run(
     )
 
 
-def to_json(result: Result, *, curves: bool = False) -> bytes:
+def to_json(result: BenchResult, *, curves: bool = False) -> bytes:
     """The result as JSON; the curves and the command line only if asked for."""
     if not curves:
         runs = [msgspec.structs.replace(run, timeline=None) for run in result.runs]
