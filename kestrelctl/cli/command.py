@@ -39,7 +39,7 @@ def _find_context(wanted: str) -> Context:
 
 
 @dataclass(slots=True)
-class Session:
+class Invocation:
     """One invocation of kestrelctl.
 
     Attributes:
@@ -78,36 +78,36 @@ class Session:
         await show(output, self.screen)
 
 
-pass_session = click.make_pass_decorator(Session, ensure=True)
+pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
 def _on_output(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.ensure_object(Session).screen.mode = parse_mode(value)
+        ctx.ensure_object(Invocation).screen.mode = parse_mode(value)
 
 
 def _on_no_color(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
-        ctx.ensure_object(Session).screen.color = False
+        ctx.ensure_object(Invocation).screen.color = False
 
 
 def _on_quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
-        ctx.ensure_object(Session).screen.quiet = True
+        ctx.ensure_object(Invocation).screen.quiet = True
 
 
 def _on_verbose(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
-        ctx.ensure_object(Session).screen.verbose = True
+        ctx.ensure_object(Invocation).screen.verbose = True
 
 
 def _on_pool(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.ensure_object(Session).pool = value
+        ctx.ensure_object(Invocation).pool = value
 
 
 class CommonOption(click.Option):
-    """An option that many commands have; it sets something of the session."""
+    """An option that many commands have; it sets something of the invocation."""
 
 
 def common_options(*, talks: bool) -> list[click.Parameter]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import Command, Invocation, pass_invocation
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.id_ranges import parse_job
@@ -32,14 +32,14 @@ _STATES = {
 
 @click.command("explain", cls=Command)
 @click.argument("job", type=parse_job, metavar="JOB")
-@pass_session
-def explain(session: Session, job: str) -> None:
+@pass_invocation
+def explain(invocation: Invocation, job: str) -> None:
     """Why tasks of a job wait, worker by worker, the closest fit first."""
 
     async def work(connection: Connection) -> Output:
         return report(await ask(connection, ExplainJob(job=job), JobExplanation))
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 def report(explanation: JobExplanation) -> Record:

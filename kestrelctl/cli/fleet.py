@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kestrelctl.cli.command import Command, Noun, Session, pass_session
+from kestrelctl.cli.command import Command, Invocation, Noun, pass_invocation
 from kestrelctl.cli.fleetbundle import bundle
 from kestrelctl.cli.fleethosts import (
     choose,
@@ -42,20 +42,20 @@ def fleet() -> None:
 
 @fleet.command("status", cls=Command, talks=False)
 @host_options
-@pass_session
-def status(session: Session, /, **chosen: Any) -> None:
+@pass_invocation
+def status(invocation: Invocation, /, **chosen: Any) -> None:
     """How each host is.
 
     Its services, version, disk, load, clock and certificates.
     """
     from kestrelctl.fleet.status import HostStatus, status_of
 
-    hosts = choose(session, **chosen)
-    ask = partial(status_of, clock=session.now)
-    pages = in_order(hosts.each(ask, trouble=_failed_unit), session.screen.mode)
-    columns = status_columns(session.now())
+    hosts = choose(invocation, **chosen)
+    ask = partial(status_of, clock=invocation.now)
+    pages = in_order(hosts.each(ask, trouble=_failed_unit), invocation.screen.mode)
+    columns = status_columns(invocation.now())
     listing = Listing(pages, columns, lambda o: o.host, nothing="no hosts")
-    asyncio.run(session.show(AsData(listing, HostStatus)))
+    asyncio.run(invocation.show(AsData(listing, HostStatus)))
     hosts.judge()
 
 
@@ -70,9 +70,9 @@ def status(session: Session, /, **chosen: Any) -> None:
     help="End it after so long: 90, 15m, 1h.",
 )
 @click.option("--sudo", is_flag=True, help="As root, if the login is not root's.")
-@pass_session
+@pass_invocation
 def run(
-    session: Session,
+    invocation: Invocation,
     /,
     command: tuple[str, ...],
     timeout_seconds: float | None,
@@ -89,8 +89,8 @@ def run(
         words = shlex.join(command)
         return shell.run(words, as_root=as_root, timeout_seconds=timeout_seconds)
 
-    hosts = choose(session, **chosen)
-    asyncio.run(session.show(Runs(hosts.each(execute, trouble=_exit_status))))
+    hosts = choose(invocation, **chosen)
+    asyncio.run(invocation.show(Runs(hosts.each(execute, trouble=_exit_status))))
     hosts.judge()
 
 

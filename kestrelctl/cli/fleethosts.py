@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from kestrelctl.cli.command import Session
+from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.quantities import plural
 from kestrelctl.cli.screen import Mode
 from kestrelctl.errors import HostsFailed, KestrelError, MissingTool, Unreachable, Untrusted
@@ -113,7 +113,7 @@ class Fleet:
         )
 
 
-def choose(session: Session, inventory: Path | None, limit: str | None, forks: int) -> Fleet:
+def choose(invocation: Invocation, inventory: Path | None, limit: str | None, forks: int) -> Fleet:
     """The hosts that the options of a command line mean.
 
     Raises:
@@ -125,7 +125,7 @@ def choose(session: Session, inventory: Path | None, limit: str | None, forks: i
     connect = _connect()
     hosts = read_inventory(inventory, limit)
     for option in sorted({option for host in hosts for option in host.ignored}):
-        session.screen.warn(f"the SSH option {option!r} of the inventory is not followed")
+        invocation.screen.warn(f"the SSH option {option!r} of the inventory is not followed")
     return Fleet(hosts, connect, forks)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import Command, Invocation, pass_invocation
 from kestrelctl.cli.fleethosts import Fleet, choose, host_options, reason
 from kestrelctl.cli.output import Output
 from kestrelctl.cli.screen import BOLD, CYAN, RED, Screen, one_line
@@ -44,9 +44,9 @@ _TIMEOUT_SECONDS = 120
     metavar="UNIT",
     help="Repeatable.  [default: kestrel-manager, kestrel-worker]",
 )
-@pass_session
+@pass_invocation
 def logs(
-    session: Session,
+    invocation: Invocation,
     /,
     follow: bool,
     lines: int | None,
@@ -61,13 +61,13 @@ def logs(
     newest = lines if lines is not None or since else _NEWEST
     command = journal_command(units or KESTREL_UNITS, lines=newest, since=since, follow=follow)
 
-    fleet = choose(session, **chosen)
+    fleet = choose(invocation, **chosen)
     if follow:
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        entries = _following(fleet, command, session.screen)
+        entries = _following(fleet, command, invocation.screen)
     else:
         entries = _merged(fleet, command)
-    asyncio.run(session.show(Journal(entries, max(len(host.name) for host in fleet.hosts))))
+    asyncio.run(invocation.show(Journal(entries, max(len(host.name) for host in fleet.hosts))))
     fleet.judge()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import Command, Invocation, pass_invocation
 from kestrelctl.cli.fleethosts import Fleet, choose, error_data, host_options, state_of
 from kestrelctl.cli.output import Column, Listing
 from kestrelctl.cli.quantities import duration, parse_duration
@@ -67,9 +67,9 @@ _COLUMNS: list[Column[Restarted]] = [
     help="For one host; a worker ends its tasks first.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@pass_session
+@pass_invocation
 def restart(
-    session: Session,
+    invocation: Invocation,
     /,
     units: tuple[str, ...],
     serial: int,
@@ -85,7 +85,7 @@ def restart(
     from kestrelctl.fleet.units import KESTREL_UNITS
 
     wanted = units or KESTREL_UNITS
-    fleet = choose(session, **chosen)
+    fleet = choose(invocation, **chosen)
 
     async def look() -> list[RestartStep]:
         outcomes = [o async for o in fleet.each(lambda shell: installed(shell, wanted))]
@@ -99,7 +99,7 @@ def restart(
         _confirm(steps)
     pages = _restarted(fleet, steps, timeout_seconds)
     listing = Listing(pages, _COLUMNS, lambda r: r.host, nothing="nothing to restart")
-    asyncio.run(session.show(listing))
+    asyncio.run(invocation.show(listing))
     fleet.judge()
 
 

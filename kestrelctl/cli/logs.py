@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import Command, Invocation, pass_invocation
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.id_ranges import parse_job
 from kestrelctl.cli.jobview import one_job
@@ -29,8 +29,8 @@ _ASK_SECONDS = 60.0
 @click.option("--stdout", "stream", flag_value="stdout", default="stdout", help="The default.")
 @click.option("--stderr", "stream", flag_value="stderr", help="The other stream.")
 @click.option("--all", "every", is_flag=True, help="Of every task that has started.")
-@pass_session
-def logs(session: Session, job: str, task: int | None, stream: str, every: bool) -> None:
+@pass_invocation
+def logs(invocation: Invocation, job: str, task: int | None, stream: str, every: bool) -> None:
     """What a task wrote, unchanged. TASK may be left out if the job has only one."""
     if every and task is not None:
         raise UsageError("one task or --all, not both")
@@ -46,7 +46,7 @@ def logs(session: Session, job: str, task: int | None, stream: str, every: bool)
             )
         return TaskLog(connection, view.job_id, view.first if task is None else task, stream)
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 class TaskLog(Output):

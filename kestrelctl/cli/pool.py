@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from kestrelctl.cli.command import Noun, Session, pass_session
+from kestrelctl.cli.command import Invocation, Noun, pass_invocation
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.output import Output, Record, plain
 from kestrelctl.cli.quantities import duration, size
@@ -27,24 +27,24 @@ pool.add_command(traffic)
 
 
 @pool.command("status")
-@pass_session
-def status(session: Session) -> None:
+@pass_invocation
+def status(invocation: Invocation) -> None:
     """The pool in numbers."""
 
     async def work(connection: Connection) -> Output:
         return report(await ask(connection, PoolStatus(), PoolSummary))
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 @pool.command("metrics")
 @click.option("--text", is_flag=True, help="The manager's page itself.")
-@pass_session
-def metrics(session: Session, text: bool) -> None:
+@pass_invocation
+def metrics(invocation: Invocation, text: bool) -> None:
     """Where a pool on this machine serves Prometheus: manager, XMPP server, worker processes."""
     from kestrelctl.cli.context import find_context
 
-    context = find_context(session.pool)
+    context = find_context(invocation.pool)
     if not context.metrics:
         raise NotFound(
             f"it is not known where {context.name} serves its metrics",
@@ -52,7 +52,7 @@ def metrics(session: Session, text: bool) -> None:
         )
     manager, *workers = context.metrics
     if text:
-        session.screen.write(_page(manager))
+        invocation.screen.write(_page(manager))
         return
     found = Record(
         manager,
@@ -63,7 +63,7 @@ def metrics(session: Session, text: bool) -> None:
             *(("worker", url) for url in workers),
         ],
     )
-    asyncio.run(session.show(found))
+    asyncio.run(invocation.show(found))
 
 
 def _page(url: str) -> str:

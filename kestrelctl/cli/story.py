@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import Command, Invocation, pass_invocation
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.id_ranges import parse_job, parse_tasks
 from kestrelctl.cli.output import Output, Record, plain
@@ -52,8 +52,8 @@ _NOT_AGAIN = ("ended", "found-again", "retried")
     show_default=True,
     help="At most so many lines, the latest.",
 )
-@pass_session
-def story(session: Session, job: str, tasks: Sequence[list[int]], limit: int) -> None:
+@pass_invocation
+def story(invocation: Invocation, job: str, tasks: Sequence[list[int]], limit: int) -> None:
     """What happened to a job: to TASKs from beginning to end, or the latest of all.
 
     Times count from the submission; -o wide also has the time of day.
@@ -63,10 +63,10 @@ def story(session: Session, job: str, tasks: Sequence[list[int]], limit: int) ->
     async def work(connection: Connection) -> Output:
         told = await ask(connection, TellStory(job=job, task_ids=task_ids, limit=limit), Story)
         if told.more:
-            session.screen.say("some of it is left out; name tasks, or raise --limit")
-        return report(told, of_day=session.screen.mode is Mode.WIDE)
+            invocation.screen.say("some of it is left out; name tasks, or raise --limit")
+        return report(told, of_day=invocation.screen.mode is Mode.WIDE)
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 def report(told: Story, *, of_day: bool = False) -> Record:

@@ -13,7 +13,7 @@ import msgspec
 
 from kestrelctl.cli import explain, wait
 from kestrelctl.cli.array import Range, parse_array, read_elements, read_lines
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import Command, Invocation, pass_invocation
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.output import Record
@@ -116,9 +116,9 @@ class _SubmitCommand(Command):
     "--progress", is_flag=True, help="Show how far it is also where nobody looks; waits, too."
 )
 @click.pass_context
-@pass_session
+@pass_invocation
 def submit(
-    session: Session,
+    invocation: Invocation,
     ctx: click.Context,
     /,
     words: tuple[str, ...],
@@ -143,19 +143,19 @@ def submit(
         job_id, summary = answer.job_id, f"job {answer.job_id}: {plural(answer.tasks, 'task')}"
         if not waits:
             data = {"job_id": job_id, "tasks": answer.tasks}
-            await session.show(Record(str(job_id), data, [summary]))
-            session.screen.say(
+            await invocation.show(Record(str(job_id), data, [summary]))
+            invocation.screen.say(
                 f"next: kestrelctl job wait {job_id}, or kestrelctl job tasks {job_id}"
             )
-            await _warn_if_hopeless(session, connection, job_id)
+            await _warn_if_hopeless(invocation, connection, job_id)
             return
-        session.screen.say(summary)
-        await _warn_if_hopeless(session, connection, job_id)
-        [view] = await wait.until_ended(connection, str(job_id), session.screen, look=look)
-        await session.show(Record(str(job_id), view, [wait.sentence(view)]))
+        invocation.screen.say(summary)
+        await _warn_if_hopeless(invocation, connection, job_id)
+        [view] = await wait.until_ended(connection, str(job_id), invocation.screen, look=look)
+        await invocation.show(Record(str(job_id), view, [wait.sentence(view)]))
         await wait.check(connection, [view])
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 def job_of(
@@ -238,15 +238,15 @@ async def send(
         ) from None
 
 
-async def _warn_if_hopeless(session: Session, connection: Connection, job_id: int) -> None:
+async def _warn_if_hopeless(invocation: Invocation, connection: Connection, job_id: int) -> None:
     """Says so at once if no worker could ever run the job."""
-    if session.screen.quiet:
+    if invocation.screen.quiet:
         return
     with contextlib.suppress(KestrelError):  # the job is safe; this is only advice
         explanation = await ask(connection, ExplainJob(job=str(job_id)), JobExplanation)
         if explanation.waiting and not explanation.ever:
             why, hint = explain.conclusion(explanation)
-            session.screen.warn(f"job {job_id} waits: {why}", hint=hint)
+            invocation.screen.warn(f"job {job_id} waits: {why}", hint=hint)
 
 
 def _environment(given: Iterable[str]) -> dict[str, str]:

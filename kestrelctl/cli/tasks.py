@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import click
 import msgspec
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import Command, Invocation, pass_invocation
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.id_ranges import parse_job, parse_tasks
 from kestrelctl.cli.output import Column, Listing, Output
@@ -51,9 +51,9 @@ _COLUMNS: list[Column[TaskView]] = [
     type=click.IntRange(0),
     help=f"At most so many; 0 for all.  [default: {_ON_TERMINAL} on a terminal, otherwise all]",
 )
-@pass_session
+@pass_invocation
 def tasks(
-    session: Session,
+    invocation: Invocation,
     job: str,
     task_ids: list[int] | None,
     states: tuple[str, ...],
@@ -61,10 +61,10 @@ def tasks(
 ) -> None:
     """List the tasks of a job, in the order of their ids."""
     if limit is None:
-        limit = _ON_TERMINAL if session.screen.is_terminal and session.screen.is_table else 0
+        limit = _ON_TERMINAL if invocation.screen.is_terminal and invocation.screen.is_table else 0
 
     def on_cut() -> None:
-        session.screen.say(f"only the first {limit:,}; --limit 0 shows all")
+        invocation.screen.say(f"only the first {limit:,}; --limit 0 shows all")
 
     async def work(connection: Connection) -> Output:
         wanted = [TaskState(each) for each in states]
@@ -72,7 +72,7 @@ def tasks(
         pages = task_pages(connection, request, limit, on_cut)
         return Listing(pages, _COLUMNS, lambda t: str(t.task_id), nothing="no such tasks")
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 async def task_pages(

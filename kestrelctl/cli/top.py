@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import Command, Invocation, pass_invocation
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.history import History
 from kestrelctl.cli.keyboard import keys_pressed
@@ -48,23 +48,23 @@ _STATUS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
     help="How often to ask.",
 )
 @click.option("--once", is_flag=True, help="Print it once, as where there is no terminal.")
-@pass_session
-def top(session: Session, interval: float, once: bool) -> int:
+@pass_invocation
+def top(invocation: Invocation, interval: float, once: bool) -> int:
     """Watch the pool: workers, jobs, rates, and why tasks wait.
 
     Keys: q or Ctrl-C quits, j and k or the arrows scroll jobs, p pauses.
     """
-    screen = session.screen
+    screen = invocation.screen
     status = 0
 
     async def work(connection: Connection) -> Output | None:
         nonlocal status
         if once or not _can_draw(screen):
-            return _Sheet(await _look(connection, interval), session.now())
-        status = await _Live(session, connection, interval).run()
+            return _Sheet(await _look(connection, interval), invocation.now())
+        status = await _Live(invocation, connection, interval).run()
         return None
 
-    session.talk(work)
+    invocation.talk(work)
     return status
 
 
@@ -108,8 +108,8 @@ class _Sheet(Output):
 class _Live:
     """The view on a terminal, from its first picture until somebody has seen enough."""
 
-    def __init__(self, session: Session, connection: Connection, interval: float) -> None:
-        self._session = session
+    def __init__(self, invocation: Invocation, connection: Connection, interval: float) -> None:
+        self._invocation = invocation
         self._connection = connection
         self._interval = interval
         self._view = View()
@@ -124,8 +124,8 @@ class _Live:
         from rich.live import Live
 
         self._history = History(await _overview(self._connection))
-        self._answered_at = self._session.now()
-        console = Console(no_color=not self._session.screen.color, highlight=False)
+        self._answered_at = self._invocation.now()
+        console = Console(no_color=not self._invocation.screen.color, highlight=False)
         with (
             _nothing_logged(),
             self._signals(),
@@ -138,7 +138,7 @@ class _Live:
                 while self._status is None and not asking.done():
                     self._changed.clear()
                     width, height = console.size
-                    lines = frame(self._history, self._view, self._session.now(), width, height)
+                    lines = frame(self._history, self._view, self._invocation.now(), width, height)
                     live.update(rich_text(lines), refresh=True)
                     await asyncio.sleep(_DRAW_PAUSE_SECONDS)
                     with contextlib.suppress(TimeoutError):
@@ -156,7 +156,7 @@ class _Live:
             if not view.paused:
                 try:
                     self._history.add(await _overview(self._connection))
-                    self._answered_at = self._session.now()
+                    self._answered_at = self._invocation.now()
                     view.away_since = None
                 except (TimedOut, Unreachable) as error:
                     view.away_since = self._answered_at

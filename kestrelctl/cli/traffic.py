@@ -8,7 +8,7 @@ from math import ceil
 import click
 import msgspec
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import Command, Invocation, pass_invocation
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.output import Output, Record, Table, plain
@@ -91,22 +91,27 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     show_default=True,
     help="How long to look.",
 )
-@pass_session
+@pass_invocation
 def traffic(
-    session: Session, workers: int, cores: int, running: int | None, measure: bool, seconds: float
+    invocation: Invocation,
+    workers: int,
+    cores: int,
+    running: int | None,
+    measure: bool,
+    seconds: float,
 ) -> None:
     """How many messages keep a pool known to its manager; in a Condor pool, and here."""
     told = forecast(workers, cores, workers * cores if running is None else running)
 
     if not measure:
-        asyncio.run(session.show(report(told)))
+        asyncio.run(invocation.show(report(told)))
         return
 
     async def work(connection: Connection) -> Output:
-        session.screen.say(f"looking for {duration(seconds)}")
+        invocation.screen.say(f"looking for {duration(seconds)}")
         return report(msgspec.structs.replace(told, measured=await watch(connection, seconds)))
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 def forecast(workers: int, cores: int, running: int) -> Forecast:

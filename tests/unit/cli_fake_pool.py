@@ -11,7 +11,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from kestrelctl.cli.command import Session
+from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.context import Account, Context
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.core.model.refusal import Reason, Refusal
@@ -280,8 +280,8 @@ def run(
     pool: FakePool, *args: str, stdin: bytes | None = None, context: Context = CONTEXT
 ) -> Result:
     """Runs a command line against a pool."""
-    session = Session(open_pool=pool.open, find_context=lambda _: context, now=lambda: NOW)
+    invocation = Invocation(open_pool=pool.open, find_context=lambda _: context, now=lambda: NOW)
     environment = {"KESTREL_OUTPUT": "", "KESTREL_POOL": "", "NO_COLOR": ""}
     return CliRunner(env=environment).invoke(
-        kestrelctl, args, obj=session, input=stdin, prog_name="kestrelctl"
+        kestrelctl, args, obj=invocation, input=stdin, prog_name="kestrelctl"
     )
