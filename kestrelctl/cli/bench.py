@@ -14,8 +14,8 @@ import click
 import msgspec
 
 from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.output import Output, Record, Table
 from kestrelctl.cli.quantities import parse_percent, split_words
 from kestrelctl.cli.screen import Screen
 from kestrelctl.errors import KestrelError, UsageError
@@ -206,7 +206,7 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-class BenchOutput(Output):
+class BenchOutput(CommandOutput):
     """What a bench found."""
 
     def __init__(self, result: BenchResult) -> None:

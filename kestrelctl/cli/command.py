@@ -13,9 +13,9 @@ import click
 from kestrelctl.cli.screen import Screen, parse_mode
 
 if TYPE_CHECKING:
+    from kestrelctl.cli.command_output import CommandOutput
     from kestrelctl.cli.connection import Connection
     from kestrelctl.cli.context import Context
-    from kestrelctl.cli.output import Output
 
 
 class OpenPool(Protocol):
@@ -53,7 +53,10 @@ class Invocation:
     now: Callable[[], float] = time.time
 
     def talk(
-        self, work: Callable[[Connection], Awaitable[Output | None]], *, as_admin: bool = False
+        self,
+        work: Callable[[Connection], Awaitable[CommandOutput | None]],
+        *,
+        as_admin: bool = False,
     ) -> None:
         """Connects to the pool, does the work there, and prints what it found."""
         import asyncio
@@ -71,9 +74,9 @@ class Invocation:
 
         asyncio.run(whole())
 
-    async def show(self, output: Output) -> None:
+    async def show(self, output: CommandOutput) -> None:
         """Prints what a command found."""
-        from kestrelctl.cli.output import show
+        from kestrelctl.cli.command_output import show
 
         await show(output, self.screen)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kestrelctl.cli.command import Command, Invocation, Noun, pass_invocation
-from kestrelctl.cli.output import Column, Listing, Output
+from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.quantities import parse_duration, plural
 
 if TYPE_CHECKING:
@@ -273,5 +273,5 @@ def _changes(changes: Sequence[tuple[Board, str]]) -> Listing[dict[str, str]]:
     return Listing(rows, columns, lambda row: row["uid"], nothing="no dashboards")
 
 
-def _show(invocation: Invocation, output: Output) -> None:
+def _show(invocation: Invocation, output: CommandOutput) -> None:
     asyncio.run(invocation.show(output))

@@ -15,8 +15,8 @@ import click
 from kestrelctl.cli.aggregate import aggregate_options
 from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.output import Output, Record
 from kestrelctl.cli.quantities import parse_duration, split_words
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.answers import Changed, Enrolled
@@ -52,7 +52,7 @@ def enroll(invocation: Invocation, name: str, valid_seconds: float, server: str)
     context = invocation.find_context(invocation.pool)
     host, port = _address(server, context.host, context.port)
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         request = EnrollWorker(name=name, valid_seconds=valid_seconds)
         enrolled = await ask(connection, request, Enrolled)
         token = Token(
@@ -84,7 +84,7 @@ def revoke(invocation: Invocation, names: tuple[str, ...]) -> None:
     withdrawn by the name of its account. What the workers ran is run again elsewhere.
     """
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         request = RevokeWorkers(names=list(names))
         return Changes(await ask(connection, request, Changed), "revoked", "worker")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record, Table, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.id_ranges import parse_job
-from kestrelctl.cli.output import Output, Record, Table, plain
 from kestrelctl.cli.quantities import plural, short_address
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.protocol.answers import JobExplanation, Obstacle
@@ -36,7 +36,7 @@ _STATES = {
 def explain(invocation: Invocation, job: str) -> None:
     """Why tasks of a job wait, worker by worker, the closest fit first."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         return report(await ask(connection, ExplainJob(job=job), JobExplanation))
 
     invocation.talk(work)

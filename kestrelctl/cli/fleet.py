@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kestrelctl.cli.command import Command, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.fleetbundle import bundle
 from kestrelctl.cli.fleethosts import (
     choose,
@@ -23,7 +24,6 @@ from kestrelctl.cli.fleethosts import (
 )
 from kestrelctl.cli.fleetlogs import logs
 from kestrelctl.cli.fleetrestart import restart
-from kestrelctl.cli.output import Column, Listing, Output
 from kestrelctl.cli.quantities import duration, parse_duration, plural, size
 from kestrelctl.cli.screen import Screen
 from kestrelctl.errors import KestrelError
@@ -98,7 +98,7 @@ for _command in (logs, restart, bundle):
     fleet.add_command(_command)
 
 
-class AsData(Output):
+class AsData(CommandOutput):
     """A listing of outcomes whose data are flat objects."""
 
     many = True
@@ -118,7 +118,7 @@ class AsData(Output):
         await self._listing.tabulate(screen)
 
 
-class Runs(Output):
+class Runs(CommandOutput):
     """What a command wrote on each host, in the order in which they came to an end."""
 
     many = True

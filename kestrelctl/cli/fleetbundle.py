@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.fleethosts import choose, host_options
-from kestrelctl.cli.output import Record
 from kestrelctl.cli.quantities import parse_duration, parse_size, plural, size
 
 

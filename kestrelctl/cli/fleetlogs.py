@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.fleethosts import Fleet, choose, host_options, reason
-from kestrelctl.cli.output import Output
 from kestrelctl.cli.screen import BOLD, CYAN, RED, Screen, one_line
 from kestrelctl.errors import KestrelError
 
@@ -71,7 +71,7 @@ def logs(
     fleet.judge()
 
 
-class Journal(Output):
+class Journal(CommandOutput):
     """Journal entries of several hosts."""
 
     many = True

@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Column, Listing
 from kestrelctl.cli.fleethosts import Fleet, choose, error_data, host_options, state_of
-from kestrelctl.cli.output import Column, Listing
 from kestrelctl.cli.quantities import duration, parse_duration
 from kestrelctl.errors import UsageError
 

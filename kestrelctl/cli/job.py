@@ -9,12 +9,12 @@ import click
 from kestrelctl.cli import wait as waiting
 from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.explain import explain
 from kestrelctl.cli.id_ranges import parse_job, parse_jobs, parse_tasks
 from kestrelctl.cli.jobview import job_list, job_record, one_job, totals, why_waiting
 from kestrelctl.cli.logs import logs
-from kestrelctl.cli.output import Output
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration
 from kestrelctl.cli.story import story
@@ -68,7 +68,7 @@ def list_(
 def info(invocation: Invocation, job_id: str) -> None:
     """Everything about one job."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         view = await one_job(connection, job_id)
         reasons = await why_waiting(connection, [view])
         return job_record(view, invocation.now(), reasons.get(view.job_id, ""))
@@ -105,7 +105,7 @@ def wait(invocation: Invocation, jobs: str, timeout: float | None, progress: boo
 def cancel(invocation: Invocation, jobs: str) -> None:
     """Stop jobs: nothing more of them starts, what runs is killed."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         changed = await ask(connection, CancelJobs(jobs=jobs), Changed)
         return Changes(changed, "cancelled", "job")
 
@@ -119,7 +119,7 @@ def cancel(invocation: Invocation, jobs: str) -> None:
 def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None) -> None:
     """Run tasks again that failed, were lost or cancelled."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         request = RetryJobs(jobs=jobs, task_ids=task_ids or [])
         return Changes(await ask(connection, request, Changed), "retried", "job")
 
@@ -132,7 +132,7 @@ def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None) -> None
 def forget(invocation: Invocation, jobs: str) -> None:
     """Delete jobs that have ended, and their results."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         changed = await ask(connection, ForgetJobs(jobs=jobs), Changed)
         return Changes(changed, "forgot", "job")
 

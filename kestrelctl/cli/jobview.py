@@ -6,10 +6,10 @@ import asyncio
 import shlex
 from collections.abc import Sequence
 
+from kestrelctl.cli.command_output import Column, Listing, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.explain import conclusion
 from kestrelctl.cli.grid import cut
-from kestrelctl.cli.output import Column, Listing, Record
 from kestrelctl.cli.quantities import ago, duration, plural, size
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.protocol.answers import JobExplanation, Jobs, JobView

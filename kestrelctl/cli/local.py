@@ -7,8 +7,8 @@ import asyncio
 import click
 
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
-from kestrelctl.cli.output import Record
 from kestrelctl.cli.quantities import plural
 
 

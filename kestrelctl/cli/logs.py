@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import click
 
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.id_ranges import parse_job
 from kestrelctl.cli.jobview import one_job
-from kestrelctl.cli.output import Output
 from kestrelctl.cli.quantities import plural
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.tasks import task_pages
@@ -35,7 +35,7 @@ def logs(invocation: Invocation, job: str, task: int | None, stream: str, every:
     if every and task is not None:
         raise UsageError("one task or --all, not both")
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         view = await one_job(connection, job)
         if every:
             return TaskLogs(connection, view.job_id, started_tasks(connection, view), stream)
@@ -49,7 +49,7 @@ def logs(invocation: Invocation, job: str, task: int | None, stream: str, every:
     invocation.talk(work)
 
 
-class TaskLog(Output):
+class TaskLog(CommandOutput):
     """A stream of one task."""
 
     def __init__(self, connection: Connection, job_id: int, task_id: int, stream: str) -> None:
@@ -102,7 +102,7 @@ class TaskLog(Output):
             offset = log.next_offset
 
 
-class TaskLogs(Output):
+class TaskLogs(CommandOutput):
     """A stream of many tasks, one after another."""
 
     many = True

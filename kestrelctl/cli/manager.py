@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kestrelctl.cli.command import Command, Invocation, Noun, pass_invocation
-from kestrelctl.cli.output import Record
+from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.quantities import plural
 
 if TYPE_CHECKING:

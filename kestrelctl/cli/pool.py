@@ -7,8 +7,8 @@ import asyncio
 import click
 
 from kestrelctl.cli.command import Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.output import Output, Record, plain
 from kestrelctl.cli.quantities import duration, size
 from kestrelctl.cli.traffic import traffic
 from kestrelctl.errors import NotFound, Unreachable
@@ -31,7 +31,7 @@ pool.add_command(traffic)
 def status(invocation: Invocation) -> None:
     """The pool in numbers."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         return report(await ask(connection, PoolStatus(), PoolSummary))
 
     invocation.talk(work)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import click
 
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.id_ranges import parse_job, parse_tasks
-from kestrelctl.cli.output import Output, Record, plain
 from kestrelctl.cli.quantities import short_address
 from kestrelctl.cli.screen import Mode
 from kestrelctl.protocol.answers import Story, StoryEntry
@@ -60,7 +60,7 @@ def story(invocation: Invocation, job: str, tasks: Sequence[list[int]], limit: i
     """
     task_ids = [task_id for each in tasks for task_id in each]
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         told = await ask(connection, TellStory(job=job, task_ids=task_ids, limit=limit), Story)
         if told.more:
             invocation.screen.say("some of it is left out; name tasks, or raise --limit")

@@ -14,9 +14,9 @@ import msgspec
 from kestrelctl.cli import explain, wait
 from kestrelctl.cli.array import Range, parse_array, read_elements, read_lines
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
-from kestrelctl.cli.output import Record
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration, parse_size, plural, split_words
 from kestrelctl.cli.upload import check_size, items_bytes, pieces

@@ -9,9 +9,9 @@ import click
 import msgspec
 
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.id_ranges import parse_job, parse_tasks
-from kestrelctl.cli.output import Column, Listing, Output
 from kestrelctl.cli.quantities import duration, short_address, size
 from kestrelctl.cli.wait import why_ended
 from kestrelctl.core.model.task_state import TaskState
@@ -66,7 +66,7 @@ def tasks(
     def on_cut() -> None:
         invocation.screen.say(f"only the first {limit:,}; --limit 0 shows all")
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         wanted = [TaskState(each) for each in states]
         request = ListTasks(job=job, states=wanted, ids=task_ids or [])
         pages = task_pages(connection, request, limit, on_cut)

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Iterator
 import click
 
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.history import History
 from kestrelctl.cli.keyboard import keys_pressed
 from kestrelctl.cli.lines import line_text, rich_text
-from kestrelctl.cli.output import Output, plain
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.topframe import View, frame, sheet
 from kestrelctl.errors import TimedOut, Unreachable
@@ -57,7 +57,7 @@ def top(invocation: Invocation, interval: float, once: bool) -> int:
     screen = invocation.screen
     status = 0
 
-    async def work(connection: Connection) -> Output | None:
+    async def work(connection: Connection) -> CommandOutput | None:
         nonlocal status
         if once or not _can_draw(screen):
             return _Sheet(await _look(connection, interval), invocation.now())
@@ -85,7 +85,7 @@ async def _look(connection: Connection, interval: float) -> History:
     return history
 
 
-class _Sheet(Output):
+class _Sheet(CommandOutput):
     """What one look found."""
 
     def __init__(self, history: History, now: float) -> None:

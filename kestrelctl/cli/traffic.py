@@ -9,9 +9,9 @@ import click
 import msgspec
 
 from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record, Table, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.output import Output, Record, Table, plain
 from kestrelctl.cli.quantities import duration
 from kestrelctl.core.counting.traffic import (
     CondorTraffic,
@@ -107,7 +107,7 @@ def traffic(
         asyncio.run(invocation.show(report(told)))
         return
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         invocation.screen.say(f"looking for {duration(seconds)}")
         return report(msgspec.structs.replace(told, measured=await watch(connection, seconds)))
 

@@ -13,9 +13,9 @@ from click.core import ParameterSource
 from kestrelctl.cli.aggregate import aggregate_options
 from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import Command, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.enroll import enroll, join, revoke
-from kestrelctl.cli.output import Column, Listing, Output, Record
 from kestrelctl.cli.quantities import (
     ago,
     duration,
@@ -43,7 +43,7 @@ def worker() -> None:
 def list_(invocation: Invocation, names: tuple[str, ...]) -> None:
     """List workers."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         return Listing(
             _counted(invocation, worker_pages(connection, names)),
             worker_columns(invocation.now()),
@@ -60,7 +60,7 @@ def list_(invocation: Invocation, names: tuple[str, ...]) -> None:
 def info(invocation: Invocation, name: str) -> None:
     """Everything about one worker."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         return worker_record(await one_worker(connection, name), invocation.now())
 
     invocation.talk(work)
@@ -72,7 +72,7 @@ def info(invocation: Invocation, name: str) -> None:
 def drain(invocation: Invocation, names: tuple[str, ...]) -> None:
     """Give workers nothing new; what they run goes on. For admins."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         request = DrainWorkers(names=list(names))
         return Changes(await ask(connection, request, Changed), "draining", "worker")
 
@@ -85,7 +85,7 @@ def drain(invocation: Invocation, names: tuple[str, ...]) -> None:
 def resume(invocation: Invocation, names: tuple[str, ...]) -> None:
     """End a drain or a quarantine. For admins."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         request = ResumeWorkers(names=list(names))
         return Changes(await ask(connection, request, Changed), "resumed", "worker")
 

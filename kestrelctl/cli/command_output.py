@@ -1,7 +1,7 @@
 """The values that commands produce, and how each is printed in each mode (`-o`).
 
-A command returns an `Output`, and cannot forget a mode: what it returns knows its names (quiet),
-its data (json, jsonl) and its table.
+A command returns a `CommandOutput`, and cannot forget a mode: what it returns knows its names
+(quiet), its data (json, jsonl) and its table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kestrelctl.cli.screen import Mode, Screen, one_line
 T = TypeVar("T")
 
 
-class Output(abc.ABC):
+class CommandOutput(abc.ABC):
     """What a command found."""
 
     #: Whether there are several entries: a JSON array instead of an object.
@@ -41,7 +41,7 @@ class Output(abc.ABC):
             screen.write(f"{name}\n")
 
 
-async def show(output: Output, screen: Screen) -> None:
+async def show(output: CommandOutput, screen: Screen) -> None:
     """Prints what a command found, in the mode that was asked for."""
     if screen.mode is Mode.QUIET:
         await output.name(screen)
@@ -76,7 +76,7 @@ class Column(Generic[T]):
     wide: bool = False
 
 
-class Listing(Output, Generic[T]):
+class Listing(CommandOutput, Generic[T]):
     """Several things of a kind, one on each line; they may come in pages."""
 
     many = True
@@ -116,7 +116,7 @@ class Listing(Output, Generic[T]):
             screen.say(self._nothing)
 
 
-class Record(Output):
+class Record(CommandOutput):
     """One thing: lines of `label  value`, and perhaps tables or sentences below."""
 
     def __init__(
