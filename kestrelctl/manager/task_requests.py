@@ -125,7 +125,7 @@ class TaskRequests:
             )
         alone = [record.spec.first] if record.spec.count == 1 else []
         indexes = self._selection.indexes(record, request.task_ids or alone)
-        job = self._service.pool.state.job(record.job_id)
+        job = self._service.pool.job(record.job_id)
         rows = self._rows(record, indexes=indexes) if indexes else {}
         asked = [
             job_story.Asked(
