@@ -11,13 +11,13 @@ from kestrelctl.bench.efficiency import Curve, length
 from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, ticks
 
 PERCENT = [(share / 100, f"{share}%") for share in (0, 20, 40, 60, 80, 100)]
-#: PlottedRun that can be told apart, by colour and by dash; 2009 and the limits have their own.
+#: How many runs can be told apart by colour and dash; 2009 and the limits have their own.
 MOST_SERIES = 6
 _ROW = 28
 
 
 class PlottedRun(NamedTuple):
-    """One run of those that a figure shows: under which name, and as the how-manieth result."""
+    """One run that a figure shows, with its label and the number of the result it is from."""
 
     label: str
     number: int

@@ -13,12 +13,12 @@ from kestrelctl.bench.page import Named, page
 from kestrelctl.bench.saved import labels, read_result
 from kestrelctl.errors import UsageError
 
-#: What a result is called that has no other beside it than 2009.
+#: The name of a result that is shown beside no other than that of 2009.
 _ALONE = "now"
 
 
 def prepare_report(directory: Path) -> None:
-    """Makes the directory of a report, so that hours of measuring are not for nothing.
+    """Makes the directory of a report, so that a long bench does not fail at its end.
 
     Raises:
         UsageError: it cannot be made or written to.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Bench(Noun):
-    """A group that does something without a verb, too."""
+    """A group that is a command of its own, too."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

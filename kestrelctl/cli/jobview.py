@@ -15,9 +15,9 @@ from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.protocol.answers import JobExplanation, Jobs, JobView
 from kestrelctl.protocol.requests import ExplainJob, ListJobs
 
-#: Of how many waiting jobs a list says why they wait: each costs a question.
+#: For how many waiting jobs a list says why they wait: each takes a request.
 _MOST_REASONS = 20
-#: In a list, of a command that stands for a name; a pipe has no width to cut it to.
+#: The longest command that stands for a name in a list: a pipe has no width to cut it to.
 _LONGEST_COMMAND = 60
 
 

@@ -164,7 +164,7 @@ def _mode_wanted(args: Sequence[str]) -> Mode | None:
 
 
 def _forget_stdout() -> None:
-    """Nobody reads any more: what is still to be written goes nowhere, without a complaint."""
+    """Discards what is still to be written, because the pipe was closed at its other end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -16,7 +16,7 @@ from kestrelctl.cli.screen import Screen, one_line
 from kestrelctl.cli.series import Series, rate
 from kestrelctl.protocol.answers import JobView
 
-#: How often a line is printed where nobody looks.
+#: How often a line is printed where standard error is no terminal.
 LINE_SECONDS = 10.0
 _NARROWEST_BAR = 8
 _WIDEST_BAR = 50

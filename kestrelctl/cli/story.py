@@ -128,7 +128,7 @@ def _run_again(entries: Sequence[StoryEntry]) -> list[bool]:
 
 
 def attempts_by_number(entries: Sequence[StoryEntry]) -> dict[tuple[int | None, int], int]:
-    """The how-manieth of its task an attempt is, of tasks with several, by task and number.
+    """Counts the attempts of each task that had several: 1, 2, ... by task and number.
 
     Later attempts have higher numbers. Empty if attempts may be missing.
     """

@@ -26,15 +26,15 @@ from kestrelctl.protocol.answers import Overview
 from kestrelctl.protocol.requests import PoolOverview
 
 ANSWER_SECONDS = 5.0
-#: A picture without anything new is drawn again after so long, for its clock.
+#: The screen is drawn again after this time even without news, for its clock.
 REDRAW_SECONDS = 1.0
-#: At most so many pictures a second, however fast keys come.
+#: The shortest pause between two pictures, however fast keys come.
 _DRAW_PAUSE_SECONDS = 0.03
 _PIPE_COLUMNS = 100
 _PAGE = 10
 _STDIN = 0
 _SCROLL = {"j": 1, "down": 1, "k": -1, "up": -1, "page-down": _PAGE, "page-up": -_PAGE}
-#: What a signal that ends it is told apart by: Ctrl-C is one way to quit.
+#: The exit status for each signal that ends it; Ctrl-C is one way to quit.
 _STATUS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
@@ -106,7 +106,7 @@ class _Sheet(CommandOutput):
 
 
 class _Live:
-    """The view on a terminal, from its first picture until somebody has seen enough."""
+    """The view on a terminal, from its first picture until the user quits."""
 
     def __init__(self, invocation: Invocation, connection: Connection, interval: float) -> None:
         self._invocation = invocation
@@ -194,7 +194,7 @@ class _Live:
 
 @contextlib.contextmanager
 def _nothing_logged() -> Iterator[None]:
-    """What libraries have to say would end up in the middle of the picture."""
+    """Silences the logs of libraries, which would appear in the middle of the picture."""
     import logging
 
     if not sys.stderr.isatty():

@@ -13,7 +13,7 @@ from kestrelctl.cli.screen import one_line
 from kestrelctl.cli.series import Series, rate, sparkline
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 
-#: From this height on there is room for what is nice to know.
+#: From these heights on, less important lines are shown, too.
 ROOMY = 20
 SPACIOUS = 30
 #: Seconds that a character of a sparkline stands for, and how many there are at most.
@@ -39,7 +39,7 @@ _STYLES = {
 
 @dataclass(slots=True)
 class View:
-    """What somebody looks at.
+    """What the user has chosen to see.
 
     Attributes:
         scroll: how many jobs are above the first one shown.
@@ -81,7 +81,7 @@ def frame(history: History, view: View, now: float, width: int, height: int) -> 
 
 
 def sheet(history: History, now: float, width: int) -> list[Line]:
-    """Everything in as many lines as it takes: for whoever looks once."""
+    """Everything, in as many lines as it takes, to be printed once."""
     found = history.latest
     lines = _head(history, View(), now, width, SPACIOUS)
     jobs = [*found.jobs, *found.ended]

@@ -30,7 +30,7 @@ class HostOutcome(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Said(Generic[S]):
-    """Something that the work on a host has to tell before it is done."""
+    """Something that the work on a host reports before it is done."""
 
     host: str
     what: S
@@ -60,8 +60,8 @@ async def stream(
 ) -> AsyncGenerator[Said[S] | HostOutcome[T]]:
     """Does the work on every host; tells what it says on the way and what came of it.
 
-    Whoever stops listening ends what is still running, at its hosts, too. The threads are daemons,
-    so that none that waits for a host can keep the process.
+    If the caller stops iterating, what still runs is ended, on the hosts, too. The threads are
+    daemons, so that one that waits for a host cannot keep the process alive.
 
     Args:
         work: runs in a thread of its own, with a function to say things with; a KestrelError that
@@ -76,7 +76,7 @@ async def stream(
         todo.put(host)
 
     def tell(event: Said[S] | HostOutcome[T] | BaseException) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the caller has gone
             loop.call_soon_threadsafe(events.put_nowait, event)
 
     def say(name: str, what: S) -> None:

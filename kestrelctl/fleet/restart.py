@@ -11,7 +11,7 @@ from kestrelctl.fleet.shell import Shell
 from kestrelctl.fleet.units import UNITS, read_units, show_command
 
 _ASK_SECONDS = 30
-#: Workers are many and do not need one another.
+#: Several workers may be restarted at a time: they do not need one another.
 _MANY = "kestrel-worker"
 _ACTIVE_WITHIN_SECONDS = 30
 _SCRIPT = """\

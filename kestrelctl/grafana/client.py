@@ -1,4 +1,4 @@
-"""A Grafana server over its HTTP API, by grafana-client; its refusals as errors of ours.
+"""A Grafana server over its HTTP API, through the library grafana-client.
 
 https://grafana.com/docs/grafana/latest/developer-resources/api-reference/http-api/
 """

@@ -1,4 +1,4 @@
-"""Where a Grafana server is, and the token that it takes; the token goes over no open wire."""
+"""The address of a Grafana server and its token, which is never sent without encryption."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrelctl.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class GrafanaAccess:
-    """A server, and how to be let in.
+    """A server, and the token that lets us in.
 
     Attributes:
         path: under which Grafana lives behind a proxy; empty or without slashes at its ends.
@@ -91,7 +91,7 @@ def _check(token: str) -> None:
             hint="--token-file FILE or GRAFANA_TOKEN, with a token of a service account",
         )
     if not token.isascii() or not token.isprintable() or " " in token:
-        # An HTTP library would refuse it, too, and show it.
+        # An HTTP library would refuse it as well, but its error would show the token.
         raise UsageError("the token for the Grafana server has characters that no token has")
 
 

@@ -1,4 +1,4 @@
-"""What the server has, written into files, and what sets it apart from them."""
+"""Writes dashboards of the server into files, and compares the two."""
 
 from __future__ import annotations
 

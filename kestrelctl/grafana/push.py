@@ -1,4 +1,4 @@
-"""What a push would change, and the change itself; a hand-made edit is not lost by accident.
+"""Plans and carries out a push; an edit by hand is not lost by accident.
 
 Grafana keeps a message with each version of a dashboard. Those of a push name the version of
 kestrelctl and the fingerprint of what it pushed. So the newest message tells whether somebody has
@@ -98,7 +98,7 @@ def _step(grafana: Grafana, board: Board, folder: str | None) -> PushStep:
     if mark is None:
         return PushStep(board, "updated", saved.version, _edited(saved, edit))
     if same_place and mark[2] == content:
-        # The server keeps the JSON in a form of its own.
+        # The server has changed the form of the JSON, not its content.
         return PushStep(board, "unchanged", saved.version)
     if _numbers(mark[1]) > _numbers(__version__):
         newer = f"pushed by kestrelctl {mark[1]}, and this is {__version__}"

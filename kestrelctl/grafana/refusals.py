@@ -1,4 +1,4 @@
-"""What a Grafana server refuses and what the way to it does, in errors of ours.
+"""Turns errors of a Grafana server, and of the connection to it, into errors of ours.
 
 NotAllowed (4)    the token is wrong, or may not do this
 Unreachable (5)   nothing answers, TLS fails, or it is not Grafana

@@ -1,4 +1,4 @@
-"""A dashboard with the data of a stretch of time inside it, to be seen without the data source.
+"""A dashboard that holds the data of a span of time, and is shown without the data source.
 
 The HTTP API stores what it is given and fetches no data: a dashboard alone would ask the data
 source again, of whoever looks. So each panel's queries are run here, by the server, and their
@@ -116,7 +116,7 @@ def _filled_in(expr: str, values: dict[str, str]) -> str:
 
 
 def _freeze(model: Json, from_ms: int, to_ms: int) -> None:
-    """Takes out what would query anew or lead to what does."""
+    """Removes what would query the data source again, and links to where that happens."""
     model |= {
         "id": None,
         "time": {"from": _iso(from_ms), "to": _iso(to_ms)},

@@ -26,7 +26,7 @@ from kestrelctl.xmpp.accounts import Accounts
 
 log = logging.getLogger(__name__)
 
-#: Pause before expired accounts are looked at again that could not be deleted.
+#: Pause before another attempt to delete expired accounts that could not be deleted.
 SWEEP_AGAIN_SECONDS = 60.0
 _WORD_BYTES = 4
 _PASSWORD_BYTES = 24
@@ -46,7 +46,8 @@ class EnrollmentRequests:
         self._accounts = accounts
         self._hosts = access.worker_hosts
         self._temporary_accounts = temporary_accounts
-        #: Temporary accounts that somebody joins with, or has, until they expire: no other may.
+        #: Temporary accounts with which somebody joins or has joined: nobody else may, until they
+        #: expire.
         self._used = set(temporary_accounts.used)
         #: Those that an earlier manager left behind; they are deleted as soon as that is possible.
         self._left_behind = set(temporary_accounts.used)
@@ -117,7 +118,7 @@ class EnrollmentRequests:
         return bool(self._gone) and bare(worker) in self._gone
 
     def check(self, worker: str) -> None:
-        """Has a doubtful worker log in again, which it can if it has a new account."""
+        """Makes such a worker log in again, which it can only if it has a new account."""
         self._spawn(self._check(bare(worker)))
 
     async def _check(self, account: str) -> None:
@@ -172,11 +173,11 @@ class EnrollmentRequests:
             raise
         self._gone.discard(jid)
         log.info("%s has joined with %s", jid, temporary)
-        # In this order: with the temporary account its session ends.
+        # The answer goes first: deleting the temporary account ends its session.
         reply(NewAccount(jid=jid, password=password))
         await self._drop(temporary)
 
-    # -- tidiness ----------------------------------------------------------------------------------
+    # -- deleting temporary accounts ---------------------------------------------------------------
 
     def on_online(self) -> None:
         """The manager has a session with the server, perhaps after a while without one."""

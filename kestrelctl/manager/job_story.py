@@ -54,7 +54,7 @@ def tell(
 
     Args:
         happenings: those to tell of, as they were stored.
-        asked: tasks of which also that is told which is no happening.
+        asked: tasks of which the stored result and the present state are told, too.
         now: seconds since the epoch.
     """
     entries = [_submitted(record)]
@@ -121,7 +121,7 @@ def _happened(record: JobRecord, happening: Happening) -> StoryEntry:
 def _of_task(
     record: JobRecord, task: Asked, happenings: Sequence[Happening], now: float
 ) -> list[StoryEntry]:
-    """What no happening tells of a task: the attempt that counts, and how the task is now."""
+    """What is not among the happenings: the attempt that counts, and how the task is now."""
     task_id = record.spec.task_id(task.index)
     if task.whereabouts is not None:
         return _stands(task_id, task.whereabouts, now)
@@ -181,7 +181,7 @@ def _ran(
 def _over(
     record: JobRecord, task: Asked, happenings: Sequence[Happening], now: float
 ) -> StoryEntry:
-    """The end of a task of which no attempt has a result: with the last that happened to it."""
+    """The end of a task without a result, at the time of the last thing that happened to it."""
     row = task.row
     state = row.state if row else TaskState.CANCELLED
     whose = (task.index, -1) if state is TaskState.CANCELLED else (task.index,)
@@ -201,7 +201,7 @@ def _over(
 
 
 def _within(record: JobRecord, at: float, now: float) -> float:
-    """A time by a worker's clock, which may be off: nothing of a job was before or after it."""
+    """A time by a worker's clock, which may be wrong, put between the job's start and end."""
     return max(record.submitted_at, min(at, _latest(record, now)))
 
 

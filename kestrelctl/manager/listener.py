@@ -1,4 +1,4 @@
-"""What the manager hears from the server, brought to those who deal with it."""
+"""Takes what arrives from the server to the parts of the manager that deal with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kestrelctl.protocol import answers, codec, work
 
 log = logging.getLogger(__name__)
 
-#: What a bounced message says when its receiver has no session.
+#: Error conditions of a bounced message whose receiver has no session.
 GONE = ("service-unavailable", "recipient-unavailable", "item-not-found", "remote-server-not-found")
 
 TOO_LARGE = UsageError("the answer is too large for one message", hint="ask for less at a time")

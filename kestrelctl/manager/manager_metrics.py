@@ -1,4 +1,4 @@
-"""What the manager's metrics are made of, apart from the core."""
+"""Serves the metrics of a manager."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
 
 
 async def serve_metrics(address: str, service: Service) -> MetricsServer:
-    """Serves the metrics of a manager; whoever started it stops it.
+    """Serves the metrics of a manager; the caller stops the server.
 
     Args:
         address: HOST:PORT.
@@ -33,7 +33,7 @@ async def serve_metrics(address: str, service: Service) -> MetricsServer:
 
 
 def why_not_ready(service: Service) -> str:
-    """Why nobody's job could be taken in now; empty if it could."""
+    """Why no job could be accepted now; empty if one could."""
     if service.store_error:
         return f"the store cannot be written: {service.store_error}"
     if not service.pool.connected:

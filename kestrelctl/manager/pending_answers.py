@@ -13,7 +13,7 @@ from kestrelctl.manager.service import Service
 
 
 class PendingAnswers:
-    """The core's answers that somebody waits for, each known by a token."""
+    """Answers of the core that requests wait for, each known by a token."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

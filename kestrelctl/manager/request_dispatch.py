@@ -1,4 +1,4 @@
-"""Serves users: every request is answered, with what was asked or with why not."""
+"""Answers every request of a user, with what was asked for or with the reason why not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Enrollment(Protocol):
         ...
 
     def check(self, worker: str) -> None:
-        """Has a doubtful worker log in again, which it can if it has a new account."""
+        """Makes such a worker log in again, which it can only if it has a new account."""
 
     def join(self, sender: str, message: Join, reply: Callable[[ToJoiner], None]) -> None:
         """Answers a machine that has logged in with a temporary account."""

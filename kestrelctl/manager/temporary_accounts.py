@@ -36,13 +36,13 @@ class TemporaryAccounts:
         return [jid for jid, used in self._jids.items() if used]
 
     def add(self, jid: str) -> None:
-        """An account that was made."""
+        """Notes an account that was made."""
         if jid not in self._jids:
             self._jids[jid] = False
             self._try_to_write()
 
     def note_use(self, jid: str) -> None:
-        """Somebody is about to join with an account: from now on no other may.
+        """Notes that somebody is about to join with an account, so that nobody else can.
 
         Raises:
             StoreFull: it cannot be written.
@@ -57,18 +57,18 @@ class TemporaryAccounts:
             ) from error
 
     def take_back_use(self, jid: str) -> None:
-        """Nobody has joined with it after all."""
+        """Takes the note back: nobody has joined with the account."""
         self._jids[jid] = False
         self._try_to_write()
 
     def discard(self, jid: str) -> None:
-        """An account that is no more."""
+        """Notes that an account no longer exists."""
         if jid in self._jids:
             del self._jids[jid]
             self._try_to_write()
 
     def expired(self, now: float) -> list[str]:
-        """Those whose time is over."""
+        """Accounts whose time is over."""
         return [jid for jid in self._jids if expires_at(jid) <= now]
 
     def next_at(self) -> float | None:

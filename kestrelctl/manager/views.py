@@ -23,9 +23,9 @@ from kestrelctl.protocol.answers import (
     WorkerView,
 )
 
-#: Characters of a command where it is one of many.
+#: The longest command, in characters, in an answer about many jobs.
 LONGEST_COMMAND = 200
-#: What else there is in an answer that is a page of views.
+#: Bytes of an answer around its page of views.
 _FRAME_BYTES = 1000
 
 V = TypeVar("V", TaskView, WorkerView, StoryEntry)
@@ -105,7 +105,7 @@ def first_that_fit(views: Iterable[V], beside: JobView | None = None) -> list[V]
 
 
 def _json_bytes(view: msgspec.Struct) -> int:
-    """What a view takes of a stanza."""
+    """The bytes of a view in a stanza."""
     return codec.text_bytes(msgspec.json.encode(view).decode())
 
 

@@ -1,4 +1,4 @@
-"""The metrics of one process: what it tells, where, and the probe of its event loop."""
+"""Serves the metrics of one process, and measures the lag of its event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kestrelctl.metrics.lag import LoopLag
 
 
 class MetricsServer:
-    """Served from `start` to `stop`.
+    """Serves a process's metrics from `start` to `stop`.
 
     Args:
         prefix: of the names: `kestrel_` or `kestrel_worker_`.
@@ -24,7 +24,7 @@ class MetricsServer:
         self._endpoint = Endpoint(self.exposition.render, why_not_ready)
 
     async def start(self, address: str) -> None:
-        """Begins to serve.
+        """Starts to serve.
 
         Args:
             address: HOST:PORT.
@@ -37,6 +37,6 @@ class MetricsServer:
         self._lag.start()
 
     async def stop(self) -> None:
-        """Ends it."""
+        """Stops serving."""
         self._lag.stop()
         await self._endpoint.stop()

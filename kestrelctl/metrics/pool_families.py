@@ -1,4 +1,4 @@
-"""What the manager tells of its pool: one census of the core, and what is counted around it."""
+"""The metrics of a manager: one census of the core, and what is counted around it."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def _workers(found: Census, totals: Totals) -> Iterator[Metric | LabelledGauges]
 
 
 def worker_labels(workers: Sequence[WorkerNumbers]) -> list[str]:
-    """`name/resource` of each, or its whole address where that is not its alone."""
+    """`name/resource` of each, or its whole address if another worker has the same."""
     taken: set[str] = set()
     found = []
     for worker in workers:

@@ -1,4 +1,4 @@
-"""What a worker process tells of itself: of all its sessions together."""
+"""The metrics of a worker process, of all its sessions together."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def explained(path: Path) -> Iterator[None]:
     """Turns SQLite's errors about the database at `path` into ours; bugs pass through.
 
     Raises:
-        StoreFull: there is no space, an I/O error, or somebody else in the way: it may work later.
+        StoreFull: no space, an I/O error, or a lock of another program; it may work later.
         KestrelError: the database is damaged, or SQLite cannot go on.
     """
     try:

@@ -20,7 +20,7 @@ from kestrelctl.xmpp.xmpp_session import IqRefused, XmppSession
 ADMIN = "http://jabber.org/protocol/admin"
 _COMMANDS = "http://jabber.org/protocol/commands"
 _DATA = "jabber:x:data"
-#: How a server says that it lets us do nothing, or has nothing of the kind.
+#: Conditions of a server that gives us no rights, or does not know the command.
 _NO_RIGHTS = (
     "feature-not-implemented",
     "forbidden",

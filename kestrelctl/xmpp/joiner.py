@@ -62,10 +62,10 @@ class Joiner:
         )
 
     def on_body(self, sender: str, to: str, body: str) -> None:
-        """Chat is for people."""
+        """Does nothing: chat messages are for people."""
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
-        """The pool shows no presence to strangers."""
+        """Does nothing: the pool sends no presence to a joining machine."""
 
     # -- refusals ----------------------------------------------------------------------------------
 

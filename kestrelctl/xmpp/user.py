@@ -56,7 +56,7 @@ class UserConnection:
             future.set_result(answer)
 
     def on_body(self, sender: str, to: str, body: str) -> None:
-        """Chat is for people."""
+        """Does nothing: chat messages are for people."""
 
     def on_bounce(self, sender: str, condition: str) -> None:
         self._fail(
@@ -68,7 +68,7 @@ class UserConnection:
         )
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
-        """The pool sends users no presence."""
+        """Does nothing: the pool sends users no presence."""
 
     # -- for callers -------------------------------------------------------------------------------
 

@@ -27,12 +27,12 @@ from kestrelctl.xmpp import tls as trust
 from kestrelctl.xmpp.tcp import detect_dead_peers
 
 log = logging.getLogger(__name__)
-# What it logs of failures is told in better words here.
+# This module reports failures in better words than slixmpp.
 logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
 
 _JSON = f"{{{JSON_NAMESPACE}}}json"
 _CONNECT_SECONDS = 30.0
-#: What is larger is not sent: it would end the connection, and with it what everybody else says.
+#: A larger stanza is not sent: the server would end the connection, which others use, too.
 #: A payload that fits (`codec.fits`) is never that large.
 MOST_STANZA_BYTES = 1_000_000
 #: Stanzas that follow a write sooner than this are written together.
@@ -77,7 +77,7 @@ class XmppSession:
         self.online = False
         #: Set when the server refuses the credentials: trying again would not help.
         self.refused: str | None = None
-        #: Set while somebody has to do something before trying again can help; it goes on trying.
+        #: Set while trying again cannot help until somebody mends something; it goes on trying.
         self.problem: KestrelError | None = None
         #: In words, how the connection is.
         self.link = "connecting"
@@ -234,9 +234,9 @@ class XmppSession:
                     self._listener.on_body(sender, xml.get("to", ""), child.text)
 
     def _agree(self, found: Any) -> Any:
-        """Ends a stream whose server wants encryption, or does not offer it, unlike this side.
+        """Ends a stream if the two sides do not agree whether it is to be encrypted.
 
-        What is offered in the clear may be the word of somebody in between (RFC 6120, 13.9.4).
+        An offer in the clear may have been changed on the way (RFC 6120, 13.9.4).
         """
         if not found.xml.tag.endswith("}features"):
             return found
