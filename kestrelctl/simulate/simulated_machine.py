@@ -10,8 +10,8 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import amounts
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.executor import SimulatedExecutor
 from kestrelctl.simulate.network import DOMAIN, Server
+from kestrelctl.simulate.simulated_executor import SimulatedExecutor
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulated_spool import SimulatedSpool
 from kestrelctl.simulate.simulation_clock import SimulationClock
