@@ -157,7 +157,7 @@ def common_options(*, talks: bool) -> list[click.Parameter]:
     return options
 
 
-class Command(click.Command):
+class CliCommand(click.Command):
     """A command with the common options, listed after its own."""
 
     def __init__(self, *args: Any, talks: bool = True, **kwargs: Any) -> None:
@@ -180,7 +180,7 @@ class Command(click.Command):
 class Noun(click.Group):
     """A group of commands about one kind of thing."""
 
-    command_class = Command
+    command_class = CliCommand
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

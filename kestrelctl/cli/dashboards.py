@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kestrelctl.cli.command import Command, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.quantities import parse_duration, plural
 
@@ -66,7 +66,7 @@ _folder_option = click.option(
 _names = click.argument("names", nargs=-1, metavar="[NAME]...")
 
 
-@dashboards.command("push", cls=Command, talks=False)
+@dashboards.command("push", cls=CliCommand, talks=False)
 @_server_options
 @_directory_option
 @_folder_option
@@ -108,7 +108,7 @@ def push(
         invocation.screen.say("nothing was pushed: --dry-run")
 
 
-@dashboards.command("pull", cls=Command, talks=False)
+@dashboards.command("pull", cls=CliCommand, talks=False)
 @_server_options
 @_directory_option
 @_folder_option
@@ -137,7 +137,7 @@ def pull(
     _show(invocation, _changes(fetch(grafana, directory, boards, uids)))
 
 
-@dashboards.command("diff", cls=Command, talks=False)
+@dashboards.command("diff", cls=CliCommand, talks=False)
 @_server_options
 @_directory_option
 @_names
@@ -162,7 +162,7 @@ def diff(
     return DIFFERENT if differing else 0
 
 
-@dashboards.command("snapshot", cls=Command, talks=False)
+@dashboards.command("snapshot", cls=CliCommand, talks=False)
 @_server_options
 @_directory_option
 @click.option(

@@ -14,7 +14,7 @@ import click
 
 from kestrelctl.cli.aggregate import aggregate_options
 from kestrelctl.cli.changed import Changes
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.quantities import parse_duration, split_words
@@ -24,7 +24,7 @@ from kestrelctl.protocol.joining import Token, decode_token
 from kestrelctl.protocol.requests import EnrollWorker, RevokeWorkers
 
 
-@click.command("enroll", cls=Command)
+@click.command("enroll", cls=CliCommand)
 @click.option("--name", default="", help="Under which it joins.  [default: it may choose]")
 @click.option(
     "--expires",
@@ -74,7 +74,7 @@ def enroll(invocation: Invocation, name: str, valid_seconds: float, server: str)
     invocation.talk(work, as_admin=True)
 
 
-@click.command("revoke", cls=Command)
+@click.command("revoke", cls=CliCommand)
 @click.argument("names", nargs=-1, required=True, metavar="NAMES...")
 @pass_invocation
 def revoke(invocation: Invocation, names: tuple[str, ...]) -> None:
@@ -91,7 +91,7 @@ def revoke(invocation: Invocation, names: tuple[str, ...]) -> None:
     invocation.talk(work, as_admin=True)
 
 
-@click.command("join", cls=Command, talks=False)
+@click.command("join", cls=CliCommand, talks=False)
 @click.argument("token")
 @click.option("--name", default="", help="Of the worker.  [default: the token's, or the host name]")
 @aggregate_options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, Table, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
@@ -30,7 +30,7 @@ _STATES = {
 }
 
 
-@click.command("explain", cls=Command)
+@click.command("explain", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
 @pass_invocation
 def explain(invocation: Invocation, job: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kestrelctl.cli.command import Command, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.fleetbundle import bundle
 from kestrelctl.cli.fleethosts import (
@@ -40,7 +40,7 @@ def fleet() -> None:
     """See and serve the hosts of an Ansible inventory, over SSH."""
 
 
-@fleet.command("status", cls=Command, talks=False)
+@fleet.command("status", cls=CliCommand, talks=False)
 @host_options
 @pass_invocation
 def status(invocation: Invocation, /, **chosen: Any) -> None:
@@ -59,7 +59,7 @@ def status(invocation: Invocation, /, **chosen: Any) -> None:
     hosts.judge()
 
 
-@fleet.command("run", cls=Command, talks=False)
+@fleet.command("run", cls=CliCommand, talks=False)
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND...")
 @host_options
 @click.option(

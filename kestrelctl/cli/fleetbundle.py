@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.fleethosts import choose, host_options
 from kestrelctl.cli.quantities import parse_duration, parse_size, plural, size
 
 
-@click.command("bundle", cls=Command, talks=False)
+@click.command("bundle", cls=CliCommand, talks=False)
 @host_options
 @click.option(
     "-d",

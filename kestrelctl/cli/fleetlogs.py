@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.fleethosts import Fleet, choose, host_options, reason
 from kestrelctl.cli.screen import BOLD, CYAN, RED, Screen, one_line
@@ -26,7 +26,7 @@ _NEWEST = 100
 _TIMEOUT_SECONDS = 120
 
 
-@click.command("logs", cls=Command, talks=False)
+@click.command("logs", cls=CliCommand, talks=False)
 @host_options
 @click.option("-f", "--follow", is_flag=True, help="And go on as they write more, until Ctrl-C.")
 @click.option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Column, Listing
 from kestrelctl.cli.fleethosts import Fleet, choose, error_data, host_options, state_of
 from kestrelctl.cli.quantities import duration, parse_duration
@@ -40,7 +40,7 @@ _COLUMNS: list[Column[Restarted]] = [
 ]
 
 
-@click.command("restart", cls=Command, talks=False)
+@click.command("restart", cls=CliCommand, talks=False)
 @host_options
 @click.option(
     "--unit",

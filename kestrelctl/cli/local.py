@@ -6,13 +6,13 @@ import asyncio
 
 import click
 
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
 from kestrelctl.cli.quantities import plural
 
 
-@click.command("up", cls=Command, talks=False)
+@click.command("up", cls=CliCommand, talks=False)
 @click.option("--name", default=DEFAULT_LOCAL_POOL, show_default=True, help="Of the pool.")
 @click.option(
     "--workers",
@@ -43,7 +43,7 @@ def up(invocation: Invocation, name: str, workers: int, executor: str) -> None:
     invocation.screen.say(f"next: kestrelctl submit {which}--array 1-10 -- echo {{}}")
 
 
-@click.command("down", cls=Command, talks=False)
+@click.command("down", cls=CliCommand, talks=False)
 @click.option("--name", default=DEFAULT_LOCAL_POOL, show_default=True, help="Of the pool.")
 @pass_invocation
 def down(invocation: Invocation, name: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import click
 
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.id_ranges import parse_job
@@ -23,7 +23,7 @@ from kestrelctl.protocol.requests import ListTasks, Logs
 _ASK_SECONDS = 60.0
 
 
-@click.command("logs", cls=Command)
+@click.command("logs", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
 @click.argument("task", type=click.IntRange(0), required=False, metavar="[TASK]")
 @click.option("--stdout", "stream", flag_value="stdout", default="stdout", help="The default.")

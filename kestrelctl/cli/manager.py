@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kestrelctl.cli.command import Command, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.quantities import plural
 
@@ -30,7 +30,7 @@ def manager() -> None:
     """Run the manager of a pool; copy its store."""
 
 
-@manager.command("run", cls=Command, talks=False)
+@manager.command("run", cls=CliCommand, talks=False)
 @click.option("--domain", required=True, help="XMPP domain of the pool: that of the component.")
 @click.option(
     "--secret-file",
@@ -104,7 +104,7 @@ def run(invocation: Invocation, /, data_dir: Path | None, **options: Any) -> Non
     )
 
 
-@manager.command("backup", cls=Command, talks=False)
+@manager.command("backup", cls=CliCommand, talks=False)
 @click.argument("file", type=Path)
 @_copied_data_dir
 @pass_invocation
@@ -115,7 +115,7 @@ def backup(invocation: Invocation, file: Path, data_dir: Path | None) -> None:
     _show_copy(invocation, back_up(data_dir or _default_data_dir(), file), "holds")
 
 
-@manager.command("restore", cls=Command, talks=False)
+@manager.command("restore", cls=CliCommand, talks=False)
 @click.argument("file", type=Path)
 @_copied_data_dir
 @click.option("--dry-run", is_flag=True, help="Only check that FILE could be restored.")

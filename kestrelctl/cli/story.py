@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.id_ranges import parse_job, parse_tasks
@@ -42,7 +42,7 @@ _SENTENCES = {
 _NOT_AGAIN = ("ended", "found-again", "retried")
 
 
-@click.command("story", cls=Command)
+@click.command("story", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
 @click.argument("tasks", type=parse_tasks, nargs=-1, metavar="[TASK]...")
 @click.option(

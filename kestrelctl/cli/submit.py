@@ -13,7 +13,7 @@ import msgspec
 
 from kestrelctl.cli import explain, wait
 from kestrelctl.cli.array import Range, parse_array, read_elements, read_lines
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
@@ -32,7 +32,7 @@ UPLOAD_TIMEOUT_SECONDS = 60.0
 _JOB_FILE = "kestrelctl.job_file"
 
 
-class _SubmitCommand(Command):
+class _SubmitCommand(CliCommand):
     """Tells a job file from a command.
 
     What follows `--` is a command. Without `--` the first word decides: if it names a job file, its

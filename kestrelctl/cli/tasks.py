@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import click
 import msgspec
 
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.id_ranges import parse_job, parse_tasks
@@ -36,7 +36,7 @@ _COLUMNS: list[Column[TaskView]] = [
 ]
 
 
-@click.command("tasks", cls=Command)
+@click.command("tasks", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
 @click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
 @click.option(

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import click
 
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.history import History
@@ -38,7 +38,7 @@ _SCROLL = {"j": 1, "down": 1, "k": -1, "up": -1, "page-down": _PAGE, "page-up": 
 _STATUS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
-@click.command("top", cls=Command)
+@click.command("top", cls=CliCommand)
 @click.option(
     "--interval",
     type=click.FloatRange(0.1, 3600),

@@ -8,7 +8,7 @@ from math import ceil
 import click
 import msgspec
 
-from kestrelctl.cli.command import Command, Invocation, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, Table, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
@@ -77,7 +77,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     measured: Measured | None = None
 
 
-@click.command("traffic", cls=Command)
+@click.command("traffic", cls=CliCommand)
 @click.option("--workers", type=click.IntRange(1), default=10_000, show_default=True)
 @click.option("--cores", type=click.IntRange(1), default=4, show_default=True, help="Of each.")
 @click.option(

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from kestrelctl.cli.aggregate import aggregate_options
 from kestrelctl.cli.changed import Changes
-from kestrelctl.cli.command import Command, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.enroll import enroll, join, revoke
@@ -92,7 +92,7 @@ def resume(invocation: Invocation, names: tuple[str, ...]) -> None:
     invocation.talk(work, as_admin=True)
 
 
-@worker.command("run", cls=Command, talks=False)
+@worker.command("run", cls=CliCommand, talks=False)
 @click.option(
     "--pool",
     metavar="DOMAIN",
