@@ -23,8 +23,8 @@ from kestrelctl.worker.inline_executor import InlineExecutor
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
-from kestrelctl.worker.spool import Spool
-from kestrelctl.xmpp import session
+from kestrelctl.worker.spool import DiskSpool
+from kestrelctl.xmpp import xmpp_session
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def _add_sessions(process: WorkerProcess, options: WorkerOptions) -> None:
     )
     for jid, password in read_credentials(options.credentials, n, machine.hostname):
         connect = partial(
-            session.client,
+            xmpp_session.client,
             jid,
             password,
             options.host,
@@ -74,7 +74,7 @@ async def serve(options: WorkerOptions) -> int:
     """
     process = WorkerProcess(
         secrets.token_hex(8),
-        Spool(options.data_dir / "spool"),
+        DiskSpool(options.data_dir / "spool"),
         partial(_executor, options),
         clock,
         Random(),

@@ -23,7 +23,7 @@ def test_a_quiet_pool_wastes_hardly_any_time(kind: str, mean_seconds: float) -> 
     workers, tasks = 100, 4000
     report = simulate.run(
         1,
-        simulate.Settings(
+        simulate.WorldSettings(
             ads=[WorkerAd()] * workers,
             submissions=[
                 Submission(at_seconds=0.5, spec=JobSpec(argv=("t",), name=kind, count=tasks))
@@ -42,7 +42,7 @@ def test_one_slow_task_does_not_hold_up_the_tasks_behind_it() -> None:
     """Nine in ten tasks take milliseconds and are sent ahead; each tenth takes seconds."""
     report = simulate.run(
         2,
-        simulate.Settings(
+        simulate.WorldSettings(
             ads=[WorkerAd()] * 20,
             submissions=[
                 Submission(at_seconds=0.5, spec=JobSpec(argv=("t",), name="mixed", count=2000))

@@ -239,9 +239,9 @@ def test_whoever_watches_is_told_of_the_end(house: Manager, since_when: str) -> 
     house.hello()
     spec = JobSpec(argv=("task",), name="long")
     if since_when == "the submission":
-        house.ask(requests.Submit(id="s", spec=spec, watch=True))
+        house.ask(requests.SubmitJob(id="s", spec=spec, watch=True))
     else:
-        house.ask(requests.Submit(id="s", spec=spec))
+        house.ask(requests.SubmitJob(id="s", spec=spec))
         house.ask(requests.Watch(id="w", jobs="1"))
     house.report(house.attempts()[0])
     house.wait(1.0)

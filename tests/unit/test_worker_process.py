@@ -10,7 +10,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
-from kestrelctl.simulate.spool import Spool
+from kestrelctl.simulate.simulated_spool import SimulatedSpool
 from kestrelctl.worker.executor import START_BOUNDS, Command, Completion
 from kestrelctl.worker.process import START_SLICE_SECONDS, WorkerProcess
 from kestrelctl.worker.session import WorkerSession
@@ -97,7 +97,7 @@ class Worker:
         clock = Clock()
         self.process = WorkerProcess(
             "one",
-            Spool(),
+            SimulatedSpool(),
             lambda on_completion: self._executor(clock, on_completion),
             clock,
             Random(1),
