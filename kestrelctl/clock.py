@@ -22,7 +22,7 @@ def wall() -> float:
 def latest() -> float:
     """Seconds since the epoch by the machine's clock, or by the steady one if that is ahead.
 
-    For what must not last too long: the steady clock stands still while the machine sleeps, and the
-    other can be set back.
+    Use it for what must not last too long: the steady clock stands still while the machine sleeps,
+    and the machine's clock can be set back.
     """
     return max(now(), wall())

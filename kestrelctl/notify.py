@@ -1,4 +1,4 @@
-"""Tells systemd how a daemon is: sd_notify(3), sd_watchdog_enabled(3)."""
+"""Tells systemd the state of a daemon: sd_notify(3), sd_watchdog_enabled(3)."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Notifier:
         self._timer: asyncio.TimerHandle | None = None
 
     def ready(self) -> None:
-        """The daemon does its work; from now on status and signs of life follow by themselves."""
+        """Says that the daemon is ready; from now on a timer sends its status and signs of life."""
         self._say("READY=1")
         if self._socket is not None:
             self._tick()
 
     def stopping(self) -> None:
-        """The daemon ends; this may take a while."""
+        """Says that the daemon is stopping, which may take a while."""
         self._say("STOPPING=1")
 
     def close(self) -> None:
-        """The end of all words."""
+        """Says nothing more, and closes the socket."""
         if self._timer is not None:
             self._timer.cancel()
         if self._socket is not None:
@@ -65,7 +65,7 @@ class Notifier:
 
     def _say(self, *words: str) -> None:
         if self._socket is not None:
-            with suppress(OSError):  # nobody listens any more, or not fast enough: not our trouble
+            with suppress(OSError):  # systemd does not read it: the daemon goes on
                 self._socket.send("\n".join(words).encode())
 
 
@@ -84,7 +84,7 @@ def _connected(address: str) -> socket.socket | None:
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float:
-    """How long systemd bears silence; 0 if for ever."""
+    """How long systemd waits for a sign of life; 0 if it wants none."""
     meant = environment.get("WATCHDOG_PID", "")
     microseconds = environment.get("WATCHDOG_USEC", "")
     if not microseconds.isdecimal() or meant not in ("", str(os.getpid()), str(os.getppid())):

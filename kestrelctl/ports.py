@@ -1,7 +1,7 @@
 """What the shells need of the world around them: a clock, and a session with the server.
 
-`kestrelctl.clock` and `kestrelctl.xmpp.session` are these in production; a simulated world has its
-own.
+In production these are `kestrelctl.clock` and `kestrelctl.xmpp.xmpp_session`; a simulated world has
+its own.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ class Clock(Protocol):
     """Time, as seconds since the epoch."""
 
     def now(self) -> float:
-        """Steady: for decisions, never goes back."""
+        """Steady time, for decisions; it never goes back."""
         ...
 
     def wall(self) -> float:
-        """By the machine's clock, which somebody may set."""
+        """By the machine's clock, which can be set."""
         ...
 
 
@@ -66,7 +66,7 @@ class Listener(Protocol):
         """A JSON container has arrived."""
 
     def on_body(self, sender: str, to: str, body: str) -> None:
-        """Somebody typed something."""
+        """A person has sent a chat message."""
 
     def on_bounce(self, sender: str, condition: str) -> None:
         """A message could not be delivered to `sender`."""

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from kestrelctl.bench.result import Result, Run
+from kestrelctl.bench.bench_result import BenchResult, BenchRun
 from kestrelctl.errors import UsageError
 
 THRESHOLD = 0.10
@@ -68,7 +68,7 @@ class Measure(NamedTuple):
     """
 
     name: str
-    of: Callable[[Run], float]
+    of: Callable[[BenchRun], float]
     more_is_better: bool = False
     whole: bool = False
 
@@ -84,7 +84,7 @@ MEASURES = (
 
 
 def compare(
-    results: Sequence[Result], labels: Sequence[str], threshold: float = THRESHOLD
+    results: Sequence[BenchResult], labels: Sequence[str], threshold: float = THRESHOLD
 ) -> Comparison:
     """Compares each result with the first; runs match by sleep time, executor and workers.
 
@@ -112,15 +112,15 @@ def compare(
     return Comparison(baseline, threshold, runs, warnings)
 
 
-def _key(run: Run) -> Key:
+def _key(run: BenchRun) -> Key:
     return run.sleep, run.executor, run.workers
 
 
-def _listed(keys: dict[Key, Run]) -> str:
+def _listed(keys: dict[Key, BenchRun]) -> str:
     return ", ".join(f"sleep {sleep} ({executor}) on {n}" for sleep, executor, n in keys)
 
 
-def _pair(label: str, before: Run, after: Run, threshold: float) -> Pairing:
+def _pair(label: str, before: BenchRun, after: BenchRun, threshold: float) -> Pairing:
     same_size = before.jobs == after.jobs
     changes = {
         measure.name: _change(
@@ -150,7 +150,7 @@ def _ratio(run: Pairing, name: str) -> float:
 
 
 def _differences(
-    first: Result, baseline: str, second: Result, label: str, threshold: float
+    first: BenchResult, baseline: str, second: BenchResult, label: str, threshold: float
 ) -> list[str]:
     """What speaks against comparing two results; the version of Kestrel is what one compares."""
     differing = [
@@ -170,7 +170,7 @@ def _differences(
     return found
 
 
-def _losses(result: Result, label: str) -> list[str]:
+def _losses(result: BenchResult, label: str) -> list[str]:
     return [
         f"{label} has {run.lost:,} lost and {run.duplicates:,} duplicate tasks in sleep {run.sleep}"
         for run in result.runs

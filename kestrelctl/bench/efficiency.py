@@ -13,8 +13,8 @@ from math import exp, log
 
 import msgspec
 
+from kestrelctl.bench.bench_result import BenchRun, Knee
 from kestrelctl.bench.bounds import parse_sleep
-from kestrelctl.bench.result import Knee, Run
 
 HALF = 0.5
 
@@ -75,10 +75,10 @@ def knee_seconds(workers: int, dispatch_per_second: float) -> float:
     return workers / dispatch_per_second
 
 
-def curves(runs: Iterable[Run]) -> list[Curve]:
+def curves(runs: Iterable[BenchRun]) -> list[Curve]:
     """One curve for each number of workers that ran tasks of some fixed length, fewest first."""
 
-    def number(run: Run) -> int:
+    def number(run: BenchRun) -> int:
         return run.workers
 
     found = []

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from kestrelctl.bench.bench_result import BenchRun, Limit
 from kestrelctl.bench.curves import Timeline
 from kestrelctl.bench.efficiency import Curve, length
-from kestrelctl.bench.result import Limit, Run
 from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, ticks
 
 PERCENT = [(share / 100, f"{share}%") for share in (0, 20, 40, 60, 80, 100)]
-#: Series that can be told apart, by colour and by dash; 2009 and the limits have their own.
+#: How many runs can be told apart by colour and dash; 2009 and the limits have their own.
 MOST_SERIES = 6
 _ROW = 28
 
 
-class Series(NamedTuple):
-    """One run of those that a figure shows: under which name, and as the how-manieth result."""
+class PlottedRun(NamedTuple):
+    """One run that a figure shows, with its label and the number of the result it is from."""
 
     label: str
     number: int
-    run: Run
+    run: BenchRun
     limit: Limit | None
 
     @property
@@ -30,7 +30,7 @@ class Series(NamedTuple):
         return f"s{self.number}"
 
 
-def running(series: Sequence[Series]) -> str:
+def running(series: Sequence[PlottedRun]) -> str:
     """Workers busy over the course of each run; tasks running, if they have no length."""
     first = series[0].run
     has_length = first.utilisation > 0
@@ -53,7 +53,7 @@ def running(series: Sequence[Series]) -> str:
     return plot.markup()
 
 
-def rates(series: Sequence[Series]) -> str:
+def rates(series: Sequence[PlottedRun]) -> str:
     """Tasks finished a second over the course of each run, the limit of the first, and 2009."""
     first = series[0]
     limit = first.run.jobs / first.limit.seconds if first.limit else 0.0
@@ -137,7 +137,7 @@ def _rows(curves: Sequence[Curve], middle: float) -> list[Curve]:
     return [*right, *reversed(left)]
 
 
-def latency(groups: Mapping[str, Sequence[Series]]) -> str:
+def latency(groups: Mapping[str, Sequence[PlottedRun]]) -> str:
     """What dispatch added to a task: median and 99th percentile, a row for each run of a group."""
     series = [each for group in groups.values() for each in group]
     pairs = [each.run.dispatch_latency_ms for each in series]
@@ -182,19 +182,19 @@ def _over_time(alt: str, y_ticks: Sequence[tuple[float, str]], y_label: str) -> 
     )
 
 
-def _shares(series: Series) -> list[float]:
+def _shares(series: PlottedRun) -> list[float]:
     """The edges of a run's bins as shares of its makespan."""
     curves = _timeline(series)
     unit = curves.bin_seconds / series.run.makespan_seconds
     return [min(1.0, edge * unit) for edge in range(len(curves.running) + 1)]
 
 
-def _timeline(series: Series) -> Timeline:
+def _timeline(series: PlottedRun) -> Timeline:
     assert series.run.timeline is not None
     return series.run.timeline
 
 
-def _alt(what: str, series: Sequence[Series]) -> str:
+def _alt(what: str, series: Sequence[PlottedRun]) -> str:
     each = "; ".join(
         f"{s.label}: {s.run.tasks_per_second:,.0f} tasks a second over "
         f"{s.run.makespan_seconds:,.1f} s on {s.run.workers:,} workers"

@@ -15,7 +15,7 @@ from kestrelctl import __version__
 from kestrelctl.xmpp.prosody import find_prosody
 
 
-class Machine(msgspec.Struct, frozen=True):
+class BenchMachine(msgspec.Struct, frozen=True):
     """Enough about a machine to judge a figure; `cores` are those this process may use."""
 
     cores: int
@@ -28,9 +28,9 @@ class Machine(msgspec.Struct, frozen=True):
     date: str
 
 
-def this_machine(prosody: str) -> Machine:
+def this_machine(prosody: str) -> BenchMachine:
     """Describes this machine, now. `prosody` is the version of the server that the pool used."""
-    return Machine(
+    return BenchMachine(
         cores=len(os.sched_getaffinity(0)),
         cpu_model=_cpu_model(),
         memory_mb=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,

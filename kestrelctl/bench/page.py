@@ -7,10 +7,10 @@ from html import escape
 from typing import NamedTuple
 
 from kestrelctl.bench import figures, reference
+from kestrelctl.bench.bench_result import BenchResult, BenchRun
 from kestrelctl.bench.efficiency import Curve, curves, length
-from kestrelctl.bench.figures import Series
+from kestrelctl.bench.figures import PlottedRun
 from kestrelctl.bench.markup import bars, keys, table, tile
-from kestrelctl.bench.result import Result, Run
 from kestrelctl.bench.style import CSS
 from kestrelctl.bench.table import rows
 from kestrelctl.bench.wording import LIMIT_WORDS, NUMBERS, share_of_limit
@@ -44,7 +44,7 @@ class Named(NamedTuple):
     """A result, and what the page calls it."""
 
     label: str
-    result: Result
+    result: BenchResult
 
 
 def page(results: Sequence[Named]) -> str:
@@ -54,7 +54,7 @@ def page(results: Sequence[Named]) -> str:
     efficiency and in tables, but not beside others' makespans.
     """
     plain = [
-        [Series(label, number, run, result.limit(run)) for run in result.runs]
+        [PlottedRun(label, number, run, result.limit(run)) for run in result.runs]
         for number, (label, result) in enumerate(results)
         if result.sweep is None
     ]
@@ -85,9 +85,9 @@ def page(results: Sequence[Named]) -> str:
 """
 
 
-def _matched(series: Iterable[Series]) -> list[list[Series]]:
+def _matched(series: Iterable[PlottedRun]) -> list[list[PlottedRun]]:
     """Runs of the same sleep time and executor together, in the order of their first."""
-    groups: dict[tuple[str, str], list[Series]] = {}
+    groups: dict[tuple[str, str], list[PlottedRun]] = {}
     for each in series:
         groups.setdefault((each.run.sleep, each.run.executor), []).append(each)
     return list(groups.values())
@@ -121,7 +121,7 @@ def _header(results: Sequence[Named]) -> str:
 </header>"""
 
 
-def _lead(result: Result) -> str:
+def _lead(result: BenchResult) -> str:
     if result.sweep:
         return (
             "A pool that hands out R tasks a second keeps W workers busy with tasks of W/R seconds "
@@ -142,7 +142,7 @@ def _lead(result: Result) -> str:
     return lead
 
 
-def _rate_tiles(result: Result) -> str:
+def _rate_tiles(result: BenchResult) -> str:
     parts = []
     for run in result.runs[:4]:
         limit = result.limit(run)
@@ -156,7 +156,7 @@ def _rate_tiles(result: Result) -> str:
     return "".join(parts)
 
 
-def _knee_tiles(result: Result) -> str:
+def _knee_tiles(result: BenchResult) -> str:
     return "".join(
         tile(
             f"{curve.workers:,} workers",
@@ -169,7 +169,7 @@ def _knee_tiles(result: Result) -> str:
     )
 
 
-def _efficiency(label: str, result: Result, *, one: bool) -> str:
+def _efficiency(label: str, result: BenchResult, *, one: bool) -> str:
     found = curves(result.runs)
     if max((len(curve.points) for curve in found), default=0) < 3:
         return ""  # two points are no curve
@@ -204,7 +204,7 @@ def _efficiency_row(curve: Curve, lengths: Sequence[float]) -> list[str]:
     ]
 
 
-def _beside(matched: Sequence[Sequence[Series]]) -> str:
+def _beside(matched: Sequence[Sequence[PlottedRun]]) -> str:
     if not matched:
         return ""
     then = any(series[0].run.reference for series in matched)
@@ -230,7 +230,7 @@ time has a scale of its own.</p>
 {cluster if then else ""}</section>"""
 
 
-def _makespans(series: Sequence[Series]) -> str:
+def _makespans(series: Sequence[PlottedRun]) -> str:
     """Bars of those with as many tasks as the first, and the least that the first one needs."""
     first = series[0]
     jobs = first.run.jobs
@@ -245,7 +245,7 @@ def _makespans(series: Sequence[Series]) -> str:
     return bars(f"sleep {first.run.sleep}", f"{jobs:,} tasks", shown, limit, "{:,.1f} s")
 
 
-def _rates(series: Sequence[Series]) -> str:
+def _rates(series: Sequence[PlottedRun]) -> str:
     """Bars of all, and the most that the first one could do."""
     first = series[0]
     shown = [
@@ -259,17 +259,17 @@ def _rates(series: Sequence[Series]) -> str:
     return bars(f"sleep {first.run.sleep}", workers, shown, limit, "{:,.0f}/s")
 
 
-def _mixed(series: Sequence[Series]) -> bool:
+def _mixed(series: Sequence[PlottedRun]) -> bool:
     return len({each.run.workers for each in series}) > 1
 
 
-def _places(series: Sequence[Series]) -> list[str]:
+def _places(series: Sequence[PlottedRun]) -> list[str]:
     """What the results are called, with their numbers of workers unless these are all the same."""
     mixed = _mixed(series)
     return [f"{s.label} on {s.run.workers:,}" if mixed else s.label for s in series]
 
 
-def _curves(matched: Sequence[Sequence[Series]]) -> str:
+def _curves(matched: Sequence[Sequence[PlottedRun]]) -> str:
     parts = []
     for group in matched:
         series = [each for each in group if each.run.timeline is not None]
@@ -302,12 +302,12 @@ def _curves(matched: Sequence[Sequence[Series]]) -> str:
 def _latency(results: Sequence[Named]) -> str:
     """Latency of every run, and beside it what the system itself used of the processors."""
     series = [
-        Series(label, number, run, None)
+        PlottedRun(label, number, run, None)
         for number, (label, result) in enumerate(results)
         for run in result.runs
     ]
     many = len({each.run.workers for each in series}) > 1
-    groups: dict[str, list[Series]] = {}
+    groups: dict[str, list[PlottedRun]] = {}
     for each in series:
         where = f" on {each.run.workers:,}" if many else ""
         groups.setdefault(f"sleep {each.run.sleep}{where}", []).append(each)
@@ -324,7 +324,7 @@ a task: filled, the median; open, the 99th percentile; in milliseconds.</p>
 {figures.latency(groups)}</figure>{cost}</div></section>"""
 
 
-def _cost_bars(groups: Mapping[str, Sequence[Series]]) -> str:
+def _cost_bars(groups: Mapping[str, Sequence[PlottedRun]]) -> str:
     """All on one scale; nothing if it was not measured, as on a given pool."""
     most = max((_cpu_ms(each) for group in groups.values() for each in group), default=0.0)
     if not most:
@@ -339,7 +339,7 @@ def _cost_bars(groups: Mapping[str, Sequence[Series]]) -> str:
     )
 
 
-def _cpu_ms(series: Series) -> float:
+def _cpu_ms(series: PlottedRun) -> float:
     return 1000 * series.run.cpu_seconds / series.run.jobs
 
 
@@ -359,7 +359,7 @@ def _tables(results: Sequence[Named]) -> str:
     return f"<section><h2>Every run, and what it cost</h2>{''.join(parts)}</section>"
 
 
-def _cost(run: Run) -> list[str]:
+def _cost(run: BenchRun) -> list[str]:
     parts = (run.server_cpu_seconds, run.manager_cpu_seconds, run.worker_cpu_seconds)
     return [
         run.sleep,

@@ -7,9 +7,9 @@ from io import BytesIO
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
+from kestrelctl.bench.bench_result import BenchRun, Limit
 from kestrelctl.bench.curves import Timeline
 from kestrelctl.bench.efficiency import Curve, length
-from kestrelctl.bench.result import Limit, Run
 from kestrelctl.errors import MissingTool
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _FINISHED, _DISPATCHED, _BOUND = "#0072b2", "#9aa5ad", "#d55e00"
 _SERIES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#b3558f", "v"), ("#8a6d00", "D"))
 
 
-def running_png(run: Run, curves: Timeline, limit: Limit | None) -> bytes:
+def running_png(run: BenchRun, curves: Timeline, limit: Limit | None) -> bytes:
     """Tasks running over time, the number of workers, and the earliest possible end."""
     with _style():
         figure, axes = _axes(f"sleep {run.sleep}: tasks running", "tasks running")
@@ -42,7 +42,7 @@ def running_png(run: Run, curves: Timeline, limit: Limit | None) -> bytes:
         return _png(figure, axes)
 
 
-def rate_png(run: Run, curves: Timeline, limit: Limit | None) -> bytes:
+def rate_png(run: BenchRun, curves: Timeline, limit: Limit | None) -> bytes:
     """Tasks dispatched and finished a second over time, the highest lasting rate, and 2009's.
 
     Equal tasks come in waves, so the lines are means over at least one sleep time; the rate of each

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kestrelctl.bench import efficiency, figures, plots
+from kestrelctl.bench.bench_result import BenchResult, to_json
 from kestrelctl.bench.page import Named, page
-from kestrelctl.bench.result import Result, to_json
 from kestrelctl.bench.saved import labels, read_result
 from kestrelctl.errors import UsageError
 
-#: What a result is called that has no other beside it than 2009.
+#: The name of a result that is shown beside no other than that of 2009.
 _ALONE = "now"
 
 
 def prepare_report(directory: Path) -> None:
-    """Makes the directory of a report, so that hours of measuring are not for nothing.
+    """Makes the directory of a report, so that a long bench does not fail at its end.
 
     Raises:
         UsageError: it cannot be made or written to.
@@ -31,7 +31,7 @@ def prepare_report(directory: Path) -> None:
             pass
 
 
-def write_report(directory: Path, result: Result) -> list[Path]:
+def write_report(directory: Path, result: BenchResult) -> list[Path]:
     """Writes `report.html`, `result.json` and, for slides, PNGs of the curves.
 
     Args:
@@ -84,7 +84,7 @@ def _writing(place: Path) -> Iterator[None]:
         raise UsageError(f"{place} cannot be written", cause=error.strerror) from None
 
 
-def _images(result: Result) -> dict[str, bytes]:
+def _images(result: BenchResult) -> dict[str, bytes]:
     """PNGs by file name."""
     if result.sweep is not None:
         curves = efficiency.curves(result.runs)

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 import psutil
 
+from kestrelctl.bench.bench_result import PROCESS, BenchResult, BenchRun, LatencyMs, measured_run
 from kestrelctl.bench.bounds import Sleep, parse_sleep
 from kestrelctl.bench.machine import prosody_version, this_machine
-from kestrelctl.bench.result import PROCESS, LatencyMs, Result, Run, measured_run
 from kestrelctl.bench.spawn_rate import measure_spawn_rate
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.user import UserConnection
@@ -29,7 +29,7 @@ PATIENCE = 20.0
 PATIENCE_SECONDS = 120.0
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure.
 
     Attributes:
@@ -49,12 +49,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: (run, of how many, tasks done): called about twice a second.
-Progress = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 
 
 async def bench(
-    plan: Plan, pool: UserConnection | None = None, progress: Progress | None = None
-) -> Result:
+    plan: BenchPlan, pool: UserConnection | None = None, progress: OnProgress | None = None
+) -> BenchResult:
     """Measures a pool; a throw-away one on this machine if none is given.
 
     Raises:
@@ -65,7 +65,7 @@ async def bench(
     spawn_limit = await asyncio.to_thread(measure_spawn_rate) if pool is None else None
     async with measured_pool(plan, pool) as (connection, local):
         runs = [await one_run(plan, sleep, connection, local, progress) for sleep in sleeps]
-    return Result(
+    return BenchResult(
         machine=this_machine(prosody_version()),
         spawn_limit_per_second=spawn_limit,
         runs=runs,
@@ -73,7 +73,7 @@ async def bench(
     )
 
 
-def check(plan: Plan) -> list[Sleep]:
+def check(plan: BenchPlan) -> list[Sleep]:
     """The sleep times of a plan that can be carried out.
 
     Raises:
@@ -91,7 +91,7 @@ def check(plan: Plan) -> list[Sleep]:
 
 @contextlib.asynccontextmanager
 async def measured_pool(
-    plan: Plan, pool: UserConnection | None
+    plan: BenchPlan, pool: UserConnection | None
 ) -> AsyncIterator[tuple[UserConnection, PoolState | None]]:
     """The given pool, or a throw-away one with the plan's workers and where its processes are."""
     if pool is not None:
@@ -105,12 +105,12 @@ async def measured_pool(
 
 
 async def one_run(
-    plan: Plan,
+    plan: BenchPlan,
     sleep: Sleep,
     connection: UserConnection,
     local: PoolState | None,
-    progress: Progress | None,
-) -> Run:
+    progress: OnProgress | None,
+) -> BenchRun:
     """Runs one job of `plan.jobs` tasks and measures it.
 
     Raises:
@@ -121,7 +121,7 @@ async def one_run(
     before = _cpu_seconds(local)
     submitted_at = time.time()
     started = time.perf_counter()
-    submitted = await connection.ask(rq.Submit(spec=spec, upload=upload, watch=True))
+    submitted = await connection.ask(rq.SubmitJob(spec=spec, upload=upload, watch=True))
     assert isinstance(submitted, an.Submitted)
     patience = PATIENCE_SECONDS + PATIENCE * sum(map(sleep.seconds, range(plan.jobs))) / workers
     job = await _ended(connection, submitted.job_id, str(sleep), patience, progress)
@@ -159,7 +159,7 @@ async def one_run(
     )
 
 
-async def _job(plan: Plan, sleep: Sleep, connection: UserConnection) -> tuple[JobSpec, str]:
+async def _job(plan: BenchPlan, sleep: Sleep, connection: UserConnection) -> tuple[JobSpec, str]:
     """The job of a run: a plain array, or one with a sleep time for each task."""
     name = f"bench sleep {sleep}"
     if sleep.shortest == sleep.longest:
@@ -178,7 +178,7 @@ async def _ended(
     job_id: int,
     name: str,
     patience_seconds: float,
-    progress: Progress | None,
+    progress: OnProgress | None,
 ) -> an.JobView:
     """Waits for the end of a job, asking twice a second how far it is if anybody wants to know."""
     ends = connection.pushed()
@@ -210,9 +210,9 @@ async def _tasks(connection: UserConnection, job_id: int) -> list[an.TaskView]:
     return found
 
 
-async def _status(connection: UserConnection) -> an.Pool:
+async def _status(connection: UserConnection) -> an.PoolSummary:
     status = await connection.ask(rq.PoolStatus())
-    assert isinstance(status, an.Pool)
+    assert isinstance(status, an.PoolSummary)
     return status
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from kestrelctl.bench.result import SCHEMA, Result
+from kestrelctl.bench.bench_result import SCHEMA, BenchResult
 from kestrelctl.errors import UsageError
 
 
@@ -15,7 +15,7 @@ class _Head(msgspec.Struct):
     schema: int = SCHEMA
 
 
-def read_result(path: Path) -> Result:
+def read_result(path: Path) -> BenchResult:
     """The result in a file (of `-o json`), or in a directory that `--report` made.
 
     Raises:
@@ -30,7 +30,7 @@ def read_result(path: Path) -> Result:
                 f"{file} has schema {schema}; this version reads schema {SCHEMA}",
                 hint="read it with the version of kestrelctl that wrote it",
             )
-        result = msgspec.json.decode(data, type=Result)
+        result = msgspec.json.decode(data, type=BenchResult)
     except OSError as error:
         raise UsageError(f"{file} cannot be read", cause=error.strerror) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

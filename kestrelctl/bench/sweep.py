@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from kestrelctl.bench import efficiency
+from kestrelctl.bench.bench_result import BenchResult, BenchRun, Sweep
 from kestrelctl.bench.bounds import Sleep, parse_sleep
 from kestrelctl.bench.machine import prosody_version, this_machine
-from kestrelctl.bench.result import Result, Run, Sweep
-from kestrelctl.bench.run import Plan, Progress, check, measured_pool, one_run, workers_of
+from kestrelctl.bench.run import BenchPlan, OnProgress, check, measured_pool, one_run, workers_of
 from kestrelctl.bench.spawn_rate import measure_spawn_rate
 from kestrelctl.errors import UsageError
 from kestrelctl.xmpp.user import UserConnection
@@ -24,12 +24,12 @@ UNKNOWN_RATE_PER_SECOND = 500.0
 
 
 async def sweep(
-    plan: Plan,
+    plan: BenchPlan,
     workers: Sequence[int] = WORKERS,
     cell_seconds: float = CELL_SECONDS,
     pool: UserConnection | None = None,
-    progress: Progress | None = None,
-) -> Result:
+    progress: OnProgress | None = None,
+) -> BenchResult:
     """Measures a throw-away pool of each size, or the given one with the workers that it has.
 
     Args:
@@ -47,12 +47,12 @@ async def sweep(
     for each in plans:
         check(each)
     spawn_limit = await asyncio.to_thread(measure_spawn_rate) if pool is None else None
-    runs: list[Run] = []
+    runs: list[BenchRun] = []
     for each in plans if pool is None else plans[:1]:
         first_rate = spawn_limit or UNKNOWN_RATE_PER_SECOND
         runs += await _row(each, sleeps, cell_seconds, first_rate, pool, progress)
     knees = [curve.knee for curve in efficiency.curves(runs)]
-    return Result(
+    return BenchResult(
         machine=this_machine(prosody_version()),
         spawn_limit_per_second=spawn_limit,
         runs=runs,
@@ -79,13 +79,13 @@ def tasks_of_cell(
 
 
 async def _row(
-    plan: Plan,
+    plan: BenchPlan,
     sleeps: Sequence[Sleep],
     cell_seconds: float,
     first_rate: float,
     pool: UserConnection | None,
-    progress: Progress | None,
-) -> list[Run]:
+    progress: OnProgress | None,
+) -> list[BenchRun]:
     """All task lengths on one number of workers. The shortest comes first: it shows the rate."""
     rate = first_rate
     runs = []

@@ -8,9 +8,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from kestrelctl.bench.bench_result import BenchResult, BenchRun
 from kestrelctl.bench.efficiency import curves, length
 from kestrelctl.bench.reference import Reference
-from kestrelctl.bench.result import Result, Run
 from kestrelctl.bench.wording import share_of_limit
 
 COLUMNS = (
@@ -31,7 +31,7 @@ _WIDEST = 120
 _OF = {"workers": "busy", "spawn": "spawn"}
 
 
-def rows(result: Result) -> list[list[str]]:
+def rows(result: BenchResult) -> list[list[str]]:
     """One row of cells per run, in the order of `COLUMNS`.
 
     "of limit" is the share of the larger bound in the makespan: of the machine's bare process-start
@@ -41,7 +41,7 @@ def rows(result: Result) -> list[list[str]]:
     return [_row(result, run) for run in result.runs]
 
 
-def _row(result: Result, run: Run) -> list[str]:
+def _row(result: BenchResult, run: BenchRun) -> list[str]:
     limit = result.limit(run)
     reference, faster = (None, None) if result.sweep else (run.reference, run.times_faster)
     latency, rate = run.dispatch_latency_ms, run.tasks_per_second
@@ -67,7 +67,7 @@ def _of_2009(reference: Reference, tasks: int) -> str:
     return f"{reference.tasks_per_second:,.0f}/s"
 
 
-def headline(result: Result) -> str:
+def headline(result: BenchResult) -> str:
     """The machine in one line."""
     machine = result.machine
     cores = f"{machine.cores} cores ({machine.cpu_model})"
@@ -77,7 +77,7 @@ def headline(result: Result) -> str:
     return f"Kestrel {machine.kestrel} on {cores}, which start {starts}"
 
 
-def text_table(result: Result) -> str:
+def text_table(result: BenchResult) -> str:
     """The table as plain text, columns right-aligned, without a final newline."""
     lines = [list(COLUMNS), *rows(result)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -87,7 +87,7 @@ def text_table(result: Result) -> str:
     )
 
 
-def knee_lines(result: Result) -> list[str]:
+def knee_lines(result: BenchResult) -> list[str]:
     """A sentence for each number of workers of a sweep: where it begins to wait for work."""
     return [
         f"{curve.workers:,} workers: knee "
@@ -97,7 +97,7 @@ def knee_lines(result: Result) -> list[str]:
     ]
 
 
-def rich_table(result: Result) -> Table:
+def rich_table(result: BenchResult) -> Table:
     """The table for a terminal; lost and duplicate tasks stand out in red."""
     table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     for column in COLUMNS:
@@ -113,7 +113,7 @@ def rich_table(result: Result) -> Table:
     return table
 
 
-def print_result(result: Result, stream: TextIO) -> None:
+def print_result(result: BenchResult, stream: TextIO) -> None:
     """Prints the headline and the table, with colour if `stream` is a terminal."""
     console = Console(file=stream, highlight=False)
     if console.is_terminal:

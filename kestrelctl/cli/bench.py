@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import msgspec
 
-from kestrelctl.cli.command import Noun, Session, common_options, pass_session
+from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.output import Output, Record, Table
 from kestrelctl.cli.quantities import parse_percent, split_words
 from kestrelctl.cli.screen import Screen
 from kestrelctl.errors import KestrelError, UsageError
 
 if TYPE_CHECKING:
+    from kestrelctl.bench.bench_result import BenchResult
     from kestrelctl.bench.compare import Change, Comparison, Pairing
-    from kestrelctl.bench.result import Result
     from kestrelctl.xmpp.user import UserConnection
 
 
 class Bench(Noun):
-    """A group that does something without a verb, too."""
+    """A group that is a command of its own, too."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -68,9 +68,9 @@ class Bench(Noun):
 )
 @click.option("--metrics/--no-metrics", default=None, hidden=True, help="To see what they cost.")
 @click.option("--report", type=Path, metavar="DIR", help="Write a page with curves there.")
-@pass_session
+@pass_invocation
 @click.pass_context
-def bench(ctx: click.Context, session: Session, /, **options: Any) -> None:
+def bench(ctx: click.Context, invocation: Invocation, /, **options: Any) -> None:
     """Measure a pool made for it on this machine, or with --pool one that runs."""
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if ctx.invoked_subcommand is not None:
@@ -80,7 +80,7 @@ def bench(ctx: click.Context, session: Session, /, **options: Any) -> None:
                 hint=f"{ctx.command_path} {ctx.invoked_subcommand} --help",
             )
         return
-    _measure(session, given)
+    _measure(invocation, given)
 
 
 @bench.command("compare", talks=False)
@@ -95,9 +95,13 @@ def bench(ctx: click.Context, session: Session, /, **options: Any) -> None:
     metavar="PERCENT",
     help="End with status 1 if tasks per second fell by more than this in any run.",
 )
-@pass_session
+@pass_invocation
 def compare_results(
-    session: Session, /, results: tuple[Path, ...], threshold: str | None, fail_slower: str | None
+    invocation: Invocation,
+    /,
+    results: tuple[Path, ...],
+    threshold: str | None,
+    fail_slower: str | None,
 ) -> None:
     """Compare results with the first one: ratios, run by run."""
     from kestrelctl.bench import compare as comparing
@@ -109,8 +113,8 @@ def compare_results(
         [saved.read_result(path) for path in results], saved.labels(results), noise
     )
     for warning in found.warnings:
-        session.screen.warn(warning)
-    asyncio.run(session.show(_table(found)))
+        invocation.screen.warn(warning)
+    asyncio.run(invocation.show(_table(found)))
     if limit is not None and (slower := found.slower(limit)):
         raise KestrelError(
             f"{len(slower)} of {len(found.runs)} runs are slower by more than {100 * limit:g} %",
@@ -129,16 +133,16 @@ def compare_results(
     metavar="FILE",
     help="Where to write the page.",
 )
-@pass_session
-def report_results(session: Session, /, results: tuple[Path, ...], file: Path) -> None:
+@pass_invocation
+def report_results(invocation: Invocation, /, results: tuple[Path, ...], file: Path) -> None:
     """Draw results over each other on one page. The first one leads."""
     from kestrelctl.bench.report import write_page
 
     write_page(file, results)
-    asyncio.run(session.show(Record(str(file), {"report": str(file)}, [str(file)])))
+    asyncio.run(invocation.show(Record(str(file), {"report": str(file)}, [str(file)])))
 
 
-def _measure(session: Session, given: dict[str, Any]) -> None:
+def _measure(invocation: Invocation, given: dict[str, Any]) -> None:
     """Carries out what the options say, and prints what it found."""
     from kestrelctl.bench import report as reporting
     from kestrelctl.bench import run as running
@@ -160,14 +164,14 @@ def _measure(session: Session, given: dict[str, Any]) -> None:
             )
         if workers:
             given["workers"] = workers[0]
-    plan = running.Plan(command=shlex.join(["kestrelctl", *sys.argv[1:]]), **given)
+    plan = running.BenchPlan(command=shlex.join(["kestrelctl", *sys.argv[1:]]), **given)
 
-    async def work() -> Result:
-        screen = session.screen
+    async def work() -> BenchResult:
+        screen = invocation.screen
         async with contextlib.AsyncExitStack() as stack:
             pool = progress = None
-            if session.pool:
-                opened = await stack.enter_async_context(session.open_pool(session.pool))
+            if invocation.pool:
+                opened = await stack.enter_async_context(invocation.open_pool(invocation.pool))
                 pool = cast("UserConnection", opened)
             if sys.stderr.isatty() and not screen.quiet and not screen.mode.is_json:
                 from kestrelctl.cli.meter import sweep as meter
@@ -183,7 +187,7 @@ def _measure(session: Session, given: dict[str, Any]) -> None:
                 )
             else:
                 result = await running.bench(plan, pool, progress)
-        await session.show(BenchResult(result))
+        await invocation.show(BenchOutput(result))
         return result
 
     if directory is not None:
@@ -191,7 +195,7 @@ def _measure(session: Session, given: dict[str, Any]) -> None:
     result = asyncio.run(work())
     if directory is not None:
         page, *_ = reporting.write_report(directory, result)
-        session.screen.say(f"report: {page}")
+        invocation.screen.say(f"report: {page}")
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -202,14 +206,14 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-class BenchResult(Output):
+class BenchOutput(CommandOutput):
     """What a bench found."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: BenchResult) -> None:
         self._result = result
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
-        from kestrelctl.bench.result import to_json
+        from kestrelctl.bench.bench_result import to_json
 
         rates = ", ".join(f"{run.tasks_per_second:g}" for run in self._result.runs)
         yield rates, msgspec.json.decode(to_json(self._result))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from kestrelctl.cli.output import Output
+from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.quantities import plural, short_address
 from kestrelctl.cli.screen import Screen
 from kestrelctl.protocol.answers import Changed
 
 
-class Changes(Output):
+class Changes(CommandOutput):
     """Jobs or workers that were changed, and how many tasks that concerned."""
 
     def __init__(self, changed: Changed, verb: str, noun: str) -> None:

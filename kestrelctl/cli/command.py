@@ -13,9 +13,9 @@ import click
 from kestrelctl.cli.screen import Screen, parse_mode
 
 if TYPE_CHECKING:
+    from kestrelctl.cli.command_output import CommandOutput
     from kestrelctl.cli.connection import Connection
     from kestrelctl.cli.context import Context
-    from kestrelctl.cli.output import Output
 
 
 class OpenPool(Protocol):
@@ -39,7 +39,7 @@ def _find_context(wanted: str) -> Context:
 
 
 @dataclass(slots=True)
-class Session:
+class Invocation:
     """One invocation of kestrelctl.
 
     Attributes:
@@ -53,7 +53,10 @@ class Session:
     now: Callable[[], float] = time.time
 
     def talk(
-        self, work: Callable[[Connection], Awaitable[Output | None]], *, as_admin: bool = False
+        self,
+        work: Callable[[Connection], Awaitable[CommandOutput | None]],
+        *,
+        as_admin: bool = False,
     ) -> None:
         """Connects to the pool, does the work there, and prints what it found."""
         import asyncio
@@ -71,43 +74,43 @@ class Session:
 
         asyncio.run(whole())
 
-    async def show(self, output: Output) -> None:
+    async def show(self, output: CommandOutput) -> None:
         """Prints what a command found."""
-        from kestrelctl.cli.output import show
+        from kestrelctl.cli.command_output import show
 
         await show(output, self.screen)
 
 
-pass_session = click.make_pass_decorator(Session, ensure=True)
+pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
 def _on_output(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.ensure_object(Session).screen.mode = parse_mode(value)
+        ctx.ensure_object(Invocation).screen.mode = parse_mode(value)
 
 
 def _on_no_color(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
-        ctx.ensure_object(Session).screen.color = False
+        ctx.ensure_object(Invocation).screen.color = False
 
 
 def _on_quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
-        ctx.ensure_object(Session).screen.quiet = True
+        ctx.ensure_object(Invocation).screen.quiet = True
 
 
 def _on_verbose(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
-        ctx.ensure_object(Session).screen.verbose = True
+        ctx.ensure_object(Invocation).screen.verbose = True
 
 
 def _on_pool(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.ensure_object(Session).pool = value
+        ctx.ensure_object(Invocation).pool = value
 
 
 class CommonOption(click.Option):
-    """An option that many commands have; it sets something of the session."""
+    """An option that many commands have; it sets something of the invocation."""
 
 
 def common_options(*, talks: bool) -> list[click.Parameter]:
@@ -154,7 +157,7 @@ def common_options(*, talks: bool) -> list[click.Parameter]:
     return options
 
 
-class Command(click.Command):
+class CliCommand(click.Command):
     """A command with the common options, listed after its own."""
 
     def __init__(self, *args: Any, talks: bool = True, **kwargs: Any) -> None:
@@ -177,7 +180,7 @@ class Command(click.Command):
 class Noun(click.Group):
     """A group of commands about one kind of thing."""
 
-    command_class = Command
+    command_class = CliCommand
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

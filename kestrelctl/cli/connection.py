@@ -30,7 +30,7 @@ class Connection(Protocol):
         """
 
     def pushed(self) -> AsyncIterator[Ended]:
-        """The ends of watched jobs, as they come, without an end of its own."""
+        """The ends of watched jobs as they come; the iterator itself does not end."""
 
     async def close(self) -> None:
         """Ends the session."""

@@ -24,7 +24,7 @@ import msgspec
 
 from kestrelctl.cli.nearest import did_you_mean
 from kestrelctl.errors import Unreachable, UsageError
-from kestrelctl.local.state import PoolState, pools_directory, read_state
+from kestrelctl.local.pool_state import PoolState, pools_directory, read_state
 
 DEFAULT_LOCAL_POOL = "default"
 #: The configuration for all users of this machine.

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kestrelctl.cli.command import Command, Noun, Session, pass_session
-from kestrelctl.cli.output import Column, Listing, Output
+from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.quantities import parse_duration, plural
 
 if TYPE_CHECKING:
-    from kestrelctl.dashboards.grafana import Grafana
-    from kestrelctl.dashboards.model import Board
+    from kestrelctl.grafana.board import Board
+    from kestrelctl.grafana.client import Grafana
 
 #: Ends `diff` if something differs, as it ends diff(1).
 DIFFERENT = 1
@@ -66,7 +66,7 @@ _folder_option = click.option(
 _names = click.argument("names", nargs=-1, metavar="[NAME]...")
 
 
-@dashboards.command("push", cls=Command, talks=False)
+@dashboards.command("push", cls=CliCommand, talks=False)
 @_server_options
 @_directory_option
 @_folder_option
@@ -74,9 +74,9 @@ _names = click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--force", is_flag=True, help="Also undo what was edited in Grafana.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @_names
-@pass_session
+@pass_invocation
 def push(
-    session: Session,
+    invocation: Invocation,
     /,
     directory: Path | None,
     folder: str,
@@ -87,8 +87,8 @@ def push(
     **server: Any,
 ) -> None:
     """Save dashboards in Grafana: all that are here, or those of the NAMES."""
-    from kestrelctl.dashboards import push as pushing
-    from kestrelctl.dashboards.model import pick
+    from kestrelctl.grafana import push as pushing
+    from kestrelctl.grafana.board import pick
 
     boards = pick(_boards(directory), names)
     grafana = _connect(**server)
@@ -99,23 +99,23 @@ def push(
     if not dry_run:
         if uid is None:
             uid = grafana.create_folder(folder)
-            session.screen.say(f"created the folder {folder}")
+            invocation.screen.say(f"created the folder {folder}")
         pushing.carry_out(grafana, steps, uid, force=force)
     elif uid is None:
-        session.screen.say(f"would create the folder {folder}")
-    _show(session, _changes([(step.board, step.state) for step in steps]))
+        invocation.screen.say(f"would create the folder {folder}")
+    _show(invocation, _changes([(step.board, step.state) for step in steps]))
     if dry_run:
-        session.screen.say("nothing was pushed: --dry-run")
+        invocation.screen.say("nothing was pushed: --dry-run")
 
 
-@dashboards.command("pull", cls=Command, talks=False)
+@dashboards.command("pull", cls=CliCommand, talks=False)
 @_server_options
 @_directory_option
 @_folder_option
 @_names
-@pass_session
+@pass_invocation
 def pull(
-    session: Session,
+    invocation: Invocation,
     /,
     directory: Path | None,
     folder: str,
@@ -123,8 +123,8 @@ def pull(
     **server: Any,
 ) -> None:
     """Write dashboards of Grafana into files: all of the folder, or those of the NAMES."""
-    from kestrelctl.dashboards.model import read_boards, usual_directory
-    from kestrelctl.dashboards.pull import pull as fetch
+    from kestrelctl.grafana.board import read_boards, usual_directory
+    from kestrelctl.grafana.pull import pull as fetch
 
     directory = directory or usual_directory()
     boards = read_boards(directory)
@@ -134,33 +134,35 @@ def pull(
     else:
         uid = _folder(grafana, folder, missing_is_fine=False)
         uids = grafana.list_folder(uid or "")
-    _show(session, _changes(fetch(grafana, directory, boards, uids)))
+    _show(invocation, _changes(fetch(grafana, directory, boards, uids)))
 
 
-@dashboards.command("diff", cls=Command, talks=False)
+@dashboards.command("diff", cls=CliCommand, talks=False)
 @_server_options
 @_directory_option
 @_names
-@pass_session
-def diff(session: Session, /, directory: Path | None, names: tuple[str, ...], **server: Any) -> int:
+@pass_invocation
+def diff(
+    invocation: Invocation, /, directory: Path | None, names: tuple[str, ...], **server: Any
+) -> int:
     """Show what a push would change; status 1 if anything."""
     from kestrelctl.cli.diffs import Difference, Differences
-    from kestrelctl.dashboards.model import pick
-    from kestrelctl.dashboards.pull import compare
+    from kestrelctl.grafana.board import pick
+    from kestrelctl.grafana.pull import compare
 
     boards = pick(_boards(directory), names)
     found = [
         Difference(board.uid, bool(text), text)
         for board, text in compare(_connect(**server), boards)
     ]
-    _show(session, Differences(found))
+    _show(invocation, Differences(found))
     differing = sum(each.differs for each in found)
     if not differing:
-        session.screen.say(f"{plural(len(found), 'dashboard')}, no difference")
+        invocation.screen.say(f"{plural(len(found), 'dashboard')}, no difference")
     return DIFFERENT if differing else 0
 
 
-@dashboards.command("snapshot", cls=Command, talks=False)
+@dashboards.command("snapshot", cls=CliCommand, talks=False)
 @_server_options
 @_directory_option
 @click.option(
@@ -184,9 +186,9 @@ def diff(session: Session, /, directory: Path | None, names: tuple[str, ...], **
     help="Of the Prometheus data source.  [default: Grafana's]",
 )
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@pass_session
+@pass_invocation
 def snapshot(
-    session: Session,
+    invocation: Invocation,
     /,
     directory: Path | None,
     since: str,
@@ -196,13 +198,13 @@ def snapshot(
     **server: Any,
 ) -> None:
     """Keep dashboards of Grafana with the data they show now; whoever has the address sees it."""
-    from kestrelctl.dashboards.snapshot import with_data
+    from kestrelctl.grafana.snapshot import with_data
 
     seconds, expires_seconds = parse_duration(since), round(parse_duration(expires))
     uids = _uids(_boards(directory), names)
     grafana = _connect(**server)
     datasource = datasource or grafana.prometheus()
-    to_ms = round(session.now() * 1000)
+    to_ms = round(invocation.now() * 1000)
     from_ms = to_ms - round(seconds * 1000)
     models = [grafana.read(uid).model for uid in uids]
     filled = [with_data(grafana, model, datasource, from_ms, to_ms) for model in models]
@@ -220,21 +222,21 @@ def snapshot(
         Column("ADDRESS", lambda each: each["url"]),
         Column("TO DELETE IT", lambda each: each["delete_url"], wide=True),
     ]
-    _show(session, Listing(made, columns, lambda each: each["url"], nothing=""))
+    _show(invocation, Listing(made, columns, lambda each: each["url"], nothing=""))
 
 
 def _connect(url: str, token_file: Path | None, timeout: str) -> Grafana:
     import os
 
-    from kestrelctl.dashboards.access import make_access, read_token
-    from kestrelctl.dashboards.grafana import connect
+    from kestrelctl.grafana.client import connect
+    from kestrelctl.grafana.grafana_access import make_access, read_token
 
     token = read_token(token_file) if token_file else os.environ.get("GRAFANA_TOKEN", "").strip()
     return connect(make_access(url, token, parse_duration(timeout)))
 
 
 def _boards(directory: Path | None) -> list[Board]:
-    from kestrelctl.dashboards.model import read_boards, usual_directory
+    from kestrelctl.grafana.board import read_boards, usual_directory
 
     return read_boards(directory or usual_directory())
 
@@ -271,5 +273,5 @@ def _changes(changes: Sequence[tuple[Board, str]]) -> Listing[dict[str, str]]:
     return Listing(rows, columns, lambda row: row["uid"], nothing="no dashboards")
 
 
-def _show(session: Session, output: Output) -> None:
-    asyncio.run(session.show(output))
+def _show(invocation: Invocation, output: CommandOutput) -> None:
+    asyncio.run(invocation.show(output))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from kestrelctl.cli.output import Output
+from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.screen import BOLD, CYAN, GREEN, RED, Screen, one_line
 
 _COLORS = {"---": BOLD, "+++": BOLD, "@@": CYAN, "-": RED, "+": GREEN}
@@ -20,7 +20,7 @@ class Difference(msgspec.Struct, frozen=True):
     diff: str
 
 
-class Differences(Output):
+class Differences(CommandOutput):
     """Several differences; the names are of the things that differ."""
 
     many = True

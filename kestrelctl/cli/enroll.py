@@ -14,9 +14,9 @@ import click
 
 from kestrelctl.cli.aggregate import aggregate_options
 from kestrelctl.cli.changed import Changes
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.output import Output, Record
 from kestrelctl.cli.quantities import parse_duration, split_words
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.answers import Changed, Enrolled
@@ -24,7 +24,7 @@ from kestrelctl.protocol.joining import Token, decode_token
 from kestrelctl.protocol.requests import EnrollWorker, RevokeWorkers
 
 
-@click.command("enroll", cls=Command)
+@click.command("enroll", cls=CliCommand)
 @click.option("--name", default="", help="Under which it joins.  [default: it may choose]")
 @click.option(
     "--expires",
@@ -41,18 +41,18 @@ from kestrelctl.protocol.requests import EnrollWorker, RevokeWorkers
     metavar="HOST[:PORT]",
     help="Where the other machine finds the server.  [default: as this one does]",
 )
-@pass_session
-def enroll(session: Session, name: str, valid_seconds: float, server: str) -> None:
+@pass_invocation
+def enroll(invocation: Invocation, name: str, valid_seconds: float, server: str) -> None:
     """Let a machine join as a worker: prints the command to run there. For admins.
 
     The command holds a token, good for one machine, until it expires. Whoever has it can join.
     """
     from kestrelctl.xmpp.tls import is_loopback
 
-    context = session.find_context(session.pool)
+    context = invocation.find_context(invocation.pool)
     host, port = _address(server, context.host, context.port)
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         request = EnrollWorker(name=name, valid_seconds=valid_seconds)
         enrolled = await ask(connection, request, Enrolled)
         token = Token(
@@ -66,32 +66,32 @@ def enroll(session: Session, name: str, valid_seconds: float, server: str) -> No
         ).encode()
         until = datetime.fromtimestamp(enrolled.expires_at, UTC)
         data = {"token": token, "jid": enrolled.jid, "expires_at": enrolled.expires_at}
-        session.screen.say(f"run this on the other machine, once, until {until:%F %T} UTC:")
+        invocation.screen.say(f"run this on the other machine, once, until {until:%F %T} UTC:")
         if is_loopback(host):
-            session.screen.say(f"(only on this one: the server is at {host}; see --server)")
+            invocation.screen.say(f"(only on this one: the server is at {host}; see --server)")
         return Record(token, data, [f"kestrelctl worker join {token}"])
 
-    session.talk(work, as_admin=True)
+    invocation.talk(work, as_admin=True)
 
 
-@click.command("revoke", cls=Command)
+@click.command("revoke", cls=CliCommand)
 @click.argument("names", nargs=-1, required=True, metavar="NAMES...")
-@pass_session
-def revoke(session: Session, names: tuple[str, ...]) -> None:
+@pass_invocation
+def revoke(invocation: Invocation, names: tuple[str, ...]) -> None:
     """Delete workers' accounts: they are ended and cannot come back. For admins.
 
     NAMES are whole names or addresses, not parts of them. A token that was not used yet is
     withdrawn by the name of its account. What the workers ran is run again elsewhere.
     """
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         request = RevokeWorkers(names=list(names))
         return Changes(await ask(connection, request, Changed), "revoked", "worker")
 
-    session.talk(work, as_admin=True)
+    invocation.talk(work, as_admin=True)
 
 
-@click.command("join", cls=Command, talks=False)
+@click.command("join", cls=CliCommand, talks=False)
 @click.argument("token")
 @click.option("--name", default="", help="Of the worker.  [default: the token's, or the host name]")
 @aggregate_options
@@ -101,9 +101,9 @@ def revoke(session: Session, names: tuple[str, ...]) -> None:
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
-@pass_session
+@pass_invocation
 def join(
-    session: Session,
+    invocation: Invocation,
     /,
     token: str,
     name: str,
@@ -119,17 +119,17 @@ def join(
     from then on.
     """
     from kestrelctl.core.members.enrollment import as_name, parse_invitation
-    from kestrelctl.local.state import workers_directory
-    from kestrelctl.worker import entry, membership, unit
+    from kestrelctl.local.pool_state import workers_directory
+    from kestrelctl.worker import entry, joined_pools, systemd_unit
     from kestrelctl.worker.options import WorkerOptions
-    from kestrelctl.xmpp import joining
+    from kestrelctl.xmpp import joiner
 
     found = decode_token(sys.stdin.read() if token == "-" else token)
     invitation = parse_invitation(found.jid.partition("@")[0])
     if not name and (invitation is None or not invitation.name):
         name = as_name(socket.gethostname())
-    here = membership.Membership(workers_directory(), found.pool)
-    settings = membership.Settings(
+    here = joined_pools.Membership(workers_directory(), found.pool)
+    settings = joined_pools.Settings(
         pool=found.pool,
         host=found.host,
         port=found.port,
@@ -139,14 +139,14 @@ def join(
     )
     system = os.geteuid() == 0
     if service:
-        unit.check_possible(system=system)
+        systemd_unit.check_possible(system=system)
     here.prepare(found.ca)
-    joined = asyncio.run(joining.join(found, name, ca_file=here.ca_file))
+    joined = asyncio.run(joiner.join(found, name, ca_file=here.ca_file))
     here.store(settings, joined.jid, joined.password)
-    session.screen.say(f"joined {found.pool} as {joined.jid}; kept in {here.directory}")
+    invocation.screen.say(f"joined {found.pool} as {joined.jid}; kept in {here.directory}")
     if not service:
         if system:
-            session.screen.warn(
+            invocation.screen.warn(
                 "this worker runs as root, and so do the tasks that it gets",
                 hint="--service gives it a user of its own",
             )
@@ -154,14 +154,16 @@ def join(
             WorkerOptions(
                 **here.options(),
                 log_format=log_format,
-                verbose=session.screen.verbose,
+                verbose=invocation.screen.verbose,
             )
         )
-    status = unit.install(here, settings, system=system)
-    asyncio.run(session.show(Record(joined.jid, {"jid": joined.jid, "status": status}, [status])))
-    for_root = None if system else unit.linger()
+    status = systemd_unit.install(here, settings, system=system)
+    asyncio.run(
+        invocation.show(Record(joined.jid, {"jid": joined.jid, "status": status}, [status]))
+    )
+    for_root = None if system else systemd_unit.linger()
     if for_root:
-        session.screen.warn("the worker stops when you log out", hint=f"sudo {for_root}")
+        invocation.screen.warn("the worker stops when you log out", hint=f"sudo {for_root}")
     return 0
 
 

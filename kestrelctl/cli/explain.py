@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record, Table, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.output import Output, Record, Table, plain
+from kestrelctl.cli.id_ranges import parse_job
 from kestrelctl.cli.quantities import plural, short_address
-from kestrelctl.cli.selection import parse_job
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.protocol.answers import Explanation, Obstacle
+from kestrelctl.protocol.answers import JobExplanation, Obstacle
 from kestrelctl.protocol.requests import ExplainJob
 
 _SENTENCES = {
@@ -30,19 +30,19 @@ _STATES = {
 }
 
 
-@click.command("explain", cls=Command)
+@click.command("explain", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
-@pass_session
-def explain(session: Session, job: str) -> None:
+@pass_invocation
+def explain(invocation: Invocation, job: str) -> None:
     """Why tasks of a job wait, worker by worker, the closest fit first."""
 
-    async def work(connection: Connection) -> Output:
-        return report(await ask(connection, ExplainJob(job=job), Explanation))
+    async def work(connection: Connection) -> CommandOutput:
+        return report(await ask(connection, ExplainJob(job=job), JobExplanation))
 
-    session.talk(work)
+    invocation.talk(work)
 
 
-def report(explanation: Explanation) -> Record:
+def report(explanation: JobExplanation) -> Record:
     """The explanation as a table, and its conclusion."""
     why, hint = conclusion(explanation)
     job = explanation.job
@@ -64,7 +64,7 @@ def report(explanation: Explanation) -> Record:
 _FIELDS = ("job", "waiting", "job_reasons", "obstacles", "could_run", "ever", "tasks_ahead")
 
 
-def conclusion(explanation: Explanation) -> tuple[str, str | None]:
+def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
     """One clause that says why, and what to do about it if anything."""
     job_id = explanation.job.job_id
     if not explanation.waiting:

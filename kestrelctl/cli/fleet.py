@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kestrelctl.cli.command import Command, Noun, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.fleetbundle import bundle
 from kestrelctl.cli.fleethosts import (
     choose,
@@ -23,13 +24,12 @@ from kestrelctl.cli.fleethosts import (
 )
 from kestrelctl.cli.fleetlogs import logs
 from kestrelctl.cli.fleetrestart import restart
-from kestrelctl.cli.output import Column, Listing, Output
 from kestrelctl.cli.quantities import duration, parse_duration, plural, size
 from kestrelctl.cli.screen import Screen
 from kestrelctl.errors import KestrelError
 
 if TYPE_CHECKING:
-    from kestrelctl.fleet.crew import Outcome
+    from kestrelctl.fleet.fan_out import HostOutcome
     from kestrelctl.fleet.shell import Ran, Shell
     from kestrelctl.fleet.status import HostStatus
     from kestrelctl.fleet.units import Unit
@@ -40,26 +40,26 @@ def fleet() -> None:
     """See and serve the hosts of an Ansible inventory, over SSH."""
 
 
-@fleet.command("status", cls=Command, talks=False)
+@fleet.command("status", cls=CliCommand, talks=False)
 @host_options
-@pass_session
-def status(session: Session, /, **chosen: Any) -> None:
+@pass_invocation
+def status(invocation: Invocation, /, **chosen: Any) -> None:
     """How each host is.
 
     Its services, version, disk, load, clock and certificates.
     """
     from kestrelctl.fleet.status import HostStatus, status_of
 
-    hosts = choose(session, **chosen)
-    ask = partial(status_of, clock=session.now)
-    pages = in_order(hosts.each(ask, trouble=_failed_unit), session.screen.mode)
-    columns = status_columns(session.now())
+    hosts = choose(invocation, **chosen)
+    ask = partial(status_of, clock=invocation.now)
+    pages = in_order(hosts.each(ask, trouble=_failed_unit), invocation.screen.mode)
+    columns = status_columns(invocation.now())
     listing = Listing(pages, columns, lambda o: o.host, nothing="no hosts")
-    asyncio.run(session.show(AsData(listing, HostStatus)))
+    asyncio.run(invocation.show(AsData(listing, HostStatus)))
     hosts.judge()
 
 
-@fleet.command("run", cls=Command, talks=False)
+@fleet.command("run", cls=CliCommand, talks=False)
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND...")
 @host_options
 @click.option(
@@ -70,9 +70,9 @@ def status(session: Session, /, **chosen: Any) -> None:
     help="End it after so long: 90, 15m, 1h.",
 )
 @click.option("--sudo", is_flag=True, help="As root, if the login is not root's.")
-@pass_session
+@pass_invocation
 def run(
-    session: Session,
+    invocation: Invocation,
     /,
     command: tuple[str, ...],
     timeout_seconds: float | None,
@@ -89,8 +89,8 @@ def run(
         words = shlex.join(command)
         return shell.run(words, as_root=as_root, timeout_seconds=timeout_seconds)
 
-    hosts = choose(session, **chosen)
-    asyncio.run(session.show(Runs(hosts.each(execute, trouble=_exit_status))))
+    hosts = choose(invocation, **chosen)
+    asyncio.run(invocation.show(Runs(hosts.each(execute, trouble=_exit_status))))
     hosts.judge()
 
 
@@ -98,32 +98,32 @@ for _command in (logs, restart, bundle):
     fleet.add_command(_command)
 
 
-class AsData(Output):
+class AsData(CommandOutput):
     """A listing of outcomes whose data are flat objects."""
 
     many = True
 
-    def __init__(self, listing: Listing[Outcome[Any]], kind: type[Any]) -> None:
+    def __init__(self, listing: Listing[HostOutcome[Any]], kind: type[Any]) -> None:
         self._listing = listing
         self._kind = kind
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
-        from kestrelctl.fleet.crew import Outcome
+        from kestrelctl.fleet.fan_out import HostOutcome
 
         async for name, outcome in self._listing.entries():
-            assert isinstance(outcome, Outcome)
+            assert isinstance(outcome, HostOutcome)
             yield name, data_of(outcome, self._kind)
 
     async def tabulate(self, screen: Screen) -> None:
         await self._listing.tabulate(screen)
 
 
-class Runs(Output):
+class Runs(CommandOutput):
     """What a command wrote on each host, in the order in which they came to an end."""
 
     many = True
 
-    def __init__(self, outcomes: AsyncIterator[Outcome[Ran]]) -> None:
+    def __init__(self, outcomes: AsyncIterator[HostOutcome[Ran]]) -> None:
         self._outcomes = outcomes
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
@@ -143,7 +143,7 @@ class Runs(Output):
             sys.stderr.writelines(f"{outcome.host}: {line}\n" for line in err.splitlines())
 
 
-def status_columns(now: float) -> list[Column[Outcome[HostStatus]]]:
+def status_columns(now: float) -> list[Column[HostOutcome[HostStatus]]]:
     """What a table of hosts shows."""
     return [
         Column("HOST", lambda o: o.host),
@@ -158,7 +158,7 @@ def status_columns(now: float) -> list[Column[Outcome[HostStatus]]]:
     ]  # fmt: skip
 
 
-def _trouble(outcome: Outcome[HostStatus]) -> KestrelError | None:
+def _trouble(outcome: HostOutcome[HostStatus]) -> KestrelError | None:
     return _failed_unit(outcome.value) if outcome.value is not None else outcome.error
 
 
@@ -196,7 +196,7 @@ def _certificate(found: HostStatus, now: float) -> str:
     return f"{duration(left)} left" if left > 0 else f"expired {duration(-left)} ago"
 
 
-def _services(outcome: Outcome[HostStatus], now: float) -> str:
+def _services(outcome: HostOutcome[HostStatus], now: float) -> str:
     if outcome.error is not None:
         return reason(outcome.error)
     units = outcome.value.units if outcome.value is not None else []

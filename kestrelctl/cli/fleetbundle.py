@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.fleethosts import choose, host_options
-from kestrelctl.cli.output import Record
 from kestrelctl.cli.quantities import parse_duration, parse_size, plural, size
 
 
-@click.command("bundle", cls=Command, talks=False)
+@click.command("bundle", cls=CliCommand, talks=False)
 @host_options
 @click.option(
     "-d",
@@ -43,9 +43,9 @@ from kestrelctl.cli.quantities import parse_duration, parse_size, plural, size
     metavar="SIZE",
     help="Of the journal of one service at the most.",
 )
-@pass_session
+@pass_invocation
 def bundle(
-    session: Session,
+    invocation: Invocation,
     /,
     destination: Path | None,
     journal_seconds: float,
@@ -58,8 +58,8 @@ def bundle(
     """
     from kestrelctl.fleet.bundle import Archive, collect_from
 
-    fleet = choose(session, **chosen)
-    made_at = session.now()
+    fleet = choose(invocation, **chosen)
+    made_at = invocation.now()
     stamp = datetime.fromtimestamp(made_at).strftime("%Y%m%d-%H%M%S")
     path = destination or Path(f"kestrel-bundle-{stamp}.tar.gz")
     archive = Archive(path, made_at=made_at)
@@ -81,5 +81,5 @@ def bundle(
     hosts = [host.name for host in fleet.hosts if host.name not in fleet.failed]
     data = {"file": str(path), "bytes": path.stat().st_size, "hosts": hosts}
     summary = f"{path}: {plural(len(hosts), 'host')}, {size(path.stat().st_size)}"
-    asyncio.run(session.show(Record(str(path), data, [summary])))
+    asyncio.run(invocation.show(Record(str(path), data, [summary])))
     fleet.judge()

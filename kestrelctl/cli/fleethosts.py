@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from kestrelctl.cli.command import Session
+from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.quantities import plural
 from kestrelctl.cli.screen import Mode
 from kestrelctl.errors import HostsFailed, KestrelError, MissingTool, Unreachable, Untrusted
 
 if TYPE_CHECKING:
-    from kestrelctl.fleet.crew import Outcome
+    from kestrelctl.fleet.fan_out import HostOutcome
     from kestrelctl.fleet.host import Host
     from kestrelctl.fleet.shell import Connect, Shell
 
@@ -70,13 +70,13 @@ class Fleet:
         hosts: Sequence[Host] | None = None,
         at_once: int | None = None,
         trouble: Callable[[T], KestrelError | None] = lambda _: None,
-    ) -> AsyncIterator[Outcome[T]]:
+    ) -> AsyncIterator[HostOutcome[T]]:
         """Does the work on each of the hosts, and notes which fail.
 
         Args:
             trouble: what is wrong although the work was done.
         """
-        from kestrelctl.fleet.crew import each
+        from kestrelctl.fleet.fan_out import each
 
         hosts = self.hosts if hosts is None else hosts
         async for outcome in each(hosts, self.connect, work, at_once=at_once or self.forks):
@@ -113,7 +113,7 @@ class Fleet:
         )
 
 
-def choose(session: Session, inventory: Path | None, limit: str | None, forks: int) -> Fleet:
+def choose(invocation: Invocation, inventory: Path | None, limit: str | None, forks: int) -> Fleet:
     """The hosts that the options of a command line mean.
 
     Raises:
@@ -125,7 +125,7 @@ def choose(session: Session, inventory: Path | None, limit: str | None, forks: i
     connect = _connect()
     hosts = read_inventory(inventory, limit)
     for option in sorted({option for host in hosts for option in host.ignored}):
-        session.screen.warn(f"the SSH option {option!r} of the inventory is not followed")
+        invocation.screen.warn(f"the SSH option {option!r} of the inventory is not followed")
     return Fleet(hosts, connect, forks)
 
 
@@ -140,8 +140,8 @@ def _connect() -> Connect:
 
 
 async def in_order(
-    outcomes: AsyncIterator[Outcome[T]], mode: Mode
-) -> AsyncIterator[Sequence[Outcome[T]]]:
+    outcomes: AsyncIterator[HostOutcome[T]], mode: Mode
+) -> AsyncIterator[Sequence[HostOutcome[T]]]:
     """Pages of outcomes: by name, or each as soon as it is known where order does not matter."""
     if mode is Mode.JSONL:
         async for outcome in outcomes:
@@ -150,7 +150,7 @@ async def in_order(
         yield sorted([outcome async for outcome in outcomes], key=lambda outcome: outcome.host)
 
 
-def data_of(outcome: Outcome[Any], kind: type[msgspec.Struct]) -> dict[str, object]:
+def data_of(outcome: HostOutcome[Any], kind: type[msgspec.Struct]) -> dict[str, object]:
     """An outcome for programs: the host, its error, and every field of what it gave, or null."""
     fields = {name: getattr(outcome.value, name, None) for name in kind.__struct_fields__}
     return {"host": outcome.host, "error": error_data(outcome.error), **fields}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.fleethosts import Fleet, choose, host_options, reason
-from kestrelctl.cli.output import Output
 from kestrelctl.cli.screen import BOLD, CYAN, RED, Screen, one_line
 from kestrelctl.errors import KestrelError
 
@@ -26,7 +26,7 @@ _NEWEST = 100
 _TIMEOUT_SECONDS = 120
 
 
-@click.command("logs", cls=Command, talks=False)
+@click.command("logs", cls=CliCommand, talks=False)
 @host_options
 @click.option("-f", "--follow", is_flag=True, help="And go on as they write more, until Ctrl-C.")
 @click.option(
@@ -44,9 +44,9 @@ _TIMEOUT_SECONDS = 120
     metavar="UNIT",
     help="Repeatable.  [default: kestrel-manager, kestrel-worker]",
 )
-@pass_session
+@pass_invocation
 def logs(
-    session: Session,
+    invocation: Invocation,
     /,
     follow: bool,
     lines: int | None,
@@ -61,17 +61,17 @@ def logs(
     newest = lines if lines is not None or since else _NEWEST
     command = journal_command(units or KESTREL_UNITS, lines=newest, since=since, follow=follow)
 
-    fleet = choose(session, **chosen)
+    fleet = choose(invocation, **chosen)
     if follow:
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        entries = _following(fleet, command, session.screen)
+        entries = _following(fleet, command, invocation.screen)
     else:
         entries = _merged(fleet, command)
-    asyncio.run(session.show(Journal(entries, max(len(host.name) for host in fleet.hosts))))
+    asyncio.run(invocation.show(Journal(entries, max(len(host.name) for host in fleet.hosts))))
     fleet.judge()
 
 
-class Journal(Output):
+class Journal(CommandOutput):
     """Journal entries of several hosts."""
 
     many = True
@@ -121,7 +121,7 @@ async def _merged(fleet: Fleet, command: str) -> AsyncIterator[Entry]:
 
 async def _following(fleet: Fleet, command: str, screen: Screen) -> AsyncIterator[Entry]:
     """The entries of all hosts as they are written."""
-    from kestrelctl.fleet.crew import Outcome, stream
+    from kestrelctl.fleet.fan_out import HostOutcome, stream
 
     def work(shell: Shell, say: Callable[[Entry], None]) -> None:
         _read(shell, command, say, None)
@@ -129,7 +129,7 @@ async def _following(fleet: Fleet, command: str, screen: Screen) -> AsyncIterato
     events = stream(fleet.hosts, fleet.connect, work, at_once=len(fleet.hosts))
     async with contextlib.aclosing(events):
         async for event in events:
-            if not isinstance(event, Outcome):
+            if not isinstance(event, HostOutcome):
                 yield event.what
             elif event.error is not None:
                 fleet.note(event.host, event.error)

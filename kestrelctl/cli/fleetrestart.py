@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Column, Listing
 from kestrelctl.cli.fleethosts import Fleet, choose, error_data, host_options, state_of
-from kestrelctl.cli.output import Column, Listing
 from kestrelctl.cli.quantities import duration, parse_duration
 from kestrelctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kestrelctl.fleet.restart import Step
+    from kestrelctl.fleet.restart import RestartStep
 
 
 class Restarted(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ _COLUMNS: list[Column[Restarted]] = [
 ]
 
 
-@click.command("restart", cls=Command, talks=False)
+@click.command("restart", cls=CliCommand, talks=False)
 @host_options
 @click.option(
     "--unit",
@@ -67,9 +67,9 @@ _COLUMNS: list[Column[Restarted]] = [
     help="For one host; a worker ends its tasks first.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@pass_session
+@pass_invocation
 def restart(
-    session: Session,
+    invocation: Invocation,
     /,
     units: tuple[str, ...],
     serial: int,
@@ -85,9 +85,9 @@ def restart(
     from kestrelctl.fleet.units import KESTREL_UNITS
 
     wanted = units or KESTREL_UNITS
-    fleet = choose(session, **chosen)
+    fleet = choose(invocation, **chosen)
 
-    async def look() -> list[Step]:
+    async def look() -> list[RestartStep]:
         outcomes = [o async for o in fleet.each(lambda shell: installed(shell, wanted))]
         return plan(sorted((o.host, o.value) for o in outcomes if o.value), serial)
 
@@ -99,11 +99,11 @@ def restart(
         _confirm(steps)
     pages = _restarted(fleet, steps, timeout_seconds)
     listing = Listing(pages, _COLUMNS, lambda r: r.host, nothing="nothing to restart")
-    asyncio.run(session.show(listing))
+    asyncio.run(invocation.show(listing))
     fleet.judge()
 
 
-def _confirm(steps: Sequence[Step]) -> None:
+def _confirm(steps: Sequence[RestartStep]) -> None:
     """Asks whether to go on.
 
     Raises:
@@ -118,7 +118,7 @@ def _confirm(steps: Sequence[Step]) -> None:
 
 
 async def _restarted(
-    fleet: Fleet, steps: Sequence[Step], timeout_seconds: float
+    fleet: Fleet, steps: Sequence[RestartStep], timeout_seconds: float
 ) -> AsyncIterator[list[Restarted]]:
     """What comes of each restart; after a failure the rest of that unit's hosts is left alone."""
     from kestrelctl.fleet.restart import restart as restart_unit

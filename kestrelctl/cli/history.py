@@ -5,9 +5,9 @@ from __future__ import annotations
 from kestrelctl.cli.series import Series
 from kestrelctl.protocol.answers import JobLine, JobView, Overview
 
-#: What was cancelled is no work done: a big job would be a flash of millions a second.
+#: Cancelled tasks do not count as work: a big job would show as millions of tasks a second.
 _FINISHED = ("tasks_done", "tasks_failed", "tasks_lost")
-#: Of the pool people want to see what happens now; of a job, when it will be done.
+#: Short: of a pool people want to see what happens now, of a job when it will be done.
 _POOL_WINDOW_SECONDS = 3.0
 
 

@@ -8,15 +8,15 @@ import click
 
 from kestrelctl.cli import wait as waiting
 from kestrelctl.cli.changed import Changes
-from kestrelctl.cli.command import Noun, Session, pass_session
+from kestrelctl.cli.command import Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.explain import explain
+from kestrelctl.cli.id_ranges import parse_job, parse_jobs, parse_tasks
 from kestrelctl.cli.jobview import job_list, job_record, one_job, totals, why_waiting
 from kestrelctl.cli.logs import logs
-from kestrelctl.cli.output import Output
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration
-from kestrelctl.cli.selection import parse_job, parse_jobs, parse_tasks
 from kestrelctl.cli.story import story
 from kestrelctl.cli.tasks import tasks
 from kestrelctl.errors import TimedOut
@@ -44,9 +44,9 @@ def job() -> None:
     show_default=True,
     help="At most so many, the newest.",
 )
-@pass_session
+@pass_invocation
 def list_(
-    session: Session, jobs: str | None, states: tuple[str, ...], owner: str, limit: int
+    invocation: Invocation, jobs: str | None, states: tuple[str, ...], owner: str, limit: int
 ) -> None:
     """List jobs, the newest last, with a reason for those that wait."""
 
@@ -54,26 +54,26 @@ def list_(
         request = ListJobs(jobs=jobs or "", owner=owner, states=list(states), limit=limit)
         views = (await ask(connection, request, Jobs)).jobs
         views = [v for v in views if _is_wanted(v, states, owner)][-limit:]
-        reasons = await why_waiting(connection, views) if session.screen.is_table else {}
-        await session.show(job_list(views, session.now(), reasons))
+        reasons = await why_waiting(connection, views) if invocation.screen.is_table else {}
+        await invocation.show(job_list(views, invocation.now(), reasons))
         if views:
-            session.screen.say(totals(views))
+            invocation.screen.say(totals(views))
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 @job.command("info")
 @click.argument("job_id", type=parse_job, metavar="JOB")
-@pass_session
-def info(session: Session, job_id: str) -> None:
+@pass_invocation
+def info(invocation: Invocation, job_id: str) -> None:
     """Everything about one job."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         view = await one_job(connection, job_id)
         reasons = await why_waiting(connection, [view])
-        return job_record(view, session.now(), reasons.get(view.job_id, ""))
+        return job_record(view, invocation.now(), reasons.get(view.job_id, ""))
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 @job.command("wait")
@@ -82,61 +82,61 @@ def info(session: Session, job_id: str) -> None:
 @click.option(
     "--progress", is_flag=True, help="Show how far they are: a bar, or a line every 10 s."
 )
-@pass_session
-def wait(session: Session, jobs: str, timeout: float | None, progress: bool) -> None:
+@pass_invocation
+def wait(invocation: Invocation, jobs: str, timeout: float | None, progress: bool) -> None:
     """Return when jobs have ended; the status tells whether every task was done."""
 
     async def work(connection: Connection) -> None:
         try:
             async with asyncio.timeout(timeout):
                 look = Look.ANYWHERE if progress else Look.NONE
-                views = await waiting.until_ended(connection, jobs, session.screen, look=look)
+                views = await waiting.until_ended(connection, jobs, invocation.screen, look=look)
         except TimeoutError:
             raise TimedOut("the jobs have not ended in the given time") from None
-        await session.show(job_list(views, session.now(), {}))
+        await invocation.show(job_list(views, invocation.now(), {}))
         await waiting.check(connection, views)
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 @job.command("cancel")
 @click.argument("jobs", type=parse_jobs, metavar="JOBS")
-@pass_session
-def cancel(session: Session, jobs: str) -> None:
+@pass_invocation
+def cancel(invocation: Invocation, jobs: str) -> None:
     """Stop jobs: nothing more of them starts, what runs is killed."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         changed = await ask(connection, CancelJobs(jobs=jobs), Changed)
         return Changes(changed, "cancelled", "job")
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 @job.command("retry")
 @click.argument("jobs", type=parse_jobs, metavar="JOBS")
 @click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
-@pass_session
-def retry(session: Session, jobs: str, task_ids: list[int] | None) -> None:
+@pass_invocation
+def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None) -> None:
     """Run tasks again that failed, were lost or cancelled."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         request = RetryJobs(jobs=jobs, task_ids=task_ids or [])
         return Changes(await ask(connection, request, Changed), "retried", "job")
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 @job.command("forget")
 @click.argument("jobs", type=parse_jobs, metavar="JOBS")
-@pass_session
-def forget(session: Session, jobs: str) -> None:
+@pass_invocation
+def forget(invocation: Invocation, jobs: str) -> None:
     """Delete jobs that have ended, and their results."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         changed = await ask(connection, ForgetJobs(jobs=jobs), Changed)
         return Changes(changed, "forgot", "job")
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 for command in (tasks, logs, explain, story):

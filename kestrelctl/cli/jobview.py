@@ -6,18 +6,18 @@ import asyncio
 import shlex
 from collections.abc import Sequence
 
+from kestrelctl.cli.command_output import Column, Listing, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.explain import conclusion
 from kestrelctl.cli.grid import cut
-from kestrelctl.cli.output import Column, Listing, Record
 from kestrelctl.cli.quantities import ago, duration, plural, size
 from kestrelctl.errors import KestrelError, NotFound
-from kestrelctl.protocol.answers import Explanation, Jobs, JobView
+from kestrelctl.protocol.answers import JobExplanation, Jobs, JobView
 from kestrelctl.protocol.requests import ExplainJob, ListJobs
 
-#: Of how many waiting jobs a list says why they wait: each costs a question.
+#: For how many waiting jobs a list says why they wait: each takes a request.
 _MOST_REASONS = 20
-#: In a list, of a command that stands for a name; a pipe has no width to cut it to.
+#: The longest command that stands for a name in a list: a pipe has no width to cut it to.
 _LONGEST_COMMAND = 60
 
 
@@ -40,7 +40,7 @@ async def why_waiting(connection: Connection, views: Sequence[JobView]) -> dict[
     async def why(view: JobView) -> str:
         try:
             request = ExplainJob(job=str(view.job_id))
-            return conclusion(await ask(connection, request, Explanation))[0]
+            return conclusion(await ask(connection, request, JobExplanation))[0]
         except KestrelError:
             return ""  # it may have ended meanwhile; the list is still right
 

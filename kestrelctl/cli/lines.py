@@ -74,7 +74,7 @@ def bar(share: float, width: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
+class FittedColumn(Generic[T]):
     """A column of a table.
 
     Attributes:
@@ -92,7 +92,7 @@ class Column(Generic[T]):
     style: Callable[[T], str] = lambda _: ""
 
 
-def table(columns: Sequence[Column[T]], things: Sequence[T], width: int) -> list[Line]:
+def table(columns: Sequence[FittedColumn[T]], things: Sequence[T], width: int) -> list[Line]:
     """A heading and a line for each thing, none wider than `width`."""
     cells = {column.title: [column.cell(thing) for thing in things] for column in columns}
     wanted = {
@@ -119,11 +119,11 @@ def table(columns: Sequence[Column[T]], things: Sequence[T], width: int) -> list
     return [crop(line, width) for line in [heading, *lines]]
 
 
-def _narrowest(column: Column[T]) -> int:
+def _narrowest(column: FittedColumn[T]) -> int:
     return max(column.width, len(column.title))
 
 
-def _narrow(columns: Sequence[Column[T]], wanted: dict[str, int], excess: int) -> None:
+def _narrow(columns: Sequence[FittedColumn[T]], wanted: dict[str, int], excess: int) -> None:
     """Takes columns' room away, the widest one's first."""
     for _ in range(excess):
         able = [c for c in columns if wanted[c.title] > _narrowest(c)]

@@ -6,13 +6,13 @@ import asyncio
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
-from kestrelctl.cli.output import Record
 from kestrelctl.cli.quantities import plural
 
 
-@click.command("up", cls=Command, talks=False)
+@click.command("up", cls=CliCommand, talks=False)
 @click.option("--name", default=DEFAULT_LOCAL_POOL, show_default=True, help="Of the pool.")
 @click.option(
     "--workers",
@@ -28,30 +28,30 @@ from kestrelctl.cli.quantities import plural
     show_default=True,
     help="Processes, or (to measure a pool) nothing but the time they would take.",
 )
-@pass_session
-def up(session: Session, name: str, workers: int, executor: str) -> None:
+@pass_invocation
+def up(invocation: Invocation, name: str, workers: int, executor: str) -> None:
     """Start a pool on this machine: a server, a manager and workers, for you alone."""
     from kestrelctl.local import control
 
     async def work() -> None:
         pool = await control.up(name, workers, executor)
         summary = f"pool {pool.name} is up: {plural(pool.workers, 'worker')}"
-        await session.show(Record(pool.name, pool, [summary]))
+        await invocation.show(Record(pool.name, pool, [summary]))
 
     asyncio.run(work())
     which = "" if name == DEFAULT_LOCAL_POOL else f"--pool {name} "
-    session.screen.say(f"next: kestrelctl submit {which}--array 1-10 -- echo {{}}")
+    invocation.screen.say(f"next: kestrelctl submit {which}--array 1-10 -- echo {{}}")
 
 
-@click.command("down", cls=Command, talks=False)
+@click.command("down", cls=CliCommand, talks=False)
 @click.option("--name", default=DEFAULT_LOCAL_POOL, show_default=True, help="Of the pool.")
-@pass_session
-def down(session: Session, name: str) -> None:
+@pass_invocation
+def down(invocation: Invocation, name: str) -> None:
     """Stop a pool on this machine, and delete its jobs and results."""
     from kestrelctl.local import control
 
     async def work() -> None:
         await control.down(name)
-        await session.show(Record(name, {"name": name}, [f"pool {name} is down"]))
+        await invocation.show(Record(name, {"name": name}, [f"pool {name} is down"]))
 
     asyncio.run(work())

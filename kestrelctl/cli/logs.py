@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.id_ranges import parse_job
 from kestrelctl.cli.jobview import one_job
-from kestrelctl.cli.output import Output
 from kestrelctl.cli.quantities import plural
 from kestrelctl.cli.screen import Screen
-from kestrelctl.cli.selection import parse_job
 from kestrelctl.cli.tasks import task_pages
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import UsageError
@@ -23,19 +23,19 @@ from kestrelctl.protocol.requests import ListTasks, Logs
 _ASK_SECONDS = 60.0
 
 
-@click.command("logs", cls=Command)
+@click.command("logs", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
 @click.argument("task", type=click.IntRange(0), required=False, metavar="[TASK]")
 @click.option("--stdout", "stream", flag_value="stdout", default="stdout", help="The default.")
 @click.option("--stderr", "stream", flag_value="stderr", help="The other stream.")
 @click.option("--all", "every", is_flag=True, help="Of every task that has started.")
-@pass_session
-def logs(session: Session, job: str, task: int | None, stream: str, every: bool) -> None:
+@pass_invocation
+def logs(invocation: Invocation, job: str, task: int | None, stream: str, every: bool) -> None:
     """What a task wrote, unchanged. TASK may be left out if the job has only one."""
     if every and task is not None:
         raise UsageError("one task or --all, not both")
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         view = await one_job(connection, job)
         if every:
             return TaskLogs(connection, view.job_id, started_tasks(connection, view), stream)
@@ -46,10 +46,10 @@ def logs(session: Session, job: str, task: int | None, stream: str, every: bool)
             )
         return TaskLog(connection, view.job_id, view.first if task is None else task, stream)
 
-    session.talk(work)
+    invocation.talk(work)
 
 
-class TaskLog(Output):
+class TaskLog(CommandOutput):
     """A stream of one task."""
 
     def __init__(self, connection: Connection, job_id: int, task_id: int, stream: str) -> None:
@@ -102,7 +102,7 @@ class TaskLog(Output):
             offset = log.next_offset
 
 
-class TaskLogs(Output):
+class TaskLogs(CommandOutput):
     """A stream of many tasks, one after another."""
 
     many = True

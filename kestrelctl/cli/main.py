@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from kestrelctl import __version__
-from kestrelctl.cli.command import Session, common_options
+from kestrelctl.cli.command import Invocation, common_options
 from kestrelctl.cli.screen import Mode, NobodyReads, Screen
 from kestrelctl.errors import KestrelError, UsageError
 
@@ -92,14 +92,16 @@ class Root(click.Group):
         """Runs a command line and exits with its status (docs/exit-codes.md)."""
         args = sys.argv[1:] if args is None else list(args)
         extra["standalone_mode"] = False
-        session = extra.pop("obj", None) or Session()
+        invocation = extra.pop("obj", None) or Invocation()
         sys.exit(
-            _status_of(lambda: super(Root, self).main(args, obj=session, **extra), session, args)
+            _status_of(
+                lambda: super(Root, self).main(args, obj=invocation, **extra), invocation, args
+            )
         )
 
 
-def _status_of(run: Callable[[], object], session: Session, args: Sequence[str]) -> int:
-    screen = session.screen
+def _status_of(run: Callable[[], object], invocation: Invocation, args: Sequence[str]) -> int:
+    screen = invocation.screen
     try:
         environment = Screen.of_environment()
         screen.mode, screen.color = environment.mode, environment.color
@@ -162,7 +164,7 @@ def _mode_wanted(args: Sequence[str]) -> Mode | None:
 
 
 def _forget_stdout() -> None:
-    """Nobody reads any more: what is still to be written goes nowhere, without a complaint."""
+    """Discards what is still to be written, because the pipe was closed at its other end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

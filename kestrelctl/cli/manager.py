@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kestrelctl.cli.command import Command, Noun, Session, pass_session
-from kestrelctl.cli.output import Record
+from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.quantities import plural
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def manager() -> None:
     """Run the manager of a pool; copy its store."""
 
 
-@manager.command("run", cls=Command, talks=False)
+@manager.command("run", cls=CliCommand, talks=False)
 @click.option("--domain", required=True, help="XMPP domain of the pool: that of the component.")
 @click.option(
     "--secret-file",
@@ -92,53 +92,55 @@ def manager() -> None:
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
-@pass_session
-def run(session: Session, /, data_dir: Path | None, **options: Any) -> None:
+@pass_invocation
+def run(invocation: Invocation, /, data_dir: Path | None, **options: Any) -> None:
     """Run the manager in the foreground, until SIGTERM."""
-    from kestrelctl.manager import daemon
-    from kestrelctl.manager.options import ManagerOptions
+    from kestrelctl.manager import manager_daemon
+    from kestrelctl.manager.manager_options import ManagerOptions
 
     data_dir = data_dir or _default_data_dir()
-    daemon.run(ManagerOptions(data_dir=data_dir, verbose=session.screen.verbose, **options))
+    manager_daemon.run(
+        ManagerOptions(data_dir=data_dir, verbose=invocation.screen.verbose, **options)
+    )
 
 
-@manager.command("backup", cls=Command, talks=False)
+@manager.command("backup", cls=CliCommand, talks=False)
 @click.argument("file", type=Path)
 @_copied_data_dir
-@pass_session
-def backup(session: Session, file: Path, data_dir: Path | None) -> None:
+@pass_invocation
+def backup(invocation: Invocation, file: Path, data_dir: Path | None) -> None:
     """Copy the store into FILE; the manager may be running."""
     from kestrelctl.store.backup import back_up
 
-    _show_copy(session, back_up(data_dir or _default_data_dir(), file), "holds")
+    _show_copy(invocation, back_up(data_dir or _default_data_dir(), file), "holds")
 
 
-@manager.command("restore", cls=Command, talks=False)
+@manager.command("restore", cls=CliCommand, talks=False)
 @click.argument("file", type=Path)
 @_copied_data_dir
 @click.option("--dry-run", is_flag=True, help="Only check that FILE could be restored.")
-@pass_session
-def restore(session: Session, file: Path, data_dir: Path | None, dry_run: bool) -> None:
+@pass_invocation
+def restore(invocation: Invocation, file: Path, data_dir: Path | None, dry_run: bool) -> None:
     """Put FILE in the place of the store, which is kept beside it. Stop the manager before."""
     from kestrelctl.store import backup
 
     if dry_run:
-        _show_copy(session, backup.checked(file), "holds")
+        _show_copy(invocation, backup.checked(file), "holds")
         return
     data_dir = data_dir or _default_data_dir()
-    set_aside = data_dir / time.strftime("replaced-%Y%m%dT%H%M%SZ", time.gmtime(session.now()))
-    _show_copy(session, backup.restore(file, data_dir, set_aside), "now holds")
+    set_aside = data_dir / time.strftime("replaced-%Y%m%dT%H%M%SZ", time.gmtime(invocation.now()))
+    _show_copy(invocation, backup.restore(file, data_dir, set_aside), "now holds")
     if set_aside.exists():
-        session.screen.say(f"what was there before is in {set_aside}")
+        invocation.screen.say(f"what was there before is in {set_aside}")
 
 
-def _show_copy(session: Session, copy: Copy, verb: str) -> None:
+def _show_copy(invocation: Invocation, copy: Copy, verb: str) -> None:
     active = f"{copy.active_jobs:,} of them active"
     summary = f"{copy.file} {verb} {plural(copy.jobs, 'job')}, {active}"
-    asyncio.run(session.show(Record(copy.file, copy, [summary])))
+    asyncio.run(invocation.show(Record(copy.file, copy, [summary])))
 
 
 def _default_data_dir() -> Path:
-    from kestrelctl.local.state import pools_directory
+    from kestrelctl.local.pool_state import pools_directory
 
     return pools_directory().parent / "manager"

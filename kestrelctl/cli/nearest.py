@@ -1,4 +1,4 @@
-"""What somebody probably meant."""
+"""Finds the word that was probably meant."""
 
 from __future__ import annotations
 

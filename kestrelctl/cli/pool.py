@@ -6,13 +6,13 @@ import asyncio
 
 import click
 
-from kestrelctl.cli.command import Noun, Session, pass_session
+from kestrelctl.cli.command import Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.output import Output, Record, plain
 from kestrelctl.cli.quantities import duration, size
 from kestrelctl.cli.traffic import traffic
 from kestrelctl.errors import NotFound, Unreachable
-from kestrelctl.protocol.answers import Pool
+from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 
 FETCH_SECONDS = 10.0
@@ -27,24 +27,24 @@ pool.add_command(traffic)
 
 
 @pool.command("status")
-@pass_session
-def status(session: Session) -> None:
+@pass_invocation
+def status(invocation: Invocation) -> None:
     """The pool in numbers."""
 
-    async def work(connection: Connection) -> Output:
-        return report(await ask(connection, PoolStatus(), Pool))
+    async def work(connection: Connection) -> CommandOutput:
+        return report(await ask(connection, PoolStatus(), PoolSummary))
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 @pool.command("metrics")
 @click.option("--text", is_flag=True, help="The manager's page itself.")
-@pass_session
-def metrics(session: Session, text: bool) -> None:
+@pass_invocation
+def metrics(invocation: Invocation, text: bool) -> None:
     """Where a pool on this machine serves Prometheus: manager, XMPP server, worker processes."""
     from kestrelctl.cli.context import find_context
 
-    context = find_context(session.pool)
+    context = find_context(invocation.pool)
     if not context.metrics:
         raise NotFound(
             f"it is not known where {context.name} serves its metrics",
@@ -52,7 +52,7 @@ def metrics(session: Session, text: bool) -> None:
         )
     manager, *workers = context.metrics
     if text:
-        session.screen.write(_page(manager))
+        invocation.screen.write(_page(manager))
         return
     found = Record(
         manager,
@@ -63,7 +63,7 @@ def metrics(session: Session, text: bool) -> None:
             *(("worker", url) for url in workers),
         ],
     )
-    asyncio.run(session.show(found))
+    asyncio.run(invocation.show(found))
 
 
 def _page(url: str) -> str:
@@ -79,7 +79,7 @@ def _page(url: str) -> str:
     return text
 
 
-def report(found: Pool) -> Record:
+def report(found: PoolSummary) -> Record:
     """A pool, for people and for programs."""
     blocks = [
         ("store", f"FAILING: {found.store_error}" if found.store_error else ""),
@@ -91,7 +91,9 @@ def report(found: Pool) -> Record:
         ("manager uses", f"{duration(found.manager_cpu_seconds)} of CPU, {_size(found)}"),
         ("commits", f"{found.commits:,}, {duration(found.commit_seconds_mean)} each"),
     ]
-    data = {name: plain(getattr(found, name)) for name in Pool.__struct_fields__ if name != "id"}
+    data = {
+        name: plain(getattr(found, name)) for name in PoolSummary.__struct_fields__ if name != "id"
+    }
     return Record("ok" if not found.store_error else "store-error", data, blocks)
 
 
@@ -100,5 +102,5 @@ def _counts(numbers: dict[str, int]) -> str:
     return ", ".join(words) or "none"
 
 
-def _size(found: Pool) -> str:
+def _size(found: PoolSummary) -> str:
     return size(found.manager_rss_bytes) or "0 B"

@@ -16,7 +16,7 @@ from kestrelctl.cli.screen import Screen, one_line
 from kestrelctl.cli.series import Series, rate
 from kestrelctl.protocol.answers import JobView
 
-#: How often a line is printed where nobody looks.
+#: How often a line is printed where standard error is no terminal.
 LINE_SECONDS = 10.0
 _NARROWEST_BAR = 8
 _WIDEST_BAR = 50
@@ -30,7 +30,7 @@ class Look(enum.Enum):
     ANYWHERE = "anywhere"
 
 
-class Progress:
+class JobsProgress:
     """How far jobs are.
 
     Args:
@@ -132,7 +132,7 @@ def _on_terminal(screen: Screen) -> Iterator[Meter]:
     from rich.console import Console
     from rich.live import Live
 
-    progress = Progress()
+    progress = JobsProgress()
     console = Console(stderr=True, no_color=not screen.color, highlight=False)
     with Live(console=console, auto_refresh=False) as live:
 
@@ -147,7 +147,7 @@ def now_and_then(
     screen: Screen, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[Sequence[JobView]], None]:
     """Says how far jobs are, in a line, but not oftener than every ten seconds."""
-    progress = Progress(clock)
+    progress = JobsProgress(clock)
     due = clock() + LINE_SECONDS
 
     def show(views: Sequence[JobView]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-#: What is told of a count's past is forgotten after so long.
+#: Older sightings of a count are forgotten.
 HISTORY_SECONDS = 900.0
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -16,7 +16,7 @@ class Series:
     began to count anew: nothing is taken away then.
 
     Args:
-        window_seconds: a rate is that of so much of the recent past at least,
+        window_seconds: a rate is that of so much of the recent past at least.
     """
 
     def __init__(self, window_seconds: float = 10.0, enough: float = 30.0) -> None:
@@ -26,7 +26,7 @@ class Series:
         self._last = 0
 
     def add(self, at: float, count: int, *, anew: bool = False) -> None:
-        """A sighting; one that is not later than the last is none.
+        """Adds a sighting; one that is not later than the last is ignored.
 
         Args:
             anew: it was counted from 0 since the last sighting.

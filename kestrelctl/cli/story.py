@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.output import Output, Record, plain
+from kestrelctl.cli.id_ranges import parse_job, parse_tasks
 from kestrelctl.cli.quantities import short_address
 from kestrelctl.cli.screen import Mode
-from kestrelctl.cli.selection import parse_job, parse_tasks
 from kestrelctl.protocol.answers import Story, StoryEntry
 from kestrelctl.protocol.requests import TellStory
 
@@ -42,7 +42,7 @@ _SENTENCES = {
 _NOT_AGAIN = ("ended", "found-again", "retried")
 
 
-@click.command("story", cls=Command)
+@click.command("story", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
 @click.argument("tasks", type=parse_tasks, nargs=-1, metavar="[TASK]...")
 @click.option(
@@ -52,21 +52,21 @@ _NOT_AGAIN = ("ended", "found-again", "retried")
     show_default=True,
     help="At most so many lines, the latest.",
 )
-@pass_session
-def story(session: Session, job: str, tasks: Sequence[list[int]], limit: int) -> None:
+@pass_invocation
+def story(invocation: Invocation, job: str, tasks: Sequence[list[int]], limit: int) -> None:
     """What happened to a job: to TASKs from beginning to end, or the latest of all.
 
     Times count from the submission; -o wide also has the time of day.
     """
     task_ids = [task_id for each in tasks for task_id in each]
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         told = await ask(connection, TellStory(job=job, task_ids=task_ids, limit=limit), Story)
         if told.more:
-            session.screen.say("some of it is left out; name tasks, or raise --limit")
-        return report(told, of_day=session.screen.mode is Mode.WIDE)
+            invocation.screen.say("some of it is left out; name tasks, or raise --limit")
+        return report(told, of_day=invocation.screen.mode is Mode.WIDE)
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 def report(told: Story, *, of_day: bool = False) -> Record:
@@ -128,7 +128,7 @@ def _run_again(entries: Sequence[StoryEntry]) -> list[bool]:
 
 
 def attempts_by_number(entries: Sequence[StoryEntry]) -> dict[tuple[int | None, int], int]:
-    """The how-manieth of its task an attempt is, of tasks with several, by task and number.
+    """Counts the attempts of each task that had several: 1, 2, ... by task and number.
 
     Later attempts have higher numbers. Empty if attempts may be missing.
     """

@@ -13,18 +13,18 @@ import msgspec
 
 from kestrelctl.cli import explain, wait
 from kestrelctl.cli.array import Range, parse_array, read_elements, read_lines
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
-from kestrelctl.cli.output import Record
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration, parse_size, plural, split_words
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
-from kestrelctl.protocol.answers import Explanation, Submitted
-from kestrelctl.protocol.requests import ExplainJob, Submit, UploadItems
+from kestrelctl.protocol.answers import JobExplanation, Submitted
+from kestrelctl.protocol.requests import ExplainJob, SubmitJob, UploadItems
 
 #: Above this, items travel ahead of the job, in pieces.
 INLINE_BYTES = 100_000
@@ -32,7 +32,7 @@ UPLOAD_TIMEOUT_SECONDS = 60.0
 _JOB_FILE = "kestrelctl.job_file"
 
 
-class _SubmitCommand(Command):
+class _SubmitCommand(CliCommand):
     """Tells a job file from a command.
 
     What follows `--` is a command. Without `--` the first word decides: if it names a job file, its
@@ -116,9 +116,9 @@ class _SubmitCommand(Command):
     "--progress", is_flag=True, help="Show how far it is also where nobody looks; waits, too."
 )
 @click.pass_context
-@pass_session
+@pass_invocation
 def submit(
-    session: Session,
+    invocation: Invocation,
     ctx: click.Context,
     /,
     words: tuple[str, ...],
@@ -143,19 +143,19 @@ def submit(
         job_id, summary = answer.job_id, f"job {answer.job_id}: {plural(answer.tasks, 'task')}"
         if not waits:
             data = {"job_id": job_id, "tasks": answer.tasks}
-            await session.show(Record(str(job_id), data, [summary]))
-            session.screen.say(
+            await invocation.show(Record(str(job_id), data, [summary]))
+            invocation.screen.say(
                 f"next: kestrelctl job wait {job_id}, or kestrelctl job tasks {job_id}"
             )
-            await _warn_if_hopeless(session, connection, job_id)
+            await _warn_if_hopeless(invocation, connection, job_id)
             return
-        session.screen.say(summary)
-        await _warn_if_hopeless(session, connection, job_id)
-        [view] = await wait.until_ended(connection, str(job_id), session.screen, look=look)
-        await session.show(Record(str(job_id), view, [wait.sentence(view)]))
+        invocation.screen.say(summary)
+        await _warn_if_hopeless(invocation, connection, job_id)
+        [view] = await wait.until_ended(connection, str(job_id), invocation.screen, look=look)
+        await invocation.show(Record(str(job_id), view, [wait.sentence(view)]))
         await wait.check(connection, [view])
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 def job_of(
@@ -224,7 +224,7 @@ async def send(
     elif items is not None:
         upload = secrets.token_hex(8)
         parts = list(pieces(items))
-    request = Submit(spec=spec, upload=upload, watch=watch)
+    request = SubmitJob(spec=spec, upload=upload, watch=watch)
     check_size(request)
     for part in parts:
         await connection.ask(UploadItems(upload=upload, lines=part), UPLOAD_TIMEOUT_SECONDS)
@@ -238,15 +238,15 @@ async def send(
         ) from None
 
 
-async def _warn_if_hopeless(session: Session, connection: Connection, job_id: int) -> None:
+async def _warn_if_hopeless(invocation: Invocation, connection: Connection, job_id: int) -> None:
     """Says so at once if no worker could ever run the job."""
-    if session.screen.quiet:
+    if invocation.screen.quiet:
         return
     with contextlib.suppress(KestrelError):  # the job is safe; this is only advice
-        explanation = await ask(connection, ExplainJob(job=str(job_id)), Explanation)
+        explanation = await ask(connection, ExplainJob(job=str(job_id)), JobExplanation)
         if explanation.waiting and not explanation.ever:
             why, hint = explain.conclusion(explanation)
-            session.screen.warn(f"job {job_id} waits: {why}", hint=hint)
+            invocation.screen.warn(f"job {job_id} waits: {why}", hint=hint)
 
 
 def _environment(given: Iterable[str]) -> dict[str, str]:

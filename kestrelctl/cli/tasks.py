@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import click
 import msgspec
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.output import Column, Listing, Output
+from kestrelctl.cli.id_ranges import parse_job, parse_tasks
 from kestrelctl.cli.quantities import duration, short_address, size
-from kestrelctl.cli.selection import parse_job, parse_tasks
 from kestrelctl.cli.wait import why_ended
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.answers import Tasks, TaskView
@@ -36,7 +36,7 @@ _COLUMNS: list[Column[TaskView]] = [
 ]
 
 
-@click.command("tasks", cls=Command)
+@click.command("tasks", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
 @click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
 @click.option(
@@ -51,9 +51,9 @@ _COLUMNS: list[Column[TaskView]] = [
     type=click.IntRange(0),
     help=f"At most so many; 0 for all.  [default: {_ON_TERMINAL} on a terminal, otherwise all]",
 )
-@pass_session
+@pass_invocation
 def tasks(
-    session: Session,
+    invocation: Invocation,
     job: str,
     task_ids: list[int] | None,
     states: tuple[str, ...],
@@ -61,18 +61,18 @@ def tasks(
 ) -> None:
     """List the tasks of a job, in the order of their ids."""
     if limit is None:
-        limit = _ON_TERMINAL if session.screen.is_terminal and session.screen.is_table else 0
+        limit = _ON_TERMINAL if invocation.screen.is_terminal and invocation.screen.is_table else 0
 
     def on_cut() -> None:
-        session.screen.say(f"only the first {limit:,}; --limit 0 shows all")
+        invocation.screen.say(f"only the first {limit:,}; --limit 0 shows all")
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         wanted = [TaskState(each) for each in states]
         request = ListTasks(job=job, states=wanted, ids=task_ids or [])
         pages = task_pages(connection, request, limit, on_cut)
         return Listing(pages, _COLUMNS, lambda t: str(t.task_id), nothing="no such tasks")
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 async def task_pages(

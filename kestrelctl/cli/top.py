@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import click
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.history import History
 from kestrelctl.cli.keyboard import keys_pressed
 from kestrelctl.cli.lines import line_text, rich_text
-from kestrelctl.cli.output import Output, plain
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.topframe import View, frame, sheet
 from kestrelctl.errors import TimedOut, Unreachable
@@ -26,19 +26,19 @@ from kestrelctl.protocol.answers import Overview
 from kestrelctl.protocol.requests import PoolOverview
 
 ANSWER_SECONDS = 5.0
-#: A picture without anything new is drawn again after so long, for its clock.
+#: The screen is drawn again after this time even without news, for its clock.
 REDRAW_SECONDS = 1.0
-#: At most so many pictures a second, however fast keys come.
+#: The shortest pause between two pictures, however fast keys come.
 _DRAW_PAUSE_SECONDS = 0.03
 _PIPE_COLUMNS = 100
 _PAGE = 10
 _STDIN = 0
 _SCROLL = {"j": 1, "down": 1, "k": -1, "up": -1, "page-down": _PAGE, "page-up": -_PAGE}
-#: What a signal that ends it is told apart by: Ctrl-C is one way to quit.
+#: The exit status for each signal that ends it; Ctrl-C is one way to quit.
 _STATUS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
-@click.command("top", cls=Command)
+@click.command("top", cls=CliCommand)
 @click.option(
     "--interval",
     type=click.FloatRange(0.1, 3600),
@@ -48,23 +48,23 @@ _STATUS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
     help="How often to ask.",
 )
 @click.option("--once", is_flag=True, help="Print it once, as where there is no terminal.")
-@pass_session
-def top(session: Session, interval: float, once: bool) -> int:
+@pass_invocation
+def top(invocation: Invocation, interval: float, once: bool) -> int:
     """Watch the pool: workers, jobs, rates, and why tasks wait.
 
     Keys: q or Ctrl-C quits, j and k or the arrows scroll jobs, p pauses.
     """
-    screen = session.screen
+    screen = invocation.screen
     status = 0
 
-    async def work(connection: Connection) -> Output | None:
+    async def work(connection: Connection) -> CommandOutput | None:
         nonlocal status
         if once or not _can_draw(screen):
-            return _Sheet(await _look(connection, interval), session.now())
-        status = await _Live(session, connection, interval).run()
+            return _Sheet(await _look(connection, interval), invocation.now())
+        status = await _Live(invocation, connection, interval).run()
         return None
 
-    session.talk(work)
+    invocation.talk(work)
     return status
 
 
@@ -85,7 +85,7 @@ async def _look(connection: Connection, interval: float) -> History:
     return history
 
 
-class _Sheet(Output):
+class _Sheet(CommandOutput):
     """What one look found."""
 
     def __init__(self, history: History, now: float) -> None:
@@ -106,10 +106,10 @@ class _Sheet(Output):
 
 
 class _Live:
-    """The view on a terminal, from its first picture until somebody has seen enough."""
+    """The view on a terminal, from its first picture until the user quits."""
 
-    def __init__(self, session: Session, connection: Connection, interval: float) -> None:
-        self._session = session
+    def __init__(self, invocation: Invocation, connection: Connection, interval: float) -> None:
+        self._invocation = invocation
         self._connection = connection
         self._interval = interval
         self._view = View()
@@ -124,8 +124,8 @@ class _Live:
         from rich.live import Live
 
         self._history = History(await _overview(self._connection))
-        self._answered_at = self._session.now()
-        console = Console(no_color=not self._session.screen.color, highlight=False)
+        self._answered_at = self._invocation.now()
+        console = Console(no_color=not self._invocation.screen.color, highlight=False)
         with (
             _nothing_logged(),
             self._signals(),
@@ -138,7 +138,7 @@ class _Live:
                 while self._status is None and not asking.done():
                     self._changed.clear()
                     width, height = console.size
-                    lines = frame(self._history, self._view, self._session.now(), width, height)
+                    lines = frame(self._history, self._view, self._invocation.now(), width, height)
                     live.update(rich_text(lines), refresh=True)
                     await asyncio.sleep(_DRAW_PAUSE_SECONDS)
                     with contextlib.suppress(TimeoutError):
@@ -156,7 +156,7 @@ class _Live:
             if not view.paused:
                 try:
                     self._history.add(await _overview(self._connection))
-                    self._answered_at = self._session.now()
+                    self._answered_at = self._invocation.now()
                     view.away_since = None
                 except (TimedOut, Unreachable) as error:
                     view.away_since = self._answered_at
@@ -194,7 +194,7 @@ class _Live:
 
 @contextlib.contextmanager
 def _nothing_logged() -> Iterator[None]:
-    """What libraries have to say would end up in the middle of the picture."""
+    """Silences the logs of libraries, which would appear in the middle of the picture."""
     import logging
 
     if not sys.stderr.isatty():

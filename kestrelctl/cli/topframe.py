@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kestrelctl.cli.history import History, ended_tasks
-from kestrelctl.cli.lines import Column, Line, bar, crop, spread, table
+from kestrelctl.cli.lines import FittedColumn, Line, bar, crop, spread, table
 from kestrelctl.cli.quantities import duration, plural, short_address, size
 from kestrelctl.cli.screen import one_line
 from kestrelctl.cli.series import Series, rate, sparkline
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 
-#: From this height on there is room for what is nice to know.
+#: From these heights on, less important lines are shown, too.
 ROOMY = 20
 SPACIOUS = 30
 #: Seconds that a character of a sparkline stands for, and how many there are at most.
@@ -39,7 +39,7 @@ _STYLES = {
 
 @dataclass(slots=True)
 class View:
-    """What somebody looks at.
+    """What the user has chosen to see.
 
     Attributes:
         scroll: how many jobs are above the first one shown.
@@ -81,7 +81,7 @@ def frame(history: History, view: View, now: float, width: int, height: int) -> 
 
 
 def sheet(history: History, now: float, width: int) -> list[Line]:
-    """Everything in as many lines as it takes: for whoever looks once."""
+    """Everything, in as many lines as it takes, to be printed once."""
     found = history.latest
     lines = _head(history, View(), now, width, SPACIOUS)
     jobs = [*found.jobs, *found.ended]
@@ -210,20 +210,22 @@ def _jobs(jobs: Sequence[JobLine], history: History, width: int) -> list[Line]:
     def bad(job: JobLine) -> str:
         return "red" if job.failed + job.lost else ""
 
-    columns: list[Column[JobLine]] = [
-        Column("JOB", lambda j: str(j.job_id), right=True, width=3),
-        Column("NAME", lambda j: one_line(j.name), gives=True, width=12),
-        Column("OWNER", lambda j: one_line(short_address(j.owner)), gives=True, width=5, drop=3),
-        Column("STATE", lambda j: j.state, width=6, style=lambda j: _style(j.state), drop=5),
-        Column("PROGRESS", lambda j: bar(share(j), 10), drop=1),
-        Column("%", lambda j: str(int(100 * share(j))), right=True, width=3, drop=7),
-        Column("TASKS", lambda j: f"{j.tasks:,}", right=True, width=6, drop=2),
-        Column("DONE", lambda j: f"{j.done:,}", right=True, width=6),
-        Column("RUN", lambda j: f"{j.running:,}", right=True, width=3),
-        Column("WAIT", lambda j: f"{j.waiting:,}", right=True, width=4),
-        Column("FAIL", lambda j: f"{j.failed + j.lost:,}", right=True, width=4, style=bad),
-        Column("RATE", per_second, right=True, width=6, drop=4),
-        Column("LEFT", left, right=True, width=6, drop=6),
+    columns: list[FittedColumn[JobLine]] = [
+        FittedColumn("JOB", lambda j: str(j.job_id), right=True, width=3),
+        FittedColumn("NAME", lambda j: one_line(j.name), gives=True, width=12),
+        FittedColumn(
+            "OWNER", lambda j: one_line(short_address(j.owner)), gives=True, width=5, drop=3
+        ),
+        FittedColumn("STATE", lambda j: j.state, width=6, style=lambda j: _style(j.state), drop=5),
+        FittedColumn("PROGRESS", lambda j: bar(share(j), 10), drop=1),
+        FittedColumn("%", lambda j: str(int(100 * share(j))), right=True, width=3, drop=7),
+        FittedColumn("TASKS", lambda j: f"{j.tasks:,}", right=True, width=6, drop=2),
+        FittedColumn("DONE", lambda j: f"{j.done:,}", right=True, width=6),
+        FittedColumn("RUN", lambda j: f"{j.running:,}", right=True, width=3),
+        FittedColumn("WAIT", lambda j: f"{j.waiting:,}", right=True, width=4),
+        FittedColumn("FAIL", lambda j: f"{j.failed + j.lost:,}", right=True, width=4, style=bad),
+        FittedColumn("RATE", per_second, right=True, width=6, drop=4),
+        FittedColumn("LEFT", left, right=True, width=6, drop=6),
     ]  # fmt: skip
     return table(columns, jobs, width)
 
@@ -238,14 +240,14 @@ def _workers(workers: Sequence[WorkerLine], at: float, width: int) -> list[Line]
             return f"{plural(worker.failures, 'fast failure')} in a row"
         return ""
 
-    columns: list[Column[WorkerLine]] = [
-        Column("WORKER", lambda w: one_line(short_address(w.worker)), gives=True, width=8),
-        Column("STATE", lambda w: w.state, width=6, style=lambda w: _style(w.state)),
-        Column("RUN", lambda w: f"{w.running:,}", right=True, width=3),
-        Column("QUEUED", lambda w: f"{w.queued:,}", right=True, drop=1),
-        Column("DONE", lambda w: f"{w.done:,}", right=True, width=6, drop=2),
-        Column("FAIL", lambda w: f"{w.failed:,}", right=True, width=4, drop=3),
-        Column("NOTE", note, gives=True, width=8, style=lambda w: "yellow", drop=4),
+    columns: list[FittedColumn[WorkerLine]] = [
+        FittedColumn("WORKER", lambda w: one_line(short_address(w.worker)), gives=True, width=8),
+        FittedColumn("STATE", lambda w: w.state, width=6, style=lambda w: _style(w.state)),
+        FittedColumn("RUN", lambda w: f"{w.running:,}", right=True, width=3),
+        FittedColumn("QUEUED", lambda w: f"{w.queued:,}", right=True, drop=1),
+        FittedColumn("DONE", lambda w: f"{w.done:,}", right=True, width=6, drop=2),
+        FittedColumn("FAIL", lambda w: f"{w.failed:,}", right=True, width=4, drop=3),
+        FittedColumn("NOTE", note, gives=True, width=8, style=lambda w: "yellow", drop=4),
     ]
     return table(columns, workers, width)
 

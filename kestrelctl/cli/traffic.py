@@ -8,10 +8,10 @@ from math import ceil
 import click
 import msgspec
 
-from kestrelctl.cli.command import Command, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import CommandOutput, Record, Table, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.output import Output, Record, Table, plain
 from kestrelctl.cli.quantities import duration
 from kestrelctl.core.counting.traffic import (
     CondorTraffic,
@@ -77,7 +77,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     measured: Measured | None = None
 
 
-@click.command("traffic", cls=Command)
+@click.command("traffic", cls=CliCommand)
 @click.option("--workers", type=click.IntRange(1), default=10_000, show_default=True)
 @click.option("--cores", type=click.IntRange(1), default=4, show_default=True, help="Of each.")
 @click.option(
@@ -91,22 +91,27 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     show_default=True,
     help="How long to look.",
 )
-@pass_session
+@pass_invocation
 def traffic(
-    session: Session, workers: int, cores: int, running: int | None, measure: bool, seconds: float
+    invocation: Invocation,
+    workers: int,
+    cores: int,
+    running: int | None,
+    measure: bool,
+    seconds: float,
 ) -> None:
     """How many messages keep a pool known to its manager; in a Condor pool, and here."""
     told = forecast(workers, cores, workers * cores if running is None else running)
 
     if not measure:
-        asyncio.run(session.show(report(told)))
+        asyncio.run(invocation.show(report(told)))
         return
 
-    async def work(connection: Connection) -> Output:
-        session.screen.say(f"looking for {duration(seconds)}")
+    async def work(connection: Connection) -> CommandOutput:
+        invocation.screen.say(f"looking for {duration(seconds)}")
         return report(msgspec.structs.replace(told, measured=await watch(connection, seconds)))
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 def forecast(workers: int, cores: int, running: int) -> Forecast:

@@ -10,7 +10,7 @@ from kestrelctl.cli.quantities import size
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES, item_bytes
-from kestrelctl.protocol.requests import Submit, UploadItems
+from kestrelctl.protocol.requests import SubmitJob, UploadItems
 
 
 def items_bytes(items: Sequence[str]) -> int:
@@ -42,7 +42,7 @@ def pieces(items: Sequence[str]) -> Iterator[list[str]]:
         yield piece
 
 
-def check_size(request: Submit | UploadItems) -> None:
+def check_size(request: SubmitJob | UploadItems) -> None:
     """Refuses what the pool would refuse, before it is sent.
 
     Raises:

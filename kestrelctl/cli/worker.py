@@ -12,10 +12,10 @@ from click.core import ParameterSource
 
 from kestrelctl.cli.aggregate import aggregate_options
 from kestrelctl.cli.changed import Changes
-from kestrelctl.cli.command import Command, Noun, Session, pass_session
+from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.enroll import enroll, join, revoke
-from kestrelctl.cli.output import Column, Listing, Output, Record
 from kestrelctl.cli.quantities import (
     ago,
     duration,
@@ -39,60 +39,60 @@ def worker() -> None:
 
 @worker.command("list")
 @click.argument("names", nargs=-1, metavar="[NAMES]...")
-@pass_session
-def list_(session: Session, names: tuple[str, ...]) -> None:
+@pass_invocation
+def list_(invocation: Invocation, names: tuple[str, ...]) -> None:
     """List workers."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         return Listing(
-            _counted(session, worker_pages(connection, names)),
-            worker_columns(session.now()),
+            _counted(invocation, worker_pages(connection, names)),
+            worker_columns(invocation.now()),
             lambda w: w.worker,
             nothing="no workers",
         )
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 @worker.command("info")
 @click.argument("name")
-@pass_session
-def info(session: Session, name: str) -> None:
+@pass_invocation
+def info(invocation: Invocation, name: str) -> None:
     """Everything about one worker."""
 
-    async def work(connection: Connection) -> Output:
-        return worker_record(await one_worker(connection, name), session.now())
+    async def work(connection: Connection) -> CommandOutput:
+        return worker_record(await one_worker(connection, name), invocation.now())
 
-    session.talk(work)
+    invocation.talk(work)
 
 
 @worker.command("drain")
 @click.argument("names", nargs=-1, required=True, metavar="NAMES...")
-@pass_session
-def drain(session: Session, names: tuple[str, ...]) -> None:
+@pass_invocation
+def drain(invocation: Invocation, names: tuple[str, ...]) -> None:
     """Give workers nothing new; what they run goes on. For admins."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         request = DrainWorkers(names=list(names))
         return Changes(await ask(connection, request, Changed), "draining", "worker")
 
-    session.talk(work, as_admin=True)
+    invocation.talk(work, as_admin=True)
 
 
 @worker.command("resume")
 @click.argument("names", nargs=-1, required=True, metavar="NAMES...")
-@pass_session
-def resume(session: Session, names: tuple[str, ...]) -> None:
+@pass_invocation
+def resume(invocation: Invocation, names: tuple[str, ...]) -> None:
     """End a drain or a quarantine. For admins."""
 
-    async def work(connection: Connection) -> Output:
+    async def work(connection: Connection) -> CommandOutput:
         request = ResumeWorkers(names=list(names))
         return Changes(await ask(connection, request, Changed), "resumed", "worker")
 
-    session.talk(work, as_admin=True)
+    invocation.talk(work, as_admin=True)
 
 
-@worker.command("run", cls=Command, talks=False)
+@worker.command("run", cls=CliCommand, talks=False)
 @click.option(
     "--pool",
     metavar="DOMAIN",
@@ -133,17 +133,17 @@ def resume(session: Session, names: tuple[str, ...]) -> None:
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
-@pass_session
+@pass_invocation
 @click.pass_context
-def run(ctx: click.Context, session: Session, /, **options: Any) -> int:
+def run(ctx: click.Context, invocation: Invocation, /, **options: Any) -> int:
     """Run a worker in the foreground, until SIGTERM.
 
     Without --credentials it is one that was made by `kestrelctl worker join`, as it was then; what
     is given here goes before that.
     """
-    from kestrelctl.local.state import pools_directory, workers_directory
+    from kestrelctl.local.pool_state import pools_directory, workers_directory
     from kestrelctl.worker import entry
-    from kestrelctl.worker.membership import joined
+    from kestrelctl.worker.joined_pools import joined
     from kestrelctl.worker.options import WorkerOptions
 
     options["tags"] = split_words(options["tags"])
@@ -157,7 +157,7 @@ def run(ctx: click.Context, session: Session, /, **options: Any) -> int:
         options |= joined(workers_directory(), options["pool"]).options() | given
     elif options["pool"] is None:
         raise UsageError("which pool?", hint="--pool DOMAIN, that of the account")
-    return entry.run(WorkerOptions(verbose=session.screen.verbose, **options))
+    return entry.run(WorkerOptions(verbose=invocation.screen.verbose, **options))
 
 
 worker.add_command(enroll)
@@ -250,7 +250,7 @@ def _memory(assets: dict[str, float]) -> str:
 
 
 async def _counted(
-    session: Session, pages: AsyncIterator[Sequence[WorkerView]]
+    invocation: Invocation, pages: AsyncIterator[Sequence[WorkerView]]
 ) -> AsyncIterator[Sequence[WorkerView]]:
     """The pages, and a remark about all of them at the end."""
     states: Counter[str] = Counter()
@@ -259,4 +259,4 @@ async def _counted(
         yield page
     if states:
         counts = ", ".join(f"{n:,} {state}" for state, n in states.most_common())
-        session.screen.say(f"{plural(states.total(), 'worker')}: {counts}")
+        invocation.screen.say(f"{plural(states.total(), 'worker')}: {counts}")

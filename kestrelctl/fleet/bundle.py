@@ -119,6 +119,6 @@ def _directory(host: str) -> str:
 
 
 def _inside(name: str) -> str:
-    """A path that stays where it is unpacked, whatever a host says."""
+    """The path without the parts that would lead out of the directory where it is unpacked."""
     parts: Sequence[str] = [p for p in PurePosixPath(name).parts if p not in ("/", "..", ".")]
     return "/".join(parts) or "_"

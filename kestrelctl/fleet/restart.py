@@ -11,7 +11,7 @@ from kestrelctl.fleet.shell import Shell
 from kestrelctl.fleet.units import UNITS, read_units, show_command
 
 _ASK_SECONDS = 30
-#: Workers are many and do not need one another.
+#: Several workers may be restarted at a time: they do not need one another.
 _MANY = "kestrel-worker"
 _ACTIVE_WITHIN_SECONDS = 30
 _SCRIPT = """\
@@ -30,7 +30,7 @@ done"""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RestartStep:
     """Restarts of one unit that may happen at the same time; `hosts` are names."""
 
     unit: str
@@ -49,7 +49,7 @@ def installed(shell: Shell, units: Sequence[str]) -> list[str]:
     return [unit.name for unit in read_units(ran.stdout)]
 
 
-def plan(found: Iterable[tuple[str, Sequence[str]]], serial: int) -> list[Step]:
+def plan(found: Iterable[tuple[str, Sequence[str]]], serial: int) -> list[RestartStep]:
     """In which order to restart: servers before managers before workers.
 
     Args:
@@ -63,7 +63,7 @@ def plan(found: Iterable[tuple[str, Sequence[str]]], serial: int) -> list[Step]:
     for unit in units:
         hosts = [host for host, its in pairs if unit in its]
         size = serial if unit == _MANY else 1
-        steps += [Step(unit, tuple(hosts[i : i + size])) for i in range(0, len(hosts), size)]
+        steps += [RestartStep(unit, tuple(hosts[i : i + size])) for i in range(0, len(hosts), size)]
     return steps
 
 

@@ -1,4 +1,4 @@
-"""The port to one host: commands that run there, end with us, and never ask anything."""
+"""The port to one host: runs commands that end with the connection and never ask for input."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Shell(Protocol):
 
     @property
     def host(self) -> Host:
-        """Where."""
+        """The host on which commands run."""
         ...
 
     def run(

@@ -36,7 +36,7 @@ from kestrelctl.fleet.shell import (
 
 CONNECT_SECONDS = 10
 _KEEPALIVE_SECONDS = 15
-# What goes wrong is said by our errors, not by Paramiko's log as well.
+# Our errors say what goes wrong; Paramiko's log would say it a second time.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _USER_CONFIG = ("~/.ssh/config", "/etc/ssh/ssh_config")

@@ -1,4 +1,4 @@
-"""How a host is: its services, its version, its room, its clock, its certificates."""
+"""The state of a host: its services, version, free space, clock and certificates."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from kestrelctl.errors import KestrelError, NotFound, TimedOut, UsageError
-from kestrelctl.local.state import PoolState, is_alive, pool_directory, read_state
-from kestrelctl.protocol.answers import Pool
+from kestrelctl.local.pool_state import PoolState, is_alive, pool_directory, read_state
+from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.xmpp.prosody import find_prosody
 from kestrelctl.xmpp.user import UserConnection, connect_user
@@ -138,7 +138,7 @@ async def _ready(process: subprocess.Popen[bytes], directory: Path, workers: int
                 _check(process, directory, deadline)
                 with contextlib.suppress(KestrelError):
                     status = await connection.ask(PoolStatus(), timeout_seconds=2.0)
-                    if isinstance(status, Pool) and status.workers.get("idle", 0) >= workers:
+                    if isinstance(status, PoolSummary) and status.workers.get("idle", 0) >= workers:
                         return read_state(directory) or state
                 await asyncio.sleep(0.05)
     except BaseException:

@@ -1,8 +1,8 @@
-"""The parent of a local pool's processes: starts them, starts them again, and leaves nothing
-behind.
+"""The parent of a local pool's processes: starts them, starts them again when they end, and stops
+all that they have started.
 
-It is the nearest subreaper above the pool, so that whatever a killed process leaves comes to it;
-its children are told by the kernel when it dies itself (prctl(2), PR_SET_PDEATHSIG).
+It is the nearest subreaper above the pool, so that it becomes the parent of what a killed process
+leaves behind. The kernel signals its children when it dies itself (prctl(2), PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from kestrelctl import logs
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError
-from kestrelctl.local.state import PoolState, write_state
+from kestrelctl.local.pool_state import PoolState, write_state
 from kestrelctl.worker.discovery import discover
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer, free_ports

@@ -11,7 +11,7 @@ from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, StoreFull, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.decisions import Decisions
+from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_own
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.uploads import Uploads
@@ -27,14 +27,14 @@ class JobRequests:
     def __init__(self, service: Service, selection: Selection) -> None:
         self._service = service
         self._selection = selection
-        self._decisions = Decisions(service)
+        self._pending = PendingAnswers(service)
         self._uploads = Uploads()
         self._watchers: Watchers[Caller] = Watchers()
         #: Jobs whose retry is not durable yet: what the store says of their tasks is out of date.
         self._retrying: set[int] = set()
         service.listen(JobEnded, self._on_job_ended)
 
-    async def submit(self, caller: Caller, request: rq.Submit) -> None:
+    async def submit(self, caller: Caller, request: rq.SubmitJob) -> None:
         spec = request.spec
         if request.upload:
             lines = self._uploads.take(caller.jid, request.upload)
@@ -44,7 +44,7 @@ class JobRequests:
             raise UsageError("the job cannot be accepted", cause=problem)
         if self._service.store_error:
             raise StoreFull("the manager cannot store the job", cause=self._service.store_error)
-        answer = await self._decisions.on(
+        answer = await self._pending.answer_to(
             lambda token: ev.Submit(
                 at=self._service.now(),
                 cause=caller.jid,
@@ -65,7 +65,7 @@ class JobRequests:
         done: list[str] = []
         tasks = 0
         for job_id in self._selection.jobs(caller, request.jobs):
-            answer = await self._decisions.on(
+            answer = await self._pending.answer_to(
                 lambda token, job_id=job_id: ev.Cancel(  # type: ignore[misc]
                     at=self._service.now(),
                     cause=caller.jid,
@@ -106,7 +106,7 @@ class JobRequests:
             )
         active = self._service.pool.job(record.job_id) is not None
         told = self._service.store.happenings(record.job_id, limit=MAX_HAPPENINGS + 1)
-        answer = await self._decisions.on(
+        answer = await self._pending.answer_to(
             lambda token: ev.Retry(
                 at=self._service.now(),
                 cause=caller.jid,

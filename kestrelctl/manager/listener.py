@@ -1,4 +1,4 @@
-"""What the manager hears from the server, brought to those who deal with it."""
+"""Takes what arrives from the server to the parts of the manager that deal with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, UsageError
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.desk import Desk, failed
+from kestrelctl.manager.request_dispatch import RequestDispatcher, failed
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics import stanzas
 from kestrelctl.ports import Session
@@ -17,19 +17,21 @@ from kestrelctl.protocol import answers, codec, work
 
 log = logging.getLogger(__name__)
 
-#: What a bounced message says when its receiver has no session.
+#: Error conditions of a bounced message whose receiver has no session.
 GONE = ("service-unavailable", "recipient-unavailable", "item-not-found", "remote-server-not-found")
 
 TOO_LARGE = UsageError("the answer is too large for one message", hint="ask for less at a time")
 
 
-class Manager:
-    """Sorts what arrives: workers' messages to the core, users' to the desk, the rest refused."""
+class ManagerListener:
+    """Gives workers' messages to the core, users' to the dispatcher, and refuses the rest."""
 
-    def __init__(self, service: Service, desk: Desk, access: Access, domain: str) -> None:
+    def __init__(
+        self, service: Service, dispatcher: RequestDispatcher, access: Access, domain: str
+    ) -> None:
         self._service = service
         self._now = service.now
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._access = access
         self._pool = f"pool@{domain}"
         self._jobs = f"jobs@{domain}"
@@ -45,7 +47,7 @@ class Manager:
     def on_online(self) -> None:
         log.info("connected to the server")
         self._service.handle(ev.Reconnected(at=self._now(), cause="server"))
-        self._desk.enrollment.on_online()
+        self._dispatcher.enrollment.on_online()
 
     def on_offline(self, why: str) -> None:
         if self.session.refused:
@@ -86,8 +88,8 @@ class Manager:
         if self._access.may_join(sender):
             self._from_joiner(sender, payload)
             return
-        if self._desk.enrollment.doubts(sender):
-            self._desk.enrollment.check(sender)
+        if self._dispatcher.enrollment.doubts(sender):
+            self._dispatcher.enrollment.check(sender)
             return
         if not self._access.may_work(sender):
             self._service.stanzas.received(stanzas.FORBIDDEN, len(payload))
@@ -117,7 +119,7 @@ class Manager:
             handle(ev.Leaving(at=self._now(), cause=sender, worker=sender))
             self._service.acknowledge_now(sender)
         else:
-            self._desk.outputs.on_output(sender, message)
+            self._dispatcher.outputs.on_output(sender, message)
 
     def _from_joiner(self, sender: str, payload: str) -> None:
         try:
@@ -125,7 +127,7 @@ class Manager:
         except codec.BadMessage as error:
             self._refuse_worker(sender, f"this account can only join the pool: {error}")
             return
-        self._desk.enrollment.join(
+        self._dispatcher.enrollment.join(
             sender,
             message,
             lambda answer: self.session.send(codec.encode(answer), sender, self._pool),
@@ -187,4 +189,4 @@ class Manager:
             return
         self._service.stanzas.received(type(request), len(payload))
         caller = Caller(sender, self._access.is_admin(sender), reply)
-        self._desk.serve(caller, request)
+        self._dispatcher.serve(caller, request)

@@ -1,4 +1,4 @@
-"""The pool at a glance, for whoever keeps looking: made once for all of them."""
+"""Overviews of the pool: one is made for all users who ask within a second."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 
-#: How long an overview is good; less than the second at which most look.
+#: How long an overview is used; less than the second after which most clients ask again.
 FRESH_SECONDS = 0.9
-#: How long the list of ended jobs is good while no further one has ended.
+#: How long the list of ended jobs is used while no further one has ended.
 ENDED_FRESH_SECONDS = 10.0
 MOST_JOBS = 500
 MOST_ENDED = 20

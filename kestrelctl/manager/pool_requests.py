@@ -73,7 +73,7 @@ class PoolRequests:
         usage = self._usage()
         statistics = service.store.statistics()
         caller.reply(
-            an.Pool(
+            an.PoolSummary(
                 id=request.id,
                 version=__version__,
                 epoch=pool.epoch,

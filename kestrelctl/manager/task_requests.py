@@ -11,7 +11,7 @@ from kestrelctl.core.jobs.job import Job, Standing
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, TaskRecord
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.manager import story, views
+from kestrelctl.manager import job_story, views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.outputs import FETCH_SECONDS, Outputs, tail_log, whole_in_tail
 from kestrelctl.manager.selection import Selection, must_own
@@ -125,10 +125,10 @@ class TaskRequests:
             )
         alone = [record.spec.first] if record.spec.count == 1 else []
         indexes = self._selection.indexes(record, request.task_ids or alone)
-        job = self._service.pool.state.job(record.job_id)
+        job = self._service.pool.job(record.job_id)
         rows = self._rows(record, indexes=indexes) if indexes else {}
         asked = [
-            story.Asked(
+            job_story.Asked(
                 index=index,
                 row=rows.get(index),
                 whereabouts=_whereabouts(job, index) if job is not None else None,
@@ -139,8 +139,8 @@ class TaskRequests:
             record.job_id, indexes=indexes, limit=MAX_HAPPENINGS + 1
         )
         view = views.abridged(views.job_view(record, job))
-        told = story.tell(record, happenings, asked, self._service.now())
-        entries, more = story.cut(told, max(1, request.limit), view)
+        told = job_story.tell(record, happenings, asked, self._service.now())
+        entries, more = job_story.cut(told, max(1, request.limit), view)
         caller.reply(an.Story(id=request.id, job=view, entries=entries, more=more))
 
     # -- output ------------------------------------------------------------------------------------
@@ -196,18 +196,20 @@ class TaskRequests:
         )
 
 
-def _whereabouts(job: Job, index: int) -> story.Whereabouts | None:
+def _whereabouts(job: Job, index: int) -> job_story.Whereabouts | None:
     """How a task of an active job is; None if it has ended."""
     task = job.live.get(index)
     if task is None:
         waits = index >= job.cursor and not job.cancelling
         return (
-            story.Whereabouts(what="waiting", detail="it was never handed out") if waits else None
+            job_story.Whereabouts(what="waiting", detail="it was never handed out")
+            if waits
+            else None
         )
     attempt = task.attempt
     if attempt is None:
-        return story.Whereabouts(what="waiting", detail=_WAITS.get(task.standing, ""))
-    return story.Whereabouts(
+        return job_story.Whereabouts(what="waiting", detail=_WAITS.get(task.standing, ""))
+    return job_story.Whereabouts(
         what="running" if attempt.phase is Phase.RUNNING else "queued",
         number=attempt.number,
         worker=attempt.worker,

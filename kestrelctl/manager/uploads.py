@@ -1,4 +1,4 @@
-"""Lines for jobs to come, sent ahead in pieces that fit into a stanza."""
+"""Items of jobs that are yet to be submitted, sent ahead in pieces that fit into a stanza."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import (
-    Explanation,
+    JobExplanation,
     JobView,
     Obstacle,
     StoryEntry,
@@ -23,9 +23,9 @@ from kestrelctl.protocol.answers import (
     WorkerView,
 )
 
-#: Characters of a command where it is one of many.
+#: The longest command, in characters, in an answer about many jobs.
 LONGEST_COMMAND = 200
-#: What else there is in an answer that is a page of views.
+#: Bytes of an answer around its page of views.
 _FRAME_BYTES = 1000
 
 V = TypeVar("V", TaskView, WorkerView, StoryEntry)
@@ -105,7 +105,7 @@ def first_that_fit(views: Iterable[V], beside: JobView | None = None) -> list[V]
 
 
 def _json_bytes(view: msgspec.Struct) -> int:
-    """What a view takes of a stanza."""
+    """The bytes of a view in a stanza."""
     return codec.text_bytes(msgspec.json.encode(view).decode())
 
 
@@ -153,10 +153,10 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
     )
 
 
-def explanation(pool: Pool, job: Job, request_id: str, now: float) -> Explanation:
+def explanation(pool: Pool, job: Job, request_id: str, now: float) -> JobExplanation:
     """Why a job's tasks wait."""
     found = pool.explain(job, now)
-    return Explanation(
+    return JobExplanation(
         id=request_id,
         job=job_view(job.record(), job),
         waiting=job.waiting,

@@ -55,7 +55,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 class Endpoint:
-    """Answers Prometheus and whoever asks how the process is.
+    """Answers Prometheus, and health checks.
 
     Args:
         render: the page of metrics.
@@ -69,7 +69,7 @@ class Endpoint:
         self._clients: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> None:
-        """Begins to listen.
+        """Starts to listen.
 
         Raises:
             KestrelError: the address cannot be had.
@@ -94,7 +94,7 @@ class Endpoint:
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
     async def stop(self) -> None:
-        """Ends it, and every conversation under way."""
+        """Stops listening, and ends every connection."""
         if self._server is not None:
             self._server.close()
         for client in self._clients:
@@ -117,7 +117,7 @@ class Endpoint:
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError, EOFError):
-            log.debug("a client of the metrics did not hear its answer out")
+            log.debug("a client of the metrics left before it had the whole answer")
         finally:
             writer.transport.abort()
 

@@ -18,10 +18,10 @@ from prometheus_client.registry import Collector
 
 from kestrelctl import __version__
 from kestrelctl.metrics.families import gauge, gauges, histogram
+from kestrelctl.metrics.labelled_gauges import LabelledGauges
 from kestrelctl.metrics.lag import LoopLag
-from kestrelctl.metrics.rows import Rows
 
-Families = Callable[[], Iterable[Metric | Rows]]
+Families = Callable[[], Iterable[Metric | LabelledGauges]]
 
 
 class Exposition:
@@ -47,7 +47,7 @@ class Exposition:
         """The families that the client library has for every process."""
         return self._process.collect()
 
-    def own(self) -> Iterator[Metric | Rows]:
+    def own(self) -> Iterator[Metric | LabelledGauges]:
         """The families of this kind of process."""
         prefix = self._prefix
         yield gauges(
@@ -80,15 +80,15 @@ class Exposition:
         return page
 
 
-def written(families: Iterable[Metric | Rows]) -> bytes:
-    """Families in the text format; those made of rows come last."""
-    metrics, rows = _Collected(), []
+def written(families: Iterable[Metric | LabelledGauges]) -> bytes:
+    """Families in the text format; labelled gauges come last."""
+    metrics, written_by_hand = _Collected(), []
     for family in families:
-        if isinstance(family, Rows):
-            rows.append(family.write())
+        if isinstance(family, LabelledGauges):
+            written_by_hand.append(family.write())
         else:
             metrics.append(family)
-    return generate_latest(metrics) + "".join(rows).encode()
+    return generate_latest(metrics) + "".join(written_by_hand).encode()
 
 
 class _Collected(list[Metric], Collector):

@@ -1,4 +1,4 @@
-"""From counts to the families that the Prometheus client library writes out."""
+"""Turns counts into the metric families that the Prometheus client library writes out."""
 
 from __future__ import annotations
 

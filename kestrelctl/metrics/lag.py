@@ -1,4 +1,4 @@
-"""How late an event loop is: what everything else in the process waits for."""
+"""Measures how late an event loop runs its timers, and so everything else in its process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kestrelctl.core.counting.histogram import Histogram
 PROBE_SECONDS = 0.25
 #: asyncio itself is late by up to a millisecond.
 LAG_BOUNDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-#: The maximum is that of the last one to two times as long, and not that since the last scrape:
-#: several servers may scrape, and none shall take it away from the others.
+#: The maximum is that of the last one to two such spans. A scrape does not reset it, because
+#: several servers may scrape and each has to see it.
 MAXIMUM_SECONDS = 30.0
 
 
@@ -26,16 +26,16 @@ class LoopLag:
 
     @property
     def max_seconds(self) -> float:
-        """The largest lag of the last half minute to minute."""
+        """The largest lag of the last 30 to 60 seconds."""
         return max(self._maxima)
 
     def start(self) -> None:
-        """Begins to measure."""
+        """Starts to measure."""
         self._turn_at = self._loop.time() + MAXIMUM_SECONDS
         self._timer = self._loop.call_later(PROBE_SECONDS, self._probe)
 
     def stop(self) -> None:
-        """Ends it."""
+        """Stops measuring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from kestrelctl.protocol.work import Message
 
-#: What has no type of its own: presence, a message that came back, one that cannot be read, one of
-#: somebody who may not say anything.
+#: Kinds of stanzas without a message type: presence, a message that came back, one that cannot be
+#: read, one from an account that may not send any.
 PRESENCE, BOUNCE, UNREADABLE, FORBIDDEN = "presence", "bounce", "unreadable", "forbidden"
 
 
@@ -19,14 +19,14 @@ class StanzaCounts:
     """
 
     def __init__(self) -> None:
-        # What is rare counts from zero: a series that begins at one hides its first event.
+        # Rare kinds start at zero: a series that begins at one hides its first event.
         self._in: dict[type[Message] | str, list[int]] = {
             kind: [0, 0] for kind in (BOUNCE, UNREADABLE, FORBIDDEN)
         }
         self._out: dict[type[Message] | str, list[int]] = {}
 
     def received(self, kind: type[Message] | str, size_bytes: int = 0) -> None:
-        """One came in."""
+        """Counts a stanza that came in."""
         found = self._in.get(kind)
         if found is None:
             found = self._in[kind] = [0, 0]
@@ -34,7 +34,7 @@ class StanzaCounts:
         found[1] += size_bytes
 
     def sent(self, kind: type[Message] | str, size_bytes: int = 0) -> None:
-        """One went out."""
+        """Counts a stanza that went out."""
         found = self._out.get(kind)
         if found is None:
             found = self._out[kind] = [0, 0]

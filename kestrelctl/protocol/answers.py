@@ -126,7 +126,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refusal: Refusal
 
 
-class Explanation(Reply, frozen=True, kw_only=True, tag="explanation"):
+class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
     """Why tasks of a job wait.
 
     Attributes:
@@ -217,7 +217,7 @@ class Enrolled(Reply, frozen=True, kw_only=True, tag="enrolled"):
     expires_at: float
 
 
-class Pool(Reply, frozen=True, kw_only=True, tag="pool"):
+class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
     """The pool in numbers. Times in seconds; totals since the manager started."""
 
     version: str
@@ -333,11 +333,11 @@ AnyAnswer = (
     | Ended
     | Tasks
     | Log
-    | Explanation
+    | JobExplanation
     | Story
     | Workers
     | Enrolled
-    | Pool
+    | PoolSummary
     | Traffic
     | Overview
 )

@@ -29,14 +29,14 @@ class Join(Message, frozen=True, kw_only=True, tag="join"):
     name: str = ""
 
 
-class Joined(Message, frozen=True, kw_only=True, tag="joined"):
+class NewAccount(Message, frozen=True, kw_only=True, tag="joined"):
     """The machine is a worker now, with this account. The temporary one is deleted."""
 
     jid: str
     password: str
 
 
-ToJoiner = Joined | Refused
+ToJoiner = NewAccount | Refused
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -26,7 +26,7 @@ class Request(Message, frozen=True, kw_only=True):
     id: RequestId = ""
 
 
-class Submit(Request, frozen=True, kw_only=True, tag="submit"):
+class SubmitJob(Request, frozen=True, kw_only=True, tag="submit"):
     """Run a job. Answered by `submitted` once it is durable.
 
     Attributes:
@@ -199,7 +199,7 @@ class PoolTraffic(Request, frozen=True, kw_only=True, tag="pool_traffic"):
 
 
 AnyRequest = (
-    Submit
+    SubmitJob
     | UploadItems
     | CancelJobs
     | ListJobs

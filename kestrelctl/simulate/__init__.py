@@ -2,10 +2,11 @@
 
 `run(seed)` lets one small pool live through a bad day; `run(seed, settings)` any other.
 
-What runs is the core, the manager's `Service`, listener and desk, the worker's process and
-sessions, and the codec. Simulated are the clock and the event loop (`loop`), the network
-(`network`, `session`), disks (`store`, `spool`), commands (`executor`, `truth`) and users. What is
-said on the wire and what becomes durable is held against what was promised (`audit`, `vigil`).
+What runs is the core, the manager's `Service`, listener and request dispatcher, the worker's
+process and sessions, and the codec. Simulated are the clock and the event loop (`loop`), the
+network (`network`, `simulated_session`), disks (`store`, `simulated_spool`), commands (`executor`,
+`truth`) and users. What is said on the wire and what becomes durable is held against what was
+promised (`audit`, `vigil`).
 
 The same seed and settings tell the same story, in any process:
 
@@ -20,7 +21,7 @@ The same seed and settings tell the same story, in any process:
 
 from __future__ import annotations
 
-from kestrelctl.simulate.settings import Settings, large, small
-from kestrelctl.simulate.world import Report, run
+from kestrelctl.simulate.settings import WorldSettings, large, small
+from kestrelctl.simulate.world import WorldReport, run
 
-__all__ = ["Report", "Settings", "large", "run", "small"]
+__all__ = ["WorldReport", "WorldSettings", "large", "run", "small"]

@@ -12,7 +12,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.ladder import refusal
-from kestrelctl.simulate.clock import Clock
+from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.store.memory import MemoryStore
 
 
@@ -38,7 +38,7 @@ class Audit:
         acknowledged_jobs: jobs whose submission was answered.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: SimulationClock) -> None:
         self.problems: list[str] = []
         self.executions: dict[int, Execution] = {}
         self.acknowledged_jobs: dict[int, int] = {}

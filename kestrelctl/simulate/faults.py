@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 
 from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.process import Process
-from kestrelctl.simulate.worker import Machine
+from kestrelctl.simulate.simulated_machine import SimulatedMachine
+from kestrelctl.simulate.simulated_process import SimulatedProcess
 
 #: Something that can go wrong: with a pool, for so many seconds.
 Kind = Callable[[Nodes, Random, float], None]
@@ -34,11 +34,11 @@ def plan(
         nodes.clock.at(nodes.clock.start + begin, kind, nodes, random, seconds)
 
 
-def _worker(nodes: Nodes, random: Random) -> Machine:
+def _worker(nodes: Nodes, random: Random) -> SimulatedMachine:
     return random.choice(nodes.workers)
 
 
-def _kill(process: Process, random: Random, back_after_seconds: float) -> None:
+def _kill(process: SimulatedProcess, random: Random, back_after_seconds: float) -> None:
     """kill -9, between two turns or within one; later the process is started again."""
     process.start_again(back_after_seconds)
     if random.random() < 0.5:

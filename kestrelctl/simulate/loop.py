@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
-from kestrelctl.simulate.clock import MOST_AT_ONCE, Clock, StandsStill
+from kestrelctl.simulate.simulation_clock import MOST_AT_ONCE, SimulationClock, StandsStill
 
 #: What arrives is taken up after this long at most, together with all that arrived meanwhile.
 TURN_SECONDS = 0.002
@@ -44,7 +44,7 @@ class Loop:
     """
 
     def __init__(
-        self, clock: Clock, random: Random, on_error: Callable[[BaseException], None]
+        self, clock: SimulationClock, random: Random, on_error: Callable[[BaseException], None]
     ) -> None:
         self._as_loop = cast(asyncio.AbstractEventLoop, self)
         self._clock = clock

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from kestrelctl.simulate.clock import Clock
+from kestrelctl.simulate.simulation_clock import SimulationClock
 
 #: The pool's domain, of its component, its workers and its users.
 DOMAIN = "pool"
@@ -35,7 +35,7 @@ class Pipe:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: SimulationClock,
         latency: Callable[[], float],
         deliver: Callable[[Stanza], None],
         ended: Callable[[], None],
@@ -166,7 +166,9 @@ class Server:
         latency_seconds: bounds of a connection's typical one-way delay.
     """
 
-    def __init__(self, clock: Clock, random: Random, latency_seconds: tuple[float, float]) -> None:
+    def __init__(
+        self, clock: SimulationClock, random: Random, latency_seconds: tuple[float, float]
+    ) -> None:
         self.clock = clock
         self.up = True
         self._random = random

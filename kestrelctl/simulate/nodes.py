@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kestrelctl.simulate.clock import Clock
-from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import Server
-from kestrelctl.simulate.process import Process
-from kestrelctl.simulate.store import Store
+from kestrelctl.simulate.simulated_machine import SimulatedMachine
+from kestrelctl.simulate.simulated_manager import SimulatedManager
+from kestrelctl.simulate.simulated_process import SimulatedProcess
+from kestrelctl.simulate.simulation_clock import SimulationClock
+from kestrelctl.simulate.store import SimulatedStore
 from kestrelctl.simulate.users import Operator, Owner
-from kestrelctl.simulate.worker import Machine
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
     """All nodes of one pool."""
 
-    clock: Clock
+    clock: SimulationClock
     server: Server
-    store: Store
-    manager: ManagerProcess
-    workers: list[Machine]
+    store: SimulatedStore
+    manager: SimulatedManager
+    workers: list[SimulatedMachine]
     owner: Owner
     operator: Operator
     broken: set[str] = field(default_factory=set)  #: workers that fail everything just now
     full: set[str] = field(default_factory=set)  #: workers that can start nothing just now
 
     @property
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[SimulatedProcess]:
         """All that run."""
         return [self.manager, *self.workers, self.owner, self.operator]

@@ -13,7 +13,7 @@ from kestrelctl.simulate.faults import KINDS, Kind
 from kestrelctl.simulate.workload import Submission, some_ads, some_jobs
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A world.
 
     Attributes:
@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         patience_seconds: how long after that everything must have come to its end.
         join_seconds: over how long the workers come in at the beginning.
         check: verify the pool's invariants after every event.
-        keep_story: remember what happened, for `Report.story`.
+        keep_story: remember what happened, for `WorldReport.story`.
     """
 
     ads: list[WorkerAd]
@@ -41,11 +41,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_story: bool = True
 
 
-def small(seed: int) -> Settings:
+def small(seed: int) -> WorldSettings:
     """A small world in which much goes wrong: 2 to 8 workers, 10 to 80 tasks."""
     random = Random(f"small {seed}")
     fault_seconds = random.uniform(5.0, 20.0)
-    return Settings(
+    return WorldSettings(
         ads=some_ads(random, random.randint(2, 8)),
         submissions=some_jobs(random, random.randint(10, 80), fault_seconds / 2),
         faults=random.choice((0, 4, 8, 16, 32)),
@@ -69,11 +69,11 @@ def small(seed: int) -> Settings:
     )
 
 
-def large(seed: int, *, workers: int = 200, tasks: int = 5000) -> Settings:
+def large(seed: int, *, workers: int = 200, tasks: int = 5000) -> WorldSettings:
     """A pool of ordinary size on a bad day; its invariants are not verified after every event."""
     random = Random(f"large {seed}")
     kinds = ("short", "medium", "long", "mixed", "flaky")
-    return Settings(
+    return WorldSettings(
         ads=some_ads(random, workers),
         submissions=[
             Submission(

@@ -8,11 +8,11 @@ from random import Random
 
 from kestrelctl.core.model.records import Record
 from kestrelctl.errors import StoreFull
-from kestrelctl.simulate.clock import Clock
+from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.store.memory import MemoryStore
 
 
-class Store(MemoryStore):
+class SimulatedStore(MemoryStore):
     """A `store.port.Store`: its tables outlive the manager that writes them.
 
     Args:
@@ -25,7 +25,7 @@ class Store(MemoryStore):
 
     def __init__(
         self,
-        clock: Clock,
+        clock: SimulationClock,
         random: Random,
         commit_seconds: tuple[float, float],
         on_committed: Callable[[Sequence[Record]], None],

@@ -11,10 +11,10 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.errors import StoreFull
 from kestrelctl.protocol import answers, codec, requests
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.clock import Clock
-from kestrelctl.simulate.manager import ADMIN
 from kestrelctl.simulate.network import DOMAIN, Server
-from kestrelctl.simulate.process import Process
+from kestrelctl.simulate.simulated_manager import ADMIN
+from kestrelctl.simulate.simulated_process import SimulatedProcess
+from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.workload import NOWHERE, Submission
 
 #: How long a user waits for an answer, or after an error, before asking again.
@@ -28,7 +28,7 @@ class Question(msgspec.Struct):
     asked_at: float  #: or when the user was last told that the manager's disk is full
 
 
-class User(Process):
+class User(SimulatedProcess):
     """Somebody with an account, and a client that is always there.
 
     Attributes:
@@ -38,7 +38,7 @@ class User(Process):
     def __init__(
         self,
         account: str,
-        clock: Clock,
+        clock: SimulationClock,
         random: Random,
         server: Server,
         audit: Audit,
@@ -107,7 +107,9 @@ class Owner(User):
         submissions: planned job -> its id, once acknowledged.
     """
 
-    def __init__(self, clock: Clock, random: Random, server: Server, audit: Audit) -> None:
+    def __init__(
+        self, clock: SimulationClock, random: Random, server: Server, audit: Audit
+    ) -> None:
         super().__init__(f"ada@users.{DOMAIN}", clock, random, server, audit)
         self.submissions: dict[int, int] = {}
         self._plans: list[Submission] = []
@@ -121,7 +123,7 @@ class Owner(User):
             self.clock.after(submission.at_seconds, self._submit, which)
 
     def _submit(self, which: int) -> None:
-        request = requests.Submit(spec=self._plans[which].spec, watch=True)
+        request = requests.SubmitJob(spec=self._plans[which].spec, watch=True)
         self._plan_of[self.ask(request)] = which
 
     def on_answer(self, answer: answers.Reply) -> None:
@@ -156,7 +158,9 @@ class Owner(User):
 class Operator(User):
     """An admin, who drains workers and has them back."""
 
-    def __init__(self, clock: Clock, random: Random, server: Server, audit: Audit) -> None:
+    def __init__(
+        self, clock: SimulationClock, random: Random, server: Server, audit: Audit
+    ) -> None:
         super().__init__(ADMIN, clock, random, server, audit)
         self._wish: dict[str, str] = {}
 

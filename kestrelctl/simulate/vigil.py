@@ -6,8 +6,8 @@ from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
 from kestrelctl.core.pool import Pool
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.process import Process
-from kestrelctl.simulate.settings import Settings
+from kestrelctl.simulate.settings import WorldSettings
+from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.users import PATIENCE_SECONDS
 
 #: How long after a disturbance everybody must know better, and act, if nothing took time to travel.
@@ -27,7 +27,7 @@ SLOWEST = 10.0
 class Vigil:
     """Watches one world from outside."""
 
-    def __init__(self, nodes: Nodes, audit: Audit, settings: Settings) -> None:
+    def __init__(self, nodes: Nodes, audit: Audit, settings: WorldSettings) -> None:
         self._nodes = nodes
         self._clock = nodes.clock
         self._audit = audit
@@ -60,11 +60,11 @@ class Vigil:
         self._look_at_executions()
         self._look_at_questions()
 
-    def _steady(self, process: Process, seconds: float) -> bool:
+    def _steady(self, process: SimulatedProcess, seconds: float) -> bool:
         """Whether a process has been in order for so long."""
         return self._disturbed(process) + seconds < self._clock.now
 
-    def _disturbed(self, process: Process) -> float:
+    def _disturbed(self, process: SimulatedProcess) -> float:
         """When a process was last out of order."""
         since = self._disturbed_at.get(process.name, self._clock.start)
         return max(since, process.disturbed_at)

@@ -14,17 +14,17 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.manager.commits import CLOSE_SECONDS
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.clock import Clock, StandsStill, fingerprint
 from kestrelctl.simulate.faults import plan
-from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.settings import Settings, small
-from kestrelctl.simulate.store import Store
+from kestrelctl.simulate.settings import WorldSettings, small
+from kestrelctl.simulate.simulated_machine import SimulatedMachine
+from kestrelctl.simulate.simulated_manager import SimulatedManager
+from kestrelctl.simulate.simulation_clock import SimulationClock, StandsStill, fingerprint
+from kestrelctl.simulate.store import SimulatedStore
 from kestrelctl.simulate.truth import Fate, fate
 from kestrelctl.simulate.users import Operator, Owner
 from kestrelctl.simulate.vigil import Vigil
-from kestrelctl.simulate.worker import Machine
 
 #: A manager that is told to stop does so in this time.
 STOPS_WITHIN_SECONDS = CLOSE_SECONDS + 1.0
@@ -32,7 +32,7 @@ STOPS_WITHIN_SECONDS = CLOSE_SECONDS + 1.0
 LOOK_SECONDS = 0.5
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a world.
 
     Attributes:
@@ -73,7 +73,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Teller(logging.Handler):
-    def __init__(self, clock: Clock, audit: Audit) -> None:
+    def __init__(self, clock: SimulationClock, audit: Audit) -> None:
         super().__init__()
         self._clock = clock
         self._audit = audit
@@ -88,9 +88,9 @@ class _Teller(logging.Handler):
 class World:
     """All nodes of one pool, and whatever happens to them."""
 
-    def __init__(self, seed: int, settings: Settings) -> None:
+    def __init__(self, seed: int, settings: WorldSettings) -> None:
         self.settings = settings
-        self.clock = clock = Clock(keep_story=settings.keep_story)
+        self.clock = clock = SimulationClock(keep_story=settings.keep_story)
         self.audit = audit = Audit(clock)
         random = {
             part: Random(f"{seed} {part}")
@@ -98,12 +98,12 @@ class World:
         }
         self._truth = random["truth"]
         server = Server(clock, random["network"], settings.latency_seconds)
-        store = Store(clock, random["store"], settings.commit_seconds, audit.committed)
+        store = SimulatedStore(clock, random["store"], settings.commit_seconds, audit.committed)
         self.nodes = nodes = Nodes(
             clock=clock,
             server=server,
             store=store,
-            manager=ManagerProcess(
+            manager=SimulatedManager(
                 clock,
                 random["manager"],
                 server,
@@ -113,7 +113,7 @@ class World:
                 check=settings.check,
             ),
             workers=[
-                Machine(
+                SimulatedMachine(
                     f"w{which}",
                     clock,
                     random["workers"],
@@ -230,7 +230,7 @@ class World:
             process.kill()
 
 
-def run(seed: int, settings: Settings | None = None) -> Report:
+def run(seed: int, settings: WorldSettings | None = None) -> WorldReport:
     """Runs a world to its end.
 
     Args:
@@ -257,7 +257,7 @@ def run(seed: int, settings: Settings | None = None) -> Report:
         counts.cancelled += job.counts.cancelled
     executions = world.audit.executions
     story = world.clock.lines()
-    return Report(
+    return WorldReport(
         seed=seed,
         problems=world.audit.problems,
         seconds=seconds,

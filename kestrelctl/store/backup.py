@@ -18,11 +18,11 @@ import msgspec
 
 from kestrelctl.errors import KestrelError, NotFound, StoreFull, UsageError
 from kestrelctl.store.directory import claim
-from kestrelctl.store.faults import explained
 from kestrelctl.store.migrations import MIGRATIONS
 from kestrelctl.store.sqlite import DATABASE
+from kestrelctl.store.sqlite_errors import explained
 
-#: Starts and jobs that may have been since the copy, if no store is left that knows.
+#: How many starts and jobs are taken to have followed the copy, if no store is left to ask.
 UNKNOWN_STARTS = 10_000
 UNKNOWN_JOBS = 100_000
 
@@ -144,7 +144,7 @@ def _intact(path: Path) -> Iterator[None]:
 
 
 def _numbers_used(database: Path, copy: Copy) -> tuple[int, int]:
-    """Epoch and job id that were surely not exceeded by the store which is to be replaced."""
+    """The highest epoch and job id that the store to be replaced may have used."""
     try:
         with closing(sqlite3.connect(database.as_uri() + "?mode=rw", uri=True)) as connection:
             # Also empties the log into the database, so that both can be moved away together.
@@ -162,7 +162,7 @@ def _files(database: Path) -> list[Path]:
 
 
 def _keep(database: Path, directory: Path) -> None:
-    """Keeps what is to be replaced; the database stays where it is, too, until it is replaced."""
+    """Keeps the files to be replaced; the database also stays in place until it is replaced."""
     there = [file for file in _files(database) if file.exists()]
     if there:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -170,19 +170,19 @@ def _keep(database: Path, directory: Path) -> None:
         if file == database:
             os.link(file, directory / file.name)
         else:
-            # It would be taken for the copy's. It is here only if the store is damaged: otherwise
+            # SQLite would take it for the copy's. It exists only if the store is damaged: otherwise
             # it was emptied into the database.
             file.rename(directory / file.name)
 
 
 def _open_to_read(path: Path) -> sqlite3.Connection:
-    # Nobody else has it, so no lock and no log beside it are needed: it may lie where nothing can
-    # be written. https://www.sqlite.org/uri.html#uriimmutable
+    # No other process has it open, so it needs no lock and no log beside it: the directory may be
+    # one in which nothing can be written. https://www.sqlite.org/uri.html#uriimmutable
     return sqlite3.connect(path.absolute().as_uri() + "?immutable=1", uri=True)
 
 
 def _copy(source: Path, target: Path) -> None:
-    # Never through a link that somebody else has put there.
+    # O_EXCL: nothing is written through a link that somebody else has put there.
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with (
         explained(source),

@@ -15,7 +15,7 @@ def claim(data_dir: Path) -> int:
     """Makes the directory if there is none, and takes it for this process.
 
     Returns:
-        An open file; closing it, or the end of the process, lets go of the directory.
+        An open file; closing it, or the end of the process, releases the directory.
 
     Raises:
         KestrelError: another manager has it, or it cannot be used.

@@ -1,4 +1,4 @@
-"""A store that is gone with its process: for tests and simulated worlds."""
+"""A store that ends with its process, for tests and simulated worlds."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ _FIRST = (
         PRIMARY KEY (job_id, idx)
     ) WITHOUT ROWID
     """,
-    # The few that are not done, found without walking through those that are.
+    # Finds the few tasks that are not done without walking through those that are.
     "CREATE INDEX tasks_not_done ON tasks (job_id, idx) WHERE state <> 1",
     "CREATE TABLE workers (worker TEXT PRIMARY KEY, draining INTEGER NOT NULL) WITHOUT ROWID",
     # Jobs whose tasks are still to be deleted, some with each commit.

@@ -21,12 +21,12 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """All that is durable of one pool. Holds still while the manager that opened it lives.
+    """All that is durable of one pool. Only the manager that opened it changes it.
 
     A record replaces what an earlier one said of the same job, task or worker; the order within a
-    batch counts. A `Happening` replaces nothing: each is kept. What the caller keeps to: a job's
-    owner, spec and moment of submission never change, nothing is said of a job after its
-    `JobForgotten`, and job ids are not used twice.
+    batch counts. A `Happening` replaces nothing: each is kept. The caller promises that a
+    job's owner, spec and moment of submission never change, that no record of a job follows its
+    `JobForgotten`, and that job ids are not used twice.
     """
 
     def open(self) -> Snapshot:

@@ -146,7 +146,7 @@ def happenings(
     connection: sqlite3.Connection, job_id: int, indexes: Sequence[int], limit: int
 ) -> list[Happening]:
     """As `Store.happenings`."""
-    # Those of a forgotten job are not there.
+    # Happenings of a forgotten job are left out: they may not be deleted yet.
     where = "job_id = ? AND EXISTS (SELECT 1 FROM jobs WHERE job_id = ?)"
     values: list[Any] = [job_id, job_id]
     if indexes:
@@ -162,11 +162,11 @@ def happenings(
 def _of_job(
     job_id: int, states: Sequence[TaskState], after: int, indexes: Sequence[int]
 ) -> tuple[str, list[Any]]:
-    """A condition for tasks, and its values. Tasks of a forgotten job are not there."""
+    """A condition for tasks, and its values. Tasks of a forgotten job are left out."""
     conditions = ["job_id = ?", "EXISTS (SELECT 1 FROM jobs WHERE job_id = ?)"]
     values: list[Any] = [job_id, job_id]
     if indexes:
-        # Without a second condition on idx: SQLite would walk along that one instead.
+        # No second condition on idx, because SQLite would walk along that one instead.
         conditions.append("idx IN (SELECT value FROM json_each(?))")
         values.append(json.dumps([index for index in indexes if index > after]))
     else:

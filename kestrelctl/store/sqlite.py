@@ -19,9 +19,9 @@ from kestrelctl.core.model.records import Happening, JobRecord, Record, Snapshot
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.store import reading
 from kestrelctl.store.directory import claim, create_private
-from kestrelctl.store.faults import explained
 from kestrelctl.store.migrations import migrate
 from kestrelctl.store.port import Statistics
+from kestrelctl.store.sqlite_errors import explained
 from kestrelctl.store.writing import delete_forgotten, write
 
 DATABASE = "kestrel.db"

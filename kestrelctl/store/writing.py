@@ -92,7 +92,7 @@ def write(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
 
 
 def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
-    """A job that is there keeps its spec: it never changes and may be long."""
+    """Writes a job. The spec of a stored one is left alone: it never changes and may be long."""
     counts = record.counts
     changing = (
         record.state,

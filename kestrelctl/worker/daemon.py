@@ -18,13 +18,13 @@ from kestrelctl.errors import KestrelError, NotAllowed
 from kestrelctl.notify import Notifier
 from kestrelctl.worker.credentials import read_credentials
 from kestrelctl.worker.discovery import discover
-from kestrelctl.worker.execution import ProcessExecutor
-from kestrelctl.worker.inline import InlineExecutor
-from kestrelctl.worker.launch import Executor, Exit
+from kestrelctl.worker.executor import Completion, Executor
+from kestrelctl.worker.inline_executor import InlineExecutor
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.process import WorkerProcess
-from kestrelctl.worker.spool import Spool
-from kestrelctl.xmpp import session
+from kestrelctl.worker.process_executor import ProcessExecutor
+from kestrelctl.worker.spool import DiskSpool
+from kestrelctl.xmpp import xmpp_session
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def _add_sessions(process: WorkerProcess, options: WorkerOptions) -> None:
     )
     for jid, password in read_credentials(options.credentials, n, machine.hostname):
         connect = partial(
-            session.client,
+            xmpp_session.client,
             jid,
             password,
             options.host,
@@ -59,10 +59,10 @@ def _add_sessions(process: WorkerProcess, options: WorkerOptions) -> None:
         process.add_session(options.pool, ad, jid, connect)
 
 
-def _executor(options: WorkerOptions, on_exit: Callable[[Exit], None]) -> Executor:
+def _executor(options: WorkerOptions, on_completion: Callable[[Completion], None]) -> Executor:
     if options.executor == "inline":
-        return InlineExecutor(on_exit)
-    return ProcessExecutor(options.data_dir / "tasks", on_exit)
+        return InlineExecutor(on_completion)
+    return ProcessExecutor(options.data_dir / "tasks", on_completion)
 
 
 async def serve(options: WorkerOptions) -> int:
@@ -74,7 +74,7 @@ async def serve(options: WorkerOptions) -> int:
     """
     process = WorkerProcess(
         secrets.token_hex(8),
-        Spool(options.data_dir / "spool"),
+        DiskSpool(options.data_dir / "spool"),
         partial(_executor, options),
         clock,
         Random(),

@@ -38,7 +38,7 @@ class Machine(msgspec.Struct, frozen=True):
     memory_bytes: int
 
 
-class Limits(NamedTuple):
+class CgroupLimits(NamedTuple):
     """Limits of control groups; infinite where there are none."""
 
     cpus: float
@@ -61,7 +61,7 @@ def discover() -> Machine:
     )
 
 
-def cgroup_limits(root: Path) -> Limits:
+def cgroup_limits(root: Path) -> CgroupLimits:
     """The tightest limits of the control groups this process is in and of all above them.
 
     Source: cgroups(7); the kernel's cgroup-v2 (cpu.max, memory.max) and cgroup-v1
@@ -76,7 +76,7 @@ def cgroup_limits(root: Path) -> Limits:
             cpus = min(cpus, read_cpus(group))
         for name in ("memory.max", "memory.limit_in_bytes"):
             memory_bytes = min(memory_bytes, _number(_read(group / name)))
-    return Limits(cpus, memory_bytes)
+    return CgroupLimits(cpus, memory_bytes)
 
 
 def _groups(root: Path) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from kestrelctl.core.agent.agent import AgentAttempt
+from kestrelctl.core.agent.agent import LocalAttempt
 
 #: All that a task inherits from the worker.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
@@ -25,7 +25,7 @@ class Environments:
         self._job_id = 0
         self._job: dict[str, str] = {}
 
-    def of(self, start: AgentAttempt) -> dict[str, str]:
+    def of(self, start: LocalAttempt) -> dict[str, str]:
         """The environment of one task. `docs/cli.md` lists the variables."""
         template = start.template
         if template.job_id != self._job_id:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kestrelctl.metrics.monitor import Monitor
-from kestrelctl.metrics.worker import WorkerFamilies, WorkerProcessNumbers
+from kestrelctl.metrics.metrics_server import MetricsServer
+from kestrelctl.metrics.worker_families import WorkerFamilies, WorkerProcessNumbers
 from kestrelctl.worker.process import WorkerProcess
 
 
-async def watch(address: str, process: WorkerProcess) -> Monitor:
+async def watch(address: str, process: WorkerProcess) -> MetricsServer:
     """Serves the metrics of a worker process; whoever started it stops it.
 
     Args:
@@ -17,7 +17,7 @@ async def watch(address: str, process: WorkerProcess) -> Monitor:
         KestrelError: the address cannot be had.
     """
     families = WorkerFamilies(lambda: numbers(process))
-    monitor = Monitor("kestrel_worker_", families, lambda: why_not_ready(process))
+    monitor = MetricsServer("kestrel_worker_", families, lambda: why_not_ready(process))
     await monitor.start(address)
     return monitor
 
@@ -42,7 +42,7 @@ def numbers(process: WorkerProcess) -> WorkerProcessNumbers:
         reconnects=sum(max(0, worker.logins - 1) for worker in sessions),
         assets=offered,
         runs=process.runs,
-        spawns=process.executor.spawns,
+        spawns=process.executor.start_seconds,
         stanzas=process.stanzas,
         certificate=next((found for s in sessions if (found := s.session.certificate())), None),
     )

@@ -18,13 +18,16 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
-from kestrelctl.worker.launch import Executor, Exit, Launch
+from kestrelctl.worker.executor import Completion, Executor
 from kestrelctl.worker.session import WorkerSession
+from kestrelctl.worker.start_order import StartOrder
 
 log = logging.getLogger(__name__)
 
 #: How long a drained worker waits for acknowledgements when the pool is away; results stay spooled.
 UNHEARD_SECONDS = 5.0
+#: How long starts may keep the event loop from everything else.
+START_SLICE_SECONDS = 0.004
 #: Pause between two logins of a process with many sessions, so that the server is not flooded.
 LOGIN_PAUSE_SECONDS = 0.002
 
@@ -65,7 +68,7 @@ class WorkerProcess:
     Args:
         incarnation: a word that no other process of these workers has.
         spool: holds what an earlier process could not report, and what this one cannot.
-        executor: makes the executor; it is given what is to be called with each `Exit`.
+        executor: makes the executor; it is given what is to be called with each `Completion`.
         clock: what signs of life and results are dated by.
         random: spreads over time what many workers do.
     """
@@ -74,7 +77,7 @@ class WorkerProcess:
         self,
         incarnation: str,
         spool: Spool,
-        executor: Callable[[Callable[[Exit], None]], Executor],
+        executor: Callable[[Callable[[Completion], None]], Executor],
         clock: Clock,
         random: Random,
     ) -> None:
@@ -89,8 +92,10 @@ class WorkerProcess:
         self.stanzas = StanzaCounts()
         self.finished = dict.fromkeys(OUTCOMES, 0)
         self.runs = Histogram(RUN_BOUNDS)
-        self.executor = executor(self._on_exit)
+        self.executor = executor(self._on_completion)
         self._draining = False
+        self._starts: StartOrder[WorkerSession] = StartOrder()
+        self._starts_planned = False
         self._session_of: dict[int, WorkerSession] = {}
         self._unspooled: list[Result] = []
         self._reporting: dict[WorkerSession, None] = {}
@@ -131,16 +136,41 @@ class WorkerProcess:
 
     # -- what sessions share -----------------------------------------------------------------------
 
-    def _on_exit(self, end: Exit) -> None:
+    def _on_completion(self, end: Completion) -> None:
         session_of = self._session_of.pop(end.number, None)
         if session_of is not None:
-            session_of.on_exit(end)
+            session_of.on_completion(end)
             if self._draining:
                 self.on_progress()
 
-    def start(self, worker: WorkerSession, launch: Launch) -> None:
-        self._session_of[launch.number] = worker
-        self.executor.start(launch)
+    def wants_to_start(self, worker: WorkerSession) -> None:
+        self._starts.add(worker)
+        self._plan_starts()
+
+    def _plan_starts(self) -> None:
+        if not self._starts_planned:
+            self._starts_planned = True
+            self._loop.call_soon(self._start_slice)
+
+    def _start_slice(self) -> None:
+        """Starts attempts, one session at a time, until the slice is over."""
+        self._starts_planned = False
+        if self.done.is_set():
+            return
+        until = self.clock.now() + START_SLICE_SECONDS
+        worker = self._starts.take_longest_waiting()
+        try:
+            while worker is not None:
+                command = worker.next_command()
+                if command is not None:
+                    self._session_of[command.number] = worker
+                    self.executor.start(command)
+                if self.clock.now() >= until:
+                    break
+                worker = self._starts.take_latest()
+        finally:
+            if self._starts:
+                self._plan_starts()
 
     def spool(self, result: Result) -> None:
         self._unspooled.append(result)
@@ -179,7 +209,8 @@ class WorkerProcess:
         if len(self.sessions) > 1:
             link = f"{online:,} of {len(self.sessions):,} sessions connected"
         draining = "draining; " if self._draining else ""
-        return f"{draining}{link}; {self.executor.running:,} tasks run"
+        running = sum(len(worker.agent.running) for worker in self.sessions)
+        return f"{draining}{link}; {running:,} tasks run"
 
     def _count(self, results: list[Result]) -> None:
         for result in results:
@@ -231,7 +262,8 @@ class WorkerProcess:
         self.done.set()
 
     async def close(self) -> None:
-        """Ends tasks, connections and the spool."""
+        """Ends tasks, connections and the spool. Nothing starts any more."""
+        self.done.set()
         await self.executor.close()
         await asyncio.gather(*(worker.session.stop() for worker in self.sessions))
         self._spool.close()

@@ -20,7 +20,7 @@ from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments
-from kestrelctl.worker.launch import Executor, Exit, Launch
+from kestrelctl.worker.executor import Command, Completion, Executor
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ REPORT_BYTES = 100_000
 REPORT_RESULTS = 512
 
 
-class Process(Protocol):
+class SessionHost(Protocol):
     """What sessions of one process share."""
 
     executor: Executor
@@ -44,8 +44,8 @@ class Process(Protocol):
     clock: Clock
     random: Random  #: spreads over time what many workers do
 
-    def start(self, session: WorkerSession, launch: Launch) -> None:
-        """Starts an attempt; `session.on_exit` follows."""
+    def wants_to_start(self, session: WorkerSession) -> None:
+        """Calls `session.next_command` and executes it when it is this session's turn."""
 
     def spool(self, result: Result) -> None:
         """Makes a result survive the process, before the next reports go out."""
@@ -67,7 +67,7 @@ class WorkerSession:
     """A worker, as the pool sees it."""
 
     def __init__(
-        self, name: str, pool: str, ad: WorkerAd, agent: Agent, process: Process, jid: str
+        self, name: str, pool: str, ad: WorkerAd, agent: Agent, host: SessionHost, jid: str
     ) -> None:
         self.agent = agent
         self.ad = ad
@@ -75,13 +75,10 @@ class WorkerSession:
         self.session: Session
         self._name = name
         self._manager = f"pool@{pool}"
-        self._process = process
-        self._now = process.clock.now
-        self._random = process.random
+        self._host = host
+        self._now = host.clock.now
+        self._random = host.random
         self._environments = Environments(jid)
-        self._slots_free: list[str] = []
-        self._slots_made = 0
-        self._slot_of: dict[int, str] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
@@ -110,12 +107,12 @@ class WorkerSession:
 
     def on_offline(self, why: str) -> None:
         if self.session.refused:
-            self._process.on_refused(why)
+            self._host.on_refused(why)
         else:
             log.warning("%s: the server is away: %s", self._name, why)
         self.agent.welcomed = False
         self._stop_timers()
-        self._process.on_progress()
+        self._host.on_progress()
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
         """The pool shows no presence to workers."""
@@ -124,7 +121,7 @@ class WorkerSession:
         """Workers do not chat."""
 
     def on_bounce(self, sender: str, condition: str) -> None:
-        self._process.stanzas.received(BOUNCE)
+        self._host.stanzas.received(BOUNCE)
         if sender == self._manager:
             self._hello_later(self._random.uniform(*HELLO_AGAIN_SECONDS))
 
@@ -135,10 +132,10 @@ class WorkerSession:
         try:
             message = codec.to_worker.decode(payload)
         except codec.BadMessage as error:
-            self._process.stanzas.received(UNREADABLE, len(payload))
+            self._host.stanzas.received(UNREADABLE, len(payload))
             log.warning("%s: ignored a message that cannot be read: %s", self._name, error)
             return
-        self._process.stanzas.received(type(message), len(payload))
+        self._host.stanzas.received(type(message), len(payload))
         self._serve[type(message)](message)
 
     # -- joining -----------------------------------------------------------------------------------
@@ -150,8 +147,8 @@ class WorkerSession:
         self._send(
             work.Hello(
                 version=work.VERSION,
-                incarnation=self._process.incarnation,
-                at=round(self._process.clock.wall(), 3),
+                incarnation=self._host.incarnation,
+                at=round(self._host.clock.wall(), 3),
                 ad=self.ad,
                 holds=holds,
                 claims=claims,
@@ -171,7 +168,7 @@ class WorkerSession:
         self._hello()
 
     def _on_welcome(self, message: work.Welcome) -> None:
-        if message.incarnation != self._process.incarnation:
+        if message.incarnation != self._host.incarnation:
             return
         kept = set(self.agent.unacknowledged)
         to_kill = self.agent.on_welcome(message.greeting, message.kill, self._now())
@@ -190,7 +187,7 @@ class WorkerSession:
     def _on_refused(self, message: work.Refused) -> None:
         log.error("%s: the pool refused: %s", self._name, message.reason)
         if not self.agent.welcomed:
-            self._process.on_refused(message.reason)
+            self._host.on_refused(message.reason)
 
     # -- signs of life -----------------------------------------------------------------------------
 
@@ -242,33 +239,35 @@ class WorkerSession:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Starts what fits and sees to it that results are reported in time."""
-        moment = self._now()
-        for start in self.agent.startable():
-            slot = self._slots_free.pop() if self._slots_free else self._new_slot()
-            self._slot_of[start.number] = slot
-            template = start.template
-            task_id = template.task_id(start.index)
-            self._process.start(
-                self,
-                Launch(
-                    start.number,
-                    slot,
-                    fill(template.argv, task_id, start.index, start.item),
-                    self._environments.of(start),
-                    template.time_limit_seconds,
-                    fill(template.cleanup, task_id, start.index, start.item),
-                ),
-            )
-        self._plan_report(moment)
+        """Lines up if something can start, and has results reported in time."""
+        if self.agent.can_start:
+            self._host.wants_to_start(self)
+        self._plan_report(self._now())
 
-    def _new_slot(self) -> str:
-        self._slots_made += 1
-        return f"{self._name}.{self._slots_made}"
+    def next_command(self) -> Command | None:
+        """Takes the next attempt out of the queue, to be executed at once.
 
-    def on_exit(self, end: Exit) -> None:
+        If there is more to start, the session lines up again.
+
+        Returns:
+            None if nothing can start any more.
+        """
+        attempt = self.agent.start_next()
+        if attempt is None:
+            return None
+        self._go_on()
+        template = attempt.template
+        task_id = template.task_id(attempt.index)
+        return Command(
+            attempt.number,
+            fill(template.argv, task_id, attempt.index, attempt.item),
+            self._environments.of(attempt),
+            template.time_limit_seconds,
+            fill(template.cleanup, task_id, attempt.index, attempt.item),
+        )
+
+    def on_completion(self, end: Completion) -> None:
         """An attempt of this session has ended."""
-        self._slots_free.append(self._slot_of.pop(end.number))
         job_id, index = self.agent.identity(end.number)
         result = Result(
             number=end.number,
@@ -287,13 +286,13 @@ class WorkerSession:
             stdout_bytes=end.stdout_bytes,
             stderr_bytes=end.stderr_bytes,
         )
-        self._process.spool(self.agent.on_exit(result, self._now()))
+        self._host.spool(self.agent.on_completion(result, self._now()))
         self._go_on()
 
     def _on_kill(self, message: work.Kill) -> None:
         kept = set(self.agent.unacknowledged)
         self._kill(self.agent.on_kill(message.numbers, self._now()), kept)
-        self._plan_report(self._now())
+        self._go_on()
 
     def _kill(self, running: list[int], kept: set[int]) -> None:
         """Ends attempts that run, and spools the results of those that had not begun.
@@ -302,13 +301,14 @@ class WorkerSession:
             kept: the numbers of results that were there before.
         """
         for number in running:
-            self._process.executor.kill(number)
+            self._host.executor.kill(number)
         for number, result in self.agent.unacknowledged.items():
             if number not in kept:
-                self._process.spool(result)
+                self._host.spool(result)
 
     def _on_recall(self, message: work.Recall) -> None:
         self._send(work.Returned(numbers=self.agent.on_recall(message.numbers)))
+        self._go_on()
 
     def _on_ack(self, message: work.Ack) -> None:
         self._acknowledged(message.numbers)
@@ -316,9 +316,9 @@ class WorkerSession:
     def _acknowledged(self, numbers: list[int]) -> None:
         known = self.agent.on_ack(numbers)
         if known:
-            self._process.forget(known)
+            self._host.forget(known)
         if self.agent.idle:
-            self._process.on_progress()
+            self._host.on_progress()
 
     # -- reports -----------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ class WorkerSession:
         if at is None:
             return
         if at <= moment:
-            self._process.wants_to_report(self)
+            self._host.wants_to_report(self)
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(at - moment, self._report_due)
 
@@ -355,7 +355,7 @@ class WorkerSession:
     def _on_fetch_output(self, message: work.FetchOutput) -> None:
         limit = max(1, min(message.limit, REPORT_BYTES))
         try:
-            data = self._process.executor.read_output(
+            data = self._host.executor.read_output(
                 message.number, message.stream, message.offset, limit + 1
             )
         except (KestrelError, OSError):
@@ -383,7 +383,7 @@ class WorkerSession:
     def _send(self, message: work.Message) -> None:
         self._spoke_at = self._now()
         text = codec.encode(message)
-        self._process.stanzas.sent(type(message), len(text))
+        self._host.stanzas.sent(type(message), len(text))
         self.session.send(text, self._manager)
 
     def _stop_timers(self) -> None:
@@ -394,7 +394,7 @@ class WorkerSession:
         self._timer = self._hello_timer = None
 
 
-def _outcome(end: Exit) -> int:
+def _outcome(end: Completion) -> int:
     if end.exit_code == 0:
         return Outcome.DONE
     if end.reason == "cancelled":

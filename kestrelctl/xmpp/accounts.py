@@ -14,13 +14,13 @@ from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape
 
 from kestrelctl.errors import KestrelError, NotAllowed
-from kestrelctl.xmpp.session import IqRefused, Session
 from kestrelctl.xmpp.stanza import attribute
+from kestrelctl.xmpp.xmpp_session import IqRefused, XmppSession
 
 ADMIN = "http://jabber.org/protocol/admin"
 _COMMANDS = "http://jabber.org/protocol/commands"
 _DATA = "jabber:x:data"
-#: How a server says that it lets us do nothing, or has nothing of the kind.
+#: Conditions of a server that gives us no rights, or does not know the command.
 _NO_RIGHTS = (
     "feature-not-implemented",
     "forbidden",
@@ -39,7 +39,7 @@ class Accounts:
         administrator: the address that the server knows as an admin.
     """
 
-    def __init__(self, session: Callable[[], Session], administrator: str) -> None:
+    def __init__(self, session: Callable[[], XmppSession], administrator: str) -> None:
         self._session = session
         self._administrator = administrator
 

@@ -120,7 +120,7 @@ class PrivateServer:
         """
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
-        for name in ("certificates", "data"):  # the first stays empty: Prosody wants one to look in
+        for name in ("certificates", "data"):  # Prosody needs the first, which stays empty
             (directory / name).mkdir(mode=0o700, exist_ok=True)
         client_port, component_port, metrics_port = free_ports(3)
         server = cls(

@@ -14,7 +14,7 @@ from kestrelctl.errors import BY_CODE, KestrelError, TimedOut, Unreachable
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
 from kestrelctl.protocol.requests import AnyRequest
-from kestrelctl.xmpp import session
+from kestrelctl.xmpp import xmpp_session
 
 
 class UserConnection:
@@ -28,7 +28,7 @@ class UserConnection:
         self._pushed: asyncio.Queue[Ended] = asyncio.Queue()
         self._online = asyncio.Event()
         self._why = ""
-        self.session: session.Session
+        self.session: xmpp_session.XmppSession
 
     # -- Listener ----------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ class UserConnection:
             future.set_result(answer)
 
     def on_body(self, sender: str, to: str, body: str) -> None:
-        """Chat is for people."""
+        """Does nothing: chat messages are for people."""
 
     def on_bounce(self, sender: str, condition: str) -> None:
         self._fail(
@@ -68,7 +68,7 @@ class UserConnection:
         )
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
-        """The pool sends users no presence."""
+        """Does nothing: the pool sends users no presence."""
 
     # -- for callers -------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ async def connect_user(
         KestrelError: as `UserConnection.wait_online`.
     """
     connection = UserConnection(pool)
-    connection.session = session.client(
+    connection.session = xmpp_session.client(
         jid, password, host, port, connection, tls=tls, ca_file=ca_file
     )
     connection.session.start()

@@ -21,8 +21,8 @@ from kestrelctl.cli.traffic import watch
 from kestrelctl.core.counting.traffic import heartbeat_traffic
 from kestrelctl.core.model.config import Config
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.local.state import PoolState
-from kestrelctl.protocol.answers import Pool
+from kestrelctl.local.pool_state import PoolState
+from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 
 LOOK_SECONDS = 60.0
@@ -60,7 +60,7 @@ async def measure(workers: int, empty: tuple[int, int]) -> tuple[int, int]:
         interval = heartbeat_traffic(workers, Config()).interval_seconds
         seen = await watch(connection, interval * max(1, round(LOOK_SECONDS / interval)))
         after, passed = wire(pool), time.monotonic() - started
-        status = await ask(connection, PoolStatus(), Pool)
+        status = await ask(connection, PoolStatus(), PoolSummary)
         memory = status.manager_rss_bytes, psutil.Process(pool.server_pid).memory_info().rss
         beats = sum(r.messages_per_second for r in seen.rates if r.kind == "heartbeat")
         if empty != (0, 0):

@@ -22,7 +22,7 @@ import psutil
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.local.state import PoolState, read_state
+from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 
@@ -30,10 +30,10 @@ TASKS = 40_000
 KILLS = 10
 
 
-async def status(state: PoolState) -> an.Pool:
+async def status(state: PoolState) -> an.PoolSummary:
     async with connect_local(state) as user:
         found = await user.ask(rq.PoolStatus(), timeout_seconds=2)
-    assert isinstance(found, an.Pool)
+    assert isinstance(found, an.PoolSummary)
     return found
 
 
@@ -49,7 +49,7 @@ async def until(state: PoolState, what: str, seconds: float = 60) -> float:
     raise SystemExit(f"never saw {what}")
 
 
-def online(pool: an.Pool) -> int:
+def online(pool: an.PoolSummary) -> int:
     return pool.workers.get("idle", 0) + pool.workers.get("busy", 0)
 
 
@@ -75,7 +75,7 @@ async def measure_one() -> None:
                 script = f'echo "$KESTREL_WORKER" >> {starts}; exec sleep 60'
                 async with connect_local(first) as user:
                     spec = JobSpec(argv=("/bin/sh", "-c", script))
-                    submitted = await user.ask(rq.Submit(spec=spec))
+                    submitted = await user.ask(rq.SubmitJob(spec=spec))
                 assert isinstance(submitted, an.Submitted)
                 await started(starts, 1)
                 state = read_state(directory) or first
@@ -101,7 +101,7 @@ async def measure(workers: int) -> None:
 
             async with connect_local(first) as user:
                 spec = JobSpec(argv=("/bin/sh", "-c", script), count=TASKS, max_losses=50)
-                submitted = await user.ask(rq.Submit(spec=spec))
+                submitted = await user.ask(rq.SubmitJob(spec=spec))
             assert isinstance(submitted, an.Submitted)
             await asyncio.sleep(5)
 

@@ -12,7 +12,7 @@ import sys
 import psutil
 
 from kestrelctl.local.control import throw_away_pool
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 
 
 def processes(state: PoolState) -> dict[str, list[psutil.Process]]:

@@ -68,7 +68,7 @@ async def measure(pairs: int, workers: int, executor: str) -> None:
     async with throw_away_pool(workers, executor) as state, connect_local(state) as user:
         urls = [state.metrics, *state.worker_metrics]
         spec = JobSpec(argv=COMMANDS[executor], count=TASKS)
-        submitted = await user.ask(rq.Submit(spec=spec))
+        submitted = await user.ask(rq.SubmitJob(spec=spec))
         assert isinstance(submitted, an.Submitted)
         await asyncio.sleep(5)
         for pair in range(pairs):

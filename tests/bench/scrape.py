@@ -13,7 +13,7 @@ from overview import busy_pool
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.metrics.exposition import written
-from kestrelctl.metrics.pool import PoolFamilies, Shell
+from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.store.port import Statistics
 
@@ -22,16 +22,14 @@ JOBS = 20
 
 
 def main(workers: int) -> None:
-    shell = Shell(
+    numbers = ManagerProcessNumbers(
         connected=True,
         store=Statistics(commits=2, commit_seconds=0.1, records=7, bytes_on_disk=4096),
         store_error="",
         commits=Histogram((0.01, 0.1)),
         certificate=None,
     )
-    families = PoolFamilies(
-        busy_pool(workers, JOBS).state, StanzaCounts(), lambda: shell, lambda: 10.0
-    )
+    families = PoolFamilies(busy_pool(workers, JOBS), StanzaCounts(), lambda: numbers, lambda: 10.0)
     took = []
     for _ in range(ROUNDS):
         started = time.thread_time()

@@ -16,7 +16,7 @@ import psutil
 
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local
-from kestrelctl.local.state import PoolState, read_state
+from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.user import UserConnection
@@ -63,7 +63,7 @@ class BrokenPool:
 
     async def submit(self, spec: JobSpec) -> int:
         async with self.user() as user:
-            answer = await user.ask(rq.Submit(spec=spec))
+            answer = await user.ask(rq.SubmitJob(spec=spec))
         assert isinstance(answer, an.Submitted)
         return answer.job_id
 
@@ -80,10 +80,10 @@ class BrokenPool:
             assert time.monotonic() < deadline, "it did not happen in time"
             await asyncio.sleep(0.005)
 
-    async def status(self) -> an.Pool:
+    async def status(self) -> an.PoolSummary:
         async with self.user() as user:
             answer = await user.ask(rq.PoolStatus())
-        assert isinstance(answer, an.Pool)
+        assert isinstance(answer, an.PoolSummary)
         return answer
 
     async def losses(self) -> dict[str, int]:
@@ -105,7 +105,7 @@ class BrokenPool:
         async with self.user() as user:
             while time.monotonic() < deadline:
                 status = await user.ask(rq.PoolStatus())
-                assert isinstance(status, an.Pool)
+                assert isinstance(status, an.PoolSummary)
                 if status.workers == {"idle": workers}:
                     return
                 await asyncio.sleep(0.05)

@@ -34,7 +34,7 @@ from dashboardkit import (
 
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.local.state import PoolState, read_state
+from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.prosody import free_ports
 
@@ -175,10 +175,10 @@ async def test_every_panel_and_alert_finds_its_data_in_a_pool_at_work(tmp_path: 
         began = time.monotonic()
         assert await prometheus.firing() == {}
         user.session.send("{not json", f"jobs@{pool.domain}")
-        await user.ask(rq.Submit(spec=work, watch=True))
+        await user.ask(rq.SubmitJob(spec=work, watch=True))
         async with asyncio.timeout(60):
             assert (await anext(user.pushed())).job.done == 395
-        await user.ask(rq.Submit(spec=JobSpec(argv=("/bin/sleep", "300"), count=6)))
+        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("/bin/sleep", "300"), count=6)))
 
         async def seen() -> bool:
             twice = 'count_over_time(kestrel_stanzas_total{kind="unreadable"}[1m])'
@@ -270,7 +270,7 @@ async def test_what_breaks_raises_its_alert_and_what_mends_ends_it(tmp_path: Pat
 
         assert await prometheus.firing() == {}
         async with connect_local(pool) as user:
-            await user.ask(rq.Submit(spec=nowhere))
+            await user.ask(rq.SubmitJob(spec=nowhere))
             found = await fires("KestrelUnmatchable")
             alert = found["KestrelUnmatchable"]
             assert alert["labels"]["reason"] == "missing-tags"
@@ -279,7 +279,7 @@ async def test_what_breaks_raises_its_alert_and_what_mends_ends_it(tmp_path: Pat
                 r"/d/kestrel-waiting\?viewPanel=\d+&var-manager=here",
                 alert["annotations"]["dashboard_url"],
             )
-            await user.ask(rq.Submit(spec=work))
+            await user.ask(rq.SubmitJob(spec=work))
 
             async def all_run() -> bool:
                 running = 'kestrel_tasks{state="running"}'

@@ -11,7 +11,7 @@ from daemons import Spawn, spawning
 from servers import running
 
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
 

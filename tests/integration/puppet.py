@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import JSON_NAMESPACE
-from kestrelctl.xmpp import session
+from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
 
@@ -27,7 +27,7 @@ class Puppet:
         self.received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self.chat: asyncio.Queue[str] = asyncio.Queue()
         self.offline: asyncio.Queue[str] = asyncio.Queue()
-        self.session = session.client(
+        self.session = xmpp_session.client(
             self.jid,
             server.add_account(self.jid),
             state.host,
@@ -75,7 +75,7 @@ class Puppet:
 
 async def run_job(user: UserConnection, spec: JobSpec, seconds: float = 30.0) -> answers.JobView:
     """Submits a job and waits for its end."""
-    await user.ask(requests.Submit(spec=spec, watch=True))
+    await user.ask(requests.SubmitJob(spec=spec, watch=True))
     async with asyncio.timeout(seconds):
         async for ended in user.pushed():
             return ended.job

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.xmpp import prosody
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection, connect_user

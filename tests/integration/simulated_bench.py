@@ -7,13 +7,15 @@ import statistics
 from random import Random
 
 from kestrelctl.bench import bounds, efficiency
+from kestrelctl.bench.bench_result import BenchResult, BenchRun, LatencyMs, Sweep, measured_run
 from kestrelctl.bench.machine import this_machine
-from kestrelctl.bench.result import LatencyMs, Result, Run, Sweep, measured_run
 
 SPAWN_LIMIT = 2400.0
 
 
-def simulated_run(spec: str, tasks: int, workers: int, rate: float = 1900.0, lost: int = 0) -> Run:
+def simulated_run(
+    spec: str, tasks: int, workers: int, rate: float = 1900.0, lost: int = 0
+) -> BenchRun:
     """A sweep in which a manager starts at most about `rate` tasks a second on idle workers."""
     random = Random(f"{spec} {tasks} {workers}")
     sleep = bounds.parse_sleep(spec)
@@ -44,13 +46,13 @@ def simulated_run(spec: str, tasks: int, workers: int, rate: float = 1900.0, los
     )
 
 
-def simulated_bench(tasks: int, workers: int) -> Result:
+def simulated_bench(tasks: int, workers: int) -> BenchResult:
     runs = [simulated_run(spec, tasks, workers) for spec in ("0", "1", "0-10", "10")]
     command = f"kestrelctl bench --jobs {tasks} --workers {workers}"
-    return Result(this_machine("0.12.3"), SPAWN_LIMIT, runs, command)
+    return BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, runs, command)
 
 
-def simulated_grid() -> Result:
+def simulated_grid() -> BenchResult:
     """A sweep over lengths and workers, at about 1,900 tasks a second."""
     runs = [
         simulated_run(spec, workers * (5 if spec in ("1", "10") else 50), workers)
@@ -59,4 +61,4 @@ def simulated_grid() -> Result:
     ]
     knees = [curve.knee for curve in efficiency.curves(runs)]
     sweep = Sweep(20.0, knees)
-    return Result(this_machine("0.12.3"), SPAWN_LIMIT, runs, "kestrelctl bench --sweep", sweep)
+    return BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, runs, "kestrelctl bench --sweep", sweep)

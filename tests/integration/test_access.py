@@ -10,7 +10,7 @@ from puppet import Puppet, run_job
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.errors import NotAllowed
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import encode
 from kestrelctl.protocol.work import Run
@@ -28,7 +28,7 @@ async def test_a_users_account_cannot_join_as_a_worker(local_pool: PoolState) ->
 
 async def test_a_workers_account_cannot_submit(local_pool: PoolState) -> None:
     async with Puppet(local_pool, "w99", "workers") as worker:
-        request = requests.Submit(id="1", spec=JobSpec(argv=("true",)))
+        request = requests.SubmitJob(id="1", spec=JobSpec(argv=("true",)))
         worker.session.send(encode(request), f"jobs@{local_pool.domain}")
         answer = await worker.answer()
     assert (answer["type"], answer["code"], answer["id"]) == ("error", "not-allowed", "1")
@@ -38,7 +38,7 @@ async def test_a_user_cannot_touch_or_read_anothers_job_but_an_admin_can(
     local_pool: PoolState, user: UserConnection, admin: UserConnection
 ) -> None:
     ended = str((await run_job(user, JobSpec(argv=("true",)))).job_id)
-    submitted = await user.ask(requests.Submit(spec=JobSpec(argv=("sleep", "60"))))
+    submitted = await user.ask(requests.SubmitJob(spec=JobSpec(argv=("sleep", "60"))))
     assert isinstance(submitted, answers.Submitted)
     at_work = str(submitted.job_id)
     async with Puppet(local_pool, "mallory", "users") as mallory:
@@ -70,7 +70,7 @@ async def test_only_an_admin_drains_workers(user: UserConnection, admin: UserCon
 
 async def test_a_forged_sender_is_not_believed(local_pool: PoolState, user: UserConnection) -> None:
     """Mallory sends a result in a real worker's name. The server does not pass that on."""
-    submitted = await user.ask(requests.Submit(spec=JobSpec(argv=("sleep", "2")), watch=True))
+    submitted = await user.ask(requests.SubmitJob(spec=JobSpec(argv=("sleep", "2")), watch=True))
     assert isinstance(submitted, answers.Submitted)
     forged = f'{{"type":"report","results":[[1,{submitted.job_id},0,1,0.0,0.0]]}}'
     async with Puppet(local_pool, "mallory", "users") as mallory:

@@ -13,7 +13,7 @@ from puppet import Puppet, run_job
 
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull, UsageError
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.xmpp.user import UserConnection
 
@@ -103,7 +103,7 @@ async def test_large_items_and_long_commands_go_through(user: UserConnection) ->
     items = tuple("<" * 40_000 for _ in range(60))
     for start in range(0, 60, 3):
         await user.ask(requests.UploadItems(upload="u", lines=list(items[start : start + 3])))
-    await user.ask(requests.Submit(spec=JobSpec(argv=("true",)), upload="u", watch=True))
+    await user.ask(requests.SubmitJob(spec=JobSpec(argv=("true",)), upload="u", watch=True))
     async with asyncio.timeout(30.0):
         async for ended in user.pushed():
             assert ended.job.done == 60
@@ -126,7 +126,7 @@ async def test_a_job_that_makes_no_sense_is_refused(
     user: UserConnection, spec: JobSpec, why: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        await user.ask(requests.Submit(spec=spec))
+        await user.ask(requests.SubmitJob(spec=spec))
     assert why in (refused.value.cause or "")
 
 
@@ -208,18 +208,18 @@ async def test_a_full_disk_at_the_store_is_said_and_healed(
     unlimited = resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
     try:
         with pytest.raises(StoreFull):
-            await user.ask(requests.Submit(spec=JobSpec(argv=("true",))), timeout_seconds=10)
+            await user.ask(requests.SubmitJob(spec=JobSpec(argv=("true",))), timeout_seconds=10)
         with pytest.raises(StoreFull):
-            await user.ask(requests.Submit(spec=JobSpec(argv=("true",))), timeout_seconds=10)
+            await user.ask(requests.SubmitJob(spec=JobSpec(argv=("true",))), timeout_seconds=10)
         status = await user.ask(requests.PoolStatus())
-        assert isinstance(status, answers.Pool)
+        assert isinstance(status, answers.PoolSummary)
         assert status.store_error
     finally:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
     async with asyncio.timeout(10):
         while True:
             status = await user.ask(requests.PoolStatus())
-            assert isinstance(status, answers.Pool)
+            assert isinstance(status, answers.PoolSummary)
             if not status.store_error:
                 break
             await asyncio.sleep(0.1)

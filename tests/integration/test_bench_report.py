@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from simulated_bench import SPAWN_LIMIT, simulated_bench, simulated_grid, simulated_run
 
+from kestrelctl.bench.bench_result import BenchResult
 from kestrelctl.bench.machine import this_machine
 from kestrelctl.bench.report import write_report
-from kestrelctl.bench.result import Result
 from kestrelctl.errors import MissingTool
 
 
@@ -32,7 +32,7 @@ def test_a_report_has_a_page_the_data_and_both_curves_of_every_run(tmp_path: Pat
         "4-sleep-10-rate.png",
         "4-sleep-10-running.png",
     ]
-    assert msgspec.json.decode(written[1].read_bytes(), type=Result) == result
+    assert msgspec.json.decode(written[1].read_bytes(), type=BenchResult) == result
     for path in written[2:]:
         assert path.read_bytes().startswith(b"\x89PNG")
     assert "kestrelctl bench --jobs 400 --workers 20" in written[0].read_text()
@@ -46,7 +46,7 @@ def test_the_report_of_a_sweep_has_its_efficiency_for_a_slide(tmp_path: Path) ->
 
 def test_a_result_without_curves_still_makes_a_page(tmp_path: Path) -> None:
     run = msgspec.structs.replace(simulated_run("0.5", 20, 5), timeline=None)
-    result = Result(this_machine("0.12.3"), SPAWN_LIMIT, [run])
+    result = BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, [run])
     assert [path.name for path in write_report(tmp_path, result)] == ["report.html", "result.json"]
 
 

@@ -14,7 +14,7 @@ from puppet import run_job
 
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local
-from kestrelctl.local.state import PoolState, is_alive, read_state
+from kestrelctl.local.pool_state import PoolState, is_alive, read_state
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.prosody import PrivateServer
@@ -57,7 +57,7 @@ async def test_the_first_sigterm_drains_a_worker(
     await joined(user, "drained")
     script = f"touch {tmp_path}/begun; sleep 1"
     spec = JobSpec(argv=("/bin/sh", "-c", script), count=3, requires=("drained",))
-    submitted = await user.ask(rq.Submit(spec=spec))
+    submitted = await user.ask(rq.SubmitJob(spec=spec))
     assert isinstance(submitted, an.Submitted)
     await until((tmp_path / "begun").exists)
     worker.send_signal(signal.SIGTERM)
@@ -79,7 +79,7 @@ async def test_the_second_sigterm_stops_it(
     await joined(user, "stopped")
     script = f"touch {tmp_path}/begun; exec sleep 60"
     spec = JobSpec(argv=("/bin/sh", "-c", script), requires=("stopped",))
-    submitted = await user.ask(rq.Submit(spec=spec))
+    submitted = await user.ask(rq.SubmitJob(spec=spec))
     assert isinstance(submitted, an.Submitted)
     await until((tmp_path / "begun").exists)
     worker.send_signal(signal.SIGTERM)
@@ -187,7 +187,7 @@ async def test_two_local_pools_side_by_side_and_nothing_of_them_after_down(
         async with connect_local(state) as user:
             job = await run_job(user, JobSpec(argv=("true",), count=20))
             assert job.done == 20
-            await user.ask(rq.Submit(spec=JobSpec(argv=("sleep", "1000"))))
+            await user.ask(rq.SubmitJob(spec=JobSpec(argv=("sleep", "1000"))))
             async with asyncio.timeout(10):
                 while not any(p.name() == "sleep" for p in descendants(state)):
                     await asyncio.sleep(0.05)
@@ -204,7 +204,7 @@ async def test_a_crash_of_the_supervisor_leaves_no_process_behind(
 ) -> None:
     state = local_up(spawn, tmp_path, "crash")
     async with connect_local(state) as user:
-        await user.ask(rq.Submit(spec=JobSpec(argv=("sleep", "1000"), count=2)))
+        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("sleep", "1000"), count=2)))
         async with asyncio.timeout(10):
             while sum(p.name() == "sleep" for p in descendants(state)) < 2:
                 await asyncio.sleep(0.05)

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from kestrelctl import __version__
-from kestrelctl.worker.discovery import Limits, cgroup_limits, discover
+from kestrelctl.worker.discovery import CgroupLimits, cgroup_limits, discover
 
 GIB = 1 << 30
 
@@ -27,7 +27,7 @@ def mount(kind: str, point: str, *, mounted: str = "/", options: str = "rw") -> 
 
 
 def test_without_control_groups_there_is_no_limit(tmp_path: Path) -> None:
-    assert cgroup_limits(tmp_path) == Limits(math.inf, math.inf)
+    assert cgroup_limits(tmp_path) == CgroupLimits(math.inf, math.inf)
 
 
 def test_v2_takes_the_tightest_limit_on_the_way_up(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_v2_takes_the_tightest_limit_on_the_way_up(tmp_path: Path) -> None:
         "sys/fs/cgroup/system.slice/worker.service/cpu.max": "max 100000\n",
         "sys/fs/cgroup/system.slice/worker.service/memory.max": f"{2 * GIB}\n",
     }
-    assert cgroup_limits(tree(tmp_path, files)) == Limits(1.5, 2 * GIB)
+    assert cgroup_limits(tree(tmp_path, files)) == CgroupLimits(1.5, 2 * GIB)
 
 
 def test_v1_reads_each_controller_from_its_own_tree(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_v1_reads_each_controller_from_its_own_tree(tmp_path: Path) -> None:
         f"{cpu}/cpu.cfs_period_us": "100000\n",
         f"{memory}/memory.limit_in_bytes": f"{3 * GIB}\n",
     }
-    assert cgroup_limits(tree(tmp_path, files)) == Limits(4.0, 3 * GIB)
+    assert cgroup_limits(tree(tmp_path, files)) == CgroupLimits(4.0, 3 * GIB)
 
 
 def test_v1_without_a_quota_has_no_limit(tmp_path: Path) -> None:

@@ -23,15 +23,15 @@ from servers import Authority, encrypted_server
 from kestrelctl.core.members.enrollment import Invitation
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, Untrusted, UsageError
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import encode
-from kestrelctl.protocol.joining import Joined, Token, decode_token
-from kestrelctl.worker import unit
-from kestrelctl.worker.membership import Membership, Settings
-from kestrelctl.xmpp import session, stanza
+from kestrelctl.protocol.joining import NewAccount, Token, decode_token
+from kestrelctl.worker import systemd_unit
+from kestrelctl.worker.joined_pools import Membership, Settings
+from kestrelctl.xmpp import stanza, xmpp_session
 from kestrelctl.xmpp.accounts import Accounts
-from kestrelctl.xmpp.joining import join
+from kestrelctl.xmpp.joiner import join
 from kestrelctl.xmpp.prosody import PrivateServer
 from kestrelctl.xmpp.user import UserConnection
 
@@ -183,7 +183,7 @@ async def test_a_running_task_of_a_revoked_worker_goes_to_another(
         processes.append(await machine(name).start(*words, stdin=token))
     async with ended(processes[0]), ended(processes[1]):
         spec = msgspec.structs.replace(JOB_FOR_NEWCOMERS, argv=("sleep", "1"))
-        await user.ask(requests.Submit(spec=spec, watch=True))
+        await user.ask(requests.SubmitJob(spec=spec, watch=True))
         busy: list[str] = []
         async with asyncio.timeout(30):
             while not busy:
@@ -219,7 +219,7 @@ async def test_of_many_that_use_a_token_at_the_same_time_one_wins(
         found = await asyncio.gather(
             *(join(token, name, ca_file=None) for name in names), return_exceptions=True
         )
-        winners = [each for each in found if isinstance(each, Joined)]
+        winners = [each for each in found if isinstance(each, NewAccount)]
         assert len(winners) == 1
         assert all(isinstance(each, NotAllowed) for each in found if each not in winners)
         exist = []
@@ -313,7 +313,7 @@ async def test_with_a_token_one_can_join_and_do_nothing_else(
         answer = await stranger.answer()
         assert answer["type"] == "refused"
         assert "can only join" in answer["reason"]
-        submit = requests.Submit(id="1", spec=JobSpec(argv=("true",)))
+        submit = requests.SubmitJob(id="1", spec=JobSpec(argv=("true",)))
         stranger.session.send(encode(submit), f"jobs@{local_pool.domain}")
         answer = await stranger.answer()
         assert (answer["type"], answer["code"]) == ("error", "not-allowed")
@@ -445,8 +445,8 @@ def test_systemd_understands_the_unit(tmp_path: Path, system: bool) -> None:
     settings = Settings(
         pool="example.org", host="xmpp.example.org", port=5222, tls=True, tags=("a b", "50%", "$x")
     )
-    file = tmp_path / unit.name_of("example.org")
-    file.write_text(unit.unit_text(found, settings, system=system))
+    file = tmp_path / systemd_unit.name_of("example.org")
+    file.write_text(systemd_unit.unit_text(found, settings, system=system))
     words = ["systemd-analyze", "verify", "--man=no", str(file)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -464,7 +464,7 @@ async def test_a_server_that_gives_no_rights_is_told_of_with_what_to_configure(
         def on_offline(self, why: str) -> None:
             """Of no interest, like all the rest."""
 
-    component = session.component(
+    component = xmpp_session.component(
         private_server.domain,
         private_server.secret,
         "127.0.0.1",

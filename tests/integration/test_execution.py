@@ -16,9 +16,10 @@ import psutil
 import pytest
 
 from kestrelctl.errors import NotFound
-from kestrelctl.worker import execution, slots
-from kestrelctl.worker.execution import Exit, Launch, ProcessExecutor
+from kestrelctl.worker import limits, process_executor, sandbox
+from kestrelctl.worker.executor import Command, Completion
 from kestrelctl.worker.output import TAIL_BYTES
+from kestrelctl.worker.process_executor import ProcessExecutor
 
 PATH = os.environ["PATH"]
 
@@ -44,38 +45,37 @@ class Machine:
 
     def __init__(self, directory: Path, **options: int) -> None:
         self.directory = directory
-        self.exits: dict[int, Exit] = {}
+        self.exits: dict[int, Completion] = {}
         self._changed = asyncio.Event()
-        self.executor = ProcessExecutor(directory, self._on_exit, **options)
+        self.executor = ProcessExecutor(directory, self._on_completion, **options)
         self._number = 0
 
-    def _on_exit(self, ended: Exit) -> None:
+    def _on_completion(self, ended: Completion) -> None:
         self.exits[ended.number] = ended
         self._changed.set()
 
     def start(
         self,
         *argv: str,
-        slot: str = "a",
         env: dict[str, str] | None = None,
         limit: float | None = None,
         cleanup: tuple[str, ...] = (),
     ) -> int:
         self._number += 1
         env = {"PATH": PATH} if env is None else env
-        self.executor.start(Launch(self._number, slot, argv, env, limit, cleanup))
+        self.executor.start(Command(self._number, argv, env, limit, cleanup))
         return self._number
 
-    async def exit_of(self, number: int) -> Exit:
+    async def exit_of(self, number: int) -> Completion:
         while number not in self.exits:
             self._changed.clear()
             await asyncio.wait_for(self._changed.wait(), 20)
         return self.exits[number]
 
-    async def run(self, *argv: str, **options: object) -> Exit:
+    async def run(self, *argv: str, **options: object) -> Completion:
         return await self.exit_of(self.start(*argv, **options))  # type: ignore[arg-type]
 
-    async def sh(self, script: str, **options: object) -> Exit:
+    async def sh(self, script: str, **options: object) -> Completion:
         return await self.run("/bin/sh", "-c", script, **options)
 
 
@@ -193,7 +193,7 @@ async def test_a_full_disk_at_the_start_says_so(
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(slots.os, "makedirs", full)
+    monkeypatch.setattr(sandbox.os, "makedirs", full)
     ended = await machine.run("/bin/true")
     assert ended.reason == "no-space: No space left on device"
     monkeypatch.undo()
@@ -226,12 +226,17 @@ async def test_stdin_is_empty(machine: Machine) -> None:
     assert (ended.exit_code, ended.stdout) == (0, b"/dev/null\n")
 
 
-async def test_the_current_directory_is_the_scratch_directory_of_the_slot(machine: Machine) -> None:
-    first = await machine.run("pwd")
-    second = await machine.run("pwd", slot="b")
-    assert first.stdout != second.stdout
-    for ended in (first, second):
-        assert Path(os.fsdecode(ended.stdout.strip())).is_relative_to(machine.directory)
+async def test_tasks_at_once_have_each_a_scratch_directory(machine: Machine) -> None:
+    first = machine.start("/bin/sh", "-c", "pwd; sleep 0.2")
+    second = await machine.run("pwd")
+    directories = {(await machine.exit_of(first)).stdout, second.stdout}
+    assert len(directories) == 2
+    for directory in directories:
+        assert Path(os.fsdecode(directory.strip())).is_relative_to(machine.directory)
+
+
+async def test_a_scratch_directory_is_used_again(machine: Machine) -> None:
+    assert (await machine.run("pwd")).stdout == (await machine.run("pwd")).stdout
 
 
 async def test_only_the_three_standard_descriptors_are_open(tmp_path: Path) -> None:
@@ -287,7 +292,6 @@ async def test_of_a_long_output_the_tail_travels_and_the_whole_is_kept(machine: 
 
 async def test_the_output_of_a_running_task_can_be_read(machine: Machine) -> None:
     number = machine.start("/bin/sh", "-c", "echo begun; sleep 60")
-    await until(lambda: machine.executor.running)
     await until(lambda: machine.executor.read_output(number, "stdout", 0, 100))
     assert machine.executor.read_output(number, "stdout", 2, 3) == b"gun"
 
@@ -318,7 +322,7 @@ async def test_a_task_that_removes_its_output_files_harms_nobody(machine: Machin
     assert (await machine.sh("echo here; pwd > file")).stdout == b"here\n"
 
 
-async def test_a_task_that_spoils_its_slot_harms_nobody(machine: Machine) -> None:
+async def test_a_task_that_spoils_its_sandbox_harms_nobody(machine: Machine) -> None:
     await machine.sh("rm ../stdout; mkdir -p ../stdout/deep")
     assert (await machine.sh("echo here")).stdout == b"here\n"
 
@@ -345,7 +349,7 @@ async def test_children_that_outlive_their_task_are_killed(machine: Machine) -> 
 async def test_children_that_outlive_their_task_need_no_environment_to_be_found(
     machine: Machine,
 ) -> None:
-    machine.start("sleep", "600", slot="b")
+    machine.start("sleep", "600")
     ended = await machine.sh("env -i sleep 600 & echo $!; sleep 0.1")
     await until(lambda: is_gone(int(ended.stdout)))
 
@@ -373,7 +377,7 @@ async def test_a_daemon_of_one_task_survives_the_end_of_another(
     machine: Machine, tmp_path: Path
 ) -> None:
     told, ready = tmp_path / "pid", tmp_path / "pid.ready"
-    number = machine.start(sys.executable, "-c", DAEMON, str(told), "60", slot="b")
+    number = machine.start(sys.executable, "-c", DAEMON, str(told), "60")
     await until(ready.exists)
     await machine.run("sleep", "0.1")
     assert not is_gone(int(ready.read_text()))
@@ -386,7 +390,7 @@ async def test_a_daemon_without_environment_dies_with_the_tasks_of_its_time(
     machine: Machine, tmp_path: Path
 ) -> None:
     told, ready = tmp_path / "pid", tmp_path / "pid.ready"
-    other = machine.start("sleep", "600", slot="b")
+    other = machine.start("sleep", "600")
     command = ["env", "-i", sys.executable, "-c", DAEMON, str(told), "0.2"]
     assert (await machine.run(*command)).exit_code == 0
     following = await machine.run("sleep", "0.2")
@@ -402,9 +406,8 @@ async def test_closing_kills_all_and_restores_the_process(tmp_path: Path) -> Non
     children = psutil.Process().children()
     descriptors = len(os.listdir("/proc/self/fd"))
     machine = Machine(tmp_path / "work")
-    for index in range(3):
-        machine.start("/bin/sh", "-c", "trap '' TERM; sleep 600", slot=str(index))
-    await until(lambda: machine.executor.running == 3)
+    for _ in range(3):
+        machine.start("/bin/sh", "-c", "trap '' TERM; sleep 600")
     await machine.executor.close()
     assert machine.exits == {}
     assert psutil.Process().children() == children
@@ -417,7 +420,7 @@ async def test_closing_kills_all_and_restores_the_process(tmp_path: Path) -> Non
 
 
 async def test_a_time_limit_ends_a_task(machine: Machine) -> None:
-    later = machine.start("sleep", "5", slot="b")
+    later = machine.start("sleep", "5")
     ended = await machine.run("sleep", "60", limit=0.3)
     assert (ended.exit_code, ended.signal, ended.reason) == (None, signal.SIGTERM, "time-limit")
     assert ended.wall_seconds >= 0.3
@@ -427,7 +430,7 @@ async def test_a_time_limit_ends_a_task(machine: Machine) -> None:
 async def test_a_task_that_ignores_sigterm_is_killed_after_the_grace(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.3)
     ended = await machine.sh("trap '' TERM; while :; do sleep 0.05; done", limit=0.2)
     assert (ended.signal, ended.reason) == (signal.SIGKILL, "time-limit")
     assert ended.wall_seconds >= 0.5
@@ -440,26 +443,33 @@ async def test_a_task_may_end_well_within_the_grace(machine: Machine) -> None:
 
 async def test_a_running_task_can_be_cancelled(machine: Machine) -> None:
     number = machine.start("sleep", "60")
-    await until(lambda: machine.executor.running)
     assert machine.executor.kill(number, "lease lost")
     ended = await machine.exit_of(number)
     assert (ended.signal, ended.reason) == (signal.SIGTERM, "lease lost")
     assert not machine.executor.kill(number)
 
 
-async def test_a_queued_task_can_be_cancelled_and_its_slot_is_free_again(machine: Machine) -> None:
+async def test_a_task_can_be_cancelled_as_soon_as_it_has_started(machine: Machine) -> None:
     number = machine.start("sleep", "60")
     assert machine.executor.kill(number)
     assert number not in machine.exits, "no report from inside the call"
     ended = await machine.exit_of(number)
-    assert (ended.exit_code, ended.signal, ended.reason) == (None, None, "cancelled")
+    assert (ended.exit_code, ended.signal, ended.reason) == (None, signal.SIGTERM, "cancelled")
     assert (await machine.run("/bin/true")).exit_code == 0
 
 
-async def test_a_slot_runs_one_task_at_a_time(machine: Machine) -> None:
-    machine.start("sleep", "60")
-    with pytest.raises(ValueError, match="slot 'a'"):
-        machine.start("sleep", "60")
+async def test_what_cannot_start_is_not_reported_from_inside_the_call(machine: Machine) -> None:
+    number = machine.start("nosuch")
+    assert number not in machine.exits
+    assert not machine.executor.kill(number)
+    assert (await machine.exit_of(number)).reason.startswith("cannot-start: ")
+
+
+async def test_an_attempt_runs_once_at_a_time(machine: Machine) -> None:
+    command = Command(7, ("sleep", "60"), {"PATH": PATH})
+    machine.executor.start(command)
+    with pytest.raises(ValueError, match="attempt 7"):
+        machine.executor.start(command)
 
 
 # ---- cleanup commands
@@ -488,7 +498,7 @@ async def test_a_cleanup_also_follows_a_killed_task_and_has_a_limit_itself(
     ended = await machine.run("sleep", "60", limit=0.1, cleanup=("touch", str(done)))
     assert ended.reason == "time-limit"
     assert done.exists()
-    monkeypatch.setattr(execution, "CLEANUP_SECONDS", 0.2)
+    monkeypatch.setattr(process_executor, "CLEANUP_SECONDS", 0.2)
     ended = await machine.run("/bin/true", cleanup=("sleep", "60"))
     assert (ended.exit_code, ended.reason) == (0, "cleanup-failed: signal 15")
 
@@ -524,23 +534,14 @@ async def test_cpu_time_is_counted_with_children(machine: Machine) -> None:
 
 
 async def test_five_hundred_tasks_at_once(machine: Machine) -> None:
-    numbers = [machine.start("sleep", "600", slot=str(index)) for index in range(500)]
-    await until(lambda: machine.executor.running == len(numbers))
+    before = len(psutil.Process().children())
+    numbers = [machine.start("sleep", "600") for index in range(500)]
+    assert len(psutil.Process().children()) == before + len(numbers)
     for number in numbers:
         machine.executor.kill(number)
     ends = [await machine.exit_of(number) for number in numbers]
     assert {ended.signal for ended in ends} == {signal.SIGTERM}
-    assert machine.executor.running == 0
-
-
-async def test_starts_give_way_to_everything_else(machine: Machine) -> None:
-    for index in range(200):
-        machine.start("/bin/true", slot=str(index))
-    turns = 0
-    while machine.executor.waiting:
-        turns += 1
-        await asyncio.sleep(0)
-    assert turns > 5
+    assert len(psutil.Process().children()) == before
 
 
 async def test_descriptors_are_allowed_up_to_the_hard_limit(machine: Machine) -> None:
@@ -550,14 +551,14 @@ async def test_descriptors_are_allowed_up_to_the_hard_limit(machine: Machine) ->
 
 async def test_an_idle_executor_does_not_wake_up(machine: Machine) -> None:
     await machine.run("/bin/true")
-    await asyncio.sleep(2 * execution.WATCH_SECONDS)
+    await asyncio.sleep(2 * limits.WATCH_SECONDS)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
-    await asyncio.sleep(4 * execution.WATCH_SECONDS)
+    await asyncio.sleep(4 * limits.WATCH_SECONDS)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before <= 2
 
 
 async def test_leftovers_of_an_earlier_worker_are_removed(tmp_path: Path) -> None:
-    old = tmp_path / "work" / "slots" / "0" / "scratch" / "big"
+    old = tmp_path / "work" / "sandboxes" / "0" / "scratch" / "big"
     old.mkdir(parents=True)
     (old / "file").touch()
     old.chmod(stat.S_IRUSR)

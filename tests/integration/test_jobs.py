@@ -97,7 +97,7 @@ async def test_what_happened_to_a_job_and_its_task_can_be_told_afterwards(
 
 
 async def test_output_can_be_read_while_the_task_runs(user: UserConnection) -> None:
-    submitted = await user.ask(rq.Submit(spec=shell("echo begun; sleep 60")))
+    submitted = await user.ask(rq.SubmitJob(spec=shell("echo begun; sleep 60")))
     assert isinstance(submitted, an.Submitted)
     async with asyncio.timeout(10):
         while True:
@@ -138,7 +138,7 @@ async def test_cancel_kills_what_runs_and_a_retry_brings_the_rest_back(
     user: UserConnection, tmp_path: Path
 ) -> None:
     script = f"test -e {tmp_path}/quick || (echo x >> {tmp_path}/begun; sleep 60)"
-    submitted = await user.ask(rq.Submit(spec=shell(script, count=1000)))
+    submitted = await user.ask(rq.SubmitJob(spec=shell(script, count=1000)))
     assert isinstance(submitted, an.Submitted)
     begun = tmp_path / "begun"
     async with asyncio.timeout(10):
@@ -170,11 +170,11 @@ async def test_a_task_over_its_time_limit_is_stopped_with_that_reason(user: User
 
 async def test_higher_priority_goes_first(user: UserConnection, tmp_path: Path) -> None:
     note = f'echo "$KESTREL_ATTEMPT $KESTREL_JOB_NAME" >> {tmp_path}/order'
-    blocker = await user.ask(rq.Submit(spec=shell("sleep 1", count=2)))
+    blocker = await user.ask(rq.SubmitJob(spec=shell("sleep 1", count=2)))
     assert isinstance(blocker, an.Submitted)
     for name, priority in (("low", 10), ("high", 200)):
         await user.ask(
-            rq.Submit(spec=shell(note, name=name, priority=priority, count=3), watch=True)
+            rq.SubmitJob(spec=shell(note, name=name, priority=priority, count=3), watch=True)
         )
     ends = 0
     async for _ in user.pushed():
@@ -186,10 +186,10 @@ async def test_higher_priority_goes_first(user: UserConnection, tmp_path: Path) 
 
 
 async def test_what_no_worker_offers_waits_and_is_explained(user: UserConnection) -> None:
-    submitted = await user.ask(rq.Submit(spec=shell("true", requires=("matlab",))))
+    submitted = await user.ask(rq.SubmitJob(spec=shell("true", requires=("matlab",))))
     assert isinstance(submitted, an.Submitted)
     why = await user.ask(rq.ExplainJob(job=str(submitted.job_id)))
-    assert isinstance(why, an.Explanation)
+    assert isinstance(why, an.JobExplanation)
     assert not why.ever
     (obstacle,) = why.obstacles
     assert (obstacle.workers, obstacle.refusal.reason) == (2, "missing-tags")
@@ -199,7 +199,7 @@ async def test_what_no_worker_offers_waits_and_is_explained(user: UserConnection
 
 async def test_an_ended_job_can_be_forgotten_and_an_active_one_not(user: UserConnection) -> None:
     job = await run_job(user, shell("true"))
-    active = await user.ask(rq.Submit(spec=shell("sleep 60")))
+    active = await user.ask(rq.SubmitJob(spec=shell("sleep 60")))
     assert isinstance(active, an.Submitted)
     with pytest.raises(UsageError):
         await user.ask(rq.ForgetJobs(jobs=str(active.job_id)))
@@ -227,11 +227,11 @@ async def test_tasks_are_listed_by_state_and_page_by_page(user: UserConnection) 
 
 async def test_a_million_tasks_take_the_manager_hardly_any_memory(user: UserConnection) -> None:
     def rss(status: object) -> int:
-        assert isinstance(status, an.Pool)
+        assert isinstance(status, an.PoolSummary)
         return status.manager_rss_bytes
 
     before = rss(await user.ask(rq.PoolStatus()))
-    submitted = await user.ask(rq.Submit(spec=shell("sleep 60", count=1_000_000)))
+    submitted = await user.ask(rq.SubmitJob(spec=shell("sleep 60", count=1_000_000)))
     grown = rss(await user.ask(rq.PoolStatus())) - before
     assert isinstance(submitted, an.Submitted)
     await user.ask(rq.CancelJobs(jobs=str(submitted.job_id)))

@@ -22,7 +22,8 @@ from kestrelctl.worker.keeper import run_kept
 def main():
     import asyncio, signal
     from pathlib import Path
-    from kestrelctl.worker.execution import Launch, ProcessExecutor
+    from kestrelctl.worker.executor import Command
+    from kestrelctl.worker.process_executor import ProcessExecutor
 
     async def work():
         executor = ProcessExecutor(Path(sys.argv[1]), print)
@@ -35,9 +36,7 @@ def main():
             asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
         env = {"PATH": os.environ["PATH"]}
         script = "sleep 601 & setsid sleep 602 & sh -c 'setsid sleep 603 & :' ; sleep 604"
-        executor.start(Launch(1, "a", ("/bin/sh", "-c", script), env))
-        while executor.running == 0:
-            await asyncio.sleep(0.01)
+        executor.start(Command(1, ("/bin/sh", "-c", script), env))
         print(os.getpid(), flush=True)
         await ended.wait()
         print(*heard, flush=True)

@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.control import connect_local, throw_away_pool
-from kestrelctl.local.state import PoolState, read_state
+from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.metrics import endpoint
 from kestrelctl.metrics.endpoint import Endpoint
 from kestrelctl.metrics.lag import LoopLag
@@ -91,7 +91,7 @@ async def test_the_numbers_of_a_pool_add_up_while_it_works_and_a_worker_dies(
     pages: list[Samples] = []
     async with throw_away_pool(4) as state, connect_local(state) as user:
         directory = Path(state.password_file).parent
-        await user.ask(rq.Submit(spec=spec, watch=True))
+        await user.ask(rq.SubmitJob(spec=spec, watch=True))
         ended = asyncio.ensure_future(anext(user.pushed()))
         killed = False
         async with asyncio.timeout(90):
@@ -110,7 +110,7 @@ async def test_the_numbers_of_a_pool_add_up_while_it_works_and_a_worker_dies(
             again = read_state(directory)
             assert again is not None
             own = [await scrape(url) for url in again.worker_metrics[1:]]
-    assert isinstance(status, an.Pool)
+    assert isinstance(status, an.PoolSummary)
     for moment in pages:
         assert value(moment, "kestrel_tasks_submitted_total") in (0, 500)
         assert value(moment, "kestrel_tasks_submitted_total") == (

@@ -12,7 +12,7 @@ import pytest
 from daemons import Spawn, until
 from servers import DOMAIN
 
-from kestrelctl.local.state import PoolState
+from kestrelctl.local.pool_state import PoolState
 from kestrelctl.xmpp.prosody import PrivateServer
 
 

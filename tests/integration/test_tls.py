@@ -54,7 +54,7 @@ async def has_worker(server: EncryptedServer) -> None:
         while True:
             try:
                 status = await user.ask(rq.PoolStatus(), timeout_seconds=2)
-                if isinstance(status, an.Pool) and status.workers.get("idle"):
+                if isinstance(status, an.PoolSummary) and status.workers.get("idle"):
                     return
             except KestrelError:
                 pass  # the manager is not there yet
@@ -250,13 +250,13 @@ def test_an_unknown_account_cannot_join(pool: EncryptedServer, spawn: Spawn) -> 
 async def test_a_workers_account_cannot_submit(pool: EncryptedServer) -> None:
     async with pool.connect("w99", host="workers") as worker:
         with pytest.raises(NotAllowed):
-            await worker.ask(rq.Submit(spec=JobSpec(argv=("true",))))
+            await worker.ask(rq.SubmitJob(spec=JobSpec(argv=("true",))))
 
 
 async def test_nobody_cancels_the_job_of_another_in_whoever_s_name(
     pool: EncryptedServer, user: UserConnection
 ) -> None:
-    submitted = await user.ask(rq.Submit(spec=JobSpec(argv=("sleep", "60"))))
+    submitted = await user.ask(rq.SubmitJob(spec=JobSpec(argv=("sleep", "60"))))
     assert isinstance(submitted, an.Submitted)
     job = str(submitted.job_id)
     cancel = encode(rq.CancelJobs(id="1", jobs=job))

@@ -14,13 +14,13 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.clock import Clock
-from kestrelctl.simulate.manager import ManagerProcess
 from kestrelctl.simulate.network import DOMAIN, Server
-from kestrelctl.simulate.process import Process
-from kestrelctl.simulate.store import Store
+from kestrelctl.simulate.simulated_machine import SimulatedMachine
+from kestrelctl.simulate.simulated_manager import SimulatedManager
+from kestrelctl.simulate.simulated_process import SimulatedProcess
+from kestrelctl.simulate.simulation_clock import SimulationClock
+from kestrelctl.simulate.store import SimulatedStore
 from kestrelctl.simulate.truth import Fate
-from kestrelctl.simulate.worker import Machine
 
 M = TypeVar("M")
 
@@ -30,10 +30,10 @@ JOBS = f"jobs@{DOMAIN}"
 SOON_SECONDS = 0.05
 
 
-class Puppet(Process):
+class Puppet(SimulatedProcess):
     """A node whose words are the test's. It hears all, and keeps it with its moment."""
 
-    def __init__(self, address: str, clock: Clock, server: Server, audit: Audit) -> None:
+    def __init__(self, address: str, clock: SimulationClock, server: Server, audit: Audit) -> None:
         super().__init__(address, address, clock, Random(1), server, audit)
         self.heard: list[tuple[float, object]] = []
 
@@ -83,7 +83,7 @@ class House:
     """A server, and an audit that must have nothing to say."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = SimulationClock()
         self.audit = Audit(self.clock)
         self.server = Server(self.clock, Random(1), (0.001, 0.001))
 
@@ -108,7 +108,7 @@ class Worker(House):
         self.fate = Fate(3600.0, Outcome.DONE)
         self.pool = self.puppet(DOMAIN)
         self.wait()
-        self.machine = Machine(
+        self.machine = SimulatedMachine(
             "w0",
             self.clock,
             Random(1),
@@ -169,8 +169,8 @@ class Manager(House):
         self, config: Config | None = None, commit_seconds: tuple[float, float] = (0.01, 0.01)
     ) -> None:
         super().__init__()
-        self.store = Store(self.clock, Random(1), commit_seconds, self.audit.committed)
-        self.manager = ManagerProcess(
+        self.store = SimulatedStore(self.clock, Random(1), commit_seconds, self.audit.committed)
+        self.manager = SimulatedManager(
             self.clock,
             Random(1),
             self.server,
@@ -194,7 +194,7 @@ class Manager(House):
 
     def submit(self, count: int = 1, **spec: object) -> None:
         made = JobSpec(argv=("task",), name="long", count=count, **spec)  # type: ignore[arg-type]
-        self.ask(requests.Submit(id="submit", spec=made))
+        self.ask(requests.SubmitJob(id="submit", spec=made))
 
     def failures(self) -> list[str]:
         """The codes of errors that the user was answered."""

@@ -239,9 +239,9 @@ def test_whoever_watches_is_told_of_the_end(house: Manager, since_when: str) -> 
     house.hello()
     spec = JobSpec(argv=("task",), name="long")
     if since_when == "the submission":
-        house.ask(requests.Submit(id="s", spec=spec, watch=True))
+        house.ask(requests.SubmitJob(id="s", spec=spec, watch=True))
     else:
-        house.ask(requests.Submit(id="s", spec=spec))
+        house.ask(requests.SubmitJob(id="s", spec=spec))
         house.ask(requests.Watch(id="w", jobs="1"))
     house.report(house.attempts()[0])
     house.wait(1.0)
@@ -272,7 +272,7 @@ def test_whoever_watches_a_job_is_told_even_if_it_ends_before_it_is_durable() ->
     house = Manager(commit_seconds=(1.0, 1.0))
     house.wait(5.0)
     spec = JobSpec(argv=("task",), name="long")
-    house.ask(requests.Submit(id="s", spec=spec, watch=True))
+    house.ask(requests.SubmitJob(id="s", spec=spec, watch=True))
     house.ask(requests.CancelJobs(id="c", jobs="all"))
     house.wait(5.0)
     assert [ended.job.state for ended in house.user.of(answers.Ended)] == ["cancelled"]

@@ -7,7 +7,7 @@ import pytest
 from kestrelctl import simulate
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.simulate import Report, faults
+from kestrelctl.simulate import WorldReport, faults
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.workload import Submission
 
@@ -17,12 +17,12 @@ SEEDS = range(10)
 
 def live_through(
     seed: int, *kinds: Kind, kind: str = "long", max_losses: int = 5, cpus: float = 2
-) -> Report:
+) -> WorldReport:
     """Six workers run forty tasks while eight faults of these kinds happen."""
     spec = JobSpec(argv=("task",), name=kind, count=TASKS, max_losses=max_losses)
     report = simulate.run(
         seed,
-        simulate.Settings(
+        simulate.WorldSettings(
             ads=[WorkerAd(assets={"cpus": cpus})] * 6,
             submissions=[Submission(at_seconds=0.0, spec=spec)],
             faults=8 if kinds else 0,

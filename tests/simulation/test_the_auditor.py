@@ -9,7 +9,7 @@ import pytest
 
 from kestrelctl import simulate
 from kestrelctl.core import effects
-from kestrelctl.core.agent.agent import Agent, AgentAttempt
+from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.attempts import adoption
 from kestrelctl.core.events import Event, Heard
 from kestrelctl.core.handlers import leases
@@ -26,7 +26,7 @@ from kestrelctl.manager.acknowledgements import Acknowledgements
 from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import work
-from kestrelctl.simulate import Settings, faults
+from kestrelctl.simulate import WorldSettings, faults
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.workload import Submission
@@ -34,17 +34,17 @@ from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.session import WorkerSession
 
 
-def is_found(problem: str, seeds: int = 60, settings: simulate.Settings | None = None) -> bool:
+def is_found(problem: str, seeds: int = 60, settings: simulate.WorldSettings | None = None) -> bool:
     """Whether one of so many worlds shows the problem."""
     return any(
         problem in line for seed in range(seeds) for line in simulate.run(seed, settings).problems
     )
 
 
-def trouble(*kinds: Kind, job: JobSpec, cancel_after_seconds: float | None = None) -> Settings:
+def trouble(*kinds: Kind, job: JobSpec, cancel_after_seconds: float | None = None) -> WorldSettings:
     """Three workers and one job, while this goes wrong again and again."""
     submission = Submission(at_seconds=0.5, spec=job, cancel_after_seconds=cancel_after_seconds)
-    return Settings(
+    return WorldSettings(
         ads=[WorkerAd(assets={"cpus": 4.0})] * 3,
         submissions=[submission],
         faults=12,
@@ -79,15 +79,7 @@ def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_worker_that_runs_too_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def startable(self: Agent) -> list[AgentAttempt]:
-        starts = list(self.queue)
-        self.queue.clear()
-        for attempt in starts:
-            attempt.claim.charge(self.free)
-            self.running[attempt.number] = attempt
-        return starts
-
-    monkeypatch.setattr(Agent, "startable", startable)
+    monkeypatch.setattr(Agent, "can_start", property(lambda self: bool(self.queue)))
     assert is_found("at once, it has")
 
 
@@ -209,7 +201,7 @@ def test_a_user_who_waits_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> No
         faults.fill_store(nodes, random, 30.0)
 
     monkeypatch.setattr(Service, "_refuse_answers", lambda *_: None)
-    world = Settings(
+    world = WorldSettings(
         ads=[WorkerAd()],
         submissions=[
             Submission(at_seconds=at, spec=JobSpec(argv=("t",), name="short"))
@@ -231,7 +223,7 @@ def test_leases_that_never_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
         return handle(self, event)
 
     monkeypatch.setattr(Pool, "handle", hopeful)
-    world = simulate.Settings(
+    world = simulate.WorldSettings(
         ads=[WorkerAd()],
         submissions=[],
         faults=8,

@@ -54,7 +54,7 @@ def story(
     spec = JobSpec(argv=("task",), name=task, count=tasks, max_losses=9)
     report = simulate.run(
         seed,
-        simulate.Settings(
+        simulate.WorldSettings(
             ads=[WorkerAd()] * workers,
             submissions=[Submission(at_seconds=0.0, spec=spec)],
             faults=broken,

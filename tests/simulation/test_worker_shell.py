@@ -225,3 +225,25 @@ def test_what_the_pool_takes_back_is_given_back(worker: Worker) -> None:
     worker.run(100, 4)
     worker.tell(work.Recall(numbers=[101, 103]))
     assert [m.numbers for m in worker.pool.of(work.Returned)] == [[103]]
+
+
+def test_what_is_taken_back_in_time_never_starts(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(100, 1)
+    worker.pool.say(
+        work.Run(spans=[(200, 1, 0, 1, 0)], claims=[{"cpus": 1000}]), worker.machine.address
+    )
+    worker.tell(work.Recall(numbers=[200]))
+    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[200]]
+    assert worker.running == [100]
+
+
+def test_what_fits_starts_when_what_did_not_fit_is_taken_back(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(100, 1)
+    spans = [(200, 1, 0, 1, 0), (300, 1, 0, 1, 1), (400, 1, 0, 1, 0), (500, 1, 0, 1, 1)]
+    worker.tell(work.Run(spans=spans, claims=[{"cpus": 2000}, {"cpus": 500}]))
+    worker.tell(work.Recall(numbers=[200]))
+    assert worker.running == [100, 300]
+    worker.tell(work.Kill(numbers=[400]))
+    assert worker.running == [100, 300, 500]

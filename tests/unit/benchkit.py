@@ -7,13 +7,15 @@ from typing import Any
 import msgspec
 
 from kestrelctl.bench import bounds, efficiency
-from kestrelctl.bench.machine import Machine
-from kestrelctl.bench.result import LatencyMs, Result, Run, Sweep, measured_run
+from kestrelctl.bench.bench_result import BenchResult, BenchRun, LatencyMs, Sweep, measured_run
+from kestrelctl.bench.machine import BenchMachine
 
-MACHINE = Machine(2, "Some CPU", 24_000, "Linux 6.1", "3.11.7", "0.12.3", "0.1.0", "2026-01-01")
+MACHINE = BenchMachine(
+    2, "Some CPU", 24_000, "Linux 6.1", "3.11.7", "0.12.3", "0.1.0", "2026-01-01"
+)
 
 
-def a_run(sleep: str = "1", **changes: Any) -> Run:
+def a_run(sleep: str = "1", **changes: Any) -> BenchRun:
     """500 tasks on 10 workers, at half of what the machine could do."""
     sleep_time = bounds.parse_sleep(sleep)
     tasks, workers = changes.get("tasks", 500), changes.get("workers", 10)
@@ -36,19 +38,19 @@ def a_run(sleep: str = "1", **changes: Any) -> Run:
     return measured_run(sleep=sleep_time, **(measured | changes))
 
 
-def a_result(*runs: Run, **changes: Any) -> Result:
-    result = Result(MACHINE, 2000.0, list(runs), command="kestrelctl bench sweep")
+def a_result(*runs: BenchRun, **changes: Any) -> BenchResult:
+    result = BenchResult(MACHINE, 2000.0, list(runs), command="kestrelctl bench sweep")
     return msgspec.structs.replace(result, **changes)
 
 
-def a_cell(sleep: str, workers: int, utilisation: float) -> Run:
+def a_cell(sleep: str, workers: int, utilisation: float) -> BenchRun:
     """A run of a sweep in which dispatch does 1,000 tasks a second."""
     bound = 500 * bounds.parse_sleep(sleep).mean / workers
     makespan = bound / utilisation if bound else 0.5
     return a_run(sleep, workers=workers, makespan_seconds=makespan)
 
 
-def a_sweep() -> Result:
+def a_sweep() -> BenchResult:
     """10 and 100 workers: knees at 10 and 100 ms."""
     runs = [
         a_cell("0", 10, 0.0),

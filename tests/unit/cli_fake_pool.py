@@ -11,7 +11,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from kestrelctl.cli.command import Session
+from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.context import Account, Context
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.core.model.refusal import Reason, Refusal
@@ -80,7 +80,7 @@ WORKER = an.WorkerView(
     done=12,
     joined_at=NOW - 3600,
 )
-EXPLANATION = an.Explanation(
+EXPLANATION = an.JobExplanation(
     id="",
     job=JOB,
     waiting=998,
@@ -135,10 +135,10 @@ STORY = an.Story(
         an.StoryEntry(at=NOW - 5, task_id=None, what="ended", cause="done", detail="1,000 done"),
     ],
 )
-RUNNABLE = an.Explanation(
+RUNNABLE = an.JobExplanation(
     id="", job=JOB, waiting=998, job_reasons=[], obstacles=[], could_run=2, ever=True
 )
-POOL = an.Pool(
+POOL = an.PoolSummary(
     id="",
     version="0.1.0",
     epoch=3,
@@ -223,7 +223,7 @@ class FakePool:
 
     def __init__(self, **answers: Answering) -> None:
         self.answers: dict[str, Answering] = {
-            "Submit": an.Submitted(id="", job_id=7, tasks=1000),
+            "SubmitJob": an.Submitted(id="", job_id=7, tasks=1000),
             "UploadItems": lambda r: an.Changed(id="", what=[r.upload], tasks=len(r.lines)),
             "CancelJobs": an.Changed(id="", what=["7"], tasks=999),
             "ListJobs": an.Jobs(id="", jobs=[JOB]),
@@ -280,8 +280,8 @@ def run(
     pool: FakePool, *args: str, stdin: bytes | None = None, context: Context = CONTEXT
 ) -> Result:
     """Runs a command line against a pool."""
-    session = Session(open_pool=pool.open, find_context=lambda _: context, now=lambda: NOW)
+    invocation = Invocation(open_pool=pool.open, find_context=lambda _: context, now=lambda: NOW)
     environment = {"KESTREL_OUTPUT": "", "KESTREL_POOL": "", "NO_COLOR": ""}
     return CliRunner(env=environment).invoke(
-        kestrelctl, args, obj=session, input=stdin, prog_name="kestrelctl"
+        kestrelctl, args, obj=invocation, input=stdin, prog_name="kestrelctl"
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from kestrelctl.metrics.rows import Rows
+from kestrelctl.metrics.labelled_gauges import LabelledGauges
 
 
 class Page:
@@ -64,11 +64,11 @@ def documented(page: str, heading: str) -> dict[str, tuple[str, tuple[str, ...]]
     return found
 
 
-def served(families: Iterable[Metric | Rows]) -> dict[str, tuple[str, tuple[str, ...]]]:
+def served(families: Iterable[Metric | LabelledGauges]) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Name -> (type, labels) of what a process serves, counters by their full name."""
     found = {}
     for family in families:
-        if isinstance(family, Rows):
+        if isinstance(family, LabelledGauges):
             found[family.name] = ("gauge", family.names)
             continue
         labels = getattr(family, "_labelnames", ())

@@ -1,6 +1,4 @@
-"""A pool on the desk: one fake clock, workers that answer when they are told to, records of a
-store.
-"""
+"""A pool driven by hand: a fake clock, workers that answer when told to, records of a store."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def _present(**assets: float) -> dict[str, float]:
     return {name: float(amount) for name, amount in assets.items() if amount}
 
 
-class Desk:
+class PoolDriver:
     """Drives a pool by hand and checks every invariant after each event."""
 
     def __init__(self, config: Config | None = None, snapshot: Snapshot = FRESH) -> None:

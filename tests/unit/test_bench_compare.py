@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from benchkit import MACHINE, a_cell, a_result, a_run, a_sweep
 
+from kestrelctl.bench.bench_result import BenchResult, LatencyMs, to_json
 from kestrelctl.bench.compare import Change, compare
-from kestrelctl.bench.result import LatencyMs, Result, to_json
 from kestrelctl.bench.saved import labels, read_result
 from kestrelctl.errors import UsageError
 
@@ -143,7 +143,7 @@ def test_anything_else_is_refused(tmp_path: Path, text: str, message: str) -> No
 
 
 def test_a_result_without_runs_and_no_file_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(to_json(Result(MACHINE, 1.0, [])))
+    (tmp_path / "a.json").write_bytes(to_json(BenchResult(MACHINE, 1.0, [])))
     with pytest.raises(UsageError, match="holds no runs"):
         read_result(tmp_path / "a.json")
     with pytest.raises(UsageError, match="cannot be read"):

@@ -9,7 +9,7 @@ from benchkit import a_cell, a_run, a_sweep
 
 from kestrelctl.bench.bounds import parse_sleep
 from kestrelctl.bench.efficiency import Curve, curves, knee_seconds, length
-from kestrelctl.bench.run import Plan
+from kestrelctl.bench.run import BenchPlan
 from kestrelctl.bench.sweep import sweep, tasks_of_cell
 from kestrelctl.errors import UsageError
 
@@ -103,15 +103,15 @@ def test_with_nothing_in_the_way_a_cell_takes_no_longer_than_its_time(
 @pytest.mark.parametrize(
     ("plan", "workers", "cell_seconds"),
     [
-        (Plan(), (10,), 0.0),
-        (Plan(), (), 20.0),
-        (Plan(), (10, 0), 20.0),
-        (Plan(sleeps=("x",)), (10,), 20.0),
-        (Plan(sleeps=("1",), executor="inline"), (10,), 20.0),
+        (BenchPlan(), (10,), 0.0),
+        (BenchPlan(), (), 20.0),
+        (BenchPlan(), (10, 0), 20.0),
+        (BenchPlan(sleeps=("x",)), (10,), 20.0),
+        (BenchPlan(sleeps=("1",), executor="inline"), (10,), 20.0),
     ],
 )
 async def test_a_sweep_that_makes_no_sense_is_refused(
-    plan: Plan, workers: tuple[int, ...], cell_seconds: float
+    plan: BenchPlan, workers: tuple[int, ...], cell_seconds: float
 ) -> None:
     with pytest.raises(UsageError):
         await sweep(plan, workers, cell_seconds)

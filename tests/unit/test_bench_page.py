@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from benchkit import MACHINE, a_cell, a_result, a_run, a_sweep
 
+from kestrelctl.bench.bench_result import BenchResult, to_json
 from kestrelctl.bench.page import Named, page
 from kestrelctl.bench.report import write_page
-from kestrelctl.bench.result import Result, to_json
 from kestrelctl.bench.svg import Plot, Scale, decades, ticks
 from kestrelctl.errors import UsageError
 
@@ -22,7 +22,7 @@ EMPTY = {"meta", "br", "link", "img"}  # elements without an end
 class Page(HTMLParser):
     """What a reader or a screen reader meets in a page."""
 
-    def __init__(self, *named: tuple[str, Result]) -> None:
+    def __init__(self, *named: tuple[str, BenchResult]) -> None:
         super().__init__()
         self.source = page([Named(*each) for each in named])
         self.text = ""
@@ -144,7 +144,7 @@ def test_the_knee_is_marked_and_told() -> None:
 
 
 def test_results_without_curves_make_a_page() -> None:
-    result = msgspec.json.decode(to_json(a_result(a_run("0"))), type=Result)
+    result = msgspec.json.decode(to_json(a_result(a_run("0"))), type=BenchResult)
     assert "The curves" not in Page(("now", result)).headings
 
 

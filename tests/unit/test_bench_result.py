@@ -10,13 +10,13 @@ import pytest
 from benchkit import a_result, a_run, a_sweep
 from rich.text import Text
 
+from kestrelctl.bench.bench_result import BenchResult, BenchRun, to_json
 from kestrelctl.bench.machine import this_machine
-from kestrelctl.bench.result import Result, Run, to_json
 from kestrelctl.bench.table import COLUMNS, print_result, rich_table, rows, text_table
 from kestrelctl.errors import KestrelError
 
 
-def cells(run: Run) -> dict[str, str]:
+def cells(run: BenchRun) -> dict[str, str]:
     return dict(zip(COLUMNS, rows(a_result(run))[0], strict=True))
 
 
@@ -90,7 +90,7 @@ def test_the_json_has_exactly_the_documented_fields() -> None:
 
 def test_the_json_of_a_report_holds_everything() -> None:
     result = a_result(a_run("0"), a_run("1"))
-    assert msgspec.json.decode(to_json(result, curves=True), type=Result) == result
+    assert msgspec.json.decode(to_json(result, curves=True), type=BenchResult) == result
 
 
 def test_the_row_of_sleep_0_shows_the_share_of_the_spawn_limit() -> None:

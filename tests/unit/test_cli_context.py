@@ -14,7 +14,7 @@ from kestrelctl.cli import context
 from kestrelctl.cli.connection import ask, open_pool
 from kestrelctl.cli.context import find_context
 from kestrelctl.errors import KestrelError, Unreachable, Untrusted, UsageError
-from kestrelctl.local.state import PoolState, pool_directory, write_state
+from kestrelctl.local.pool_state import PoolState, pool_directory, write_state
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.xmpp import user
@@ -350,4 +350,4 @@ async def test_an_answer_of_another_kind_is_an_error() -> None:
             return an.Changed(id="", what=[])
 
     with pytest.raises(KestrelError, match="something else"):
-        await ask(Confused(), PoolStatus(), an.Pool)  # type: ignore[arg-type]
+        await ask(Confused(), PoolStatus(), an.PoolSummary)  # type: ignore[arg-type]

@@ -16,16 +16,16 @@ from kestrelctl.bench import run as bench_run
 from kestrelctl.bench import saved as bench_saved
 from kestrelctl.bench import sweep as bench_sweep
 from kestrelctl.cli.jobfile import read_job_file
-from kestrelctl.dashboards import grafana
 from kestrelctl.fleet import inventory
+from kestrelctl.grafana import client as grafana_client
 from kestrelctl.local import control
-from kestrelctl.local.state import workers_directory
-from kestrelctl.manager import daemon as manager_daemon
+from kestrelctl.local.pool_state import workers_directory
+from kestrelctl.manager import manager_daemon
 from kestrelctl.protocol.joining import Token
 from kestrelctl.store import backup
 from kestrelctl.worker import entry as worker_entry
-from kestrelctl.worker.membership import Membership, Settings
-from kestrelctl.xmpp import joining
+from kestrelctl.worker.joined_pools import Membership, Settings
+from kestrelctl.xmpp import joiner
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 LINES = re.findall(r"^(kestrelctl .*)$", PAGE, re.MULTILINE)
@@ -59,7 +59,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Settings(pool=joined.pool, host="xmpp.example.org", port=5222, tls=True), "w@x", "secret"
     )
     for module, name in (
-        (joining, "join"),
+        (joiner, "join"),
         (control, "up"),
         (control, "down"),
         (bench_run, "bench"),
@@ -71,7 +71,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (bench_sweep, "sweep"),
         (bench_saved, "read_result"),
         (bench_report, "write_page"),
-        (grafana, "connect"),
+        (grafana_client, "connect"),
     ):
         monkeypatch.setattr(module, name, reached)
     return tmp_path

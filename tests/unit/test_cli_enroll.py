@@ -16,14 +16,14 @@ import pytest
 from cli_fake_pool import CONTEXT, ENROLLED, FakePool, run
 
 from kestrelctl.errors import KestrelError, MissingTool, NotAllowed, NotFound, UsageError
-from kestrelctl.local.state import workers_directory
+from kestrelctl.local.pool_state import workers_directory
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.joining import Joined, Token, decode_token
+from kestrelctl.protocol.joining import NewAccount, Token, decode_token
 from kestrelctl.worker import entry
-from kestrelctl.worker import unit as service
-from kestrelctl.worker.membership import Membership, Settings, joined
+from kestrelctl.worker import systemd_unit as service
+from kestrelctl.worker.joined_pools import Membership, Settings, joined
 from kestrelctl.worker.options import WorkerOptions
-from kestrelctl.xmpp import joining
+from kestrelctl.xmpp import joiner
 
 TOKEN = Token(
     host="xmpp.example.org",
@@ -61,11 +61,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Token, str, Path | None
     """What was traded for accounts."""
     found: list[tuple[Token, str, Path | None]] = []
 
-    async def trade(token: Token, name: str, *, ca_file: Path | None) -> Joined:
+    async def trade(token: Token, name: str, *, ca_file: Path | None) -> NewAccount:
         found.append((token, name, ca_file))
-        return Joined(jid="lab7@workers.example.org", password="secret")
+        return NewAccount(jid="lab7@workers.example.org", password="secret")
 
-    monkeypatch.setattr(joining, "join", trade)
+    monkeypatch.setattr(joiner, "join", trade)
     return found
 
 
@@ -217,10 +217,10 @@ def test_a_machine_that_has_joined_does_not_spend_another_token(
 def test_a_refused_machine_keeps_no_account(
     home: Path, started: list[WorkerOptions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(*_: Any, **__: Any) -> Joined:
+    async def refuse(*_: Any, **__: Any) -> NewAccount:
         raise NotAllowed("the token was used already")
 
-    monkeypatch.setattr(joining, "join", refuse)
+    monkeypatch.setattr(joiner, "join", refuse)
     result = run(FakePool(), "worker", "join", TOKEN.encode())
     assert result.exit_code == NotAllowed.exit_status
     assert not list(home.glob("*/credentials"))

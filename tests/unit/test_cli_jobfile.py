@@ -12,7 +12,7 @@ from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import fill
 from kestrelctl.errors import UsageError
-from kestrelctl.protocol.requests import Submit
+from kestrelctl.protocol.requests import SubmitJob
 
 
 def written(directory: Path, name: str, text: str) -> Path:
@@ -25,7 +25,7 @@ def submitted(file: Path, *args: str) -> JobSpec:
     pool = FakePool()
     result = run(pool, "submit", str(file), *args)
     assert result.exit_code == 0, result.stderr
-    spec = pool.last(Submit).spec
+    spec = pool.last(SubmitJob).spec
     assert isinstance(spec, JobSpec)
     return spec
 

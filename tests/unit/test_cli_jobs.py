@@ -269,7 +269,7 @@ def test_an_explanation_shows_the_closest_fit_first_and_a_conclusion() -> None:
     )
 
 
-def busy(*reasons: Reason) -> an.Explanation:
+def busy(*reasons: Reason) -> an.JobExplanation:
     """Every worker that could run the job is taken, for these reasons."""
     obstacles = [an.Obstacle(workers=2, example="w@x", refusal=Refusal(r)) for r in reasons]
     return replace(RUNNABLE, could_run=0, obstacles=obstacles)
@@ -319,7 +319,7 @@ def busy(*reasons: Reason) -> an.Explanation:
     ],
 )
 def test_a_conclusion_is_one_clause(
-    explanation: an.Explanation, why: str, hint: str | None
+    explanation: an.JobExplanation, why: str, hint: str | None
 ) -> None:
     assert conclusion(explanation) == (why, hint)
 

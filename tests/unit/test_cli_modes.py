@@ -16,8 +16,8 @@ import pytest
 from benchkit import MACHINE, a_result, a_run, a_sweep
 from cli_fake_pool import CONTEXT, ENROLLED, EXPLANATION, JOB, FakePool, run
 
-from kestrelctl.bench.result import Result, to_json
-from kestrelctl.bench.run import Plan
+from kestrelctl.bench.bench_result import BenchResult, to_json
+from kestrelctl.bench.run import BenchPlan
 from kestrelctl.cli.command import CommonOption
 from kestrelctl.cli.main import COMMANDS, kestrelctl
 from kestrelctl.cli.screen import Mode
@@ -328,7 +328,7 @@ def test_the_page_of_exit_codes_has_them_all() -> None:
 
 def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     from kestrelctl.local import control
-    from kestrelctl.local.state import PoolState
+    from kestrelctl.local.pool_state import PoolState
 
     calls: list[tuple[object, ...]] = []
 
@@ -374,11 +374,11 @@ def test_a_worker_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_manager_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kestrelctl.manager import daemon
-    from kestrelctl.manager.options import ManagerOptions
+    from kestrelctl.manager import manager_daemon
+    from kestrelctl.manager.manager_options import ManagerOptions
 
     seen: list[ManagerOptions] = []
-    monkeypatch.setattr(daemon, "run", seen.append)
+    monkeypatch.setattr(manager_daemon, "run", seen.append)
     line = "manager run --domain d --secret-file s --data-dir x"
     assert run(FakePool(), *line.split()).exit_code == 0
     line += " --host h --port 1 --worker-host w1 --worker-host w2 --user-host u --admin a@u"
@@ -397,9 +397,9 @@ def test_a_manager_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_bench_is_run_as_planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from kestrelctl.bench import run as bench_run
 
-    plans: list[tuple[Plan, object]] = []
+    plans: list[tuple[BenchPlan, object]] = []
 
-    async def bench(plan: Plan, pool: object, progress: object) -> Result:
+    async def bench(plan: BenchPlan, pool: object, progress: object) -> BenchResult:
         plans.append((plan, pool))
         # Without a timeline no curves are drawn; test_bench_report.py draws them.
         return a_result(msgspec.structs.replace(a_run("0"), timeline=None))
@@ -409,7 +409,7 @@ def test_a_bench_is_run_as_planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     result = run(FakePool(), "bench")
     assert result.exit_code == 0, result.stderr
     assert "tasks/s" in result.stdout
-    assert plans[0] == (Plan(command="kestrelctl bench --jobs 10"), None)
+    assert plans[0] == (BenchPlan(command="kestrelctl bench --jobs 10"), None)
     line = f"bench --jobs 10 --workers 2 --sleep 0,1 --sleep 0-10 --report {tmp_path} -o json"
     result = run(FakePool(), *line.split())
     assert json.loads(result.stdout)["runs"][0]["tasks_per_second"] == 1000.0
@@ -426,7 +426,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
 ) -> None:
     from kestrelctl.bench import run as bench_run
 
-    async def bench(*_: object) -> Result:
+    async def bench(*_: object) -> BenchResult:
         raise AssertionError("it was measured")
 
     monkeypatch.setattr(bench_run, "bench", bench)
@@ -441,7 +441,7 @@ def test_a_sweep_is_run_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
 
     seen: list[tuple[object, ...]] = []
 
-    async def sweep(plan: object, workers: object, cell_seconds: float, *_: object) -> Result:
+    async def sweep(plan: object, workers: object, cell_seconds: float, *_: object) -> BenchResult:
         seen.append((plan, workers, cell_seconds))
         return a_sweep()
 
@@ -453,8 +453,8 @@ def test_a_sweep_is_run_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(json.loads(run(FakePool(), *line.split()).stdout)["sweep"]["knees"]) == 2
     plan = {"command": "kestrelctl"}
     assert seen == [
-        (Plan(**plan, sleeps=sweeping.SLEEPS), sweeping.WORKERS, sweeping.CELL_SECONDS),
-        (Plan(**plan, sleeps=("0", "1"), jobs=9), (10, 20), 0.5),
+        (BenchPlan(**plan, sleeps=sweeping.SLEEPS), sweeping.WORKERS, sweeping.CELL_SECONDS),
+        (BenchPlan(**plan, sleeps=("0", "1"), jobs=9), (10, 20), 0.5),
     ]
 
 
@@ -538,10 +538,14 @@ def test_help_of_bench_names_the_defaults_of_a_sweep() -> None:
 
 
 def test_help_of_bench_names_the_defaults_of_a_plan() -> None:
-    from kestrelctl.bench.run import Plan
+    from kestrelctl.bench.run import BenchPlan
 
     text = " ".join(run(FakePool(), "bench", "--help").stdout.split())
-    for default in (f"{Plan().jobs:,}", str(Plan().workers), ",".join(Plan().sleeps)):
+    for default in (
+        f"{BenchPlan().jobs:,}",
+        str(BenchPlan().workers),
+        ",".join(BenchPlan().sleeps),
+    ):
         assert f"[default: {default}]" in text
 
 

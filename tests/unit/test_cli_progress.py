@@ -9,7 +9,7 @@ from cli_fake_pool import FAILED_JOB, JOB, FakePool, run
 from kestrelctl.cli import progress as module
 from kestrelctl.cli.grid import text_width
 from kestrelctl.cli.lines import line_text
-from kestrelctl.cli.progress import Progress, now_and_then
+from kestrelctl.cli.progress import JobsProgress, now_and_then
 from kestrelctl.cli.screen import Screen
 from kestrelctl.protocol import answers as an
 
@@ -28,7 +28,7 @@ def job(job_id: int = 7, done: int = 0, state: str = "active", **fields: int) ->
 
 def lines_after(seconds: float, *views: list[an.JobView], width: int = 80) -> list[str]:
     clock = Clock()
-    progress = Progress(clock)
+    progress = JobsProgress(clock)
     for each in views[:-1]:
         progress.lines(each, width)
         clock.now += seconds

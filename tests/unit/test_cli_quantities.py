@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelctl.cli.array import Range, parse_array
+from kestrelctl.cli.id_ranges import parse_job, parse_jobs, parse_tasks
 from kestrelctl.cli.quantities import (
     ago,
     duration,
@@ -18,7 +19,6 @@ from kestrelctl.cli.quantities import (
     size,
     split_words,
 )
-from kestrelctl.cli.selection import parse_job, parse_jobs, parse_tasks
 from kestrelctl.errors import UsageError
 
 

@@ -72,9 +72,10 @@ def test_python_m_is_the_same_command() -> None:
 
 def test_a_reader_that_goes_away_is_no_trouble() -> None:
     program = (
-        "from cli_fake_pool import TASK, FakePool, Session, an, kestrelctl\n"
+        "from cli_fake_pool import TASK, FakePool, Invocation, an, kestrelctl\n"
         "pool = FakePool(ListTasks=an.Tasks(id='', tasks=[TASK] * 100_000))\n"
-        "kestrelctl.main(['job', 'tasks', '7', '-o', 'jsonl'], obj=Session(open_pool=pool.open))\n"
+        "words = ['job', 'tasks', '7', '-o', 'jsonl']\n"
+        "kestrelctl.main(words, obj=Invocation(open_pool=pool.open))\n"
     )
     path = f"{CHECKOUT}:{Path(__file__).parent}"
     with subprocess.Popen(

@@ -17,14 +17,14 @@ from kestrelctl.errors import NotAllowed, TimedOut, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES
-from kestrelctl.protocol.requests import ExplainJob, ListTasks, Submit, UploadItems
+from kestrelctl.protocol.requests import ExplainJob, ListTasks, SubmitJob, UploadItems
 
 
 def submitted(*args: str, stdin: bytes | None = None) -> JobSpec:
     pool = FakePool()
     result = run(pool, "submit", *args, stdin=stdin)
     assert result.exit_code == 0, result.stderr
-    spec = pool.last(Submit).spec
+    spec = pool.last(SubmitJob).spec
     assert isinstance(spec, JobSpec)
     return spec
 
@@ -180,7 +180,7 @@ def test_many_items_go_ahead_of_the_job_in_pieces(tmp_path: Path) -> None:
     result = run(pool, "submit", "--each-line", str(file), "--", "echo", "{}")
     assert result.exit_code == 0
     uploads = [request for request in pool.asked if isinstance(request, UploadItems)]
-    submit = pool.last(Submit)
+    submit = pool.last(SubmitJob)
     assert len(uploads) > 3
     assert {upload.upload for upload in uploads} == {submit.upload} != {""}
     assert [line for upload in uploads for line in upload.lines] == lines
@@ -251,7 +251,7 @@ def test_advice_that_cannot_be_had_is_no_error() -> None:
 
 
 def test_a_lost_answer_says_that_the_job_may_be_there() -> None:
-    result = run(FakePool(Submit=TimedOut("no answer")), "submit", "--", "x")
+    result = run(FakePool(SubmitJob=TimedOut("no answer")), "submit", "--", "x")
     assert result.exit_code == 6
     assert "may have been accepted" in result.stderr
     assert "hint: kestrelctl job list" in result.stderr
@@ -259,7 +259,7 @@ def test_a_lost_answer_says_that_the_job_may_be_there() -> None:
 
 def test_a_refusal_of_the_pool_is_an_error_with_its_status() -> None:
     error = NotAllowed("you may not submit", cause="not on the list", hint="ask ada")
-    result = run(FakePool(Submit=error), "submit", "--", "x")
+    result = run(FakePool(SubmitJob=error), "submit", "--", "x")
     assert result.exit_code == 4
     assert result.stderr == "error: you may not submit\ncause: not on the list\nhint: ask ada\n"
 
@@ -272,7 +272,7 @@ def test_waiting_ends_well_if_all_tasks_are_done() -> None:
     result = run(pool, "submit", "--wait", "--", "x")
     assert result.exit_code == 0
     assert result.stdout == "job 7 done: 1,000 tasks in 1m 00s\n"
-    assert pool.last(Submit).watch
+    assert pool.last(SubmitJob).watch
 
 
 def test_waiting_ends_badly_if_a_task_failed() -> None:

@@ -13,7 +13,7 @@ from cli_fake_pool import NOW, OVERVIEW, FakePool, run
 from kestrelctl.cli.grid import text_width
 from kestrelctl.cli.history import History
 from kestrelctl.cli.keyboard import split_keys
-from kestrelctl.cli.lines import Column, bar, crop, line_text, spread, table
+from kestrelctl.cli.lines import FittedColumn, bar, crop, line_text, spread, table
 from kestrelctl.cli.topframe import View, frame
 from kestrelctl.errors import KestrelError, Unreachable
 from kestrelctl.protocol import answers as an
@@ -343,10 +343,10 @@ def test_wide_characters_take_two_columns() -> None:
 
 
 def test_a_table_gives_way_where_it_may() -> None:
-    columns: list[Column[str]] = [
-        Column("NAME", lambda w: w, gives=True, width=4),
-        Column("N", lambda w: str(len(w)), right=True),
-        Column("MORE", lambda w: "more", drop=1),
+    columns: list[FittedColumn[str]] = [
+        FittedColumn("NAME", lambda w: w, gives=True, width=4),
+        FittedColumn("N", lambda w: str(len(w)), right=True),
+        FittedColumn("MORE", lambda w: "more", drop=1),
     ]
     rows = ["abcdefgh", "xy"]
     assert [line_text(line) for line in table(columns, rows, 18)] == [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED, Agent
+from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED, Agent, LocalAttempt
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.template import Template
 
@@ -33,13 +33,18 @@ def give(
     return agent.on_run([(first, job.job_id, 0, n, 0)], [claim or ONE_CPU], [job], [], [], now=1.0)
 
 
+def started(agent: Agent) -> list[LocalAttempt]:
+    """All that fits."""
+    return list(iter(agent.start_next, None))
+
+
 def start(agent: Agent) -> list[int]:
-    return [one.number for one in agent.startable()]
+    return [one.number for one in started(agent)]
 
 
 def end(agent: Agent, number: int, outcome: int = Outcome.DONE, now: float = 2.0) -> Result:
     job_id, index = agent.identity(number)
-    return agent.on_exit(Result(number, job_id, index, outcome, 1.5, 0.5), now)
+    return agent.on_completion(Result(number, job_id, index, outcome, 1.5, 0.5), now)
 
 
 # -- starting --------------------------------------------------------------------------------------
@@ -95,7 +100,7 @@ def test_a_start_says_which_task_of_which_job_with_which_line() -> None:
     agent = welcomed()
     job = template(with_items=True, first=10, step=5)
     agent.on_run([(100, 1, 4, 2, 0)], [ONE_CPU], [job], ["four", "five"], [], now=1.0)
-    first, second = agent.startable()
+    first, second = started(agent)
     assert (first.index, first.item, first.template.task_id(first.index)) == (4, "four", 30)
     assert (second.index, second.item) == (5, "five")
 
@@ -105,7 +110,7 @@ def test_lines_go_to_the_jobs_that_have_some() -> None:
     with_lines = template(2, with_items=True)
     spans = [(1, 1, 0, 1, 0), (2, 2, 0, 2, 0)]
     agent.on_run(spans, [ONE_CPU], [template(), with_lines], ["a", "b"], [], now=1.0)
-    assert [one.item for one in agent.startable()] == [None, "a", "b"]
+    assert [one.item for one in started(agent)] == [None, "a", "b"]
 
 
 def test_a_template_is_sent_once_and_can_be_forgotten() -> None:

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from poolkit import Desk
+from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
@@ -27,17 +27,17 @@ def test_a_time_that_cannot_be_is_refused(field: int, value: float) -> None:
 
 
 def test_the_longest_times_leave_sums_and_means_finite() -> None:
-    desk = Desk()
-    desk.join("w", cpus=4)
-    desk.submit(4)
-    held = list(desk.pool.state.workers["w"].held.items())
+    driver = PoolDriver()
+    driver.join("w", cpus=4)
+    driver.submit(4)
+    held = list(driver.pool.state.workers["w"].held.items())
     results = [
         [number, task.job.id, task.index, Outcome.DONE, 1e11, 1e11, -1e11] for number, task in held
     ]
     report = codec.from_worker.decode(json.dumps({"type": "report", "results": results}))
     assert isinstance(report, work.Report)
-    desk.tell(ev.Reported(at=desk.now, worker="w", results=report.results))
-    totals = desk.pool.state.totals
+    driver.tell(ev.Reported(at=driver.now, worker="w", results=report.results))
+    totals = driver.pool.state.totals
     assert totals.tasks_done == 4
     assert math.isfinite(totals.runs.sum)
     assert math.isfinite(totals.dispatches.sum)
@@ -64,54 +64,54 @@ def test_what_machines_say_of_themselves_is_short_enough() -> None:
 
 
 def test_ads_that_nobody_has_any_more_are_forgotten() -> None:
-    desk = Desk()
+    driver = PoolDriver()
     for n in range(1000):
-        desk.join("w", cpus=1 + n / 1000)
-    assert len(desk.pool.state.supply.classes()) <= 2 * SPARE_CLASSES + 1
-    job = desk.submit(1, cpus=1.5)
-    assert desk.pool.state.jobs[job].running == 1
+        driver.join("w", cpus=1 + n / 1000)
+    assert len(driver.pool.state.supply.classes()) <= 2 * SPARE_CLASSES + 1
+    job = driver.submit(1, cpus=1.5)
+    assert driver.pool.state.jobs[job].running == 1
 
 
 def test_what_no_job_asks_for_any_more_is_forgotten() -> None:
-    desk = Desk()
-    desk.join("w", cpus=4)
-    kept = desk.submit(1, cpus=8)
+    driver = PoolDriver()
+    driver.join("w", cpus=4)
+    kept = driver.submit(1, cpus=8)
     for n in range(1000):
-        desk.cancel(desk.submit(1, cpus=5 + n / 1000))
-    state = desk.pool.state
+        driver.cancel(driver.submit(1, cpus=5 + n / 1000))
+    state = driver.pool.state
     assert len(state.demand.shapes()) <= 2 * SPARE_SHAPES + 1
     assert all(len(cls.shapes()) <= 2 * SPARE_SHAPES + 1 for cls in state.supply.classes())
-    desk.join("v", cpus=8)
+    driver.join("v", cpus=8)
     assert state.jobs[kept].running == 1
 
 
 def test_many_that_are_all_in_use_are_kept() -> None:
-    desk = Desk()
+    driver = PoolDriver()
     names = [f"w{n}" for n in range(3 * SPARE_CLASSES)]
     for n, name in enumerate(names):
-        desk.join(name, cpus=1 + n / 1000)
-    assert len(desk.pool.state.supply.classes()) >= len(names)
-    desk.submit(len(names))
-    assert all(worker.held for worker in desk.pool.state.workers.values())
+        driver.join(name, cpus=1 + n / 1000)
+    assert len(driver.pool.state.supply.classes()) >= len(names)
+    driver.submit(len(names))
+    assert all(worker.held for worker in driver.pool.state.workers.values())
 
 
 def test_whatever_a_worker_says_that_it_charges_the_books_add_up() -> None:
-    desk = Desk()
-    desk.join("first")
-    desk.submit(5)
-    [first] = desk.held("first")
-    desk.restart()
+    driver = PoolDriver()
+    driver.join("first")
+    driver.submit(5)
+    [first] = driver.held("first")
+    driver.restart()
     said: list[dict[str, int]] = [{"cpus": 0}, {}, {"cpus": 10**12}, {"unicorns": 5}]
     for place in (-1, *range(len(said) + 1)):
         hello = ev.Joined(
-            at=desk.now,
+            at=driver.now,
             worker="first",
             incarnation=str(place),
             ad=WorkerAd(),
             holds=[(*first, place)],
             claims=said,
         )
-        desk.tell(hello)
-        assert first in desk.held("first"), "what it runs is believed, and only that"
-    desk.finish_all()
-    assert desk.ended == [1]
+        driver.tell(hello)
+        assert first in driver.held("first"), "what it runs is believed, and only that"
+    driver.finish_all()
+    assert driver.ended == [1]

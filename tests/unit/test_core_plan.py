@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poolkit import Desk
+from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core.jobs.gates import GATES, passing, takeable
@@ -16,30 +16,30 @@ from kestrelctl.core.scheduling.demand import by_priority
 from kestrelctl.core.scheduling.plan import Plan, plan
 
 
-def plan_of(desk: Desk) -> Plan:
-    state = desk.pool.state
-    return plan(state.demand, state.supply, state.config, desk.now)
+def plan_of(driver: PoolDriver) -> Plan:
+    state = driver.pool.state
+    return plan(state.demand, state.supply, state.config, driver.now)
 
 
-def waiting_pool(workers: Sequence[float], jobs: Sequence[tuple[int, float, int]]) -> Desk:
+def waiting_pool(workers: Sequence[float], jobs: Sequence[tuple[int, float, int]]) -> PoolDriver:
     """A pool in which everything waits to be planned.
 
     Args:
         workers: their processors.
         jobs: how many tasks, with how many processors each, at which priority.
     """
-    desk = Desk()
-    desk.hold_back()
+    driver = PoolDriver()
+    driver.hold_back()
     for n, cpus in enumerate(workers):
-        desk.join(f"w{n}", cpus=cpus)
+        driver.join(f"w{n}", cpus=cpus)
     for count, cpus, priority in jobs:
-        desk.submit(count, cpus=cpus, priority=priority)
-    return desk
+        driver.submit(count, cpus=cpus, priority=priority)
+    return driver
 
 
-def everything(desk: Desk) -> list[object]:
+def everything(driver: PoolDriver) -> list[object]:
     """All that a plan could have changed."""
-    state = desk.pool.state
+    state = driver.pool.state
     return [
         *(
             (w.jid, dict(w.free), list(w.held), list(w.backlog), w.running, dict(w.running_of))
@@ -74,10 +74,10 @@ some_jobs = st.lists(
 def test_a_plan_changes_nothing_and_gives_nobody_too_much(
     workers: list[float], jobs: list[tuple[int, float, int]]
 ) -> None:
-    desk = waiting_pool(workers, jobs)
-    before = everything(desk)
-    found, again = plan_of(desk), plan_of(desk)
-    assert everything(desk) == before
+    driver = waiting_pool(workers, jobs)
+    before = everything(driver)
+    found, again = plan_of(driver), plan_of(driver)
+    assert everything(driver) == before
     assert given_to(found) == given_to(again), "a plan looked at is a plan that could be made again"
     taken: dict[int, int] = {}
     for worker, assignments in found.assignments.items():
@@ -85,7 +85,7 @@ def test_a_plan_changes_nothing_and_gives_nobody_too_much(
         assert used <= worker.free["cpus"]
         for assignment in assignments:
             taken[assignment.job.id] = taken.get(assignment.job.id, 0) + assignment.tasks
-    left = {job.id: takeable(job) - taken.get(job.id, 0) for job in desk.pool.jobs}
+    left = {job.id: takeable(job) - taken.get(job.id, 0) for job in driver.pool.jobs}
     assert min(left.values(), default=0) >= 0
     assert sum(found.unmet().values()) == sum(left.values())
 
@@ -94,41 +94,41 @@ def test_a_plan_changes_nothing_and_gives_nobody_too_much(
 def test_the_more_urgent_job_goes_first_whatever_it_asks_for(urgent_first: bool) -> None:
     """Two shapes that one worker can run: the order is that of the jobs, not of the shapes."""
     jobs = [(1, 1.0, 200), (1, 0.5, 100)]
-    desk = waiting_pool([1.0], jobs if urgent_first else jobs[::-1])
-    urgent = max(desk.pool.jobs, key=lambda job: job.spec.priority)
-    assert given_to(plan_of(desk)) == {"w0": [(urgent.id, 1)]}
+    driver = waiting_pool([1.0], jobs if urgent_first else jobs[::-1])
+    urgent = max(driver.pool.jobs, key=lambda job: job.spec.priority)
+    assert given_to(plan_of(driver)) == {"w0": [(urgent.id, 1)]}
 
 
 @pytest.mark.parametrize("shapes", [(1.0, 0.5), (0.5, 1.0)])
 def test_among_equals_the_job_that_came_first_goes_first(shapes: tuple[float, float]) -> None:
-    desk = waiting_pool([1.0], [(1, shapes[0], 100), (1, shapes[1], 100)])
-    [first, *_] = given_to(plan_of(desk))["w0"]
+    driver = waiting_pool([1.0], [(1, shapes[0], 100), (1, shapes[1], 100)])
+    [first, *_] = given_to(plan_of(driver))["w0"]
     assert first == (1, 1)
 
 
 def test_what_nobody_can_take_is_unmet() -> None:
-    desk = waiting_pool([1.0, 1.0], [(5, 1.0, 100), (3, 64.0, 200)])
-    unmet = {shape.request["cpus"]: tasks for shape, tasks in plan_of(desk).unmet().items()}
+    driver = waiting_pool([1.0, 1.0], [(5, 1.0, 100), (3, 64.0, 200)])
+    unmet = {shape.request["cpus"]: tasks for shape, tasks in plan_of(driver).unmet().items()}
     assert unmet == {1000: 3, 64_000: 3}
 
 
 def test_nobody_is_filled_before_the_others_have_something() -> None:
-    desk = waiting_pool([8.0, 8.0, 8.0, 8.0], [(8, 1.0, 100)])
-    assert {tasks for [(_, tasks)] in given_to(plan_of(desk)).values()} == {2}
+    driver = waiting_pool([8.0, 8.0, 8.0, 8.0], [(8, 1.0, 100)])
+    assert {tasks for [(_, tasks)] in given_to(plan_of(driver)).values()} == {2}
 
 
 def test_consecutive_tasks_of_a_job_travel_as_one_span() -> None:
-    desk = waiting_pool([8.0], [(8, 1.0, 100)])
-    desk.let_go()
-    (run,) = desk.of(fx.Run)
+    driver = waiting_pool([8.0], [(8, 1.0, 100)])
+    driver.let_go()
+    (run,) = driver.of(fx.Run)
     assert [span[1:] for span in run.spans] == [(1, 0, 8, 0)]
     assert run.claims == [{"cpus": 1000}]
 
 
 def test_each_span_names_the_claim_of_its_shape() -> None:
-    desk = waiting_pool([2.0], [(1, 1.5, 200), (1, 0.5, 100)])
-    desk.let_go()
-    (run,) = desk.of(fx.Run)
+    driver = waiting_pool([2.0], [(1, 1.5, 200), (1, 0.5, 100)])
+    driver.let_go()
+    (run,) = driver.of(fx.Run)
     charged = {job_id: run.claims[claim] for _, job_id, _, _, claim in run.spans}
     assert charged == {1: {"cpus": 1500}, 2: {"cpus": 500}}
 
@@ -137,28 +137,28 @@ def test_each_span_names_the_claim_of_its_shape() -> None:
 
 
 def test_a_job_moves_when_its_place_changes_while_it_waits() -> None:
-    desk = waiting_pool([1.0], [(1, 1.0, 100), (1, 1.0, 100), (1, 1.0, 100)])
-    demand = desk.pool.state.demand
+    driver = waiting_pool([1.0], [(1, 1.0, 100), (1, 1.0, 100), (1, 1.0, 100)])
+    demand = driver.pool.state.demand
     favoured = {2}
     demand.order = lambda job: (job.id not in favoured, *by_priority(job))
     demand.reorder()
-    assert given_to(plan_of(desk)) == {"w0": [(2, 1)]}
+    assert given_to(plan_of(driver)) == {"w0": [(2, 1)]}
     favoured = {3}
-    desk.let_go()
-    assert desk.jobs_at("w0") == [2], "a place that was not renewed still counts"
+    driver.let_go()
+    assert driver.jobs_at("w0") == [2], "a place that was not renewed still counts"
     demand.reorder()
-    desk.finish_all()
-    assert desk.ended == [2, 3, 1]
+    driver.finish_all()
+    assert driver.ended == [2, 3, 1]
 
 
 def test_every_gate_holds_tasks_back_and_says_why() -> None:
-    desk = waiting_pool([], [(9, 1.0, 100)])
-    [job] = desk.pool.jobs
+    driver = waiting_pool([], [(9, 1.0, 100)])
+    [job] = driver.pool.jobs
     assert passing(job) == (9, None)
     job.stored = False
     assert passing(job) == (0, Reason.NOT_STORED)
     job.stored = True
-    capped = desk.pool.state.jobs[desk.submit(9, max_running=2)]
+    capped = driver.pool.state.jobs[driver.submit(9, max_running=2)]
     assert passing(capped) == (2, Reason.MAX_RUNNING)
     capped.cancelling = True
     assert takeable(capped) == 0

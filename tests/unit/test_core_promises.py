@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from poolkit import Desk
+from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
@@ -19,7 +19,7 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
 
 
-def restarted(unfinished: list[int], cursor: int, count: int = 10, **more: object) -> Desk:
+def restarted(unfinished: list[int], cursor: int, count: int = 10, **more: object) -> PoolDriver:
     """A manager's second start: job 1 was under way on workers a and b."""
     record = JobRecord(
         job_id=1,
@@ -31,24 +31,24 @@ def restarted(unfinished: list[int], cursor: int, count: int = 10, **more: objec
     )
     job = UnfinishedJob(record=record, unfinished=unfinished, counters={})
     workers = [WorkerRecord("a"), WorkerRecord("b")]
-    return Desk(snapshot=Snapshot(epoch=2, next_job_id=2, jobs=[job], workers=workers))
+    return PoolDriver(snapshot=Snapshot(epoch=2, next_job_id=2, jobs=[job], workers=workers))
 
 
-def final_records(desk: Desk) -> list[tuple[int, TaskState]]:
+def final_records(driver: PoolDriver) -> list[tuple[int, TaskState]]:
     return [
         (r.index, r.state)
-        for r in desk.records
+        for r in driver.records
         if isinstance(r, TaskRecord) and r.state is not TaskState.WAITING
     ]
 
 
 def test_results_are_acknowledged_only_after_they_are_durable() -> None:
-    desk = Desk()
-    desk.join("w")
-    desk.submit()
-    (number, job_id, index) = desk.held("w")[0]
-    result = Result(number, job_id, index, Outcome.DONE, desk.now, 0.1)
-    effects = desk.pool.handle(ev.Reported(at=desk.now, worker="w", results=[result]))
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit()
+    (number, job_id, index) = driver.held("w")[0]
+    result = Result(number, job_id, index, Outcome.DONE, driver.now, 0.1)
+    effects = driver.pool.handle(ev.Reported(at=driver.now, worker="w", results=[result]))
     first, *rest = effects
     assert isinstance(first, fx.Persist)
     assert [record.result for record in first.records if isinstance(record, TaskRecord)] == [result]
@@ -58,202 +58,202 @@ def test_results_are_acknowledged_only_after_they_are_durable() -> None:
 
 
 def test_a_repeated_report_is_acknowledged_again_and_counts_once() -> None:
-    desk = Desk()
-    desk.join("w")
-    desk.submit(2)
-    attempt = desk.held("w")[0]
-    desk.report("w", attempt)
-    desk.report("w", attempt)
-    assert [ack.numbers for ack in desk.of(fx.Acknowledge)] == [[attempt[0]]]
-    assert desk.pool.state.jobs[1].counts.done == 1
-    assert desk.pool.state.totals.reports_refused == 1
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(2)
+    attempt = driver.held("w")[0]
+    driver.report("w", attempt)
+    driver.report("w", attempt)
+    assert [ack.numbers for ack in driver.of(fx.Acknowledge)] == [[attempt[0]]]
+    assert driver.pool.state.jobs[1].counts.done == 1
+    assert driver.pool.state.totals.reports_refused == 1
 
 
 def test_a_result_that_nobody_could_have_is_refused() -> None:
-    desk = Desk()
-    desk.join("w")
-    desk.submit(10)
-    for forged in ((desk.pool.state.next_number + 5, 1, 7), (1, 99, 0), (1, 1, 10), (1, 1, -1)):
-        desk.report("w", forged)
-    assert desk.pool.state.jobs[1].counts.done == 0
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(10)
+    for forged in ((driver.pool.state.next_number + 5, 1, 7), (1, 99, 0), (1, 1, 10), (1, 1, -1)):
+        driver.report("w", forged)
+    assert driver.pool.state.jobs[1].counts.done == 0
 
 
 def test_the_late_success_of_a_lost_attempt_counts_and_stops_the_repetition() -> None:
-    desk = Desk()
-    desk.join("a")
-    job = desk.submit()
-    lost = desk.held("a")[0]
-    desk.lose("a")
-    desk.join("b")
-    repeated = desk.held("b")[0]
-    desk.report("a", lost)
-    assert desk.ended == [job]
-    assert [(kill.worker, kill.numbers) for kill in desk.of(fx.Kill)] == [("b", [repeated[0]])]
-    desk.report("b", repeated, outcome=Outcome.KILLED)
-    assert final_records(desk) == [(0, TaskState.DONE)]
+    driver = PoolDriver()
+    driver.join("a")
+    job = driver.submit()
+    lost = driver.held("a")[0]
+    driver.lose("a")
+    driver.join("b")
+    repeated = driver.held("b")[0]
+    driver.report("a", lost)
+    assert driver.ended == [job]
+    assert [(kill.worker, kill.numbers) for kill in driver.of(fx.Kill)] == [("b", [repeated[0]])]
+    driver.report("b", repeated, outcome=Outcome.KILLED)
+    assert final_records(driver) == [(0, TaskState.DONE)]
 
 
 def test_the_late_failure_of_a_lost_attempt_changes_nothing() -> None:
-    desk = Desk()
-    desk.join("a")
-    job = desk.submit()
-    lost = desk.held("a")[0]
-    desk.lose("a")
-    desk.join("b")
-    desk.fail("a", lost)
-    assert desk.jobs_at("b") == [job]
+    driver = PoolDriver()
+    driver.join("a")
+    job = driver.submit()
+    lost = driver.held("a")[0]
+    driver.lose("a")
+    driver.join("b")
+    driver.fail("a", lost)
+    assert driver.jobs_at("b") == [job]
 
 
 def test_a_worker_that_comes_back_still_running_keeps_its_task() -> None:
-    desk = Desk()
-    desk.join("a")
-    desk.submit()
-    attempt = desk.held("a")[0]
-    desk.lose("a")
-    desk.join("a", holds=[attempt])
-    assert desk.held("a") == [attempt]
-    assert not desk.of(fx.Run)
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit()
+    attempt = driver.held("a")[0]
+    driver.lose("a")
+    driver.join("a", holds=[attempt])
+    assert driver.held("a") == [attempt]
+    assert not driver.of(fx.Run)
 
 
 def test_the_earlier_attempt_wins_over_a_repetition_elsewhere() -> None:
-    desk = Desk()
-    desk.join("a")
-    desk.submit()
-    first = desk.held("a")[0]
-    desk.lose("a")
-    desk.join("b")
-    second = desk.held("b")[0]
-    desk.join("a", holds=[first])
-    assert desk.held("a") == [first]
-    assert desk.held("b") == []
-    assert [(kill.worker, kill.numbers) for kill in desk.of(fx.Kill)] == [("b", [second[0]])]
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit()
+    first = driver.held("a")[0]
+    driver.lose("a")
+    driver.join("b")
+    second = driver.held("b")[0]
+    driver.join("a", holds=[first])
+    assert driver.held("a") == [first]
+    assert driver.held("b") == []
+    assert [(kill.worker, kill.numbers) for kill in driver.of(fx.Kill)] == [("b", [second[0]])]
 
 
 def test_a_worker_that_comes_back_with_a_task_that_is_over_is_told_to_kill_it() -> None:
-    desk = Desk()
-    desk.join("a")
-    desk.submit()
-    first = desk.held("a")[0]
-    desk.lose("a")
-    desk.join("b")
-    desk.report("b")
-    desk.join("a", holds=[first])
-    (welcome,) = desk.of(fx.Welcome)
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit()
+    first = driver.held("a")[0]
+    driver.lose("a")
+    driver.join("b")
+    driver.report("b")
+    driver.join("a", holds=[first])
+    (welcome,) = driver.of(fx.Welcome)
     assert welcome.kill == [first[0]]
 
 
 def test_what_a_message_lost_on_the_way_is_sent_again_without_blame() -> None:
-    desk = Desk()
-    desk.join("a")
-    desk.submit()
-    sent = desk.held("a")[0]
-    desk.join("a", holds=[])
-    assert desk.held("a") != [sent]
-    assert desk.jobs_at("a") == [1]
-    assert desk.pool.state.totals.attempts_lost == 0
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit()
+    sent = driver.held("a")[0]
+    driver.join("a", holds=[])
+    assert driver.held("a") != [sent]
+    assert driver.jobs_at("a") == [1]
+    assert driver.pool.state.totals.attempts_lost == 0
 
 
 def test_a_restarted_worker_process_has_lost_what_it_ran() -> None:
-    desk = Desk()
-    desk.join("a")
-    desk.submit()
-    desk.join("a", incarnation="two")
-    assert desk.jobs_at("a") == [1]
-    assert desk.pool.state.totals.attempts_lost == 1
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit()
+    driver.join("a", incarnation="two")
+    assert driver.jobs_at("a") == [1]
+    assert driver.pool.state.totals.attempts_lost == 1
 
 
 def test_a_restarted_manager_asks_everybody_before_it_repeats_anything() -> None:
-    desk = restarted(unfinished=[3, 4], cursor=5)
-    assert sorted(ask.worker for ask in desk.of(fx.AskWho)) == ["a", "b"]
-    desk.join("a", holds=[(77, 1, 3)])
-    assert desk.held("a") == [(77, 1, 3)]
-    desk.join("b")
-    indexes = [index for _, _, index in desk.held("b")]
+    driver = restarted(unfinished=[3, 4], cursor=5)
+    assert sorted(ask.worker for ask in driver.of(fx.AskWho)) == ["a", "b"]
+    driver.join("a", holds=[(77, 1, 3)])
+    assert driver.held("a") == [(77, 1, 3)]
+    driver.join("b")
+    indexes = [index for _, _, index in driver.held("b")]
     assert indexes == [4], "all have spoken, so what nobody has is repeated, and first"
 
 
 def test_new_tasks_need_not_wait_for_the_silent() -> None:
-    desk = restarted(unfinished=[3, 4], cursor=5)
-    desk.join("b")
-    assert [index for _, _, index in desk.held("b")] == [5]
-    desk.wait(desk.pool.state.config.reconcile_seconds + 1)
-    desk.report("b")
-    assert [index for _, _, index in desk.held("b")] == [3]
+    driver = restarted(unfinished=[3, 4], cursor=5)
+    driver.join("b")
+    assert [index for _, _, index in driver.held("b")] == [5]
+    driver.wait(driver.pool.state.config.reconcile_seconds + 1)
+    driver.report("b")
+    assert [index for _, _, index in driver.held("b")] == [3]
 
 
 def test_a_result_from_before_the_restart_is_accepted() -> None:
-    desk = restarted(unfinished=[3, 4], cursor=5)
-    desk.report("a", (77, 1, 3))
-    assert final_records(desk) == [(3, TaskState.DONE)]
+    driver = restarted(unfinished=[3, 4], cursor=5)
+    driver.report("a", (77, 1, 3))
+    assert final_records(driver) == [(3, TaskState.DONE)]
 
 
 def test_the_durable_cursor_may_lag_behind() -> None:
-    desk = restarted(unfinished=[], cursor=5)
-    desk.join("a", holds=[(77, 1, 7)])
-    assert desk.held("a") == [(77, 1, 7)]
-    desk.join("b")
-    desk.finish_all()
-    assert desk.ended == [1]
-    assert sorted(index for index, _ in final_records(desk)) == [5, 6, 7, 8, 9]
+    driver = restarted(unfinished=[], cursor=5)
+    driver.join("a", holds=[(77, 1, 7)])
+    assert driver.held("a") == [(77, 1, 7)]
+    driver.join("b")
+    driver.finish_all()
+    assert driver.ended == [1]
+    assert sorted(index for index, _ in final_records(driver)) == [5, 6, 7, 8, 9]
 
 
 def test_a_worker_cannot_move_a_cursor_as_far_as_it_likes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kestrelctl.core.attempts.adoption.MOST_UNRECORDED", 100)
-    desk = restarted(unfinished=[], cursor=5, count=1_000_000_000)
-    desk.join("a", holds=[(77, 1, 104), (78, 1, 105)])
-    assert desk.of(fx.Welcome)[-1].kill == [78]
-    assert [number for number, _, _ in desk.held("a")] == [77]
-    desk.join("b")
-    desk.report("b", (79, 1, 999_999_999))
-    assert desk.pool.state.jobs[1].cursor == 105
-    assert final_records(desk) == []
+    driver = restarted(unfinished=[], cursor=5, count=1_000_000_000)
+    driver.join("a", holds=[(77, 1, 104), (78, 1, 105)])
+    assert driver.of(fx.Welcome)[-1].kill == [78]
+    assert [number for number, _, _ in driver.held("a")] == [77]
+    driver.join("b")
+    driver.report("b", (79, 1, 999_999_999))
+    assert driver.pool.state.jobs[1].cursor == 105
+    assert final_records(driver) == []
 
 
 def test_cancelling_kills_what_runs_and_drops_what_waits() -> None:
-    desk = Desk()
-    desk.join("a", "b")
-    job = desk.submit(1000)
-    answer = desk.cancel(job)
+    driver = PoolDriver()
+    driver.join("a", "b")
+    job = driver.submit(1000)
+    answer = driver.cancel(job)
     assert answer.tasks == 1000
-    assert sorted(kill.worker for kill in desk.of(fx.Kill)) == ["a", "b"]
-    assert not desk.of(fx.JobEnded), "it ends when what ran is gone"
+    assert sorted(kill.worker for kill in driver.of(fx.Kill)) == ["a", "b"]
+    assert not driver.of(fx.JobEnded), "it ends when what ran is gone"
     for name in "ab":
-        desk.report(name, outcome=Outcome.KILLED)
-    assert desk.ended == [job]
-    assert [state for _, state in final_records(desk)] == [TaskState.CANCELLED] * 2
+        driver.report(name, outcome=Outcome.KILLED)
+    assert driver.ended == [job]
+    assert [state for _, state in final_records(driver)] == [TaskState.CANCELLED] * 2
 
 
 def test_a_task_that_ended_before_the_kill_arrived_is_done() -> None:
-    desk = Desk()
-    desk.join("a")
-    job = desk.submit()
-    desk.cancel(job)
-    desk.report("a")
-    assert final_records(desk) == [(0, TaskState.DONE)]
+    driver = PoolDriver()
+    driver.join("a")
+    job = driver.submit()
+    driver.cancel(job)
+    driver.report("a")
+    assert final_records(driver) == [(0, TaskState.DONE)]
 
 
 def test_only_the_owner_and_admins_cancel() -> None:
-    desk = Desk()
-    job = desk.submit(owner="ada")
-    assert desk.cancel(job, by="bob").error == "not-allowed"
-    assert desk.cancel(job, by="root", admin=True).error is None
-    assert desk.cancel(job, by="ada").error == "not-found"
+    driver = PoolDriver()
+    job = driver.submit(owner="ada")
+    assert driver.cancel(job, by="bob").error == "not-allowed"
+    assert driver.cancel(job, by="root", admin=True).error is None
+    assert driver.cancel(job, by="ada").error == "not-found"
 
 
 def test_a_retry_of_a_cancelled_job_goes_on_where_it_stopped() -> None:
-    desk = Desk()
-    desk.join("a")
-    job = desk.submit(100)
-    desk.report("a")
-    desk.cancel(job)
-    desk.report("a", outcome=Outcome.KILLED)
-    record = [r for r in desk.records if isinstance(r, JobRecord)][-1]
+    driver = PoolDriver()
+    driver.join("a")
+    job = driver.submit(100)
+    driver.report("a")
+    driver.cancel(job)
+    driver.report("a", outcome=Outcome.KILLED)
+    record = [r for r in driver.records if isinstance(r, JobRecord)][-1]
     assert (record.state, record.counts.cancelled, record.counts.done) == ("cancelled", 99, 1)
-    desk.tell(
+    driver.tell(
         ev.Retry(
-            at=desk.now,
+            at=driver.now,
             request="r",
             by="ada",
             admin=False,
@@ -263,7 +263,7 @@ def test_a_retry_of_a_cancelled_job_goes_on_where_it_stopped() -> None:
             rest=True,
         )
     )
-    assert desk.answers[-1].tasks == 99
-    desk.finish_all()
-    record = [r for r in desk.records if isinstance(r, JobRecord)][-1]
+    assert driver.answers[-1].tasks == 99
+    driver.finish_all()
+    record = [r for r in driver.records if isinstance(r, JobRecord)][-1]
     assert (record.state, record.counts.done, record.counts.cancelled) == ("done", 100, 0)

@@ -1,12 +1,16 @@
-"""The rules of the house that no linter knows: how modules are cut, and what the locks pin."""
+"""Rules of the house that no linter knows: how modules are cut and named, what the locks pin."""
 
 from __future__ import annotations
 
 import ast
 import statistics
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from kestrelctl.cli.main import kestrelctl
 
 CHECKOUT = Path(__file__).parents[2]
 MODULES = sorted((CHECKOUT / "kestrelctl").rglob("*.py"))
@@ -43,6 +47,82 @@ def test_modules_are_named_after_what_they_hold() -> None:
     vague = {"util", "utils", "helper", "helpers", "common", "misc"}
     parts = {name(module): set(Path(name(module)).with_suffix("").parts) for module in MODULES}
     assert [named for named, found in parts.items() if found & vague] == []
+
+
+def shared(named: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:
+    """Names that several modules have, or have something of, with these modules."""
+    modules: dict[str, list[str]] = {}
+    for each, module in named:
+        modules.setdefault(each, []).append(name(module))
+    return {each: found for each, found in modules.items() if len(found) > 1}
+
+
+def commands(group: click.Group) -> Iterator[str]:
+    """The words of all commands, those of commands inside of commands, too."""
+    context = click.Context(group)
+    for word in group.list_commands(context):
+        yield word
+        command = group.get_command(context, word)
+        if isinstance(command, click.Group):
+            yield from commands(command)
+
+
+#: File names that several modules share, and why they may.
+SHARED_FILE_NAMES = {
+    "__init__.py": "Python wants it",
+}
+
+CARRIED = "the message of protocol.work that carries the effect or event of the core"
+#: Names of classes that several modules share, and why they may.
+SHARED_CLASS_NAMES = {
+    "Kill": CARRIED,
+    "Leaving": CARRIED,
+    "Recall": CARRIED,
+    "Returned": CARRIED,
+    "Run": CARRIED,
+    "SetHeartbeat": CARRIED,
+    "Welcome": CARRIED,
+}
+
+
+def test_no_two_modules_have_one_file_name() -> None:
+    """But a module of `cli` may be named after its command."""
+    words = set(commands(kestrelctl))
+    of_commands = {m for m in MODULES if m.parent.name == "cli" and m.stem in words}
+    found = shared((module.name, module) for module in MODULES if module not in of_commands)
+    assert {file: twins for file, twins in found.items() if file not in SHARED_FILE_NAMES} == {}
+    assert found.keys() == SHARED_FILE_NAMES.keys(), "an exception that nobody needs any more"
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    found = shared(
+        (node.name, module)
+        for module in MODULES
+        for node in parsed(module).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {each: twins for each, twins in found.items() if each not in SHARED_CLASS_NAMES} == {}
+    assert found.keys() == SHARED_CLASS_NAMES.keys(), "an exception that nobody needs any more"
+
+
+def test_only_the_core_and_the_simulated_world_look_into_a_pools_state() -> None:
+    """Shells ask the pool: what its answers rest on may change without them."""
+
+    def looks_in(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Attribute) or node.attr != "state":
+            return False
+        owner = node.value
+        called = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+        return called.lstrip("_") == "pool"
+
+    shells = [m for m in MODULES if not {"core", "simulate"} & set(Path(name(m)).parts)]
+    found = [
+        f"{name(module)}:{node.lineno}"
+        for module in shells
+        for node in ast.walk(parsed(module))
+        if looks_in(node)
+    ]
+    assert found == []
 
 
 def test_modules_start_with_a_docstring() -> None:

@@ -1,4 +1,4 @@
-"""Enroll, join and revoke, with a pool on the desk and accounts in memory."""
+"""Enroll, join and revoke, with a pool driven by hand and accounts in memory."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from poolkit import Desk
+from poolkit import PoolDriver
 
 from kestrelctl import clock as clocks
 from kestrelctl.core.members.enrollment import Invitation
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
-from kestrelctl.manager import enrollment as shell
+from kestrelctl.manager import enrollment_requests as shell
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.enrollment import Enrollment
-from kestrelctl.manager.invited import Invited
-from kestrelctl.manager.options import ManagerOptions
+from kestrelctl.manager.enrollment_requests import EnrollmentRequests
+from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.joining import Join, Joined
+from kestrelctl.protocol.joining import Join, NewAccount
 from kestrelctl.protocol.work import VERSION, Refused
 
 HOME = "workers.example.org"
@@ -72,20 +72,20 @@ class House:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.desk = Desk()
+        self.driver = PoolDriver()
         self.accounts = AccountsInMemory()
         self.replies: list[Any] = []
         self.start()
 
     def start(self) -> None:
         """The manager starts, perhaps again."""
-        service: Any = SimpleNamespace(pool=self.desk.pool, handle=self.desk.tell)
+        service: Any = SimpleNamespace(pool=self.driver.pool, handle=self.driver.tell)
         accounts: Any = self.accounts
         options = ManagerOptions(
             domain="example.org", secret_file=Path("x"), data_dir=self.directory
         )
-        invited = Invited(self.directory / "invited")
-        self.enrollment = Enrollment(service, accounts, Access(options), invited)
+        temporary = TemporaryAccounts(self.directory / "invited")
+        self.enrollment = EnrollmentRequests(service, accounts, Access(options), temporary)
 
     def caller(self, *, admin: bool = True) -> Caller:
         return Caller("ada@users.example.org/x", admin, self.replies.append)
@@ -125,9 +125,9 @@ class House:
 @pytest.fixture
 async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     house = House(tmp_path)
-    house.desk.now = NOW
+    house.driver.now = NOW
     for clock in ("now", "latest"):
-        monkeypatch.setattr(shell, clock, lambda: house.desk.now)
+        monkeypatch.setattr(shell, clock, lambda: house.driver.now)
     return house
 
 
@@ -135,11 +135,13 @@ async def test_the_account_is_made_the_machine_told_and_the_token_worthless(hous
     temporary = await house.enroll()
     house.accounts.story.clear()
     [answer] = await house.join(temporary, "lab7")
-    assert answer == Joined(jid=f"lab7@{HOME}", password=house.accounts.passwords[f"lab7@{HOME}"])
+    assert answer == NewAccount(
+        jid=f"lab7@{HOME}", password=house.accounts.passwords[f"lab7@{HOME}"]
+    )
     assert list(house.accounts.passwords) == [f"lab7@{HOME}"]
     assert house.accounts.story == [
         "made lab7",
-        "answered Joined",
+        "answered NewAccount",
         f"deleted {temporary.partition('@')[0]}",
     ]
 
@@ -147,7 +149,7 @@ async def test_the_account_is_made_the_machine_told_and_the_token_worthless(hous
 async def test_of_two_at_the_same_time_one_joins(house: House) -> None:
     temporary = await house.enroll()
     answers = await house.join(temporary, "lab7", "lab8", "lab9")
-    assert sorted(type(each).__name__ for each in answers) == ["Joined", "Refused", "Refused"]
+    assert sorted(type(each).__name__ for each in answers) == ["NewAccount", "Refused", "Refused"]
     refused = next(each for each in answers if isinstance(each, Refused))
     assert refused == Refused(reason="the token was used already, or withdrawn")
     assert list(house.accounts.passwords) == [f"lab7@{HOME}"]
@@ -167,7 +169,7 @@ async def test_who_asks_for_a_taken_name_may_ask_for_another(house: House) -> No
 
 async def test_an_expired_token_is_refused_and_deleted(house: House) -> None:
     temporary = await house.enroll(seconds=60.0)
-    house.desk.now += 60.0
+    house.driver.now += 60.0
     [refused] = await house.join(temporary, "lab7")
     assert refused.code == "not-allowed"
     assert refused.reason.startswith("the token expired at 2026-11-20 15:54:20 UTC")
@@ -192,7 +194,7 @@ async def test_another_version_is_told_so(house: House) -> None:
 async def test_expired_accounts_are_deleted_when_the_manager_comes_back(house: House) -> None:
     late = await house.enroll(seconds=60.0)
     early = await house.enroll(seconds=3600.0)
-    house.desk.now += 100.0
+    house.driver.now += 100.0
     house.start()
     house.enrollment.on_online()
     await house.quiet()
@@ -244,36 +246,36 @@ async def test_a_name_that_is_taken_is_refused_when_it_is_asked_for(house: House
 async def test_a_revoked_worker_loses_its_account_and_its_place(house: House) -> None:
     for name in ("lab7", "lab70"):
         house.accounts.passwords[f"{name}@{HOME}"] = "secret"
-        house.desk.join(f"{name}@{HOME}/one", f"{name}@{HOME}/two")
+        house.driver.join(f"{name}@{HOME}/one", f"{name}@{HOME}/two")
     assert await house.revoke("lab7") == [f"lab7@{HOME}"]
     assert list(house.accounts.passwords) == [f"lab70@{HOME}"]
-    assert sorted(house.desk.pool.state.workers) == [f"lab70@{HOME}/one", f"lab70@{HOME}/two"]
+    assert sorted(house.driver.pool.state.workers) == [f"lab70@{HOME}/one", f"lab70@{HOME}/two"]
 
 
 async def test_a_worker_is_revoked_by_address_too_and_when_its_account_is_gone(
     house: House,
 ) -> None:
-    house.desk.join(f"lab7@{HOME}/one")
+    house.driver.join(f"lab7@{HOME}/one")
     assert await house.revoke(f"lab7@{HOME}/one", "lab7") == [f"lab7@{HOME}"]
-    assert house.desk.pool.state.workers == {}
+    assert house.driver.pool.state.workers == {}
 
 
 async def test_of_several_those_that_are_deleted_are_forgotten_at_once(house: House) -> None:
     """The server may fail at a later one."""
     for name in ("lab7", "lab8"):
         house.accounts.passwords[f"{name}@{HOME}"] = "secret"
-        house.desk.join(f"{name}@{HOME}/one")
+        house.driver.join(f"{name}@{HOME}/one")
     house.accounts.kept = f"lab8@{HOME}"
     with pytest.raises(KestrelError, match="did not delete"):
         await house.revoke("lab7", "lab8")
-    assert list(house.desk.pool.state.workers) == [f"lab8@{HOME}/one"]
+    assert list(house.driver.pool.state.workers) == [f"lab8@{HOME}/one"]
     assert house.enrollment.doubts(f"lab7@{HOME}/one")
     assert not house.enrollment.doubts(f"lab8@{HOME}/one")
 
 
 async def test_parts_of_names_and_other_peoples_accounts_are_not_revoked(house: House) -> None:
     house.accounts.passwords[f"lab7@{HOME}"] = "secret"
-    house.desk.join(f"lab7@{HOME}/one")
+    house.driver.join(f"lab7@{HOME}/one")
     with pytest.raises(NotFound, match=f"no worker with the account lab@{HOME}"):
         await house.revoke("lab")
     with pytest.raises(UsageError, match="no worker's account"):
@@ -328,7 +330,7 @@ async def test_a_session_whose_account_was_used_cannot_join_again(house: House) 
     await house.join(temporary, "lab7")
     [refused] = await house.join(temporary, "lab8")
     assert refused.reason == "the token was used already, or withdrawn"
-    house.desk.now += 3600.0
+    house.driver.now += 3600.0
     house.enrollment.on_online()
     await house.quiet()
     assert house.enrollment._used == set(), "what has expired needs no remembering"
@@ -336,7 +338,7 @@ async def test_a_session_whose_account_was_used_cannot_join_again(house: House) 
     assert "expired" in refused.reason
 
 
-@pytest.mark.parametrize("after", ["made lab7", "answered Joined"])
+@pytest.mark.parametrize("after", ["made lab7", "answered NewAccount"])
 async def test_a_token_is_used_even_if_the_manager_dies_before_it_says_so(
     house: House, after: str
 ) -> None:
@@ -364,7 +366,7 @@ async def test_a_token_that_was_not_used_after_all_is_good_after_a_restart(house
     house.enrollment.on_online()
     await house.quiet()
     [joined] = await house.join(temporary, "lab8")
-    assert isinstance(joined, Joined)
+    assert isinstance(joined, NewAccount)
 
 
 async def test_where_the_use_of_a_token_cannot_be_noted_nobody_joins(house: House) -> None:
@@ -393,11 +395,11 @@ async def test_a_token_has_expired_as_soon_as_one_clock_says_so(
 
 
 async def test_a_worker_whose_account_the_server_keeps_stays_listed(house: House) -> None:
-    house.desk.join(f"lab7@{HOME}/one")
+    house.driver.join(f"lab7@{HOME}/one")
     house.accounts.trouble = KestrelError("the server did not delete the account")
     with pytest.raises(KestrelError, match="did not delete"):
         await house.revoke("lab7")
-    assert f"lab7@{HOME}/one" in house.desk.pool.state.workers
+    assert f"lab7@{HOME}/one" in house.driver.pool.state.workers
 
 
 def test_temporary_accounts_can_join_and_nothing_else() -> None:

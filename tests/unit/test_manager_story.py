@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from poolkit import Desk
+from poolkit import PoolDriver
 from store_samples import cancelled, done, failed, happening, job, lost, result, waiting
 
 from kestrelctl.core.model.records import MAX_HAPPENINGS, Happening, JobRecord, TaskRecord
@@ -18,11 +18,11 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
-from kestrelctl.manager import story
+from kestrelctl.manager import job_story
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.job_story import Asked, Whereabouts, tell
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.selection import Selection
-from kestrelctl.manager.story import Asked, Whereabouts, tell
 from kestrelctl.manager.task_requests import TaskRequests
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import JobView, Story, StoryEntry
@@ -224,20 +224,20 @@ class TestCutting:
     ENTRIES = tell(ENDED, [happening(i % 3, at=T0 + i / 100) for i in range(1, 9)], [], T0 + 20)
 
     def test_what_fits_is_left_as_it_is(self) -> None:
-        assert story.cut(self.ENTRIES, 10, VIEW) == (self.ENTRIES, False)
+        assert job_story.cut(self.ENTRIES, 10, VIEW) == (self.ENTRIES, False)
 
     def test_the_job_stays_before_its_tasks_and_the_latest_of_these(self) -> None:
-        kept, more = story.cut(self.ENTRIES, 4, VIEW)
+        kept, more = job_story.cut(self.ENTRIES, 4, VIEW)
         assert kept == [self.ENTRIES[0], *self.ENTRIES[-3:]]
         assert more
 
     def test_of_the_job_the_end_stays_longest(self) -> None:
-        assert story.cut(self.ENTRIES, 1, VIEW) == ([self.ENTRIES[-1]], True)
+        assert job_story.cut(self.ENTRIES, 1, VIEW) == ([self.ENTRIES[-1]], True)
 
     def test_an_answer_is_never_larger_than_what_can_be_sent(self) -> None:
         happenings = [happening(i, detail="<" * 500) for i in range(2_000)]
         view = msgspec.structs.replace(VIEW, requires=["&" * 1000] * 50)
-        kept, more = story.cut(tell(ENDED, happenings, [], T0 + 20), 10_000, view)
+        kept, more = job_story.cut(tell(ENDED, happenings, [], T0 + 20), 10_000, view)
         assert more
         assert (kept[0].what, kept[-1].what, kept[-2].task_id) == ("submitted", "ended", 1999)
         answer = Story(id="x" * 100, job=view, entries=kept, more=more)
@@ -246,10 +246,10 @@ class TestCutting:
 
 
 class Counter:
-    """Where users ask for stories of a desk's pool."""
+    """Where users ask for stories of a pool driven by hand."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, driver: PoolDriver) -> None:
+        self.driver = driver
         self.replies: list[Any] = []
 
     async def ask(
@@ -260,9 +260,11 @@ class Counter:
         admin: bool = False,
         limit: int = 200,
     ) -> Story:
-        store = self.desk.store()
-        service: Any = SimpleNamespace(pool=self.desk.pool, store=store, now=lambda: self.desk.now)
-        requests = TaskRequests(service, Selection(self.desk.pool, store), Outputs())
+        store = self.driver.store()
+        service: Any = SimpleNamespace(
+            pool=self.driver.pool, store=store, now=lambda: self.driver.now
+        )
+        requests = TaskRequests(service, Selection(self.driver.pool, store), Outputs())
         caller = Caller(f"{who}/home", admin, self.replies.append)
         request = TellStory(id="7", job=job, task_ids=list(task_ids), limit=limit)
         await requests.story(caller, request)
@@ -273,9 +275,9 @@ class Counter:
 
 
 @pytest.fixture
-def desk() -> Desk:
+def driver() -> PoolDriver:
     """A pool."""
-    return Desk()
+    return PoolDriver()
 
 
 def whats(found: Story, task_id: int | None) -> list[str]:
@@ -283,73 +285,73 @@ def whats(found: Story, task_id: int | None) -> list[str]:
 
 
 class TestAsking:
-    async def test_a_job_from_its_submission_to_its_end(self, desk: Desk) -> None:
-        desk.join("w1", cpus=2)
-        desk.submit(count=2)
-        for attempt in list(desk.held("w1")):
-            desk.report("w1", attempt)
-        found = await Counter(desk).ask("last", 1)
+    async def test_a_job_from_its_submission_to_its_end(self, driver: PoolDriver) -> None:
+        driver.join("w1", cpus=2)
+        driver.submit(count=2)
+        for attempt in list(driver.held("w1")):
+            driver.report("w1", attempt)
+        found = await Counter(driver).ask("last", 1)
         assert found.job.state == "done"
         assert whats(found, None) == ["submitted", "ended"]
         assert whats(found, 1) == ["started", "ended"]
         assert whats(found, 0) == []
         assert not found.more
 
-    async def test_a_live_task_and_one_never_handed_out(self, desk: Desk) -> None:
-        desk.join("w1", cpus=1)
-        desk.submit(count=1000)
-        found = await Counter(desk).ask("1", 0, 999)
+    async def test_a_live_task_and_one_never_handed_out(self, driver: PoolDriver) -> None:
+        driver.join("w1", cpus=1)
+        driver.submit(count=1000)
+        found = await Counter(driver).ask("1", 0, 999)
         assert whats(found, 0) == ["sent", "running"]
         assert [entry.worker for entry in found.entries if entry.task_id == 0] == ["w1", "w1"]
         assert whats(found, 999) == ["waiting"]
 
-    async def test_a_task_that_waits_at_its_worker_does_not_run(self, desk: Desk) -> None:
-        desk.join("w1", cpus=1)
-        desk.submit(count=1000)
+    async def test_a_task_that_waits_at_its_worker_does_not_run(self, driver: PoolDriver) -> None:
+        driver.join("w1", cpus=1)
+        driver.submit(count=1000)
         for _ in range(9):
-            desk.report("w1", seconds=0.001)
-        [(_, _, first), (_, _, second), *_] = desk.held("w1")
-        found = await Counter(desk).ask("1", first, second)
+            driver.report("w1", seconds=0.001)
+        [(_, _, first), (_, _, second), *_] = driver.held("w1")
+        found = await Counter(driver).ask("1", first, second)
         assert whats(found, first) == ["sent", "running"]
         assert whats(found, second) == ["sent", "queued"]
 
     async def test_of_a_task_whose_end_is_not_durable_yet_it_is_not_said_that_it_waits(
-        self, desk: Desk
+        self, driver: PoolDriver
     ) -> None:
-        desk.join("w1", cpus=1)
-        desk.submit(count=1000)
-        desk.report("w1")
-        desk.records = [each for each in desk.records if not isinstance(each, TaskRecord)]
-        assert whats(await Counter(desk).ask("1", 0), 0) == []
+        driver.join("w1", cpus=1)
+        driver.submit(count=1000)
+        driver.report("w1")
+        driver.records = [each for each in driver.records if not isinstance(each, TaskRecord)]
+        assert whats(await Counter(driver).ask("1", 0), 0) == []
 
-    async def test_a_job_of_one_task_is_told_with_it(self, desk: Desk) -> None:
-        desk.submit(count=1, first=5)
-        assert whats(await Counter(desk).ask(), 5) == ["waiting"]
+    async def test_a_job_of_one_task_is_told_with_it(self, driver: PoolDriver) -> None:
+        driver.submit(count=1, first=5)
+        assert whats(await Counter(driver).ask(), 5) == ["waiting"]
 
-    async def test_without_tasks_the_latest_of_all_is_told(self, desk: Desk) -> None:
-        desk.submit(count=50)
-        desk.records += [happening(i, at=desk.now + i) for i in range(50)]
-        desk.now += 100
-        found = await Counter(desk).ask(limit=11)
+    async def test_without_tasks_the_latest_of_all_is_told(self, driver: PoolDriver) -> None:
+        driver.submit(count=50)
+        driver.records += [happening(i, at=driver.now + i) for i in range(50)]
+        driver.now += 100
+        found = await Counter(driver).ask(limit=11)
         assert [entry.task_id for entry in found.entries] == [None, *range(40, 50)]
         assert found.more
 
-    async def test_with_tasks_only_what_is_theirs_and_the_jobs(self, desk: Desk) -> None:
-        desk.submit(count=50)
-        desk.records += [happening(i, at=desk.now) for i in (3, 4, -1, 3)]
-        found = await Counter(desk).ask("1", 3, 3)
+    async def test_with_tasks_only_what_is_theirs_and_the_jobs(self, driver: PoolDriver) -> None:
+        driver.submit(count=50)
+        driver.records += [happening(i, at=driver.now) for i in (3, 4, -1, 3)]
+        found = await Counter(driver).ask("1", 3, 3)
         assert whats(found, 3) == ["lost", "lost", "waiting"]
         assert whats(found, None) == ["submitted", "lost"]
         assert whats(found, 4) == []
 
     async def test_the_longest_story_there_can_be_is_looked_at_to_its_beginning(
-        self, desk: Desk
+        self, driver: PoolDriver
     ) -> None:
-        desk.submit(count=5)
-        first: list[Happening] = [happening(-1, at=desk.now, what="retried")]
-        rest = [happening(1, at=desk.now) for _ in range(MAX_HAPPENINGS - 1)]
-        desk.records += [*first, *rest, happening(-1, at=desk.now, what="dropped")]
-        found = await Counter(desk).ask(limit=5)
+        driver.submit(count=5)
+        first: list[Happening] = [happening(-1, at=driver.now, what="retried")]
+        rest = [happening(1, at=driver.now) for _ in range(MAX_HAPPENINGS - 1)]
+        driver.records += [*first, *rest, happening(-1, at=driver.now, what="dropped")]
+        found = await Counter(driver).ask(limit=5)
         assert whats(found, None) == ["submitted", "retried", "dropped"]
 
     @pytest.mark.parametrize(
@@ -362,21 +364,21 @@ class TestAsking:
         ],
     )
     async def test_what_is_refused(
-        self, desk: Desk, ask: Callable[[Counter], Any], error: type[KestrelError]
+        self, driver: PoolDriver, ask: Callable[[Counter], Any], error: type[KestrelError]
     ) -> None:
-        desk.submit(count=50)
-        counter = Counter(desk)
+        driver.submit(count=50)
+        counter = Counter(driver)
         with pytest.raises(error):
             await ask(counter)
         assert not counter.replies
 
-    async def test_an_admin_may_read_everybodys(self, desk: Desk) -> None:
-        desk.submit(count=50)
-        assert (await Counter(desk).ask(who="bob", admin=True)).job.owner == "ada"
+    async def test_an_admin_may_read_everybodys(self, driver: PoolDriver) -> None:
+        driver.submit(count=50)
+        assert (await Counter(driver).ask(who="bob", admin=True)).job.owner == "ada"
 
-    async def test_a_cancelled_job_and_its_tasks(self, desk: Desk) -> None:
-        desk.join("w1", cpus=1)
-        desk.submit(count=1000)
-        desk.cancel(1)
-        found = await Counter(desk).ask("1", 999)
+    async def test_a_cancelled_job_and_its_tasks(self, driver: PoolDriver) -> None:
+        driver.join("w1", cpus=1)
+        driver.submit(count=1000)
+        driver.cancel(1)
+        found = await Counter(driver).ask("1", 999)
         assert the_end(found.entries, 999).cause == TaskState.CANCELLED

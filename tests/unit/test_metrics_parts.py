@@ -19,10 +19,10 @@ from kestrelctl.metrics.endpoint import parse_address
 from kestrelctl.metrics.exposition import Exposition
 from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.metrics.worker import WorkerFamilies, WorkerProcessNumbers
+from kestrelctl.metrics.worker_families import WorkerFamilies, WorkerProcessNumbers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol import work
-from kestrelctl.xmpp.session import Session
+from kestrelctl.xmpp.xmpp_session import XmppSession
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 BOUNDS = (0.1, 1.0, 10.0)
@@ -187,7 +187,7 @@ def test_what_is_rare_is_there_before_it_happens() -> None:
 
 def test_a_session_knows_when_the_certificate_of_its_server_ends() -> None:
     stream = MagicMock()
-    session = Session(stream, MagicMock(), "xmpp.example.org", 5222, tls=True, ca_file=None)
+    session = XmppSession(stream, MagicMock(), "xmpp.example.org", 5222, tls=True, ca_file=None)
     stream.transport.get_extra_info.side_effect = {
         "peercert": {"notAfter": "Jan  5 09:34:43 2030 GMT"}
     }.get
@@ -197,7 +197,7 @@ def test_a_session_knows_when_the_certificate_of_its_server_ends() -> None:
 @pytest.mark.parametrize("certificate", [None, {}])
 def test_without_tls_there_is_no_certificate(certificate: dict[str, str] | None) -> None:
     stream = MagicMock()
-    session = Session(stream, MagicMock(), "xmpp.example.org", 5222, tls=True, ca_file=None)
+    session = XmppSession(stream, MagicMock(), "xmpp.example.org", 5222, tls=True, ca_file=None)
     stream.transport.get_extra_info.return_value = certificate
     assert session.certificate() is None
     stream.transport = None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from metricskit import Page, documented, served
-from poolkit import Desk
+from poolkit import PoolDriver
 from stepcount import steps
 
 from kestrelctl.core import events as ev
@@ -16,7 +16,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.metrics.exposition import Exposition, written
 from kestrelctl.metrics.lag import LoopLag
-from kestrelctl.metrics.pool import MOST_OWNERS, PoolFamilies, Shell
+from kestrelctl.metrics.pool_families import MOST_OWNERS, ManagerProcessNumbers, PoolFamilies
 from kestrelctl.metrics.stanzas import BOUNCE, StanzaCounts
 from kestrelctl.protocol.work import Heartbeat, Hello, Report, Run
 from kestrelctl.store.port import Statistics
@@ -25,19 +25,19 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 
 
 class Board:
-    """The families of a desk's pool."""
+    """The families of a pool driven by hand."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, driver: PoolDriver) -> None:
         self.stanzas = StanzaCounts()
         self.store_error = ""
         self.certificate: tuple[str, float] | None = None
         self.commits = Histogram((0.01, 0.1))
-        self._desk = desk
-        self.families = PoolFamilies(desk.pool, self.stanzas, self._shell, lambda: desk.now)
+        self._driver = driver
+        self.families = PoolFamilies(driver.pool, self.stanzas, self._numbers, lambda: driver.now)
 
-    def _shell(self) -> Shell:
-        return Shell(
-            connected=self._desk.pool.state.connected,
+    def _numbers(self) -> ManagerProcessNumbers:
+        return ManagerProcessNumbers(
+            connected=self._driver.pool.state.connected,
             store=Statistics(commits=2, commit_seconds=0.1, records=7, bytes_on_disk=4096),
             store_error=self.store_error,
             commits=self.commits,
@@ -73,21 +73,21 @@ def must_add_up(page: Page) -> None:
 
 
 async def test_the_document_names_what_is_served_and_nothing_else() -> None:
-    board = Board(Desk())
+    board = Board(PoolDriver())
     exposition = Exposition("kestrel_", board.families, LoopLag())
     assert documented(DOCUMENT, "Manager") == served(exposition.own())
     assert documented(DOCUMENT, "Every process") == served(exposition.of_any_process())
 
 
 def test_names_follow_the_conventions() -> None:
-    for family in Board(Desk()).families():
+    for family in Board(PoolDriver()).families():
         assert family.name.startswith("kestrel_")
         assert family.documentation.endswith(".")
         assert not family.name.endswith(("_total", "_count", "_sum", "_bucket"))
 
 
 def test_a_page_has_every_family_even_in_an_empty_pool() -> None:
-    board = Board(Desk())
+    board = Board(PoolDriver())
     assert set(board.page().families) == {family.name for family in board.families()}
 
 
@@ -95,10 +95,10 @@ def test_a_page_has_every_family_even_in_an_empty_pool() -> None:
 
 
 def test_tasks_are_counted_where_they_are() -> None:
-    desk = Desk()
-    board = Board(desk)
-    desk.join("w1@x/a", cpus=2, memory_bytes=4 << 30, fpga=3)
-    desk.submit(5, memory_bytes=1 << 30, fpga=0.5)
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1@x/a", cpus=2, memory_bytes=4 << 30, fpga=3)
+    driver.submit(5, memory_bytes=1 << 30, fpga=0.5)
     page = board.page()
     assert page.by("kestrel_tasks", "state") == {"waiting": 3, "queued": 0, "running": 2}
     assert page.value("kestrel_owner_tasks", owner="ada", state="waiting") == 3
@@ -111,15 +111,15 @@ def test_tasks_are_counted_where_they_are() -> None:
     assert page.by("kestrel_worker_capacity", "asset") == offered
     assert page.value("kestrel_worker_capacity", worker="w1/a", asset="fpga") == 3
     assert page.value("kestrel_worker_running", worker="w1/a") == 2
-    assert page.value("kestrel_last_dispatch_timestamp_seconds") == desk.now
+    assert page.value("kestrel_last_dispatch_timestamp_seconds") == driver.now
     must_add_up(page)
 
 
 def test_an_asset_that_nobody_online_has_is_none_and_not_gone() -> None:
-    desk = Desk()
-    board = Board(desk)
-    desk.join("w1@x/a", fpga=3)
-    desk.lose("w1@x/a")
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1@x/a", fpga=3)
+    driver.lose("w1@x/a")
     page = board.page()
     for name in ("capacity", "used", "free"):
         assert page.by(f"kestrel_asset_{name}", "asset") == {"cpus": 0, "memory": 0, "fpga": 0}
@@ -127,16 +127,16 @@ def test_an_asset_that_nobody_online_has_is_none_and_not_gone() -> None:
 
 
 def test_every_end_of_a_task_is_counted_once() -> None:
-    desk = Desk()
-    board = Board(desk)
-    desk.join("w1", cpus=4)
-    desk.submit(4, max_losses=1)
-    desk.report("w1")
-    desk.fail("w1")
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1", cpus=4)
+    driver.submit(4, max_losses=1)
+    driver.report("w1")
+    driver.fail("w1")
     must_add_up(board.page())
-    desk.lose("w1")
-    desk.submit(3)
-    desk.cancel(2)
+    driver.lose("w1")
+    driver.submit(3)
+    driver.cancel(2)
     page = board.page()
     assert page.by("kestrel_tasks_finished_total", "outcome") == {
         "done": 1, "failed": 1, "lost": 2, "cancelled": 3,
@@ -148,18 +148,18 @@ def test_every_end_of_a_task_is_counted_once() -> None:
 
 
 def test_losses_are_counted_by_cause_and_retries_by_reason() -> None:
-    desk = Desk()
-    board = Board(desk)
-    desk.join("w1", "w2")
-    desk.submit(2, max_failures=2)
-    desk.fail("w1")
-    desk.lose("w2")
-    desk.tell(ev.Bounced(at=desk.now, worker="w1"))
-    desk.wait(1.5)
-    desk.join("w3", "w4")
-    desk.join("w3", incarnation="another")
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1", "w2")
+    driver.submit(2, max_failures=2)
+    driver.fail("w1")
+    driver.lose("w2")
+    driver.tell(ev.Bounced(at=driver.now, worker="w1"))
+    driver.wait(1.5)
+    driver.join("w3", "w4")
+    driver.join("w3", incarnation="another")
     for _ in range(20):
-        desk.wait(1)
+        driver.wait(1)
     page = board.page()
     assert page.by("kestrel_losses_total", "cause") == {
         "unavailable": 1, "lease": 2, "bounce": 1, "restarted": 1, "away": 0, "unable": 0,
@@ -172,25 +172,25 @@ def test_losses_are_counted_by_cause_and_retries_by_reason() -> None:
 
 
 def test_a_loss_that_was_none_is_counted_as_found_again() -> None:
-    desk = Desk()
-    board = Board(desk)
-    desk.join("w1")
-    desk.submit()
-    held = desk.held("w1")
-    desk.lose("w1")
-    desk.join("w1", holds=held)
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1")
+    driver.submit()
+    held = driver.held("w1")
+    driver.lose("w1")
+    driver.join("w1", holds=held)
     page = board.page()
     assert page.sum("kestrel_losses_total") == page.value("kestrel_losses_found_again_total") == 1
 
 
 def test_a_retry_counts_what_it_brings_back_as_submitted() -> None:
-    desk = Desk()
-    board = Board(desk)
-    desk.join("w1", cpus=3)
-    job_id = desk.submit(3)
-    desk.fail("w1", *desk.held("w1")[:2])
-    desk.finish_all()
-    desk.retry(job_id)
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1", cpus=3)
+    job_id = driver.submit(3)
+    driver.fail("w1", *driver.held("w1")[:2])
+    driver.finish_all()
+    driver.retry(job_id)
     page = board.page()
     assert page.value("kestrel_tasks_submitted_total") == 5
     assert page.value("kestrel_jobs_submitted_total") == 2
@@ -198,12 +198,12 @@ def test_a_retry_counts_what_it_brings_back_as_submitted() -> None:
 
 
 def test_what_a_restart_found_is_counted_apart() -> None:
-    desk = Desk()
-    desk.join("w1")
-    desk.submit(5)
-    desk.report("w1")
-    desk.restart()
-    page = Board(desk).page()
+    driver = PoolDriver()
+    driver.join("w1")
+    driver.submit(5)
+    driver.report("w1")
+    driver.restart()
+    page = Board(driver).page()
     assert page.value("kestrel_tasks_restored") == 4
     assert page.value("kestrel_tasks_submitted_total") == 0
     reasons = page.by("kestrel_unmatched_tasks", "reason")
@@ -212,13 +212,13 @@ def test_what_a_restart_found_is_counted_apart() -> None:
 
 
 def test_times_go_into_their_histograms() -> None:
-    desk = Desk()
-    board = Board(desk)
-    desk.submit(2)
-    desk.wait(30)
-    desk.join("w1", cpus=2)
-    desk.now += 2.5
-    desk.report("w1", *desk.held("w1"), seconds=2.0)
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.submit(2)
+    driver.wait(30)
+    driver.join("w1", cpus=2)
+    driver.now += 2.5
+    driver.report("w1", *driver.held("w1"), seconds=2.0)
     page = board.page()
     for name, buckets in (
         ("wait", {"15.0": 0, "60.0": 2}),
@@ -245,11 +245,11 @@ def test_times_go_into_their_histograms() -> None:
 def test_waiting_tasks_have_a_reason(
     reason: str, spec: dict[str, object], ads: list[dict[str, object]]
 ) -> None:
-    desk = Desk()
+    driver = PoolDriver()
     for number, ad in enumerate(ads):
-        desk.join(f"w{number}", **ad)  # type: ignore[arg-type]
-    desk.submit(3, **spec)
-    page = Board(desk).page()
+        driver.join(f"w{number}", **ad)  # type: ignore[arg-type]
+    driver.submit(3, **spec)
+    page = Board(driver).page()
     waiting = page.value("kestrel_tasks", state="waiting")
     assert waiting > 0
     assert page.value("kestrel_unmatched_tasks", reason=reason) == waiting
@@ -257,24 +257,24 @@ def test_waiting_tasks_have_a_reason(
 
 
 def test_a_failed_task_waits_for_its_back_off() -> None:
-    desk = Desk()
-    desk.join("w1")
-    desk.submit(1, max_failures=2)
-    desk.fail("w1")
-    page = Board(desk).page()
+    driver = PoolDriver()
+    driver.join("w1")
+    driver.submit(1, max_failures=2)
+    driver.fail("w1")
+    page = Board(driver).page()
     assert page.value("kestrel_unmatched_tasks", reason="backoff") == 1
     must_add_up(page)
 
 
 def test_drained_and_quarantined_workers_are_told_apart() -> None:
-    desk = Desk()
-    board = Board(desk)
-    desk.join("w1")
-    desk.tell(ev.Drain(at=desk.now, worker="w1", by="root"))
-    desk.submit(2)
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1")
+    driver.tell(ev.Drain(at=driver.now, worker="w1", by="root"))
+    driver.submit(2)
     assert board.page().value("kestrel_unmatched_tasks", reason="draining") == 2
-    desk.tell(ev.Resume(at=desk.now, worker="w1"))
-    desk.report("w1", outcome=Outcome.UNABLE, reason="no-space: /")
+    driver.tell(ev.Resume(at=driver.now, worker="w1"))
+    driver.report("w1", outcome=Outcome.UNABLE, reason="no-space: /")
     page = board.page()
     assert page.value("kestrel_unmatched_tasks", reason="quarantined") == 2
     assert page.value("kestrel_quarantines_total") == 1
@@ -282,23 +282,23 @@ def test_drained_and_quarantined_workers_are_told_apart() -> None:
 
 
 def test_what_a_lost_worker_may_bring_back_counts_as_running() -> None:
-    desk = Desk()
-    board = Board(desk)
-    desk.join("w1")
-    desk.submit(2, on_worker_lost=OnWorkerLost.WAIT)
-    desk.lose("w1")
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1")
+    driver.submit(2, on_worker_lost=OnWorkerLost.WAIT)
+    driver.lose("w1")
     page = board.page()
     assert page.by("kestrel_tasks", "state") == {"waiting": 1, "queued": 0, "running": 1}
     must_add_up(page)
-    desk.wait(601)
+    driver.wait(601)
     page = board.page()
     assert page.by("kestrel_losses_total", "cause")["away"] == 1
     must_add_up(page)
 
 
 def test_counters_never_go_down() -> None:
-    desk = Desk()
-    board = Board(desk)
+    driver = PoolDriver()
+    board = Board(driver)
     before = board.page().counters
 
     def step() -> None:
@@ -309,33 +309,33 @@ def test_counters_never_go_down() -> None:
         assert {key: (before[key], after[key]) for key in before if after[key] < before[key]} == {}
         before = after
 
-    desk.join("w1", "w2", "w3", cpus=4)
-    first = desk.submit(60, max_failures=2)
-    second = desk.submit(40, owner="grace", max_losses=2)
+    driver.join("w1", "w2", "w3", cpus=4)
+    first = driver.submit(60, max_failures=2)
+    second = driver.submit(40, owner="grace", max_losses=2)
     for round_number in range(12):
-        desk.now += 0.5
+        driver.now += 0.5
         for name in ("w1", "w2", "w3"):
-            held = desk.held(name)
-            desk.fail(name, *held[:1])
-            desk.report(name, *held[1:3], seconds=0.05)
-            desk.report(name, *held[1:2])
+            held = driver.held(name)
+            driver.fail(name, *held[:1])
+            driver.report(name, *held[1:3], seconds=0.05)
+            driver.report(name, *held[1:2])
             step()
         lost = f"w{round_number % 3 + 1}"
-        held = desk.held(lost)
-        desk.lose(lost)
+        held = driver.held(lost)
+        driver.lose(lost)
         step()
-        desk.join(lost, cpus=4, holds=held if round_number % 2 else ())
+        driver.join(lost, cpus=4, holds=held if round_number % 2 else ())
         step()
-        desk.wait(3)
+        driver.wait(3)
         step()
-    desk.cancel(second, by="grace")
+    driver.cancel(second, by="grace")
     step()
-    desk.finish_all()
-    desk.wait(100)
-    desk.finish_all()
-    desk.retry(first)
+    driver.finish_all()
+    driver.wait(100)
+    driver.finish_all()
+    driver.retry(first)
     step()
-    desk.finish_all()
+    driver.finish_all()
     step()
     assert board.page().sum("kestrel_tasks") == 0
 
@@ -344,30 +344,30 @@ def test_counters_never_go_down() -> None:
 
 
 def test_the_series_of_a_worker_go_when_it_is_forgotten() -> None:
-    desk = Desk()
-    board = Board(desk)
-    desk.join("w1@x/a", "w2@x/a")
-    desk.lose("w1@x/a")
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1@x/a", "w2@x/a")
+    driver.lose("w1@x/a")
     page = board.page()
     assert page.by("kestrel_worker_up", "worker") == {"w1/a": 0, "w2/a": 1}
-    desk.live(desk.pool.state.config.forget_worker_seconds + 10, step=3)
+    driver.live(driver.pool.state.config.forget_worker_seconds + 10, step=3)
     page = board.page()
     for name in ("up", "running", "capacity"):
         assert set(page.by(f"kestrel_worker_{name}", "worker")) == {"w2/a"}
 
 
 def test_two_workers_never_share_a_series() -> None:
-    desk = Desk()
-    desk.join("w1@x/a", "w1@y/a", "w1@x/b", "w2")
-    labels = Board(desk).page().by("kestrel_worker_up", "worker")
+    driver = PoolDriver()
+    driver.join("w1@x/a", "w1@y/a", "w1@x/b", "w2")
+    labels = Board(driver).page().by("kestrel_worker_up", "worker")
     assert set(labels) == {"w1/a", "w1@y/a", "w1/b", "w2"}
 
 
 def test_owners_beyond_the_first_are_one_series() -> None:
-    desk = Desk()
+    driver = PoolDriver()
     for number in range(MOST_OWNERS + 10):
-        desk.submit(1 + number, owner=f"user{number}")
-    page = Board(desk).page()
+        driver.submit(1 + number, owner=f"user{number}")
+    page = Board(driver).page()
     waiting = {
         dict(labels)["owner"]: value
         for (name, labels), value in page.samples.items()
@@ -379,16 +379,16 @@ def test_owners_beyond_the_first_are_one_series() -> None:
 
 
 def test_a_name_cannot_break_the_page() -> None:
-    desk = Desk()
-    desk.join('w"1\\@x/a\nb')
-    assert Board(desk).page().by("kestrel_worker_up", "worker") == {'w"1\\/a\nb': 1}
+    driver = PoolDriver()
+    driver.join('w"1\\@x/a\nb')
+    assert Board(driver).page().by("kestrel_worker_up", "worker") == {'w"1\\/a\nb': 1}
 
 
 # -- around the core -------------------------------------------------------------------------------
 
 
 def test_messages_are_counted_by_kind() -> None:
-    board = Board(Desk())
+    board = Board(PoolDriver())
     board.stanzas.received(Hello, 300)
     board.stanzas.received(Heartbeat, 15)
     board.stanzas.received(Heartbeat, 15)
@@ -404,8 +404,8 @@ def test_messages_are_counted_by_kind() -> None:
 
 
 def test_the_surroundings_are_told() -> None:
-    desk = Desk()
-    board = Board(desk)
+    driver = PoolDriver()
+    board = Board(driver)
     board.commits.observe(0.05)
     page = board.page()
     assert page.value("kestrel_commit_seconds_bucket", le="0.1") == 1
@@ -416,7 +416,7 @@ def test_the_surroundings_are_told() -> None:
     assert not page.by("kestrel_certificate_expiry_timestamp_seconds", "host")
     board.store_error = "full"
     board.certificate = ("xmpp.example.org", 2e9)
-    desk.tell(ev.Disconnected(at=desk.now))
+    driver.tell(ev.Disconnected(at=driver.now))
     page = board.page()
     assert page.value("kestrel_store_error") == 1
     assert page.value("kestrel_server_connected") == 0
@@ -425,21 +425,21 @@ def test_the_surroundings_are_told() -> None:
 
 
 def test_the_worst_clock_is_told() -> None:
-    desk = Desk()
+    driver = PoolDriver()
     for name, off in (("w1", 0.01), ("w2", -40.0), ("w3", 3.0)):
-        desk.tell(
+        driver.tell(
             ev.Joined(
-                at=desk.now,
+                at=driver.now,
                 worker=name,
                 incarnation="one",
-                said_at=desk.now + off,
+                said_at=driver.now + off,
                 ad=WorkerAd(),
                 holds=[],
             )
         )
-    board = Board(desk)
+    board = Board(driver)
     assert board.page().value("kestrel_worker_clock_skew_seconds_max") == 40.0
-    desk.lose("w2")
+    driver.lose("w2")
     assert board.page().value("kestrel_worker_clock_skew_seconds_max") == 3.0
 
 
@@ -448,12 +448,12 @@ def test_the_worst_clock_is_told() -> None:
 
 def busy_board(workers: int) -> Board:
     """Of a pool whose workers all run what they can, with twenty jobs."""
-    desk = Desk()
-    state = desk.pool.state
+    driver = PoolDriver()
+    state = driver.pool.state
     for number in range(workers):
-        desk.pool.handle(
+        driver.pool.handle(
             ev.Joined(
-                at=desk.now,
+                at=driver.now,
                 worker=f"w{number}@workers.example.org/machine-{number}",
                 incarnation="one",
                 ad=WorkerAd(assets={"cpus": 4, "memory": 8 << 30}),
@@ -461,13 +461,13 @@ def busy_board(workers: int) -> Board:
             )
         )
     for number in range(20):
-        desk.pool.handle(
-            ev.Submit(at=desk.now, request="r", owner=f"u{number}", spec=_spec(number))
+        driver.pool.handle(
+            ev.Submit(at=driver.now, request="r", owner=f"u{number}", spec=_spec(number))
         )
     for job_id in list(state.jobs):
-        desk.pool.handle(ev.JobStored(at=desk.now, job_id=job_id))
-    desk.pool.schedule(desk.now)
-    return Board(desk)
+        driver.pool.handle(ev.JobStored(at=driver.now, job_id=job_id))
+    driver.pool.schedule(driver.now)
+    return Board(driver)
 
 
 def test_a_page_tells_of_every_worker_for_few_steps_each() -> None:

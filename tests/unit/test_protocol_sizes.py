@@ -16,7 +16,7 @@ from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, requests, work
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES, problem_with_size, run_messages
 from kestrelctl.xmpp import stanza
-from kestrelctl.xmpp.session import MOST_STANZA_BYTES
+from kestrelctl.xmpp.xmpp_session import MOST_STANZA_BYTES
 
 
 def job(job_id: int, **spec: Any) -> Job:
@@ -53,7 +53,7 @@ def items_started(messages: list[work.Run]) -> list[tuple[int, str | None]]:
         assert not agent.on_run(
             message.spans, message.claims, message.jobs, message.items, message.forget, 0.0
         )
-    return [(start.number, start.item) for start in agent.startable()]
+    return [(start.number, start.item) for start in iter(agent.start_next, None)]
 
 
 def test_a_payload_that_fits_makes_a_stanza_that_is_sent() -> None:
@@ -150,4 +150,4 @@ def test_items_after_a_job_that_is_not_known_are_not_taken_for_others() -> None:
     known = Template(job_id=2, argv=("x",), with_items=True)
     spans = [(10, 1, 0, 1, 0), (11, 2, 0, 1, 0)]
     assert agent.on_run(spans, [ONE_CPU], [known], ["of 1", "of 2"], [], 0.0) == [10, 11]
-    assert agent.startable() == []
+    assert agent.start_next() is None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from poolkit import Desk
+from poolkit import PoolDriver
 from stepcount import steps
 
 
 def steps_to_submit(tasks: int) -> int:
-    desk = Desk()
-    desk.join("w1")
-    return steps(lambda: desk.submit(tasks))
+    driver = PoolDriver()
+    driver.join("w1")
+    return steps(lambda: driver.submit(tasks))
 
 
 def test_ten_million_tasks_are_submitted_in_as_many_steps_as_two() -> None:

@@ -10,18 +10,18 @@ import pytest
 
 from kestrelctl.core.pacing.backoff import FIRST_SECONDS
 from kestrelctl.errors import Untrusted, UsageError
-from kestrelctl.xmpp import session, stanza, tls
+from kestrelctl.xmpp import stanza, tls, xmpp_session
 from kestrelctl.xmpp.user import UserConnection
 
 
 async def test_a_password_never_crosses_a_network_in_the_clear() -> None:
     with pytest.raises(UsageError, match="in the clear"):
-        session.client("ada@x", "secret", "example.org", 5222, UserConnection("x"), tls=False)
+        xmpp_session.client("ada@x", "secret", "example.org", 5222, UserConnection("x"), tls=False)
 
 
 async def test_a_secret_never_crosses_a_network_in_the_clear() -> None:
     with pytest.raises(UsageError, match="in the clear") as caught:
-        session.component("x", "secret", "192.0.2.1", 5347, UserConnection("x"), tls=False)
+        xmpp_session.component("x", "secret", "192.0.2.1", 5347, UserConnection("x"), tls=False)
     assert "--tls" in str(caught.value.hint)
 
 
@@ -65,7 +65,7 @@ def test_what_has_nothing_to_do_with_trust_is_not_explained(error: object) -> No
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
 async def test_without_tls_only_this_machine_is_trusted(host: str) -> None:
-    made = session.client("ada@x", "secret", host, 5222, UserConnection("x"), tls=False)
+    made = xmpp_session.client("ada@x", "secret", host, 5222, UserConnection("x"), tls=False)
     assert not made.online
     await asyncio.sleep(0)
 
@@ -93,7 +93,7 @@ class Told:
 
 async def test_credentials_that_are_refused_after_an_outage_are_told_of() -> None:
     told = Told()
-    made = session.client("ada@x", "secret", "127.0.0.1", 1, told, tls=False)  # type: ignore[arg-type]
+    made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, told, tls=False)  # type: ignore[arg-type]
     made._on_failed("nobody is there")
     await made.stop()
     made._stopping, made._timer = False, None
@@ -105,8 +105,8 @@ async def test_credentials_that_are_refused_after_an_outage_are_told_of() -> Non
 async def test_after_a_session_the_first_pause_is_short_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session, "detect_dead_peers", lambda transport: None)
-    made = session.client("ada@x", "secret", "127.0.0.1", 1, Told(), tls=False)  # type: ignore[arg-type]
+    monkeypatch.setattr(xmpp_session, "detect_dead_peers", lambda transport: None)
+    made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, Told(), tls=False)  # type: ignore[arg-type]
 
     def pause_after_a_failure() -> float:
         made._on_failed("nobody is there")
@@ -131,7 +131,7 @@ async def test_a_server_that_cannot_look_at_credentials_now_has_not_refused_them
 ) -> None:
     """A worker that is refused ends for good."""
     told = Told()
-    made = session.client("ada@x", "secret", "127.0.0.1", 1, told, tls=False)  # type: ignore[arg-type]
+    made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, told, tls=False)  # type: ignore[arg-type]
     made._stream.event("failed_auth", {"condition": condition})
     made._stream.event("failed_all_auth")
     await asyncio.sleep(0)

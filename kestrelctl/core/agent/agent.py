@@ -24,8 +24,8 @@ COMPANY_SECONDS = 0.2
 ENDED = -1
 
 
-class AgentAttempt:
-    """An attempt from its arrival at the worker to its end.
+class LocalAttempt:
+    """An attempt as its worker sees it, from its arrival to its end.
 
     Attributes:
         item: the line of the task, if its job has lines.
@@ -62,8 +62,8 @@ class Agent:
     def __init__(self, assets: Mapping[str, float], unacknowledged: Iterable[Result] = ()) -> None:
         self.free = amounts(assets)
         self.templates: dict[int, Template] = {}
-        self.queue: deque[AgentAttempt] = deque()
-        self.running: dict[int, AgentAttempt] = {}
+        self.queue: deque[LocalAttempt] = deque()
+        self.running: dict[int, LocalAttempt] = {}
         self.unacknowledged: dict[int, Result] = {r.number: r for r in unacknowledged}
         self.fresh: list[Result] = []
         self.fresh_since: float | None = None
@@ -127,7 +127,7 @@ class Agent:
             claim = made[place]
             for k in range(n):
                 item = next(next_item, "") if known.with_items else None
-                self.queue.append(AgentAttempt(number + k, known, index + k, item, claim, now))
+                self.queue.append(LocalAttempt(number + k, known, index + k, item, claim, now))
         return refused
 
     def on_kill(self, numbers: Iterable[int], now: float) -> list[int]:
@@ -137,7 +137,7 @@ class Agent:
             Those that run, to be killed; they are reported when they have ended.
         """
         wanted = set(numbers)
-        kept: deque[AgentAttempt] = deque()
+        kept: deque[LocalAttempt] = deque()
         for attempt in self.queue:
             if attempt.number not in wanted:
                 kept.append(attempt)
@@ -194,17 +194,27 @@ class Agent:
 
     # -- from the machine --------------------------------------------------------------------------
 
-    def startable(self) -> list[AgentAttempt]:
-        """Takes from the queue what fits now, to be started."""
-        starts: list[AgentAttempt] = []
-        while self.queue and self.queue[0].claim.fits(self.free):
-            attempt = self.queue.popleft()
-            attempt.claim.charge(self.free)
-            self.running[attempt.number] = attempt
-            starts.append(attempt)
-        return starts
+    @property
+    def can_start(self) -> bool:
+        """Whether the first attempt in the queue fits into what is free."""
+        return bool(self.queue) and self.queue[0].claim.fits(self.free)
 
-    def on_exit(self, result: Result, now: float) -> Result:
+    def start_next(self) -> LocalAttempt | None:
+        """Takes the first attempt out of the queue and charges its claim.
+
+        The caller starts it at once: it counts as running from now on.
+
+        Returns:
+            None if there is no attempt, or the first one does not fit.
+        """
+        if not self.can_start:
+            return None
+        attempt = self.queue.popleft()
+        attempt.claim.charge(self.free)
+        self.running[attempt.number] = attempt
+        return attempt
+
+    def on_completion(self, result: Result, now: float) -> Result:
         """An attempt has ended: frees what it took and keeps its result.
 
         Returns:
@@ -234,7 +244,7 @@ class Agent:
         """When the fresh results are to be sent: at once when half of what was queued is done.
 
         While more waits here than is to be reported, the manager need not hurry, and results travel
-        together.
+        together. An attempt that fits but has not been started still waits.
         """
         if self.fresh_since is None or not self.welcomed:
             return None

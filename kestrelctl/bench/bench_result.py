@@ -1,0 +1,196 @@
+"""What a sweep found, as data and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from kestrelctl.bench import bounds
+from kestrelctl.bench.curves import Timeline, timeline
+from kestrelctl.bench.machine import BenchMachine
+from kestrelctl.bench.reference import REFERENCE_2009, Reference
+
+SCHEMA = 1
+"""Of a result as JSON. It grows when a field changes its meaning, not when one is added."""
+
+PROCESS = "process"
+"""The executor that starts one operating-system process per task."""
+
+
+class LatencyMs(msgspec.Struct, frozen=True):
+    """What dispatch added to a task: median and 99th percentile.
+
+    From its hand-out to its report at the manager, less the time it waited at the worker behind
+    others and the time it ran.
+    """
+
+    p50: float
+    p99: float
+
+
+class BenchRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row of a sweep: `jobs` tasks (the word of 2009) of one sleep time on `workers` workers.
+
+    `bound_seconds` is N·t/W, `utilisation` the share of it in the makespan; both are 0 for sleep 0.
+    CPU seconds are those spent during the run, workers' ones summed over all of them.
+    """
+
+    sleep: str
+    executor: str
+    jobs: int
+    workers: int
+    makespan_seconds: float
+    tasks_per_second: float
+    bound_seconds: float
+    utilisation: float
+    lost: int
+    duplicates: int
+    dispatch_latency_ms: LatencyMs
+    manager_rss_mb: float
+    server_cpu_seconds: float
+    manager_cpu_seconds: float
+    worker_cpu_seconds: float
+    reference_2009_seconds: float | None
+    timeline: Timeline | None = None
+
+    @property
+    def reference(self) -> Reference | None:
+        return REFERENCE_2009.get(self.sleep)
+
+    @property
+    def window_seconds(self) -> float:
+        """The time to average a rate over: a fortieth of the run, in whole waves of equal tasks."""
+        if self.timeline is None:
+            return 0.0
+        wave = bounds.parse_sleep(self.sleep).longest or self.timeline.bin_seconds
+        span = len(self.timeline.running) * self.timeline.bin_seconds
+        return ceil(span / 40 / wave) * wave
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of server, manager and workers together, without the tasks; 0 for a given pool."""
+        return self.server_cpu_seconds + self.manager_cpu_seconds + self.worker_cpu_seconds
+
+    @property
+    def times_faster(self) -> float | None:
+        """Tasks per second over those of 2009: fair also when the number of tasks differs."""
+        return self.tasks_per_second / self.reference.tasks_per_second if self.reference else None
+
+
+class Limit(NamedTuple):
+    """The larger bound of a run: for want of what, and the seconds the run takes at least."""
+
+    of: Literal["workers", "spawn"]
+    seconds: float
+
+
+class Knee(msgspec.Struct, frozen=True):
+    """Where one number of workers begins to wait for work; see `efficiency`.
+
+    Attributes:
+        dispatch_per_second: measured with tasks of no length; None if there was no such run.
+        knee_seconds: the shortest task with which all workers can be busy at that rate.
+        half_seconds: the task length measured to keep them half busy, if any was.
+    """
+
+    workers: int
+    dispatch_per_second: float | None
+    knee_seconds: float | None
+    half_seconds: float | None
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """What a sweep has beyond its runs; the number of tasks of each follows from the time."""
+
+    cell_seconds: float
+    knees: list[Knee]
+
+
+class BenchResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A bench: the machine, its bare process-start rate, the runs, and the command that made it.
+
+    Attributes:
+        spawn_limit_per_second: None for a given pool, whose workers may be on other machines.
+        sweep: only if every task length ran on every number of workers.
+        schema: of this document; left out while it is 1.
+    """
+
+    machine: BenchMachine
+    spawn_limit_per_second: float | None
+    runs: list[BenchRun]
+    command: str | None = None
+    sweep: Sweep | None = None
+    schema: int = SCHEMA
+
+    def limit(self, run: BenchRun) -> Limit | None:
+        """What bounds this run: worker time or process starts; None if nothing known does."""
+        limits = [Limit("workers", run.bound_seconds)]
+        if run.executor == PROCESS and self.spawn_limit_per_second:
+            seconds = bounds.spawn_bound(run.jobs, self.spawn_limit_per_second)
+            limits.append(Limit("spawn", seconds))
+        limit = max(limits, key=lambda each: each.seconds)
+        return limit if limit.seconds > 0 else None
+
+
+def measured_run(
+    *,
+    sleep: bounds.Sleep,
+    executor: str,
+    tasks: int,
+    workers: int,
+    makespan_seconds: float,
+    started_at: Sequence[float],
+    finished_at: Sequence[float],
+    latency_ms: LatencyMs,
+    lost: int,
+    duplicates: int,
+    manager_rss_mb: float,
+    server_cpu_seconds: float,
+    manager_cpu_seconds: float,
+    worker_cpu_seconds: float,
+) -> BenchRun:
+    """Puts one measured run beside its bound and the figure of 2009.
+
+    Args:
+        workers: task slots, each running one task at a time.
+        makespan_seconds: from the submission to the last accepted result.
+        started_at: seconds since the submission, one per task that ran; `finished_at` likewise.
+        latency_ms: what dispatch added to a task.
+
+    Raises:
+        KestrelError: nothing was lost, yet the makespan is below N·t/W.
+    """
+    bound = bounds.worker_time_bound(bounds.durations(sleep, tasks), workers)
+    if not lost:
+        bounds.check_plausible(makespan_seconds, bound)
+    reference = REFERENCE_2009.get(str(sleep))
+    return BenchRun(
+        sleep=str(sleep),
+        executor=executor,
+        jobs=tasks,
+        workers=workers,
+        makespan_seconds=round(makespan_seconds, 3),
+        tasks_per_second=round((tasks - lost) / makespan_seconds, 1),
+        bound_seconds=round(bound, 3),
+        utilisation=round(bounds.utilisation(bound, makespan_seconds), 4),
+        lost=lost,
+        duplicates=duplicates,
+        dispatch_latency_ms=latency_ms,
+        manager_rss_mb=round(manager_rss_mb, 1),
+        server_cpu_seconds=round(server_cpu_seconds, 2),
+        manager_cpu_seconds=round(manager_cpu_seconds, 2),
+        worker_cpu_seconds=round(worker_cpu_seconds, 2),
+        reference_2009_seconds=reference.makespan_seconds if reference else None,
+        timeline=timeline(started_at, finished_at),
+    )
+
+
+def to_json(result: BenchResult, *, curves: bool = False) -> bytes:
+    """The result as JSON; the curves and the command line only if asked for."""
+    if not curves:
+        runs = [msgspec.structs.replace(run, timeline=None) for run in result.runs]
+        result = msgspec.structs.replace(result, runs=runs, command=None)
+    return msgspec.json.encode(result)

@@ -1,0 +1,174 @@
+"""The values that commands produce, and how each is printed in each mode (`-o`).
+
+A command returns a `CommandOutput`, and cannot forget a mode: what it returns knows its names
+(quiet), its data (json, jsonl) and its table.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kestrelctl.cli.grid import Grid
+from kestrelctl.cli.screen import Mode, Screen, one_line
+
+T = TypeVar("T")
+
+
+class CommandOutput(abc.ABC):
+    """What a command found."""
+
+    #: Whether there are several entries: a JSON array instead of an object.
+    many = False
+
+    @abc.abstractmethod
+    def entries(self) -> AsyncIterator[tuple[str, object]]:
+        """The name (quiet) and the data (json) of each thing found."""
+
+    @abc.abstractmethod
+    async def tabulate(self, screen: Screen) -> None:
+        """Prints it for people."""
+
+    async def name(self, screen: Screen) -> None:
+        """Prints the bare names, one on each line."""
+        async for name, _ in self.entries():
+            screen.write(f"{name}\n")
+
+
+async def show(output: CommandOutput, screen: Screen) -> None:
+    """Prints what a command found, in the mode that was asked for."""
+    if screen.mode is Mode.QUIET:
+        await output.name(screen)
+    elif screen.mode is Mode.JSONL:
+        async for _, data in output.entries():
+            screen.write(_compact(data) + "\n")
+    elif screen.mode is Mode.JSON and output.many:
+        before = "[\n"
+        async for _, data in output.entries():
+            screen.write(before + _compact(data))
+            before = ",\n"
+        screen.write("[]\n" if before == "[\n" else "\n]\n")
+    elif screen.mode is Mode.JSON:
+        async for _, data in output.entries():
+            screen.write(json.dumps(plain(data), indent=2, ensure_ascii=False) + "\n")
+    else:
+        await output.tabulate(screen)
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """A column of a table.
+
+    Attributes:
+        right: numbers line up at their right ends.
+        wide: only with `-o wide`.
+    """
+
+    title: str
+    cell: Callable[[T], str]
+    right: bool = False
+    wide: bool = False
+
+
+class Listing(CommandOutput, Generic[T]):
+    """Several things of a kind, one on each line; they may come in pages."""
+
+    many = True
+
+    def __init__(
+        self,
+        pages: AsyncIterator[Sequence[T]] | Sequence[T],
+        columns: Sequence[Column[T]],
+        name: Callable[[T], str],
+        *,
+        nothing: str,
+    ) -> None:
+        """Args:
+        pages: the things, or an iterator over pages of them.
+        name: what identifies one (quiet).
+        nothing: what to say if there are none.
+        """
+        self._pages = _one_page(pages) if isinstance(pages, Sequence) else pages
+        self._columns = columns
+        self._name = name
+        self._nothing = nothing
+
+    async def entries(self) -> AsyncIterator[tuple[str, object]]:
+        async for page in self._pages:
+            for thing in page:
+                yield self._name(thing), thing
+
+    async def tabulate(self, screen: Screen) -> None:
+        columns = [c for c in self._columns if not c.wide or screen.mode is Mode.WIDE]
+        grid = Grid([(c.title, c.right) for c in columns])
+        empty = True
+        async for page in self._pages:
+            if page:
+                empty = False
+                grid.print([[c.cell(thing) for c in columns] for thing in page], screen)
+        if empty:
+            screen.say(self._nothing)
+
+
+class Record(CommandOutput):
+    """One thing: lines of `label  value`, and perhaps tables or sentences below."""
+
+    def __init__(
+        self, name: str, data: object, blocks: Sequence[tuple[str, str] | Table | str]
+    ) -> None:
+        """Args:
+        name: what identifies it (quiet).
+        data: what json shows.
+        blocks: in order: pairs of label and value (left out if empty), tables, sentences.
+        """
+        self._name = name
+        self._data = data
+        self._blocks = blocks
+
+    async def entries(self) -> AsyncIterator[tuple[str, object]]:
+        yield self._name, self._data
+
+    async def tabulate(self, screen: Screen) -> None:
+        width = max((len(b[0]) for b in self._blocks if isinstance(b, tuple)), default=0)
+        for block in self._blocks:
+            if isinstance(block, Table):
+                block.grid.print(block.rows, screen)
+            elif isinstance(block, str):
+                screen.write(f"{one_line(block)}\n")
+            elif block[1]:
+                screen.write(f"{block[0]:<{width}}  {one_line(block[1])}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A finished table inside a record."""
+
+    grid: Grid
+    rows: Sequence[Sequence[str]]
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON knows it: every field of a struct by its name, defaults included."""
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value
+
+
+def _compact(data: object) -> str:
+    return json.dumps(plain(data), separators=(",", ":"), ensure_ascii=False)
+
+
+async def _one_page(things: Sequence[T]) -> AsyncIterator[Sequence[T]]:
+    yield things

@@ -1,0 +1,216 @@
+"""Lets machines join, and takes workers' accounts away again.
+
+Who may join, and under which name, is decided by `core.members.enrollment`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine
+
+from kestrelctl.clock import latest, now
+from kestrelctl.core import events as ev
+from kestrelctl.core.members.enrollment import admit, check_account, invite, parse_invitation, taken
+from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, UsageError
+from kestrelctl.manager.access import Access, bare, host
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.service import Service
+from kestrelctl.manager.temporary_accounts import TemporaryAccounts, expires_at
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.joining import Join, NewAccount, ToJoiner
+from kestrelctl.protocol.work import VERSION, Refused
+from kestrelctl.xmpp.accounts import Accounts
+
+log = logging.getLogger(__name__)
+
+#: Pause before another attempt to delete expired accounts that could not be deleted.
+SWEEP_AGAIN_SECONDS = 60.0
+_WORD_BYTES = 4
+_PASSWORD_BYTES = 24
+
+
+class EnrollmentRequests:
+    """Enroll, join, revoke."""
+
+    def __init__(
+        self,
+        service: Service,
+        accounts: Accounts,
+        access: Access,
+        temporary_accounts: TemporaryAccounts,
+    ) -> None:
+        self._service = service
+        self._accounts = accounts
+        self._hosts = access.worker_hosts
+        self._temporary_accounts = temporary_accounts
+        #: Temporary accounts with which somebody joins or has joined: nobody else may, until they
+        #: expire.
+        self._used = set(temporary_accounts.used)
+        #: Those that an earlier manager left behind; they are deleted as soon as that is possible.
+        self._left_behind = set(temporary_accounts.used)
+        #: Workers' accounts that were deleted. One that was just logging in may yet get a session:
+        #: Prosody looks for the account when it sees the password, and not again.
+        self._gone: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    # -- admins ------------------------------------------------------------------------------------
+
+    async def enroll(self, caller: Caller, request: rq.EnrollWorker) -> None:
+        if not caller.admin:
+            raise NotAllowed("only an admin of the pool may let machines join")
+        word = secrets.token_hex(_WORD_BYTES)
+        invitation = invite(request.name, request.valid_seconds, latest(), word)
+        home = self._hosts[0]
+        if request.name and await self._accounts.exists(f"{request.name}@{home}"):
+            raise taken(request.name)
+        jid = f"{invitation.account}@{home}"
+        password = secrets.token_urlsafe(_PASSWORD_BYTES)
+        if not await self._accounts.create(jid, password):
+            raise KestrelError(f"there is an account {jid} already", hint="try again")
+        self._temporary_accounts.add(jid)
+        self._sweep_soon()
+        log.info("%s lets a machine join until %d, as %s", caller.jid, invitation.expires_at, jid)
+        caller.reply(
+            an.Enrolled(id=request.id, jid=jid, password=password, expires_at=invitation.expires_at)
+        )
+
+    async def revoke(self, caller: Caller, request: rq.RevokeWorkers) -> None:
+        if not caller.admin:
+            raise NotAllowed("only an admin of the pool may revoke workers")
+        workers = self._service.pool.workers
+        jids = list(dict.fromkeys(jid for name in request.names for jid in self._called(name)))
+        known = {bare(worker) for worker in workers}
+        for jid in jids:
+            if jid not in known and not await self._accounts.exists(jid):
+                raise NotFound(
+                    f"there is no worker with the account {jid}",
+                    hint="whole names count, no parts; `kestrelctl worker list` shows all workers",
+                )
+        for jid in jids:
+            await self._accounts.delete(jid)
+            log.info("%s revoked %s", caller.jid, jid)
+            (self._used if parse_invitation(jid.partition("@")[0]) else self._gone).add(jid)
+            self._temporary_accounts.discard(jid)
+            for worker in [each for each in workers if bare(each) == jid]:
+                self._service.handle(
+                    ev.Revoked(at=now(), cause=caller.jid, worker=worker, by=caller.user)
+                )
+        caller.reply(an.Changed(id=request.id, what=jids))
+
+    def _called(self, name: str) -> list[str]:
+        """The workers' accounts of that name: those of known workers, or the one of that name."""
+        account = bare(name)
+        check_account(account.partition("@")[0])
+        if "@" in account:
+            if host(account) not in self._hosts:
+                raise UsageError(f"{account} is no worker's account")
+            return [account]
+        known = {bare(jid) for jid in self._service.pool.workers}
+        named = sorted(jid for jid in known if jid.partition("@")[0] == account)
+        return named or [f"{account}@{self._hosts[0]}"]
+
+    def doubts(self, worker: str) -> bool:
+        """Whether a worker's account was deleted, as far as the manager knows."""
+        return bool(self._gone) and bare(worker) in self._gone
+
+    def check(self, worker: str) -> None:
+        """Makes such a worker log in again, which it can only if it has a new account."""
+        self._spawn(self._check(bare(worker)))
+
+    async def _check(self, account: str) -> None:
+        try:
+            await self._accounts.end_sessions(account)
+            if await self._accounts.exists(account):
+                self._gone.discard(account)
+        except KestrelError as error:
+            log.warning("%s is not checked: %s (%s)", account, error.message, error.cause)
+
+    # -- machines ----------------------------------------------------------------------------------
+
+    def join(self, sender: str, message: Join, reply: Callable[[ToJoiner], None]) -> None:
+        """Answers a machine that has logged in with a temporary account."""
+        self._spawn(self._join(sender, message, reply))
+
+    async def _join(self, sender: str, message: Join, reply: Callable[[ToJoiner], None]) -> None:
+        try:
+            await self._admit(bare(sender), message, reply)
+        except KestrelError as error:
+            cause = f" ({error.cause})" if error.cause else ""
+            log.warning("%s may not join: %s%s", sender, error.message, cause)
+            reply(Refused(reason=error.message + cause, code=error.code, hint=error.hint or ""))
+            self._sweep_soon()
+
+    async def _admit(
+        self, temporary: str, message: Join, reply: Callable[[ToJoiner], None]
+    ) -> None:
+        account, _, home = temporary.partition("@")
+        invitation = parse_invitation(account)
+        if invitation is None:
+            raise NotAllowed(f"{temporary} was not made by this pool's manager")
+        if temporary in self._used:
+            raise NotAllowed("the token was used already, or withdrawn")
+        if message.version != VERSION:
+            raise UsageError(
+                f"this pool speaks version {VERSION}, the machine {message.version}",
+                hint="install the version that the pool's manager has",
+            )
+        self._temporary_accounts.add(temporary)
+        name = admit(invitation, message.name, latest())
+        self._temporary_accounts.note_use(temporary)
+        self._used.add(temporary)
+        jid = f"{name}@{home}"
+        password = secrets.token_urlsafe(_PASSWORD_BYTES)
+        try:
+            if not await self._accounts.create(jid, password):
+                raise taken(name)
+        except KestrelError:
+            self._used.discard(temporary)
+            self._temporary_accounts.take_back_use(temporary)
+            raise
+        self._gone.discard(jid)
+        log.info("%s has joined with %s", jid, temporary)
+        # The answer goes first: deleting the temporary account ends its session.
+        reply(NewAccount(jid=jid, password=password))
+        await self._drop(temporary)
+
+    # -- deleting temporary accounts ---------------------------------------------------------------
+
+    def on_online(self) -> None:
+        """The manager has a session with the server, perhaps after a while without one."""
+        self._sweep_soon()
+
+    def _sweep_soon(self) -> None:
+        self._spawn(self._sweep())
+
+    async def _sweep(self) -> None:
+        """Deletes temporary accounts that have expired or were used; plans when to look again."""
+        for jid in {*self._temporary_accounts.expired(latest()), *self._left_behind}:
+            await self._drop(jid)
+        self._used = {jid for jid in self._used if expires_at(jid) > latest()}
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        at = self._temporary_accounts.next_at()
+        if at is not None:
+            pause = at - latest()
+            pause = pause if pause > 0 else SWEEP_AGAIN_SECONDS
+            loop = asyncio.get_running_loop()
+            self._sweeping = loop.call_later(pause, self._sweep_soon)
+
+    async def _drop(self, temporary: str) -> None:
+        try:
+            await self._accounts.delete(temporary)
+        except KestrelError as error:
+            level = logging.DEBUG if isinstance(error, Unreachable) else logging.WARNING
+            log.log(level, "%s is not deleted: %s (%s)", temporary, error.message, error.cause)
+            return
+        self._temporary_accounts.discard(temporary)
+        self._left_behind.discard(temporary)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

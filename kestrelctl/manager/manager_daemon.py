@@ -1,0 +1,119 @@
+"""`kestrelctl manager run`: puts a manager together and keeps it until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable
+
+import psutil
+
+from kestrelctl import clock, logs
+from kestrelctl.core.pool import Pool
+from kestrelctl.errors import KestrelError
+from kestrelctl.manager.access import Access
+from kestrelctl.manager.enrollment_requests import EnrollmentRequests
+from kestrelctl.manager.listener import ManagerListener
+from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.pool_requests import Usage
+from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.service import Service
+from kestrelctl.manager.temporary_accounts import TemporaryAccounts
+from kestrelctl.notify import Notifier
+from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.xmpp import xmpp_session
+from kestrelctl.xmpp.accounts import Accounts
+
+log = logging.getLogger(__name__)
+
+
+async def _told_to_stop() -> None:
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    await told.wait()
+
+
+def usage_of(process: psutil.Process) -> Callable[[], Usage]:
+    """Tells what a process takes of its machine."""
+
+    def usage() -> Usage:
+        cpu = process.cpu_times()
+        return Usage(cpu_seconds=cpu.user + cpu.system, rss_bytes=process.memory_info().rss)
+
+    return usage
+
+
+async def serve(options: ManagerOptions) -> None:
+    """Runs a manager until SIGTERM or SIGINT.
+
+    Raises:
+        KestrelError: the store cannot be opened, the server refuses the secret, or the address for
+            the metrics cannot be had.
+    """
+    from_stdin = str(options.secret_file) == "-"
+    secret = (sys.stdin.read() if from_stdin else options.secret_file.read_text()).strip()
+    store = SqliteStore(options.data_dir)
+    pool = Pool(store.open())
+    gc.collect()
+    gc.freeze()
+    log.info(
+        "manager of %s, start %d: %d active jobs", options.domain, pool.epoch,
+        len(pool.jobs),
+    )  # fmt: skip
+    access = Access(options)
+    service = Service(pool, store, options.domain, clock)
+    accounts = Accounts(lambda: connection, f"pool@{options.domain}")
+    temporary = TemporaryAccounts(options.data_dir / "invited")
+    dispatcher = RequestDispatcher(
+        service,
+        EnrollmentRequests(service, accounts, access, temporary),
+        usage_of(psutil.Process()),
+    )
+    listener = ManagerListener(service, dispatcher, access, options.domain)
+    connection = xmpp_session.component(
+        options.domain,
+        secret,
+        options.host,
+        options.port,
+        listener,
+        tls=options.tls,
+        ca_file=options.ca_file,
+    )
+    service.session = listener.session = connection
+    notifier = Notifier(listener.status)
+    told = asyncio.ensure_future(_told_to_stop())
+    service.broken.add_done_callback(lambda _: told.cancel())
+    metrics = None
+    try:
+        if options.metrics:
+            from kestrelctl.manager.manager_metrics import serve_metrics
+
+            metrics = await serve_metrics(options.metrics, service)
+        connection.start()
+        notifier.ready()
+        await asyncio.wait({told})
+        notifier.stopping()
+        if service.broken.done():
+            raise service.broken.result()
+    finally:
+        told.cancel()
+        if metrics is not None:
+            await metrics.stop()
+        await service.close()
+        await connection.stop()
+        store.close()
+        notifier.close()
+    log.info("stopped")
+
+
+def run(options: ManagerOptions) -> None:
+    """The daemon's main program."""
+    logs.set_up(options.log_format, verbose=options.verbose)
+    try:
+        asyncio.run(serve(options))
+    except OSError as error:
+        raise KestrelError("the manager cannot start", cause=str(error)) from error

@@ -1,0 +1,41 @@
+"""Serves the metrics of a manager."""
+
+from __future__ import annotations
+
+from kestrelctl.manager.service import Service
+from kestrelctl.metrics.metrics_server import MetricsServer
+from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
+
+
+async def serve_metrics(address: str, service: Service) -> MetricsServer:
+    """Serves the metrics of a manager; the caller stops the server.
+
+    Args:
+        address: HOST:PORT.
+
+    Raises:
+        KestrelError: the address cannot be had.
+    """
+
+    def numbers() -> ManagerProcessNumbers:
+        return ManagerProcessNumbers(
+            connected=service.pool.connected,
+            store=service.store.statistics(),
+            store_error=service.store_error,
+            commits=service.commit_seconds,
+            certificate=service.session.certificate(),
+        )
+
+    families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)
+    server = MetricsServer("kestrel_", families, lambda: why_not_ready(service))
+    await server.start(address)
+    return server
+
+
+def why_not_ready(service: Service) -> str:
+    """Why no job could be accepted now; empty if one could."""
+    if service.store_error:
+        return f"the store cannot be written: {service.store_error}"
+    if not service.pool.connected:
+        return "not connected to the XMPP server"
+    return ""

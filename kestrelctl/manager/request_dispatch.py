@@ -1,0 +1,111 @@
+"""Answers every request of a user, with what was asked for or with the reason why not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from kestrelctl.errors import KestrelError
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.job_requests import JobRequests
+from kestrelctl.manager.outputs import Outputs
+from kestrelctl.manager.pool_requests import PoolRequests, Usage
+from kestrelctl.manager.selection import Selection
+from kestrelctl.manager.service import Service
+from kestrelctl.manager.task_requests import TaskRequests
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.joining import Join, ToJoiner
+
+log = logging.getLogger(__name__)
+
+
+class Enrollment(Protocol):
+    """Lets machines join: `manager.enrollment_requests` in production."""
+
+    async def enroll(self, caller: Caller, request: rq.EnrollWorker) -> None:
+        """Makes a token for a machine."""
+
+    async def revoke(self, caller: Caller, request: rq.RevokeWorkers) -> None:
+        """Takes workers' accounts away."""
+
+    def doubts(self, worker: str) -> bool:
+        """Whether a worker's account was deleted, as far as the manager knows."""
+        ...
+
+    def check(self, worker: str) -> None:
+        """Makes such a worker log in again, which it can only if it has a new account."""
+
+    def join(self, sender: str, message: Join, reply: Callable[[ToJoiner], None]) -> None:
+        """Answers a machine that has logged in with a temporary account."""
+
+    def on_online(self) -> None:
+        """The manager has a session with the server, perhaps after a while without one."""
+
+
+class RequestDispatcher:
+    """The user side of a manager.
+
+    Args:
+        usage: tells what the manager's process takes of its machine.
+    """
+
+    def __init__(
+        self, service: Service, enrollment: Enrollment, usage: Callable[[], Usage]
+    ) -> None:
+        self.outputs = Outputs()
+        self.enrollment = enrollment
+        self._tasks: set[asyncio.Task[None]] = set()
+        selection = Selection(service.pool, service.store)
+        jobs = JobRequests(service, selection)
+        tasks = TaskRequests(service, selection, self.outputs)
+        pool = PoolRequests(service, selection, usage)
+        self._serve: dict[type, Callable[[Caller, Any], Awaitable[None]]] = {
+            rq.SubmitJob: jobs.submit,
+            rq.UploadItems: jobs.upload_items,
+            rq.CancelJobs: jobs.cancel,
+            rq.ListJobs: jobs.list_jobs,
+            rq.Watch: jobs.watch,
+            rq.RetryJobs: jobs.retry,
+            rq.ExplainJob: jobs.explain,
+            rq.ForgetJobs: jobs.forget,
+            rq.ListTasks: tasks.list_tasks,
+            rq.Logs: tasks.logs,
+            rq.TellStory: tasks.story,
+            rq.ListWorkers: pool.list_workers,
+            rq.DrainWorkers: pool.drain,
+            rq.ResumeWorkers: pool.resume,
+            rq.EnrollWorker: enrollment.enroll,
+            rq.RevokeWorkers: enrollment.revoke,
+            rq.PoolStatus: pool.status,
+            rq.PoolTraffic: pool.traffic,
+            rq.PoolOverview: pool.overview,
+        }
+
+    def serve(self, caller: Caller, request: rq.AnyRequest) -> None:
+        """Answers a request, now or when what it asks for is done."""
+        task = asyncio.get_running_loop().create_task(self._guarded(caller, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, caller: Caller, request: rq.AnyRequest) -> None:
+        try:
+            await self._serve[type(request)](caller, request)
+        except KestrelError as error:
+            caller.reply(failed(request.id, error))
+        except Exception:
+            log.exception("a request of %s failed: %s", caller.jid, type(request).__name__)
+            caller.reply(failed(request.id, KestrelError("the manager failed at this request")))
+
+
+def failed(request_id: str, error: KestrelError) -> an.Failed:
+    """An error as an answer."""
+    return an.Failed(
+        id=request_id,
+        code=error.code,
+        message=error.message,
+        cause=error.cause or "",
+        hint=error.hint or "",
+    )

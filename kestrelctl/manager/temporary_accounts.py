@@ -1,0 +1,98 @@
+"""The list of temporary accounts that may still exist, so that none outlives its time or its use.
+
+Not every server tells which accounts it has, so the manager keeps a list of those that it made, and
+keeps it over restarts. An account is noted as used before the machine has its own: if the manager
+dies before it has deleted the account, nobody else can join with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from kestrelctl.core.members.enrollment import parse_invitation
+from kestrelctl.errors import StoreFull
+
+log = logging.getLogger(__name__)
+
+_USED = "used"
+
+
+class TemporaryAccounts:
+    """Addresses of temporary accounts, one on each line of a file; `used` follows those in use."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._jids: dict[str, bool] = {}
+        if file.exists():
+            for line in file.read_text().splitlines():
+                jid, _, used = line.partition(" ")
+                self._jids[jid] = used == _USED
+
+    @property
+    def used(self) -> list[str]:
+        """Those that somebody joined with, or was about to when the manager died."""
+        return [jid for jid, used in self._jids.items() if used]
+
+    def add(self, jid: str) -> None:
+        """Notes an account that was made."""
+        if jid not in self._jids:
+            self._jids[jid] = False
+            self._try_to_write()
+
+    def note_use(self, jid: str) -> None:
+        """Notes that somebody is about to join with an account, so that nobody else can.
+
+        Raises:
+            StoreFull: it cannot be written.
+        """
+        self._jids[jid] = True
+        try:
+            self._write()
+        except OSError as error:
+            self._jids[jid] = False
+            raise StoreFull(
+                "the manager cannot note that the token is used", cause=error.strerror
+            ) from error
+
+    def take_back_use(self, jid: str) -> None:
+        """Takes the note back: nobody has joined with the account."""
+        self._jids[jid] = False
+        self._try_to_write()
+
+    def discard(self, jid: str) -> None:
+        """Notes that an account no longer exists."""
+        if jid in self._jids:
+            del self._jids[jid]
+            self._try_to_write()
+
+    def expired(self, now: float) -> list[str]:
+        """Accounts whose time is over."""
+        return [jid for jid in self._jids if expires_at(jid) <= now]
+
+    def next_at(self) -> float | None:
+        """When the next one expires."""
+        return min(map(expires_at, self._jids), default=None)
+
+    def _try_to_write(self) -> None:
+        try:
+            self._write()
+        except OSError as error:
+            log.warning("the list of temporary accounts is not written: %s", error)
+
+    def _write(self) -> None:
+        draft = self._file.with_name(f"{self._file.name}.new")
+        with draft.open("w") as stream:
+            stream.writelines(
+                f"{jid} {_USED}\n" if used else f"{jid}\n" for jid, used in self._jids.items()
+            )
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(self._file)
+
+
+def expires_at(jid: str) -> float:
+    """When a temporary account expires, in seconds since the epoch."""
+    found = parse_invitation(jid.partition("@")[0])
+    return found.expires_at if found is not None else 0.0

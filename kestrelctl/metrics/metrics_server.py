@@ -1,0 +1,42 @@
+"""Serves the metrics of one process, and measures the lag of its event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kestrelctl.metrics.endpoint import Endpoint, parse_address
+from kestrelctl.metrics.exposition import Exposition, Families
+from kestrelctl.metrics.lag import LoopLag
+
+
+class MetricsServer:
+    """Serves a process's metrics from `start` to `stop`.
+
+    Args:
+        prefix: of the names: `kestrel_` or `kestrel_worker_`.
+        families: what this kind of process has to tell; asked once for each scrape.
+        why_not_ready: why it cannot do its work now; empty if it can.
+    """
+
+    def __init__(self, prefix: str, families: Families, why_not_ready: Callable[[], str]) -> None:
+        self._lag = LoopLag()
+        self.exposition = Exposition(prefix, families, self._lag)
+        self._endpoint = Endpoint(self.exposition.render, why_not_ready)
+
+    async def start(self, address: str) -> None:
+        """Starts to serve.
+
+        Args:
+            address: HOST:PORT.
+
+        Raises:
+            UsageError: the address is none.
+            KestrelError: it cannot be had.
+        """
+        await self._endpoint.start(*parse_address(address))
+        self._lag.start()
+
+    async def stop(self) -> None:
+        """Stops serving."""
+        self._lag.stop()
+        await self._endpoint.stop()

@@ -1,0 +1,263 @@
+"""The metrics of a manager: one census of the core, and what is counted around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+from prometheus_client.core import Metric
+
+from kestrelctl.core.census import Census, WorkerNumbers
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.counting.totals import Totals
+from kestrelctl.core.model.assets import MILLI, natural
+from kestrelctl.core.pool import Pool
+from kestrelctl.metrics.families import (
+    by,
+    certificate_family,
+    counter,
+    counters,
+    gauge,
+    gauges,
+    histogram,
+    stanza_families,
+)
+from kestrelctl.metrics.labelled_gauges import LabelledGauges, quoted
+from kestrelctl.metrics.stanzas import StanzaCounts
+from kestrelctl.protocol.work import Heartbeat, Hello
+from kestrelctl.store.port import Statistics
+
+#: Owners with a series of their own, those with the most tasks first; the rest are `other`.
+MOST_OWNERS = 50
+
+
+class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known around the core at the moment of a scrape.
+
+    Attributes:
+        certificate: (host, end) of the server's certificate, if the connection has one.
+    """
+
+    connected: bool
+    store: Statistics
+    store_error: str
+    commits: Histogram
+    certificate: tuple[str, float] | None
+
+
+class PoolFamilies:
+    """The families of a manager; call it for those of this moment.
+
+    Args:
+        pool: whose numbers they are.
+        stanzas: what the manager received and sent.
+        numbers: asked once for each scrape.
+        now: the clock of the pool's events.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        stanzas: StanzaCounts,
+        numbers: Callable[[], ManagerProcessNumbers],
+        now: Callable[[], float],
+    ) -> None:
+        self._pool = pool
+        self._stanzas = stanzas
+        self._numbers = numbers
+        self._now = now
+
+    def __call__(self) -> Iterator[Metric | LabelledGauges]:
+        found = self._pool.census(self._now())
+        yield gauge("kestrel_epoch", "Starts of a manager on this store.", self._pool.epoch)
+        yield from _jobs(found, self._pool.totals)
+        yield from _attempts(self._pool.totals)
+        yield from _workers(found, self._pool.totals)
+        yield from stanza_families("kestrel_", self._stanzas)
+        yield from self._ads()
+        yield from _surroundings(self._numbers())
+
+    def _ads(self) -> Iterator[Metric]:
+        full, beat = self._stanzas.total(Hello), self._stanzas.total(Heartbeat)
+        yield counters(
+            "kestrel_ads",
+            "Advertisements of workers: in full with a hello, renewed by a sign of life.",
+            ("kind",),
+            by({"full": full[0], "heartbeat": beat[0]}),
+        )
+        yield counters(
+            "kestrel_ad_bytes",
+            "Their JSON text, before XML quotes it.",
+            ("kind",),
+            by({"full": full[1], "heartbeat": beat[1]}),
+        )
+
+
+def _jobs(found: Census, totals: Totals) -> Iterator[Metric]:
+    waiting = sum(found.waiting.values())
+    jobs = {"active": found.jobs_active, "cancelling": found.jobs_cancelling}
+    tasks = {"waiting": waiting, "queued": found.queued, "running": found.running}
+    yield gauges("kestrel_jobs", "Jobs that have not ended.", ("state",), by(jobs))
+    yield counter("kestrel_jobs_submitted", "Jobs taken in or brought back.", totals.jobs_submitted)
+    yield counters(
+        "kestrel_jobs_finished", "Jobs that ended.", ("outcome",), by(totals.jobs_finished)
+    )
+    yield gauges(
+        "kestrel_tasks",
+        "Tasks that wait for a worker, wait at one behind others, or run.",
+        ("state",),
+        by(tasks),
+    )
+    yield gauges(
+        "kestrel_unmatched_tasks",
+        "Tasks that wait for a worker, by what holds them back.",
+        ("reason",),
+        by(found.waiting),
+    )
+    yield gauges(
+        "kestrel_owner_tasks",
+        f"Tasks of the {MOST_OWNERS} owners with the most, waiting or at a worker.",
+        ("owner", "state"),
+        _owners(found),
+    )
+    yield counter(
+        "kestrel_tasks_submitted", "Tasks taken in or brought back.", totals.tasks_submitted
+    )
+    yield gauge(
+        "kestrel_tasks_restored",
+        "Tasks that the manager found unfinished when it started.",
+        totals.tasks_restored,
+    )
+    ended = {
+        "done": totals.tasks_done,
+        "failed": totals.tasks_failed,
+        "lost": totals.tasks_lost,
+        "cancelled": totals.tasks_cancelled,
+    }
+    yield counters("kestrel_tasks_finished", "Tasks that ended.", ("outcome",), by(ended))
+
+
+def _owners(found: Census) -> list[tuple[Sequence[str], float]]:
+    ranked = sorted(found.owners.items(), key=lambda entry: -sum(entry[1]))
+    shown = dict(ranked[:MOST_OWNERS])
+    rest = [tasks for _, tasks in ranked[MOST_OWNERS:]]
+    if rest:
+        shown["other"] = (sum(waiting for waiting, _ in rest), sum(held for _, held in rest))
+    values: list[tuple[Sequence[str], float]] = []
+    for owner, (waiting, held) in shown.items():
+        values += [((owner, "waiting"), waiting), ((owner, "running"), held)]
+    return values
+
+
+def _attempts(totals: Totals) -> Iterator[Metric]:
+    yield counter("kestrel_attempts", "Attempts handed out.", totals.tasks_sent)
+    yield counters(
+        "kestrel_retries", "Tasks that got another attempt.", ("reason",), by(totals.retries)
+    )
+    yield counters(
+        "kestrel_losses", "Attempts lost after they had begun.", ("cause",), by(totals.losses)
+    )
+    yield counter(
+        "kestrel_losses_found_again",
+        "Lost attempts that turned out to have survived.",
+        totals.losses_found_again,
+    )
+    yield counter(
+        "kestrel_attempts_recalled",
+        "Attempts given back before they began, for others to run.",
+        totals.tasks_recalled,
+    )
+    yield counter(
+        "kestrel_duplicates_refused",
+        "Results of attempts that no longer counted.",
+        totals.reports_refused,
+    )
+    yield counter("kestrel_leases_expired", "Workers that fell silent.", totals.leases_expired)
+    yield histogram(
+        "kestrel_task_wait_seconds",
+        "From a job's submission to the first hand-out of a task.",
+        totals.waits,
+    )
+    yield histogram(
+        "kestrel_task_dispatch_seconds",
+        "What dispatch adds to a task that succeeds: hand-out to report, less queue and run time.",
+        totals.dispatches,
+    )
+    yield histogram(
+        "kestrel_task_run_seconds",
+        "Run time of attempts that succeeded or failed.",
+        totals.runs,
+    )
+    yield gauge(
+        "kestrel_last_dispatch_timestamp_seconds",
+        "When tasks were last handed out.",
+        totals.last_dispatch_at,
+    )
+
+
+def _workers(found: Census, totals: Totals) -> Iterator[Metric | LabelledGauges]:
+    yield gauges(
+        "kestrel_workers", "Workers that are known.", ("state",), by(found.workers_by_state)
+    )
+    yield counter(
+        "kestrel_worker_joins", "Times that a worker came or came back.", totals.worker_joins
+    )
+    yield counter(
+        "kestrel_quarantines",
+        "Times that a worker failed too fast too often.",
+        totals.workers_quarantined,
+    )
+    used = {name: amount - found.free.get(name, 0) for name, amount in found.capacity.items()}
+    for name, text, amounts in (
+        ("capacity", "What the workers that are online have.", found.capacity),
+        ("used", "What running tasks asked for of it.", used),
+        ("free", "What is left of it.", found.free),
+    ):
+        yield gauges(f"kestrel_asset_{name}", text, ("asset",), by(natural(amounts)))
+    labels = [(quoted(label),) for label in worker_labels(found.workers)]
+    for name, text, values in (
+        ("up", "1 if the worker is online.", [int(worker.online) for worker in found.workers]),
+        ("running", "Tasks that run there.", [worker.running for worker in found.workers]),
+    ):
+        yield LabelledGauges(f"kestrel_worker_{name}", text, ("worker",), labels, values)
+    assets = {name: quoted(name) for name in found.capacity}
+    offers = [
+        (worker_label, assets[asset], amount / MILLI)
+        for (worker_label,), worker in zip(labels, found.workers, strict=True)
+        for asset, amount in worker.capacity.items()
+    ]
+    yield LabelledGauges(
+        "kestrel_worker_capacity",
+        "What it offers.",
+        ("worker", "asset"),
+        [(worker_label, asset) for worker_label, asset, _ in offers],
+        [amount for _, _, amount in offers],
+    )
+    yield gauge(
+        "kestrel_worker_clock_skew_seconds_max",
+        "The largest difference between a worker's clock and the manager's.",
+        found.skew_seconds,
+    )
+
+
+def worker_labels(workers: Sequence[WorkerNumbers]) -> list[str]:
+    """`name/resource` of each, or its whole address if another worker has the same."""
+    taken: set[str] = set()
+    found = []
+    for worker in workers:
+        bare, slash, resource = worker.jid.partition("/")
+        label = f"{bare.partition('@')[0]}{slash}{resource}"
+        found.append(worker.jid if label in taken else label)
+        taken.add(label)
+    return found
+
+
+def _surroundings(numbers: ManagerProcessNumbers) -> Iterator[Metric]:
+    yield histogram("kestrel_commit_seconds", "Time of a commit that succeeded.", numbers.commits)
+    yield counter("kestrel_commit_records", "Records made durable.", numbers.store.records)
+    yield gauge("kestrel_store_bytes", "The store on disk.", numbers.store.bytes_on_disk)
+    yield gauge(
+        "kestrel_store_error", "1 while the store cannot be written.", bool(numbers.store_error)
+    )
+    yield gauge("kestrel_server_connected", "1 while the XMPP server is there.", numbers.connected)
+    yield certificate_family(numbers.certificate)

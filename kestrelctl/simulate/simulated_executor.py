@@ -1,0 +1,112 @@
+"""Commands of a simulated machine: what becomes of them is drawn, and the audit sees them run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.errors import NotFound
+from kestrelctl.simulate.audit import Audit
+from kestrelctl.simulate.loop import Loop
+from kestrelctl.simulate.simulation_clock import SimulationClock
+from kestrelctl.simulate.truth import Fate
+from kestrelctl.worker.executor import START_BOUNDS, Command, Completion
+
+#: Seconds from the signal to the end of a command.
+DIES_AFTER_SECONDS = (0.0005, 0.01)
+
+
+class SimulatedExecutor:
+    """An `Executor` without processes.
+
+    Args:
+        worker: the address of the worker whose commands they are.
+        fate: what becomes of an execution of (kind, index) here.
+        loop: in whose turns exits are told.
+        fatal: called when a command ends its worker.
+    """
+
+    def __init__(
+        self,
+        worker: str,
+        clock: SimulationClock,
+        random: Random,
+        audit: Audit,
+        fate: Callable[[str, int], Fate],
+        loop: Loop,
+        on_completion: Callable[[Completion], None],
+        fatal: Callable[[], None],
+    ) -> None:
+        self.start_seconds = Histogram(START_BOUNDS)
+        self._worker = worker
+        self._clock = clock
+        self._random = random
+        self._audit = audit
+        self._fate = fate
+        self._loop = loop
+        self._on_completion = on_completion
+        self._fatal = fatal
+        self._began_at: dict[int, float] = {}
+
+    def start(self, command: Command) -> None:
+        number = command.number
+        if number in self._began_at:
+            raise ValueError(f"attempt {number} runs already")
+        env = command.env
+        index = int(env["KESTREL_TASK_INDEX"])
+        self._audit.began(
+            number, int(env["KESTREL_JOB_ID"]), index, self._worker, env.get("KESTREL_ITEM")
+        )
+        self._began_at[number] = self._clock.now
+        fate = self._fate(env["KESTREL_JOB_NAME"], index)
+        if fate.kills_worker:
+            self._clock.after(fate.seconds, self._takes_the_worker_along, number)
+        else:
+            self._clock.after(fate.seconds, self._ends, number, fate.outcome)
+
+    def kill(self, number: int, reason: str = "cancelled") -> bool:
+        if number not in self._began_at:
+            return False
+        seconds = self._random.uniform(*DIES_AFTER_SECONDS)
+        self._clock.after(seconds, self._ends, number, Outcome.KILLED)
+        return True
+
+    def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
+        raise NotFound(f"the {stream} of attempt {number} is not kept")
+
+    async def close(self) -> None:
+        self.vanish()
+
+    def vanish(self) -> None:
+        """The worker dies, and its commands with it."""
+        for number in sorted(self._began_at):
+            self._audit.ended(number, None)
+        self._began_at.clear()
+
+    def _takes_the_worker_along(self, number: int) -> None:
+        if number in self._began_at:
+            self._fatal()
+
+    def _ends(self, number: int, outcome: int) -> None:
+        """The machine's own event: it happens whether or not the worker is stopped."""
+        began_at = self._began_at.pop(number, None)
+        if began_at is None:
+            return
+        self._audit.ended(number, outcome)
+        self._loop.call_soon(
+            self._on_completion,
+            Completion(
+                number,
+                exit_code=_EXIT_CODES.get(outcome),
+                signal=9 if outcome == Outcome.KILLED else None,
+                reason=_REASONS.get(outcome, ""),
+                started_at=began_at,
+                wall_seconds=self._clock.now - began_at,
+            ),
+        )
+
+
+_EXIT_CODES = {Outcome.DONE: 0, Outcome.FAILED: 1}
+_REASONS = {Outcome.KILLED: "cancelled", Outcome.UNABLE: "no-space: the disk is full"}

@@ -1,0 +1,125 @@
+"""The production worker on simulated time: its machine, its spool, its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import amounts
+from kestrelctl.protocol import codec, work
+from kestrelctl.simulate.audit import Audit
+from kestrelctl.simulate.network import DOMAIN, Server
+from kestrelctl.simulate.simulated_executor import SimulatedExecutor
+from kestrelctl.simulate.simulated_process import SimulatedProcess
+from kestrelctl.simulate.simulated_spool import SimulatedSpool
+from kestrelctl.simulate.simulation_clock import SimulationClock
+from kestrelctl.simulate.truth import Fate
+from kestrelctl.worker.executor import Completion, Executor
+from kestrelctl.worker.process import WorkerProcess
+
+#: How a report begins.
+_REPORT = '{"type":"report"'
+
+
+class SimulatedMachine(SimulatedProcess):
+    """One machine: worker processes that come and go, a spool that stays, commands that run.
+
+    Args:
+        fate: what becomes of an execution of (kind, index) here.
+
+    Attributes:
+        spool: what is on its disk.
+        process: of the living worker; None if there is none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: SimulationClock,
+        random: Random,
+        server: Server,
+        audit: Audit,
+        ad: WorkerAd,
+        fate: Callable[[str, int], Fate],
+    ) -> None:
+        super().__init__(name, f"{name}@workers.{DOMAIN}/1", clock, random, server, audit)
+        self.spool = SimulatedSpool()
+        self.process: WorkerProcess | None = None
+        self.repeats_reports = False
+        self._ad = ad
+        self._fate = fate
+        self._executor: SimulatedExecutor | None = None
+        self._leaving = False
+        audit.machine(self.address, amounts(ad.assets))
+
+    @property
+    def agent(self) -> Agent | None:
+        """What decides for the living worker."""
+        return self.process.sessions[0].agent if self.process is not None else None
+
+    @property
+    def settled(self) -> bool:
+        """It is in, and has nothing left to do or to say."""
+        agent = self.agent
+        return agent is not None and agent.welcomed and agent.idle and not self.spool.records
+
+    async def main(self) -> None:
+        """As `worker.daemon.serve`."""
+        process = WorkerProcess(
+            f"{self.name}-{self.life}", self.spool, self._make_executor, self.loop, self.random
+        )
+        process.add_session(DOMAIN, self._ad, self.address, self.connection)
+        self.process = process
+        await process.run()
+        await process.close()
+        self.audit.expect(process.refused is None, f"{self.name} is refused: {process.refused}")
+
+    def _make_executor(self, on_completion: Callable[[Completion], None]) -> Executor:
+        self._executor = SimulatedExecutor(
+            self.address,
+            self.clock,
+            self.random,
+            self.audit,
+            self._fate,
+            self.loop,
+            on_completion,
+            self._killed_by_a_task,
+        )
+        return self._executor
+
+    def _killed_by_a_task(self) -> None:
+        self.kill()
+        self.start_again(self.random.uniform(0.2, 2.0))
+
+    def on_ended(self) -> None:
+        self.process = None
+        self._leaving = False
+        if self._executor is not None:
+            self._executor.vanish()
+            self._executor = None
+
+    def terminate(self) -> None:
+        """SIGTERM: it finishes what runs, and gives back the rest."""
+        if self.process is None:  # there is no handler yet
+            self.kill()
+        elif not self._leaving:
+            self._leaving = True
+            self.clock.tell(self.name, "leaves")
+            self.loop.call_soon(self.process.on_signal)
+
+    def repeats(self, payload: str) -> bool:
+        return self.repeats_reports and payload.startswith(_REPORT)
+
+    def said(self, payload: str, to: str) -> None:
+        if not payload.startswith(_REPORT):
+            return
+        report = codec.from_worker.decode(payload)
+        assert isinstance(report, work.Report)
+        for result in report.results:
+            self.audit.kept(result.number, result.job_id, result.index, result.outcome)
+            self.audit.expect(
+                result.number in self.spool.written,
+                f"{result.number} is reported before it is spooled",
+            )

@@ -1,0 +1,54 @@
+"""What SQLite's errors mean to whoever runs the manager."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kestrelctl.errors import KestrelError, StoreFull
+
+#: Primary result codes, https://www.sqlite.org/rescode.html
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_UNWRITABLE = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+}
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors about the database at `path` into ours; bugs pass through.
+
+    Raises:
+        StoreFull: no space, an I/O error, or a lock of another program; it may work later.
+        KestrelError: the database is damaged, or SQLite cannot go on.
+    """
+    try:
+        yield
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
+        raise
+    except sqlite3.DatabaseError as error:
+        raise _explain(error, path) from error
+
+
+def _explain(error: sqlite3.DatabaseError, path: Path) -> KestrelError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    cause = f"{path}: {error} ({getattr(error, 'sqlite_errorname', 'no code')})"
+    if code in _DAMAGED:
+        return KestrelError(
+            "The manager's store is damaged",
+            cause=cause,
+            hint=f"restore {path} from a backup, or move it away to start with an empty one",
+        )
+    if code in _LOCKED:
+        return StoreFull(cause=cause, hint=f"end the program that has {path.name} locked")
+    if code in _UNWRITABLE:
+        return StoreFull(
+            cause=cause, hint=f"free space on, or repair, the file system of {path.parent}"
+        )
+    return KestrelError("The manager's store failed", cause=cause)

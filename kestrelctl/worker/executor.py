@@ -1,0 +1,89 @@
+"""The port between what decides which attempt runs and what runs it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from kestrelctl.core.counting.histogram import Histogram
+
+#: Seconds to start a command.
+START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
+
+
+class Command(msgspec.Struct, frozen=True):
+    """What is to be executed for an attempt.
+
+    Args:
+        number: of the attempt, unique.
+        argv: the program and its arguments; no shell sees them.
+        env: the whole environment.
+        time_limit_seconds: after it the command is asked to end, and soon made to; None for no
+            limit.
+        cleanup: a second command, which runs after the first in the same directory and
+            environment. Its failure is a reason in the report and changes no exit code.
+    """
+
+    number: int
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    time_limit_seconds: float | None = None
+    cleanup: tuple[str, ...] = ()
+
+
+class Completion(msgspec.Struct, frozen=True, gc=False):
+    """How an attempt ended.
+
+    Args:
+        number: of the attempt.
+        exit_code: None if a signal ended it or it never ran.
+        signal: the signal that ended it.
+        reason: empty, or one of: time-limit, cancelled, output-limit, `cannot-start: …` (the
+            task's fault), `no-space: …` and `no-resources: …` (the machine's fault),
+            `cleanup-failed: …`, or what `kill` was given.
+        started_at: seconds since the epoch.
+        wall_seconds: from start to end, without the cleanup.
+        cpu_seconds: user and system time, with that of the children it waited for.
+        peak_bytes: largest resident memory; 0 if it is not known.
+        stdout, stderr: the last TAIL_BYTES of each.
+        stdout_bytes, stderr_bytes: whole sizes.
+    """
+
+    number: int
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: str = ""
+    started_at: float = 0.0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_bytes: int = 0
+    stdout: bytes = b""
+    stderr: bytes = b""
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+
+
+class Executor(Protocol):
+    """What runs commands. It has no queue: whoever calls `start` has decided that there is room.
+
+    Each start is followed by one `Completion`, never from inside `start` or `kill`.
+    """
+
+    start_seconds: Histogram  #: how long starts took
+
+    def start(self, command: Command) -> None:
+        """Starts a command. If that cannot be done, its completion says why.
+
+        Raises:
+            ValueError: the number is in use.
+        """
+
+    def kill(self, number: int, reason: str = "cancelled") -> bool:
+        """Ends a command; its completion follows. False if there is no such command (any more)."""
+
+    def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
+        """At most `limit` bytes of an attempt's stdout or stderr. NotFound if it is not here."""
+
+    async def close(self) -> None:
+        """Kills every command, reports none of them, and gives everything back."""

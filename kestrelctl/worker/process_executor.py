@@ -1,0 +1,262 @@
+"""Runs commands as processes of this machine, accounts for them, and leaves nothing behind.
+
+The executor reaps every child of this process, so `subprocess` beside it works but learns no exit
+status. It kills every orphan handed to this process; children that were there before it are left
+alone, and so are later ones that stay in this process's session. It lives in the main thread, on
+the running event loop, and changes the current directory of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from kestrelctl.worker.child_signal import ChildSignal
+from kestrelctl.worker.executor import Command, Completion
+from kestrelctl.worker.limits import GRACE_SECONDS, Limits
+from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
+from kestrelctl.worker.output import STREAMS, KeptOutputs
+from kestrelctl.worker.running_process import RunningProcess
+from kestrelctl.worker.sandbox import FileActions, Sandbox
+from kestrelctl.worker.spawner import Spawner
+from kestrelctl.worker.trash import Trash
+from kestrelctl.worker.usage import own_peak
+
+log = logging.getLogger(__name__)
+
+CLEANUP_SECONDS = 60.0
+"""Time limit of a cleanup command."""
+
+
+class ProcessExecutor:
+    """An `Executor` that runs commands as processes of this machine.
+
+    A command finds a scratch directory of its own, and KESTREL_ATTEMPT in its environment. Nothing
+    it does raises here: what cannot be started ends with a `Completion` that says why.
+
+    Args:
+        directory: for scratch directories and outputs; one process at a time may use it.
+        on_completion: called on the event loop with each `Completion`.
+        output_limit_bytes: a task that writes more to stdout or stderr is killed.
+        kept_bytes: room for outputs that are longer than their tail; the oldest go first.
+        kept_files: the same, in number.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        on_completion: Callable[[Completion], None],
+        *,
+        output_limit_bytes: int = 64 << 20,
+        kept_bytes: int = 1 << 30,
+        kept_files: int = 10_000,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._child_signal = ChildSignal(self._loop, self._reap)  # before Trash has threads
+        self._on_completion = on_completion
+        self._output_limit_bytes = output_limit_bytes
+        directory = directory.absolute()
+        self._sandboxes_directory = directory / "sandboxes"
+        self._trash = Trash(directory / "trash")
+        self._trash.discard(self._sandboxes_directory)
+        self._kept = KeptOutputs(
+            directory / "outputs", limit_bytes=kept_bytes, limit_files=kept_files
+        )
+
+        self._processes: dict[int, RunningProcess] = {}  # by attempt: from start to completion
+        self._by_pid: dict[int, RunningProcess] = {}  # in order of start
+        self._free_sandboxes: list[Sandbox] = []
+        self._sandboxes_made = 0
+        self._limits = Limits(self._loop, self._by_pid, output_limit_bytes, self._reap)
+        self._spawner = Spawner()
+        self.start_seconds = self._spawner.start_seconds
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self._orphans = Orphans()
+
+    # ---- asked from outside
+
+    def start(self, command: Command) -> None:
+        """Start a process.
+
+        Raises:
+            ValueError: the number is in use.
+        """
+        number = command.number
+        if number in self._processes:
+            raise ValueError(f"attempt {number} runs already")
+        sandbox = self._free_sandboxes.pop() if self._free_sandboxes else self._new_sandbox()
+        process = self._processes[number] = RunningProcess(command, sandbox, time.time())
+        why_not = self._spawn(process, command.argv, sandbox.for_task, command.time_limit_seconds)
+        if why_not:
+            completion = Completion(number, reason=why_not, started_at=process.started_at)
+            self._loop.call_soon(self._complete, process, completion)
+
+    def kill(self, number: int, reason: str = "cancelled") -> bool:
+        """End a task: SIGTERM to its process group, SIGKILL two seconds later.
+
+        Returns:
+            False if there is no such task (any more); then nothing happens.
+        """
+        process = self._processes.get(number)
+        if process is None or process.pid not in self._by_pid:
+            return False
+        self._limits.terminate(process, reason)
+        return True
+
+    def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
+        """Part of the output of a running task, or of one that ended and wrote more than its tail.
+
+        Args:
+            number: of the attempt.
+            stream: stdout or stderr.
+            offset: first byte.
+            limit: most bytes returned.
+
+        Raises:
+            NotFound: that output is not here.
+        """
+        process = self._processes.get(number)
+        if process is not None and process.pid and stream in STREAMS:
+            with contextlib.suppress(OSError):
+                return process.sandbox.read(stream, offset, limit)
+        return self._kept.read(number, stream, offset, limit)
+
+    async def close(self) -> None:
+        """Kill every task, report none of them, and give everything back once they are gone."""
+        if self._on_completion is _ignore:
+            return
+        self._on_completion = _ignore
+        give_up = time.monotonic() + GRACE_SECONDS
+        while (self._by_pid or self._orphans) and time.monotonic() < give_up:
+            for process in self._by_pid.values():
+                process.command = replace(process.command, cleanup=())
+                kill_group(process.pid)
+            self._orphans.kill_all()
+            await asyncio.sleep(0.005)
+        await self._trash.wait()
+        self._child_signal.close()
+        self._orphans.close()
+        prctl(PR_SET_CHILD_SUBREAPER, 0)
+        self._limits.close()
+        self._spawner.close()
+
+    # ---- starting
+
+    def _new_sandbox(self) -> Sandbox:
+        place = self._sandboxes_directory / str(self._sandboxes_made)
+        self._sandboxes_made += 1
+        return Sandbox(place, self._spawner.null, self._trash.discard)
+
+    def _spawn(
+        self,
+        process: RunningProcess,
+        argv: tuple[str, ...],
+        file_actions: FileActions,
+        limit_seconds: float | None,
+    ) -> str:
+        """Start one of the programs of an attempt. Returns why that could not be done, or nothing.
+
+        Args:
+            limit_seconds: None for no limit.
+        """
+        why_not = self._spawner.spawn(process, argv, file_actions)
+        if not why_not:
+            self._by_pid[process.pid] = process
+            self._limits.watch(process, limit_seconds)
+        return why_not
+
+    # ---- ending
+
+    def _reap(self) -> None:
+        ended = []
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                if not pid:
+                    break
+                process = self._by_pid.pop(pid, None)
+                if process is None:
+                    self._orphans.reaped(pid)
+                    continue
+                # At once, before the group's id can belong to anybody else.
+                process.left_something |= kill_group(pid)
+                ended.append((process, status, usage))
+        now = time.monotonic()
+        self._orphans.look(self._by_pid, now)
+        inherited = own_peak()
+        for process, status, usage in ended:
+            if self._orphans and self._orphans.may_write(process.command.number):
+                process.left_something = True
+            code = os.waitstatus_to_exitcode(status)
+            if process.completion is None:
+                self._clean_up(process, process.completed(code, usage, inherited, now))
+            else:
+                why = f"exit code {code}" if code > 0 else f"signal {-code}"
+                self._complete(process, _with_cleanup(process.completion, why if code else ""))
+        if self._orphans:
+            oldest = next((process.since for process in self._by_pid.values()), math.inf)
+            self._orphans.kill_finished(self._has_process, oldest)
+            self._limits.look_soon()
+
+    def _has_process(self, number: int) -> bool:
+        process = self._processes.get(number)
+        return process is not None and process.pid in self._by_pid
+
+    def _clean_up(self, process: RunningProcess, completion: Completion) -> None:
+        """Start the cleanup of a task that has ended, if it has one."""
+        cleanup = process.command.cleanup
+        if cleanup:
+            process.completion = completion
+            why_not = self._spawn(process, cleanup, process.sandbox.for_cleanup, CLEANUP_SECONDS)
+            if not why_not:
+                return
+            completion = _with_cleanup(completion, why_not)
+        self._complete(process, completion)
+
+    def _complete(self, process: RunningProcess, completion: Completion) -> None:
+        """Free the sandbox and hand the completion out."""
+        sandbox = process.sandbox
+        try:
+            if process.pid:
+                sizes = sandbox.sizes()
+                if sizes != (0, 0):
+                    completion = self._with_outputs(completion, sandbox, sizes)
+                if process.left_something:
+                    sandbox.abandon_outputs()
+                sandbox.empty_scratch()
+        except OSError as error:
+            log.warning("attempt %d: its files: %s", completion.number, error)
+        self._free_sandboxes.append(sandbox)
+        self._processes.pop(completion.number, None)
+        try:
+            self._on_completion(completion)
+        except Exception:
+            log.exception("attempt %d: its completion was not accepted", completion.number)
+
+    def _with_outputs(
+        self, completion: Completion, sandbox: Sandbox, sizes: tuple[int, int]
+    ) -> Completion:
+        stdout, stderr = sandbox.take_outputs(
+            completion.number, sizes, self._kept, self._output_limit_bytes
+        )
+        return replace(
+            completion, stdout=stdout, stderr=stderr, stdout_bytes=sizes[0], stderr_bytes=sizes[1]
+        )
+
+
+def _ignore(completion: Completion) -> None:
+    """What `on_completion` is after `close`."""
+
+
+def _with_cleanup(completion: Completion, why: str) -> Completion:
+    if not why or completion.reason:
+        return completion
+    return replace(completion, reason=f"cleanup-failed: {why}")

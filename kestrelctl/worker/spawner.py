@@ -1,0 +1,81 @@
+"""Starts processes that find everything as in a fresh login: descriptors, signals, directory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.worker.descriptors import raise_descriptor_limit, seal_descriptors
+from kestrelctl.worker.executor import START_BOUNDS
+from kestrelctl.worker.orphans import ATTEMPT_VARIABLE
+from kestrelctl.worker.programs import Programs, why_not_started
+from kestrelctl.worker.running_process import RunningProcess
+from kestrelctl.worker.sandbox import FileActions
+
+
+class Spawner:
+    """Starts processes. It changes the current directory of this process.
+
+    Attributes:
+        null: descriptor of /dev/null.
+        start_seconds: how long starts took.
+    """
+
+    def __init__(self) -> None:
+        raise_descriptor_limit()
+        self.null = seal_descriptors()
+        self.start_seconds = Histogram(START_BOUNDS)
+        self._programs = Programs()
+        self._home = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+        self._ignored_signals = [
+            number
+            for number in signal.valid_signals()
+            if signal.getsignal(number) is signal.SIG_IGN
+        ]
+
+    def spawn(
+        self, process: RunningProcess, argv: tuple[str, ...], file_actions: FileActions
+    ) -> str:
+        """Starts a program in the sandbox of an attempt, and notes its id and the moment.
+
+        Returns:
+            Why it could not be started, or nothing.
+        """
+        began = time.monotonic()
+        env = process.command.env.copy()
+        env[ATTEMPT_VARIABLE] = str(process.command.number)
+        program = name = argv[0] if argv else ""
+        may_renew = process.completion is None  # not under a cleanup: the task's output is there
+        while True:
+            try:
+                process.sandbox.enter()
+                program = self._programs.find(name, env.get("PATH"))
+                process.since = time.monotonic()  # it runs before the call returns
+                process.pid = os.posix_spawn(
+                    program,
+                    argv,
+                    env,
+                    file_actions=file_actions,
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=self._ignored_signals,
+                )
+                break
+            except (OSError, ValueError, TypeError) as error:
+                if may_renew and isinstance(error, (PermissionError, IsADirectoryError)):
+                    # An earlier task may have made the sandbox unusable; this one is not to blame.
+                    may_renew = False
+                    process.sandbox.renew()
+                    continue
+                self._programs.forget(name, env.get("PATH"))
+                return why_not_started(error, program)
+        self.start_seconds.observe(time.monotonic() - began)
+        return ""
+
+    def close(self) -> None:
+        """Goes back to the directory where this process was."""
+        os.fchdir(self._home)
+        os.close(self._home)
+        os.close(self.null)

@@ -1,0 +1,208 @@
+"""A worker that has joined as a service of systemd: of the machine for root, else of the user.
+
+systemd.service(5), systemd.exec(5), systemd.unit(5).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from kestrelctl.errors import KestrelError, MissingTool, UsageError
+from kestrelctl.worker.joined_pools import Membership, Settings
+
+#: Runs users' tasks. An account of that name is used; without one, systemd makes one up.
+SERVICE_USER = "kestrel-worker"
+
+_LINGER = "loginctl enable-linger"
+
+_UNIT = """\
+[Unit]
+Description=Kestrel worker of {pool}
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+NotifyAccess=all
+ExecStart={command}
+Restart=on-failure
+RestartSec=5
+StandardOutput=journal
+StandardError=journal
+SyslogIdentifier=kestrel-worker
+# Asking again does not help a worker that the pool refuses (4), or one that is set up wrongly (2).
+RestartPreventExitStatus=2 4
+# 143: a second signal ended it and its tasks, as it should.
+SuccessExitStatus=143
+# Stopping lets running tasks end; only the worker is told, not they.
+KillMode=mixed
+TimeoutStopSec=15min
+WatchdogSec=1min
+# A task that is killed for want of memory is that task's end, not the worker's.
+OOMPolicy=continue
+# Tasks may be put into control groups of their own.
+Delegate=yes
+TasksMax=infinity
+LimitNOFILE=65536
+{rest}
+[Install]
+WantedBy={target}
+"""
+_SYSTEM = """\
+DynamicUser=yes
+User={user}
+# systemd opens the file as root. One of LoadCredential= would belong to the user that tasks run as.
+StandardInput=file:{credentials}
+StateDirectory=kestrel/workers/{pool}
+StateDirectoryMode=0700
+"""
+
+
+def name_of(pool: str) -> str:
+    """What the service is called."""
+    return f"kestrel-worker-{pool}.service"
+
+
+def check_possible(*, system: bool) -> None:
+    """Passes if a service can be made; to be asked before a token is spent.
+
+    Raises:
+        MissingTool: there is no systemd, or none that runs for this user.
+        UsageError: the service's user could not read this program.
+    """
+    if shutil.which("systemctl") is None:
+        raise MissingTool(
+            "systemd is not there, so there can be no service", hint="leave --service away"
+        )
+    if not system and not (_runtime_directory() / "systemd" / "private").exists():
+        raise MissingTool(
+            "no systemd runs for this user, so there can be no service",
+            cause="there is one while he is logged in, and always if he lingers",
+            hint=f"sudo {_LINGER} {_user()}; or leave --service away",
+        )
+    home = Path.home()
+    if system and home != Path("/") and Path(sys.prefix).is_relative_to(home):
+        raise UsageError(
+            f"the service's user cannot read {sys.prefix}",
+            cause=f"it is in {home}",
+            hint="install kestrelctl for all users, such as in /opt/kestrel/venv",
+        )
+
+
+def unit_text(membership: Membership, settings: Settings, *, system: bool) -> str:
+    """The unit file.
+
+    Args:
+        system: of the machine: then systemd hands the account over, and the worker runs as
+            `SERVICE_USER`. Otherwise it runs as the user, from his own files.
+    """
+    words = [sys.executable, "-m", "kestrelctl", "worker", "run", "--pool", membership.pool]
+    rest = ""
+    if system:
+        rest = _SYSTEM.format(
+            user=SERVICE_USER,
+            pool=membership.pool,
+            credentials=_escaped(str(membership.credentials)),
+        )
+        words += ["--credentials", "-", "--host", settings.host, "--port", str(settings.port)]
+        words += ["--tls" if settings.tls else "--no-tls"]
+        words += ["--sessions", str(settings.sessions)]
+        words += ["--cpus", str(settings.cpus)] if settings.cpus else []
+        words += ["--memory", str(settings.memory_bytes)] if settings.memory_bytes else []
+        words += ["--tags", ",".join(settings.tags)] if settings.tags else []
+        command = " ".join(map(_quoted, words))
+        if membership.ca_file is not None:
+            rest += f"LoadCredential=ca.pem:{_escaped(str(membership.ca_file))}\n"
+            command += " --ca-file ${CREDENTIALS_DIRECTORY}/ca.pem"
+        command += " --data-dir ${STATE_DIRECTORY}"
+    else:
+        command = " ".join(map(_quoted, words))
+        state_home = os.environ.get("XDG_STATE_HOME")
+        if state_home:
+            rest = f"Environment={_quoted(f'XDG_STATE_HOME={state_home}')}\n"
+    return _UNIT.format(
+        pool=membership.pool,
+        command=command,
+        rest=rest,
+        target="multi-user.target" if system else "default.target",
+    )
+
+
+def install(membership: Membership, settings: Settings, *, system: bool) -> str:
+    """Writes the unit, and has it started now and at each start of the machine.
+
+    Returns:
+        The command that shows how the service is.
+
+    Raises:
+        KestrelError: it could not be written, or did not start.
+    """
+    name = name_of(membership.pool)
+    file = _units(system=system) / name
+    systemctl = ["systemctl"] if system else ["systemctl", "--user"]
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(unit_text(membership, settings, system=system))
+    except OSError as error:
+        raise KestrelError(f"{file} cannot be written", cause=error.strerror) from error
+    # Whoever has become this user by su or sudo is not told where his systemd is.
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(_runtime_directory())}
+    for words in (["daemon-reload"], ["enable", "--now", name]):
+        done = subprocess.run(
+            [*systemctl, *words], env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise KestrelError(
+                f"`{' '.join([*systemctl, *words])}` failed",
+                cause=done.stderr.strip() or None,
+                hint=f"{' '.join(systemctl)} status {name}",
+            )
+    return f"{' '.join(systemctl)} status {name}"
+
+
+def linger() -> str | None:
+    """Has the user's services run when he is not logged in, from the start of the machine.
+
+    Returns:
+        If only root may allow that: the command for root.
+    """
+    words = [*_LINGER.split(), "--no-ask-password", _user()]
+    try:
+        done = subprocess.run(words, capture_output=True, check=False)
+    except FileNotFoundError:
+        return f"{_LINGER} {_user()}"
+    return f"{_LINGER} {_user()}" if done.returncode else None
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _runtime_directory() -> Path:
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
+
+
+def _units(*, system: bool) -> Path:
+    if system:
+        return Path("/etc/systemd/system")
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(home) / "systemd" / "user"
+
+
+def _escaped(text: str) -> str:
+    """Without the specifiers that systemd would fill in."""
+    return text.replace("%", "%%")
+
+
+def _quoted(word: str) -> str:
+    """One word of a command line (systemd.service(5), "Command lines")."""
+    escaped = _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    escaped = escaped.replace("\n", "\\n")  # a line of its own would be another setting
+    plain = all(char.isalnum() or char in "-_./=:,@+" for char in word)
+    return escaped if plain else f'"{escaped}"'

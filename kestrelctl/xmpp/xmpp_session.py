@@ -1,0 +1,422 @@
+"""One connection to the XMPP server that is kept up: a worker's, a user's, or the manager's.
+
+The only module that knows slixmpp. Incoming stanzas go to a `Listener`; outgoing ones are collected
+and written once per turn of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+import ssl
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from slixmpp.clientxmpp import ClientXMPP
+from slixmpp.componentxmpp import ComponentXMPP
+
+from kestrelctl.core.pacing.backoff import pause_seconds
+from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
+from kestrelctl.ports import Listener
+from kestrelctl.protocol.codec import JSON_NAMESPACE
+from kestrelctl.xmpp import stanza
+from kestrelctl.xmpp import tls as trust
+from kestrelctl.xmpp.tcp import detect_dead_peers
+
+log = logging.getLogger(__name__)
+# This module reports failures in better words than slixmpp.
+logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
+
+_JSON = f"{{{JSON_NAMESPACE}}}json"
+_CONNECT_SECONDS = 30.0
+#: A larger stanza is not sent: the server would end the connection, which others use, too.
+#: A payload that fits (`codec.fits`) is never that large.
+MOST_STANZA_BYTES = 1_000_000
+#: Stanzas that follow a write sooner than this are written together.
+COMPANY_SECONDS = 0.003
+_MOST_CHARACTER_BYTES = 4  # UTF-8
+
+
+class IqRefused(KestrelError):
+    """An IQ was answered by an error; `condition` is that of RFC 6120, 8.3.3."""
+
+    def __init__(self, condition: str) -> None:
+        super().__init__("the server refused a request", cause=condition)
+        self.condition = condition
+
+
+class XmppSession:
+    """A connection that reconnects by itself, with jittered pauses, until it is stopped."""
+
+    def __init__(
+        self,
+        stream: Any,
+        listener: Listener,
+        host: str,
+        port: int,
+        *,
+        tls: bool,
+        ca_file: Path | None,
+    ) -> None:
+        self._stream = stream
+        self._listener = listener
+        self._host, self._port = host, port
+        self._tls, self._ca_file = tls, ca_file
+        self._outbox: list[str] = []
+        self._iq_ids = itertools.count(1)
+        self._iqs: dict[str, tuple[str, asyncio.Future[Element]]] = {}
+        self._flushed_at = 0.0
+        self._failures = 0
+        self._stopping = False
+        self._undecided = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._watchdog: asyncio.TimerHandle | None = None
+        self.online = False
+        #: Set when the server refuses the credentials: trying again would not help.
+        self.refused: str | None = None
+        #: Set while trying again cannot help until somebody mends something; it goes on trying.
+        self.problem: KestrelError | None = None
+        #: In words, how the connection is.
+        self.link = "connecting"
+        stream.add_filter("in", self._take)
+        stream.add_filter("in", self._agree)
+        stream.add_event_handler("session_start", self._on_start)
+        stream.add_event_handler("disconnected", self._on_disconnected)
+        stream.add_event_handler("connection_failed", self._on_failed)
+        stream.add_event_handler("ssl_invalid_chain", self._lost)
+        stream.add_event_handler("failed_auth", self._on_mechanism_failed)
+        stream.add_event_handler("failed_all_auth", self._on_refused)
+        stream.add_event_handler("stream_error", self._on_stream_error)
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins to connect; `Listener.on_online` follows."""
+        self._timer = None
+        self._undecided = False
+        if self._stopping:
+            return
+        self._watchdog = asyncio.get_running_loop().call_later(_CONNECT_SECONDS, self._too_slow)
+        self._stream.connect(self._host, self._port)
+
+    async def stop(self) -> None:
+        """Sends what is still to be sent and closes the connection."""
+        self._stopping = True
+        for timer in (self._timer, self._watchdog):
+            if timer is not None:
+                timer.cancel()
+        self._flush()
+        self._stream.cancel_connection_attempt()
+        if self._stream.transport is not None:
+            await self._stream.disconnect(wait=1.0)
+        filters = getattr(self._stream, "_run_out_filters", None)
+        if filters is not None:
+            filters.cancel()
+
+    def certificate(self) -> tuple[str, float] | None:
+        """The server's host and the end of its certificate, seconds since the epoch.
+
+        None if the connection is down, has no TLS, or the certificate was not checked.
+        """
+        transport = self._stream.transport
+        found = transport.get_extra_info("peercert") if transport is not None else None
+        if not found:
+            return None
+        return self._host, float(ssl.cert_time_to_seconds(found["notAfter"]))
+
+    # -- out ---------------------------------------------------------------------------------------
+
+    def send(self, payload: str, to: str, sender: str | None = None) -> None:
+        """Sends a JSON payload. While offline it is dropped: the protocol repeats what matters."""
+        self._put(stanza.message(payload, to, sender))
+
+    def send_body(self, text: str, to: str, sender: str | None = None) -> None:
+        """Sends a chat message for a person."""
+        self._put(stanza.chat(text, to, sender))
+
+    def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
+        """Sends directed presence."""
+        self._put(stanza.presence(to, kind, sender))
+
+    async def ask_iq(
+        self, payload: str, to: str, sender: str | None = None, *, timeout_seconds: float = 10.0
+    ) -> Element:
+        """Sends an IQ of type `set` and returns its answer (RFC 6120, 8.2.3).
+
+        For the few things that the server itself is asked; messages are cheaper.
+
+        Args:
+            payload: the XML element that it carries.
+
+        Raises:
+            IqRefused: the answer is an error.
+            Unreachable: there is no session, or it ended meanwhile.
+            TimedOut: no answer in time.
+        """
+        if not self.online:
+            raise Unreachable("there is no session with the server")
+        iq_id = f"k{next(self._iq_ids)}"
+        future: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
+        self._iqs[iq_id] = (to, future)
+        self._put(stanza.iq(payload, to, iq_id, sender))
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                answer = await future
+        except TimeoutError:
+            raise TimedOut(f"{to} did not answer within {timeout_seconds:g} s") from None
+        finally:
+            del self._iqs[iq_id]
+        if answer.get("type") == "error":
+            raise IqRefused(_condition(answer))
+        return answer
+
+    def _put(self, text: str) -> None:
+        if not self.online:
+            return
+        if len(text) * _MOST_CHARACTER_BYTES > MOST_STANZA_BYTES:
+            size = len(text.encode())
+            if size > MOST_STANZA_BYTES:
+                log.error("a stanza of %d bytes is not sent: %s…", size, text[:100])
+                return
+        if not self._outbox:
+            loop = asyncio.get_running_loop()
+            since = loop.time() - self._flushed_at
+            if since > COMPANY_SECONDS:
+                loop.call_soon(self._flush)
+            else:
+                loop.call_later(COMPANY_SECONDS - since, self._flush)
+        self._outbox.append(text)
+
+    def _flush(self) -> None:
+        self._flushed_at = asyncio.get_running_loop().time()
+        if self._outbox and self.online and self._stream.transport is not None:
+            self._stream.transport.write("".join(self._outbox).encode())
+        self._outbox.clear()
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    def _take(self, found: Any) -> Any:
+        """Takes messages and presence out of the stream before the library looks for handlers.
+
+        It would hold each stanza against a dozen of them, keep rosters, and answer presence.
+        """
+        if not found.xml.tag.endswith(("}message", "}presence")):
+            return None if self._iqs and self._is_answer(found.xml) else found
+        self._receive(found.xml)
+        return None
+
+    def _is_answer(self, xml: Element) -> bool:
+        """Takes an answer to `ask_iq`, from the one that was asked."""
+        to, future = self._iqs.get(xml.get("id", ""), ("", None))
+        if future is None or xml.get("from") != to or xml.get("type") not in ("result", "error"):
+            return False
+        if not future.done():
+            future.set_result(xml)
+        return True
+
+    def _receive(self, xml: Element) -> None:
+        sender = xml.get("from", "")
+        kind = xml.get("type", "")
+        if xml.tag.endswith("}presence"):
+            self._listener.on_presence(sender, xml.get("to", ""), kind or "available")
+        elif kind == "error":
+            self._listener.on_bounce(sender, _condition(xml))
+        else:
+            container = xml.find(_JSON)
+            if container is not None:
+                self._listener.on_payload(sender, xml.get("to", ""), container.text or "")
+                return
+            for child in xml:
+                if child.tag.endswith("}body") and child.text:
+                    self._listener.on_body(sender, xml.get("to", ""), child.text)
+
+    def _agree(self, found: Any) -> Any:
+        """Ends a stream if the two sides do not agree whether it is to be encrypted.
+
+        An offer in the clear may have been changed on the way (RFC 6120, 13.9.4).
+        """
+        if not found.xml.tag.endswith("}features"):
+            return found
+        encrypted = self._stream.transport.get_extra_info("ssl_object") is not None
+        offers = {child.tag.rpartition("}")[2] for child in found.xml}
+        if self._tls and not encrypted and "starttls" not in offers:
+            self._give_up(Untrusted("the server offers no encryption"))
+        elif not self._tls and offers == {"starttls"}:
+            self._give_up(
+                UsageError(
+                    "the server accepts encrypted connections only",
+                    hint="leave TLS on: remove `tls = false` or `--no-tls`",
+                )
+            )
+        else:
+            return found
+        return None
+
+    # -- from the library --------------------------------------------------------------------------
+
+    def _on_start(self, _event: Any) -> None:
+        self._calm_watchdog()
+        self._failures = 0
+        self.problem = None
+        self.online = True
+        self.link = "connected"
+        detect_dead_peers(self._stream.transport)
+        self._listener.on_online()
+
+    def _on_disconnected(self, why: Any) -> None:
+        self._lost(why or "connection closed")
+
+    def _on_failed(self, why: Any) -> None:
+        self._stream.cancel_connection_attempt()
+        self._lost(why)
+
+    def _on_mechanism_failed(self, failure: Any) -> None:
+        if failure["condition"] == "temporary-auth-failure":  # RFC 6120, 6.5.10: it may work later
+            self._undecided = True
+
+    def _on_refused(self, _event: Any) -> None:
+        if self._undecided:
+            self._lost("the server cannot check credentials now")
+            return
+        self.refused = "the server refused the credentials"
+        self._lost(self.refused)
+
+    def _on_stream_error(self, error: Any) -> None:
+        condition = str(error["condition"])
+        if condition in ("not-authorized", "host-unknown"):
+            self.refused = f"the server refused the credentials: {error['text'] or condition}"
+            self._lost(self.refused)
+
+    def _too_slow(self) -> None:
+        self._watchdog = None
+        self._stream.cancel_connection_attempt()
+        self._stream.abort()
+        self._lost(f"no session within {_CONNECT_SECONDS:g} s")
+
+    def _calm_watchdog(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
+
+    def _give_up(self, problem: KestrelError) -> None:
+        self._lost(problem)
+        self._stream.abort()
+
+    def _lost(self, why: object) -> None:
+        """The connection is gone, or was not made.
+
+        Args:
+            why: an exception, or words.
+        """
+        self._calm_watchdog()
+        was_online, self.online = self.online, False
+        self._outbox.clear()
+        for _, future in self._iqs.values():
+            if not future.done():
+                future.set_exception(Unreachable("the connection to the server was lost"))
+        if self._stopping or self._timer is not None:
+            return
+        self._failures += 1
+        known = str(self.problem)
+        self.problem = (
+            why
+            if isinstance(why, KestrelError)
+            else trust.explain(why, self._stream.boundjid.host, self._ca_file)
+        )
+        words = _in_words(self.problem or why)
+        self.link = f"the server is away: {words}"
+        pause = pause_seconds(self._failures, random.random())
+        self._timer = asyncio.get_running_loop().call_later(pause, self.start)
+        news = self.refused or str(self.problem) not in (known, "None")
+        if was_online or self._failures == 1 or news:
+            self._listener.on_offline(words)
+
+
+def _in_words(why: object) -> str:
+    """One line about a failure."""
+    if not isinstance(why, KestrelError):
+        return str(why)
+    cause = f" ({why.cause})" if why.cause else ""
+    return f"{why}{cause}" + (f"; {why.hint}" if why.hint else "")
+
+
+def _condition(xml: Element) -> str:
+    for child in xml:
+        if child.tag.endswith("}error"):
+            for condition in child:
+                return condition.tag.rpartition("}")[2]
+    return "undefined-condition"
+
+
+def component(
+    domain: str,
+    secret: str,
+    host: str,
+    port: int,
+    listener: Listener,
+    *,
+    tls: bool,
+    ca_file: Path | None = None,
+) -> XmppSession:
+    """The manager's session: an external component at the pool's domain (XEP-0114).
+
+    Args:
+        tls: whether to connect over TLS, to a port for that; the protocol has no STARTTLS.
+        ca_file: whom to trust; see `tls.context`.
+
+    Raises:
+        UsageError: without TLS the secret would leave this machine in the clear.
+    """
+    if not tls and not trust.is_loopback(host):
+        raise UsageError(
+            f"the secret would go to {host} in the clear",
+            cause="TLS is off, and the server is not on this machine",
+            hint="--tls, with the server's port for components over TLS",
+        )
+    stream = ComponentXMPP(domain, secret, host, port)
+    if tls:
+        stream.ssl_context = trust.context(ca_file)
+        stream.default_domain = domain  # the name that the server's certificate must have
+        stream.tls_services = {"direct"}  # one kind of connection to try, and no other
+        stream.enable_plaintext = False
+    return XmppSession(stream, listener, host, port, tls=tls, ca_file=ca_file)
+
+
+def client(
+    jid: str,
+    password: str,
+    host: str,
+    port: int,
+    listener: Listener,
+    *,
+    tls: bool,
+    ca_file: Path | None = None,
+) -> XmppSession:
+    """A worker's or user's session.
+
+    Args:
+        jid: the account; with a resource, that one is asked for.
+        tls: whether the connection must be encrypted.
+        ca_file: whom to trust; see `tls.context`.
+
+    Raises:
+        UsageError: without TLS the password would leave this machine in the clear.
+    """
+    if not tls and not trust.is_loopback(host):
+        raise UsageError(
+            f"the password would go to {host} in the clear",
+            cause="TLS is off, and the server is not on this machine",
+            hint="leave TLS on: remove `tls = false` or `--no-tls`",
+        )
+    context = trust.context(ca_file) if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    stream = ClientXMPP(jid, password, ssl_context=context, lang=None)
+    stream.enable_starttls = tls
+    stream.enable_direct_tls = False
+    stream.enable_plaintext = not tls
+    stream.plugin["feature_mechanisms"].unencrypted_plain = not tls
+    if not tls:
+        stream.plugin["feature_mechanisms"].use_mech = "PLAIN"
+    return XmppSession(stream, listener, host, port, tls=tls, ca_file=ca_file)

@@ -1,0 +1,190 @@
+"""When the sessions of a worker process start what they have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.template import Template
+from kestrelctl.protocol import codec, work
+from kestrelctl.simulate.simulated_spool import SimulatedSpool
+from kestrelctl.worker.executor import START_BOUNDS, Command, Completion
+from kestrelctl.worker.process import START_SLICE_SECONDS, WorkerProcess
+from kestrelctl.worker.session import WorkerSession
+
+POOL = "example.org"
+#: So long a start takes here: the fourth ends a slice.
+START_SECONDS = 0.3 * START_SLICE_SECONDS
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall(self) -> float:
+        return self.seconds
+
+
+class Executor:
+    """Starts take their time; commands run until the test ends them."""
+
+    def __init__(self, clock: Clock, on_completion: Callable[[Completion], None]) -> None:
+        self.start_seconds = Histogram(START_BOUNDS)
+        self.started: list[int] = []
+        self.complete = on_completion
+        self.broken_for: set[int] = set()
+        self._clock = clock
+
+    def start(self, command: Command) -> None:
+        self._clock.seconds += START_SECONDS
+        if command.number in self.broken_for:
+            raise ValueError(command.number)
+        self.started.append(command.number)
+
+    def kill(self, number: int, reason: str = "cancelled") -> bool:
+        return number in self.started
+
+    def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
+        return b""
+
+    async def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class Connection:
+    """A session with a server that answers nothing."""
+
+    online = True
+    refused: str | None = None
+    link = "connected"
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def start(self) -> None:
+        """It is up already."""
+
+    async def stop(self) -> None:
+        """There is nothing to close."""
+
+    def send(self, payload: str, to: str, sender: str | None = None) -> None:
+        self.sent.append(payload)
+
+    def send_body(self, text: str, to: str, sender: str | None = None) -> None:
+        """Workers do not chat."""
+
+    def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
+        """Nobody looks."""
+
+    def certificate(self) -> tuple[str, float] | None:
+        return None
+
+
+class Worker:
+    """A process with sessions of one processor each. Attempt `10 * i + k` is the kth of session i.
+
+    Attributes:
+        executor: what it runs commands with.
+    """
+
+    def __init__(self, sessions: int) -> None:
+        clock = Clock()
+        self.process = WorkerProcess(
+            "one",
+            SimulatedSpool(),
+            lambda on_completion: self._executor(clock, on_completion),
+            clock,
+            Random(1),
+        )
+        for index in range(sessions):
+            ad = WorkerAd(assets={"cpus": 1.0})
+            self.process.add_session(POOL, ad, f"w{index}", lambda _: Connection())
+        for session in self.process.sessions:
+            session.agent.holds()
+            session.agent.on_welcome(session.agent.greeting, [], clock.now())
+
+    def _executor(self, clock: Clock, on_completion: Callable[[Completion], None]) -> Executor:
+        self.executor = Executor(clock, on_completion)
+        return self.executor
+
+    def give(self, attempts: int) -> None:
+        """Each session is sent so many."""
+        for index, session in enumerate(self.process.sessions):
+            self.tell(
+                session,
+                work.Run(
+                    spans=[(10 * index, 1, 0, attempts, 0)],
+                    claims=[{"cpus": 1000}],
+                    jobs=[Template(job_id=1, argv=("true",), count=attempts)],
+                ),
+            )
+
+    def tell(self, session: WorkerSession, message: work.Message) -> None:
+        session.on_payload(f"pool@{POOL}", "", codec.encode(message))
+
+    async def turn(self) -> list[int]:
+        """One turn of the event loop; returns what was started in it."""
+        before = len(self.executor.started)
+        await asyncio.sleep(0)
+        return self.executor.started[before:]
+
+
+async def test_starts_give_way_to_everything_else() -> None:
+    worker = Worker(sessions=10)
+    worker.give(attempts=1)
+    assert [len(await worker.turn()) for _ in range(4)] == [4, 4, 2, 0]
+
+
+async def test_the_session_that_finished_last_starts_next_and_nobody_starves() -> None:
+    worker = Worker(sessions=8)
+    worker.give(attempts=2)
+    assert await worker.turn() == [0, 10, 20, 30], "new sessions, in order"
+    worker.executor.complete(Completion(20, 0))
+    worker.executor.complete(Completion(10, 0))
+    assert await worker.turn() == [40, 11, 21, 50], "the oldest once, then those that just finished"
+    worker.executor.complete(Completion(0, 0))
+    assert await worker.turn() == [60, 1, 70]
+
+
+async def test_an_attempt_that_waits_for_its_turn_counts_as_queued() -> None:
+    worker = Worker(sessions=5)
+    worker.give(attempts=1)
+    await worker.turn()
+    agents = [session.agent for session in worker.process.sessions]
+    assert [len(agent.running) for agent in agents] == [1, 1, 1, 1, 0]
+    assert [len(agent.queue) for agent in agents] == [0, 0, 0, 0, 1]
+
+
+async def test_an_attempt_that_was_killed_before_its_turn_does_not_start() -> None:
+    worker = Worker(sessions=2)
+    worker.give(attempts=2)
+    worker.tell(worker.process.sessions[0], work.Kill(numbers=[0]))
+    worker.tell(worker.process.sessions[1], work.Kill(numbers=[10, 11]))
+    assert await worker.turn() == [1]
+
+
+async def test_a_broken_start_keeps_nobody_else_from_starting() -> None:
+    worker = Worker(sessions=3)
+    worker.executor.broken_for = {0}
+    worker.give(attempts=1)
+    failures: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    await worker.turn()
+    assert await worker.turn() == [10, 20]
+    assert [str(failure) for failure in failures] == ["0"]
+
+
+async def test_nothing_starts_when_the_process_is_closed() -> None:
+    worker = Worker(sessions=2)
+    worker.give(attempts=1)
+    await worker.process.close()
+    worker.give(attempts=1)
+    assert await worker.turn() == []
+    assert worker.executor.started == []
