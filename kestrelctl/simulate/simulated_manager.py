@@ -150,6 +150,7 @@ class WatchedPool(Pool):
     def handle(self, event: Event) -> list[Effect]:
         self._clock.tell("pool", type(event).__name__, *_essence(event))
         self._woken()
+        self._audit.expect(event.at >= self.state.at, "the pool is told of what is past")
         effects = super().handle(event)
         if self.state.totals.leases_expired != self._leases_expired:
             self._leases_expired = self.state.totals.leases_expired

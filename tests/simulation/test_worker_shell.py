@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from itertools import pairwise
 
 import pytest
@@ -11,8 +12,9 @@ from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.protocol import work
+from kestrelctl.simulate.network import DOMAIN
 from kestrelctl.simulate.truth import Fate
-from kestrelctl.worker.session import UNANSWERED_SECONDS
+from kestrelctl.worker.session import REPORT_RESULTS, UNANSWERED_SECONDS
 
 
 @pytest.fixture
@@ -247,3 +249,115 @@ def test_what_fits_starts_when_what_did_not_fit_is_taken_back(worker: Worker) ->
     assert worker.running == [100, 300]
     worker.tell(work.Kill(numbers=[400]))
     assert worker.running == [100, 300, 500]
+
+
+def test_nobody_but_its_pool_gives_a_worker_orders(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(100, 1)
+    mallory = worker.puppet(f"mallory@users.{DOMAIN}/1")
+    worker.wait()
+    mallory.say(work.Kill(numbers=[100]), worker.machine.address)
+    worker.wait(1.0)
+    assert worker.running == [100]
+
+
+def test_what_ends_without_a_connection_is_reported_once_after_it(worker: Worker) -> None:
+    worker.fate = Fate(1.0, Outcome.DONE)
+    worker.welcome()
+    worker.run(100, 1)
+    worker.server.stop()
+    worker.wait(2.0)
+    worker.server.start()
+    worker.wait(30.0)
+    worker.welcome()
+    assert worker.outcomes() == {100: Outcome.DONE}
+    assert worker.machine.process is not None
+    sent = {kind: n for kind, way, n, _ in worker.machine.process.stanzas.counted() if way == "out"}
+    assert sent["report"] == 1
+
+
+def test_a_worker_that_lacks_a_job_gives_its_attempts_back_and_says_hello(worker: Worker) -> None:
+    worker.welcome()
+    worker.pool.forget()
+    worker.tell(work.Run(spans=[(100, 1, 0, 2, 0)], claims=[{"cpus": 1000}]))
+    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[100, 101]]
+    assert len(worker.hellos()) == 1
+
+
+def test_reports_are_of_a_size_that_a_message_can_have() -> None:
+    many = REPORT_RESULTS + 100
+    worker = Worker(WorkerAd(assets={"cpus": float(many)}))
+    worker.fate = Fate(1.0, Outcome.DONE)
+    worker.welcome()
+    worker.run(100, many)
+    worker.wait(10.0)
+    worker.tell(work.Who())
+    worker.pool.forget()
+    worker.tell(
+        work.Welcome(
+            incarnation=worker.machine.process.incarnation,  # type: ignore[union-attr]
+            greeting=2,
+            heartbeat_seconds=60.0,
+        )
+    )
+    reports = [[r.number for r in report.results] for report in worker.pool.of(work.Report)]
+    assert [len(numbers) for numbers in reports] == [REPORT_RESULTS, 100]
+    assert len({number for numbers in reports for number in numbers}) == many
+
+
+def test_a_machine_that_cannot_start_a_task_does_not_hold_it_against_the_task(
+    worker: Worker,
+) -> None:
+    worker.fate = Fate(1.0, Outcome.UNABLE)
+    worker.welcome()
+    worker.run(100, 1)
+    worker.wait(2.0)
+    assert worker.outcomes() == {100: Outcome.UNABLE}
+
+
+def test_signs_of_life_follow_the_interval_that_the_pool_last_asked_for(worker: Worker) -> None:
+    worker.welcome(heartbeat_seconds=3.0)
+    worker.tell(work.SetHeartbeat(heartbeat_seconds=30.0))
+    worker.wait(30.0)
+    worker.pool.forget()
+    worker.wait(300.0)
+    assert 10 <= len(worker.pool.of(work.Heartbeat)) <= 15
+
+
+def test_a_draining_worker_says_so_again_to_a_pool_that_may_have_missed_it(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(100, 1)
+    worker.machine.terminate()
+    worker.wait()
+    worker.tell(work.Who())
+    worker.pool.forget()
+    worker.tell(
+        work.Welcome(
+            incarnation=worker.machine.process.incarnation,  # type: ignore[union-attr]
+            greeting=2,
+            heartbeat_seconds=60.0,
+        )
+    )
+    assert len(worker.pool.of(work.Leaving)) == 1
+
+
+def test_a_piece_of_output_says_that_there_is_more(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.welcome()
+    assert worker.machine.process is not None
+    printed = b"0123456789"
+    monkeypatch.setattr(
+        worker.machine.process.executor,
+        "read_output",
+        lambda number, stream, offset, limit: printed[offset : offset + limit],
+    )
+    for offset in (0, 4, 8):
+        worker.tell(
+            work.FetchOutput(request="r", number=100, stream="stdout", offset=offset, limit=4)
+        )
+    pieces = worker.pool.of(work.Output)
+    assert b"".join(base64.b64decode(piece.data) for piece in pieces) == printed
+    ends = [piece.offset + len(base64.b64decode(piece.data)) for piece in pieces]
+    more = [end < (piece.size_bytes or 0) for end, piece in zip(ends, pieces, strict=True)]
+    assert more == [True, True, False]

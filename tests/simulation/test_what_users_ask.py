@@ -1,0 +1,221 @@
+"""What a manager's shell answers to users, whole and page by page."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from byhand import JOBS, POOL, SOON_SECONDS, Manager, Puppet
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.records import MAX_HAPPENINGS, Happening
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.errors import NotFound, StoreFull
+from kestrelctl.manager.commits import RETRY_SECONDS
+from kestrelctl.protocol import answers, requests, work
+from kestrelctl.simulate.network import DOMAIN
+
+
+@pytest.fixture
+def house() -> Manager:
+    return Manager(Config(backoff_seconds=0.1))
+
+
+def answer(house: Manager, request: requests.Request) -> object:
+    """What the user is answered."""
+    house.user.forget()
+    house.ask(request)
+    house.wait(0.5)
+    [(_, found)] = house.user.heard
+    return found
+
+
+def another_worker(house: Manager, name: str) -> Puppet:
+    """Somebody who says hello as a worker, too."""
+    found = house.puppet(f"{name}@workers.{DOMAIN}/1")
+    house.audit.machine(found.address, {})
+    house.wait()
+    found.say(work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd()), POOL)
+    house.wait()
+    return found
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+def pages(house: Manager, **which: object) -> list[list[int]]:
+    """The indexes of tasks, a page of two each."""
+    found: list[list[int]] = []
+    after: int | None = -1
+    while after is not None:
+        page = answer(
+            house,
+            requests.ListTasks(id="t", job="1", limit=2, after=after, **which),  # type: ignore[arg-type]
+        )
+        assert isinstance(page, answers.Tasks)
+        found.append([task.index for task in page.tasks])
+        after = page.after
+    return found
+
+
+def test_tasks_come_page_by_page_each_once(house: Manager) -> None:
+    house.submit(count=4)
+    assert pages(house) == [[0, 1], [2, 3]]
+
+
+def test_so_do_tasks_in_one_state(house: Manager) -> None:
+    house.hello()
+    house.submit(count=7, max_failures=1)
+    for index in range(5):
+        house.report(house.attempts()[-1], Outcome.FAILED, index)
+        house.wait(0.5)
+    found = pages(house, states=[TaskState.FAILED])
+    assert [index for page in found for index in page] == [0, 1, 2, 3, 4]
+    assert max(map(len, found)) == 2
+
+
+def test_workers_come_page_by_page_each_once(house: Manager) -> None:
+    house.hello()
+    for name in ("w1", "w2", "w3"):
+        another_worker(house, name)
+    found: list[list[str]] = []
+    after: str | None = ""
+    while after is not None:
+        page = answer(house, requests.ListWorkers(id="w", limit=2, after=after))
+        assert isinstance(page, answers.Workers)
+        found.append([worker.worker.partition("@")[0] for worker in page.workers])
+        after = page.after
+    assert found == [["w0", "w1"], ["w2", "w3"]]
+
+
+# -- output ----------------------------------------------------------------------------------------
+
+
+def ask_for_output(house: Manager) -> work.FetchOutput:
+    house.user.forget()
+    house.ask(requests.Logs(id="l", job="1", task_id=0))
+    return house.worker.of(work.FetchOutput)[-1]
+
+
+def piece(request: str, data: bytes, size_bytes: int) -> work.Output:
+    return work.Output(
+        request=request, offset=0, data=base64.b64encode(data).decode(), size_bytes=size_bytes
+    )
+
+
+@pytest.mark.parametrize(("size_bytes", "next_offset"), [(10, 5), (5, None)])
+def test_a_piece_of_output_says_where_the_next_begins(
+    house: Manager, size_bytes: int, next_offset: int | None
+) -> None:
+    house.hello()
+    house.submit()
+    house.tell(piece(ask_for_output(house).request, b"hello", size_bytes))
+    [log] = house.user.of(answers.Log)
+    assert base64.b64decode(log.data) == b"hello"
+    assert log.next_offset == next_offset
+
+
+def test_only_the_worker_that_was_asked_can_say_what_a_task_printed(house: Manager) -> None:
+    house.hello()
+    house.submit()
+    asked = ask_for_output(house)
+    forger = another_worker(house, "w1")
+    forger.say(piece(asked.request, b"forged", 6), POOL)
+    house.wait()
+    assert house.user.of(answers.Log) == []
+    house.tell(piece(asked.request, b"true", 4))
+    [log] = house.user.of(answers.Log)
+    assert base64.b64decode(log.data) == b"true"
+
+
+def test_nobody_waits_for_output_of_a_worker_that_is_gone(house: Manager) -> None:
+    house.hello()
+    house.submit(on_worker_lost=OnWorkerLost.WAIT)
+    assert house.worker.session is not None
+    house.worker.session.send_presence(POOL)
+    house.wait()
+    house.worker.kill()
+    house.wait()
+    house.ask(requests.Logs(id="l", job="1", task_id=0))
+    house.wait(SOON_SECONDS)
+    assert house.failures() == [NotFound.code]
+
+
+# -- retries ---------------------------------------------------------------------------------------
+
+
+def with_a_failed_job(house: Manager) -> None:
+    house.hello()
+    house.submit(max_failures=1)
+    house.report(house.attempts()[0], Outcome.FAILED)
+    house.wait(1.0)
+
+
+def test_what_is_refused_for_a_full_disk_does_not_happen_later(house: Manager) -> None:
+    with_a_failed_job(house)
+    house.store.full = True
+    house.submit()  # the manager learns that its disk is full
+    refused = answer(house, requests.RetryJobs(id="r", jobs="1"))
+    assert isinstance(refused, answers.Failed)
+    assert refused.code == StoreFull.code
+    house.store.full = False
+    house.wait(2 * RETRY_SECONDS)
+    [first, *_] = house.store.jobs()
+    assert (first.job_id, first.state) == (1, "failed")
+
+
+def test_a_story_stays_bounded_when_its_job_is_retried(house: Manager) -> None:
+    with_a_failed_job(house)
+    told = [Happening(job_id=1, index=0, at=house.clock.now, what="lost", number=1)]
+    for happening in told * MAX_HAPPENINGS:
+        house.store._apply(happening)
+    assert isinstance(answer(house, requests.RetryJobs(id="r", jobs="1")), answers.Changed)
+    assert len(house.store.happenings(1, limit=MAX_HAPPENINGS + 10)) == MAX_HAPPENINGS
+
+
+# -- uploads ---------------------------------------------------------------------------------------
+
+
+def submit_upload(house: Manager) -> object:
+    spec = JobSpec(argv=("task", "{}"), name="long")
+    return answer(house, requests.SubmitJob(id="s", spec=spec, upload="words"))
+
+
+def test_lines_that_were_sent_ahead_make_one_job(house: Manager) -> None:
+    answer(house, requests.UploadItems(id="u", upload="words", lines=["a", "b"]))
+    answer(house, requests.UploadItems(id="u", upload="words", lines=["c"]))
+    submitted = submit_upload(house)
+    assert isinstance(submitted, answers.Submitted)
+    assert submitted.tasks == 3
+    assert isinstance(submit_upload(house), answers.Failed)
+
+
+def test_lines_that_nobody_used_for_a_minute_are_gone(house: Manager) -> None:
+    answer(house, requests.UploadItems(id="u", upload="words", lines=["a"]))
+    house.wait(61.0)
+    answer(house, requests.UploadItems(id="u", upload="others", lines=["b"]))
+    assert isinstance(submit_upload(house), answers.Failed)
+
+
+# -- which jobs ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("selector", "tasks"), [("last", 4), ("all", 6), ("1,2", 3), ("1-3", 7)])
+def test_a_selector_means_the_users_own_unless_it_names_jobs(
+    house: Manager, selector: str, tasks: int
+) -> None:
+    house.submit(count=1)
+    other = house.puppet(f"mallory@users.{DOMAIN}/1")
+    house.wait()
+    other.say(requests.SubmitJob(id="m", spec=JobSpec(argv=("t",), count=2, name="long")), JOBS)
+    house.wait(0.5)
+    house.submit(count=4)
+    house.wait(0.5)
+    if selector == "all":
+        house.submit(count=1)
+    jobs = answer(house, requests.ListJobs(id="j", jobs=selector))
+    assert isinstance(jobs, answers.Jobs)
+    assert sum(job.tasks for job in jobs.jobs) == tasks

@@ -1,0 +1,106 @@
+"""What the manager makes of what it hears: which event, or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kestrelctl.core import events as ev
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.manager.access import Access
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.listener import GONE, ManagerListener
+from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.metrics.stanzas import StanzaCounts
+from kestrelctl.protocol import answers, codec, requests, work
+
+POOL, JOBS = "pool@pool", "jobs@pool"
+WORKER, USER = "w1@workers.pool/1", "ada@users.pool/1"
+
+
+class Told:
+    """A manager's ears, with doubles behind them.
+
+    Attributes:
+        events: what the core is told.
+        sent: (text, to) of what is sent to users.
+        replies: what is to be answered to whatever is asked.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[ev.Event] = []
+        self.sent: list[tuple[str, str]] = []
+        self.replies: list[answers.Reply] = []
+        service = SimpleNamespace(
+            now=lambda: 1000.0, handle=self.events.append, stanzas=StanzaCounts()
+        )
+        nobody = SimpleNamespace(doubts=lambda worker: False)
+        dispatcher = SimpleNamespace(enrollment=nobody, serve=self._serve)
+        options = ManagerOptions(domain="pool", secret_file=Path("s"), data_dir=Path("d"))
+        parts: list[Any] = [service, dispatcher, Access(options), "pool"]
+        self.manager = ManagerListener(*parts)
+        session = SimpleNamespace(send=lambda text, to, sender: self.sent.append((text, to)))
+        self.manager.session = session  # type: ignore[assignment]
+
+    def _serve(self, caller: Caller, request: requests.Request) -> None:
+        for reply in self.replies:
+            caller.reply(reply)
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.mark.parametrize("condition", GONE)
+def test_a_message_that_finds_nobody_means_that_the_worker_is_gone(
+    told: Told, condition: str
+) -> None:
+    told.manager.on_bounce(WORKER, condition)
+    assert told.events == [ev.Bounced(at=1000.0, cause=WORKER, worker=WORKER)]
+
+
+@pytest.mark.parametrize("condition", ["resource-constraint", "policy-violation", "not-acceptable"])
+def test_one_that_was_refused_does_not(told: Told, condition: str) -> None:
+    told.manager.on_bounce(WORKER, condition)
+    assert told.events == []
+
+
+def test_only_a_worker_can_be_gone(told: Told) -> None:
+    told.manager.on_bounce(USER, GONE[0])
+    told.manager.on_presence(USER, POOL, "unavailable")
+    told.manager.on_presence(WORKER, JOBS, "unavailable")
+    told.manager.on_presence(WORKER, POOL, "available")
+    assert told.events == []
+    told.manager.on_presence(WORKER, POOL, "unavailable")
+    assert told.events == [ev.Lost(at=1000.0, worker=WORKER, cause="unavailable")]
+
+
+def test_a_hello_is_told_with_all_that_it_says(told: Told) -> None:
+    hello = work.Hello(
+        version=work.VERSION,
+        incarnation="one",
+        greeting=3,
+        at=999.0,
+        ad=WorkerAd(),
+        holds=[(7, 1, 0, 0)],
+        claims=[{"cpus": 500}],
+    )
+    told.manager.on_payload(WORKER, POOL, codec.encode(hello))
+    [event] = told.events
+    assert isinstance(event, ev.Joined)
+    assert (event.worker, event.incarnation, event.greeting) == (WORKER, "one", 3)
+    assert (event.said_at, event.holds, event.claims) == (999.0, hello.holds, hello.claims)
+
+
+def test_an_answer_that_is_too_large_is_not_sent_but_told_of(told: Told) -> None:
+    told.replies = [answers.Log(id="l", data="x" * codec.MAX_PAYLOAD_BYTES, size_bytes=1)]
+    told.manager.on_payload(USER, JOBS, codec.encode(requests.PoolStatus(id="l")))
+    [(text, to)] = told.sent
+    assert to == USER
+    answer = codec.answers.decode(text)
+    assert isinstance(answer, answers.Failed)
+    assert (answer.id, answer.code) == ("l", "usage")

@@ -1,0 +1,197 @@
+"""A connection that breaks and comes back: what is said, what is not, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from xml.etree.ElementTree import Element, fromstring
+
+import pytest
+
+from kestrelctl.errors import Unreachable, Untrusted
+from kestrelctl.xmpp import xmpp_session
+from kestrelctl.xmpp.xmpp_session import MOST_STANZA_BYTES, IqRefused
+
+
+class Wire:
+    """A session without a server: the test says when it is up, and reads what it writes.
+
+    Attributes:
+        told: what its listener hears.
+        connects: how often it began to connect.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, tls: bool = False) -> None:
+        monkeypatch.setattr(xmpp_session, "detect_dead_peers", lambda transport: None)
+        self.told: list[str] = []
+        self.written: list[bytes] = []
+        self.connects = 0
+        self.session = xmpp_session.client(
+            "ada@x",
+            "secret",
+            "127.0.0.1",
+            1,
+            self,  # type: ignore[arg-type]
+            tls=tls,
+        )
+        self.stream = self.session._stream
+        monkeypatch.setattr(self.stream, "connect", self._connect)
+        self.stream.transport = SimpleNamespace(
+            write=self.written.append,
+            get_extra_info=lambda name: None,
+            abort=lambda: None,
+            close=lambda: None,
+        )
+
+    def _connect(self, host: str, port: int) -> None:
+        self.connects += 1
+
+    def on_online(self) -> None:
+        self.told.append("online")
+
+    def on_offline(self, why: str) -> None:
+        self.told.append(why)
+
+    def up(self) -> None:
+        self.session._on_start(None)
+
+    def breaks(self, why: str = "reset") -> None:
+        self.session._on_disconnected(why)
+
+    def hears(self, xml: str) -> None:
+        self.session._take(SimpleNamespace(xml=fromstring(xml)))
+
+    async def said(self) -> str:
+        """All that it has written since it was asked last."""
+        await asyncio.sleep(0)
+        self.session._flush()
+        text, self.written[:] = b"".join(self.written).decode(), []
+        return text
+
+    def close(self) -> None:
+        """Without a server there is nobody to say goodbye to."""
+        self.session._stopping = True
+        for timer in (self.session._timer, self.session._watchdog):
+            if timer is not None:
+                timer.cancel()
+
+
+@pytest.fixture
+async def wire(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wire]:
+    made = Wire(monkeypatch)
+    yield made
+    made.close()
+
+
+async def test_what_was_not_written_before_a_break_is_dropped(wire: Wire) -> None:
+    wire.up()
+    wire.session.send("old", "b@x")
+    wire.breaks()
+    wire.up()
+    wire.session.send("new", "b@x")
+    said = await wire.said()
+    assert "new" in said
+    assert "old" not in said
+
+
+async def test_what_would_end_the_connection_is_not_sent(wire: Wire) -> None:
+    wire.up()
+    wire.session.send("x" * MOST_STANZA_BYTES, "b@x")
+    wire.session.send("y", "b@x")
+    assert "x" * 100 not in await wire.said()
+
+
+async def test_a_failure_is_told_once_however_often_it_is_tried_again(wire: Wire) -> None:
+    for _ in range(5):
+        wire.session.start()
+        wire.breaks("nobody is there")
+    assert wire.told == ["nobody is there"]
+    wire.session.start()
+    wire.up()
+    wire.breaks("nobody is there")
+    assert wire.told == ["nobody is there", "online", "nobody is there"]
+
+
+async def test_one_failure_is_followed_by_one_attempt(wire: Wire) -> None:
+    wire.session.start()
+    wire.breaks()
+    first = wire.session._timer
+    wire.breaks()
+    assert wire.session._timer is first
+
+
+async def test_a_stopped_session_does_not_come_back(wire: Wire) -> None:
+    wire.session.start()
+    wire.close()
+    wire.breaks()
+    assert wire.session._timer is None
+    wire.session.start()
+    assert wire.connects == 1
+
+
+async def test_an_attempt_that_leads_nowhere_ends(
+    monkeypatch: pytest.MonkeyPatch, wire: Wire
+) -> None:
+    monkeypatch.setattr(xmpp_session, "_CONNECT_SECONDS", 0.0)
+    wire.session.start()
+    while not wire.told:
+        await asyncio.sleep(0)
+    assert wire.told == ["no session within 0 s"]
+
+
+def features(*offers: str) -> Element:
+    children = "".join(f"<{offer} xmlns='urn:x'/>" for offer in offers)
+    return fromstring(f"<features xmlns='http://etherx.jabber.org/streams'>{children}</features>")
+
+
+async def test_nothing_is_said_in_the_clear_where_encryption_is_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = Wire(monkeypatch, tls=True)
+    monkeypatch.setattr(wire.stream, "abort", lambda: None)
+    offered = SimpleNamespace(xml=features("mechanisms", "starttls"))
+    assert wire.session._agree(offered) is offered
+    assert wire.session._agree(SimpleNamespace(xml=features("mechanisms"))) is None
+    assert isinstance(wire.session.problem, Untrusted)
+    wire.close()
+
+
+# -- what the server is asked ----------------------------------------------------------------------
+
+
+def iq(sender: str, kind: str = "result", error: str = "") -> str:
+    return f"<iq xmlns='jabber:client' id='k1' from='{sender}' type='{kind}'>{error}</iq>"
+
+
+async def test_only_the_one_that_was_asked_answers(wire: Wire) -> None:
+    wire.up()
+    asked = asyncio.ensure_future(wire.session.ask_iq("<q/>", "server"))
+    await asyncio.sleep(0)
+    wire.hears(iq("mallory@x"))
+    await asyncio.sleep(0)
+    assert not asked.done()
+    wire.hears(iq("server"))
+    assert (await asked).get("from") == "server"
+
+
+async def test_a_refusal_names_its_condition(wire: Wire) -> None:
+    wire.up()
+    asked = asyncio.ensure_future(wire.session.ask_iq("<q/>", "server"))
+    await asyncio.sleep(0)
+    condition = "<forbidden xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+    wire.hears(iq("server", "error", f"<error xmlns='jabber:client'>{condition}</error>"))
+    with pytest.raises(IqRefused) as caught:
+        await asked
+    assert caught.value.condition == "forbidden"
+
+
+async def test_who_asks_does_not_wait_for_a_connection_that_is_gone(wire: Wire) -> None:
+    wire.up()
+    asked = asyncio.ensure_future(wire.session.ask_iq("<q/>", "server"))
+    await asyncio.sleep(0)
+    wire.breaks()
+    await asyncio.sleep(0)
+    assert asked.done()
+    with pytest.raises(Unreachable):
+        await asked
