@@ -120,7 +120,7 @@ def join(
     """
     from kestrelctl.core.members.enrollment import as_name, parse_invitation
     from kestrelctl.local.state import workers_directory
-    from kestrelctl.worker import entry, membership, systemd_unit
+    from kestrelctl.worker import entry, joined_pools, systemd_unit
     from kestrelctl.worker.options import WorkerOptions
     from kestrelctl.xmpp import joining
 
@@ -128,8 +128,8 @@ def join(
     invitation = parse_invitation(found.jid.partition("@")[0])
     if not name and (invitation is None or not invitation.name):
         name = as_name(socket.gethostname())
-    here = membership.Membership(workers_directory(), found.pool)
-    settings = membership.Settings(
+    here = joined_pools.Membership(workers_directory(), found.pool)
+    settings = joined_pools.Settings(
         pool=found.pool,
         host=found.host,
         port=found.port,

@@ -143,7 +143,7 @@ def run(ctx: click.Context, session: Session, /, **options: Any) -> int:
     """
     from kestrelctl.local.state import pools_directory, workers_directory
     from kestrelctl.worker import entry
-    from kestrelctl.worker.membership import joined
+    from kestrelctl.worker.joined_pools import joined
     from kestrelctl.worker.options import WorkerOptions
 
     options["tags"] = split_words(options["tags"])

@@ -23,7 +23,7 @@ from kestrelctl.worker.inline_executor import InlineExecutor
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
-from kestrelctl.worker.spool import Spool
+from kestrelctl.worker.spool import DiskSpool
 from kestrelctl.xmpp import session
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ async def serve(options: WorkerOptions) -> int:
     """
     process = WorkerProcess(
         secrets.token_hex(8),
-        Spool(options.data_dir / "spool"),
+        DiskSpool(options.data_dir / "spool"),
         partial(_executor, options),
         clock,
         Random(),
@@ -89,7 +89,7 @@ async def serve(options: WorkerOptions) -> int:
     try:
         _add_sessions(process, options)
         if options.metrics:
-            from kestrelctl.worker.monitor import watch
+            from kestrelctl.worker.worker_metrics import watch
 
             monitor = await watch(options.metrics, process)
         gc.collect()

@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Record]).decode
 
 
-class Spool:
+class DiskSpool:
     """An append-only file: one line, and one write, for each batch of records.
 
     A line begins with its line break, so that one cut short by a crash or a full disk cannot spoil

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from kestrelctl.errors import KestrelError, MissingTool, UsageError
-from kestrelctl.worker.membership import Membership, Settings
+from kestrelctl.worker.joined_pools import Membership, Settings
 
 #: Runs users' tasks. An account of that name is used; without one, systemd makes one up.
 SERVICE_USER = "kestrel-worker"

@@ -28,7 +28,7 @@ from kestrelctl.protocol import answers, requests
 from kestrelctl.protocol.codec import encode
 from kestrelctl.protocol.joining import Joined, Token, decode_token
 from kestrelctl.worker import systemd_unit
-from kestrelctl.worker.membership import Membership, Settings
+from kestrelctl.worker.joined_pools import Membership, Settings
 from kestrelctl.xmpp import session, stanza
 from kestrelctl.xmpp.accounts import Accounts
 from kestrelctl.xmpp.joining import join

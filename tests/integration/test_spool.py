@@ -15,13 +15,13 @@ import pytest
 
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker import spool as spool_module
-from kestrelctl.worker.spool import GARBAGE_BYTES, SMALL_BYTES, Spool
+from kestrelctl.worker.spool import GARBAGE_BYTES, SMALL_BYTES, DiskSpool
 
 KILLED_IN_THE_MIDDLE = """
 import os, signal, sys
 from pathlib import Path
-from kestrelctl.worker.spool import Spool
-spool = Spool(Path(sys.argv[1]))
+from kestrelctl.worker.spool import DiskSpool
+spool = DiskSpool(Path(sys.argv[1]))
 spool.append([(1, b"one"), (2, b"two")])
 spool.append([(3, b"three")])
 spool.forget([2])
@@ -40,15 +40,15 @@ def files_limited_to(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
 
 
-def reopened(spool: Spool, path: Path) -> Spool:
+def reopened(spool: DiskSpool, path: Path) -> DiskSpool:
     """What a worker finds after this one died: nothing of a spool is written when it goes."""
     os.close(spool._file)
     os.close(spool._lock)
-    return Spool(path)
+    return DiskSpool(path)
 
 
 def test_records_come_back_in_order(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = DiskSpool(tmp_path)
     assert spool.load() == []
     spool.append([(2, b"two\nlines\0\xff"), (1, b"")])
     spool.append([(3, b"three")])
@@ -61,13 +61,13 @@ def test_records_come_back_in_order(tmp_path: Path) -> None:
 def test_records_survive_kill_9(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED_IN_THE_MIDDLE, str(tmp_path)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    spool = Spool(tmp_path)
+    spool = DiskSpool(tmp_path)
     assert dict(spool.load()).items() >= {1: b"one", 3: b"three"}.items()
     spool.close()
 
 
 def test_a_torn_last_line_costs_only_itself(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = DiskSpool(tmp_path)
     spool.append([(1, b"one")])
     spool.append([(2, b"two")])
     os.truncate(tmp_path / "results", os.path.getsize(tmp_path / "results") - 3)
@@ -80,7 +80,7 @@ def test_a_torn_last_line_costs_only_itself(tmp_path: Path) -> None:
 
 
 def test_acknowledged_records_are_gone_after_a_clean_end(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = DiskSpool(tmp_path)
     spool.append([(1, b"one"), (2, b"two")])
     spool.forget([1, 2, 77])
     assert len(spool) == 0
@@ -89,7 +89,7 @@ def test_acknowledged_records_are_gone_after_a_clean_end(tmp_path: Path) -> None
 
 
 def test_the_file_is_emptied_when_everything_is_acknowledged(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = DiskSpool(tmp_path)
     spool.append([(1, b"x" * SMALL_BYTES)])
     spool.forget([1])
     assert os.path.getsize(tmp_path / "results") == 0
@@ -97,7 +97,7 @@ def test_the_file_is_emptied_when_everything_is_acknowledged(tmp_path: Path) -> 
 
 
 def test_the_file_stays_small_although_something_is_always_open(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = DiskSpool(tmp_path)
     spool.append([(0, b"stays")])
     for number in range(1, 200):
         spool.append([(number, b"x" * 100_000)])
@@ -112,7 +112,7 @@ def test_on_a_full_disk_results_stay_in_memory_and_are_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(spool_module, "RETRY_SECONDS", 0.0)
-    spool = Spool(tmp_path)
+    spool = DiskSpool(tmp_path)
     spool.append([(1, b"one")])
     with files_limited_to(100):
         spool.append([(2, b"2" * 200)])
@@ -130,7 +130,7 @@ def test_on_a_full_disk_results_stay_in_memory_and_are_written_later(
 
 
 def test_a_full_disk_is_not_tried_again_at_every_call(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = DiskSpool(tmp_path)
     with files_limited_to(0):
         spool.append([(1, b"one")])
     spool.append([(2, b"two")])
@@ -139,7 +139,7 @@ def test_a_full_disk_is_not_tried_again_at_every_call(tmp_path: Path) -> None:
 
 
 def test_compaction_on_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = DiskSpool(tmp_path)
     spool.append([(1, b"1" * 1000)])
     spool.append([(2, b"2" * GARBAGE_BYTES)])
     with files_limited_to(500):
@@ -152,17 +152,17 @@ def test_compaction_on_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 def test_two_workers_cannot_share_a_spool(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = DiskSpool(tmp_path)
     with pytest.raises(KestrelError) as caught:
-        Spool(tmp_path)
+        DiskSpool(tmp_path)
     assert caught.value.cause == f"another worker has it (process {os.getpid()})"
     assert caught.value.hint
     spool.close()
-    Spool(tmp_path).close()
+    DiskSpool(tmp_path).close()
 
 
 def test_a_directory_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(KestrelError) as caught:
-        Spool(tmp_path / "file" / "spool")
+        DiskSpool(tmp_path / "file" / "spool")
     assert caught.value.cause == "Not a directory"

@@ -24,7 +24,7 @@ from kestrelctl.manager import daemon as manager_daemon
 from kestrelctl.protocol.joining import Token
 from kestrelctl.store import backup
 from kestrelctl.worker import entry as worker_entry
-from kestrelctl.worker.membership import Membership, Settings
+from kestrelctl.worker.joined_pools import Membership, Settings
 from kestrelctl.xmpp import joining
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()

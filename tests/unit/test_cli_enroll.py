@@ -21,7 +21,7 @@ from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.joining import Joined, Token, decode_token
 from kestrelctl.worker import entry
 from kestrelctl.worker import systemd_unit as service
-from kestrelctl.worker.membership import Membership, Settings, joined
+from kestrelctl.worker.joined_pools import Membership, Settings, joined
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.xmpp import joining
 

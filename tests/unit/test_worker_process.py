@@ -11,7 +11,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.spool import Spool
-from kestrelctl.worker.executor import START_BOUNDS, Command, Completion
+from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 from kestrelctl.worker.process import START_SLICE_SECONDS, WorkerProcess
 from kestrelctl.worker.session import WorkerSession
 
@@ -41,7 +41,7 @@ class Executor:
         self.broken_for: set[int] = set()
         self._clock = clock
 
-    def start(self, command: Command) -> None:
+    def start(self, command: CommandSpec) -> None:
         self._clock.seconds += START_SECONDS
         if command.number in self.broken_for:
             raise ValueError(command.number)
