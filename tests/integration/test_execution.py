@@ -227,6 +227,7 @@ async def test_stdin_is_empty(machine: Machine) -> None:
 
 
 async def test_tasks_at_once_have_each_a_scratch_directory(machine: Machine) -> None:
+    await machine.run("/bin/true")
     first = machine.start("/bin/sh", "-c", "pwd; sleep 0.2")
     second = await machine.run("pwd")
     directories = {(await machine.exit_of(first)).stdout, second.stdout}
