@@ -266,3 +266,27 @@ def test_two_retries_at_once_run_nothing_twice() -> None:
     assert house.failures() == ["error"]
     [job] = house.store.jobs()
     assert (job.state, job.counts.done, job.counts.failed) == ("done", 2, 0)
+
+
+def test_whoever_watches_a_job_is_told_even_if_it_ends_before_it_is_durable() -> None:
+    house = Manager(commit_seconds=(1.0, 1.0))
+    house.wait(5.0)
+    spec = JobSpec(argv=("task",), name="long")
+    house.ask(requests.SubmitJob(id="s", spec=spec, watch=True))
+    house.ask(requests.CancelJobs(id="c", jobs="all"))
+    house.wait(5.0)
+    assert [ended.job.state for ended in house.user.of(answers.Ended)] == ["cancelled"]
+
+
+def test_whoever_does_not_go_on_watching_is_not_told(house: Manager) -> None:
+    """A session that watches says so again before a minute is over."""
+    house.hello()
+    house.submit()
+    house.ask(requests.Watch(id="w", jobs="1"))
+    for _ in range(20):
+        house.wait(4.0)
+        house.tell(work.Heartbeat())
+    house.report(house.attempts()[0])
+    house.wait(1.0)
+    assert [job.state for job in house.store.jobs()] == ["done"]
+    assert house.user.of(answers.Ended) == []

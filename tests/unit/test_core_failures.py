@@ -225,3 +225,49 @@ def test_a_drain_takes_back_what_waits() -> None:
     driver.tell(ev.Drain(at=driver.now, worker="w", by="admin"))
     (wish,) = driver.of(fx.Recall)
     assert wish.numbers == waiting
+
+
+def test_failures_are_counted_in_a_row() -> None:
+    driver = PoolDriver()
+    driver.join("good", "unlucky")
+    driver.submit(400, max_failures=50)
+    limit = driver.pool.state.config.quarantine_failures
+    for _ in range(2 * limit):
+        driver.report("good", seconds=2.0)
+    for ended in ("well", "slowly"):
+        for _ in range(limit - 1):
+            driver.fail("unlucky")
+        if ended == "well":
+            driver.report("unlucky", seconds=2.0)
+        else:
+            driver.fail("unlucky", seconds=60.0)
+    driver.fail("unlucky")
+    assert driver.pool.state.totals.workers_quarantined == 0
+
+
+def test_each_quarantine_is_longer_but_not_for_ever() -> None:
+    driver = PoolDriver(Config(quarantine_seconds=100.0, max_quarantine_seconds=300.0))
+    driver.join("full")
+    driver.submit(max_losses=9)
+    pauses = []
+    for _ in range(4):
+        driver.report("full", outcome=Outcome.UNABLE, reason="no-space: no space left on device")
+        began = driver.now
+        while not driver.held("full"):
+            driver.live(10.0, step=10.0)
+        pauses.append(driver.now - began)
+    assert pauses == [100.0, 200.0, 300.0, 300.0]
+
+
+def test_after_a_quarantine_failures_are_counted_anew() -> None:
+    driver = PoolDriver()
+    driver.join("good", "bad")
+    driver.submit(200, max_failures=50)
+    for _ in range(12):
+        driver.report("good", seconds=2.0)
+    for _ in range(driver.pool.state.config.quarantine_failures):
+        driver.fail("bad")
+    driver.report("good", *driver.held("good"))
+    driver.live(70.0)
+    driver.fail("bad")
+    assert driver.pool.state.totals.workers_quarantined == 1

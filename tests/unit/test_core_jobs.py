@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
@@ -191,3 +192,23 @@ def test_a_lost_task_can_be_retried() -> None:
     driver.report("w")
     assert record(driver, job).counts == Counts(done=1)
     assert driver.store().tasks(job)[0].state is TaskState.DONE
+
+
+def test_what_dispatch_added_is_told_in_ascending_order() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(3)
+    for added_seconds in (0.2, 0.3, 0.1):
+        driver.now += 1.0 + added_seconds
+        driver.report("w", seconds=1.0)
+    [ended] = driver.of(fx.JobEnded)
+    assert ended.dispatch_seconds == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_a_stranger_is_not_told_how_a_job_is() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    job = driver.submit(2)
+    driver.cancel(job)
+    assert driver.retry(job, by="bob").error == "not-allowed"
+    assert driver.retry(job, by="bob", rest=False).error == "not-allowed"

@@ -11,6 +11,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import Snapshot, WorkerGone, WorkerRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
 
@@ -356,3 +357,90 @@ def test_a_manager_without_connection_is_not_kept_awake_by_what_it_cannot_end() 
     driver.wait(100.0)
     wake_at = driver.pool.wake_at(driver.now)
     assert wake_at is None or wake_at > driver.now
+
+
+# -- recalls, intervals, quarantines --------------------------------------------------------------
+
+
+def with_supplies(driver: PoolDriver, worker: str) -> list[int]:
+    """A worker has all tasks of a job, most of them behind the first; returns their numbers."""
+    driver.join(worker)
+    driver.submit(6)
+    driver.report(worker, seconds=0.001)
+    assert not driver.pool.state.demand
+    return [number for number, *_ in driver.held(worker)]
+
+
+def test_a_worker_that_was_asked_to_give_back_is_not_asked_again_before_it_has_answered() -> None:
+    driver = PoolDriver()
+    with_supplies(driver, "stuck")
+    driver.join("idle")
+    asked = 0
+    for _ in range(5):
+        driver.wait(1.0)
+        asked += len(driver.of(fx.Recall))
+    assert asked == 1
+
+
+@pytest.mark.parametrize("answer", ["an empty one", "lost"])
+def test_whatever_it_answers_it_may_be_asked_again(answer: str) -> None:
+    driver = PoolDriver()
+    with_supplies(driver, "stuck")
+    held = driver.held("stuck")
+    driver.join("idle")
+    driver.wait(1.0)
+    if answer == "lost":
+        driver.join("stuck", holds=held)
+    else:
+        driver.tell(ev.Returned(at=driver.now, worker="stuck", numbers=[]))
+    driver.wait(1.0)
+    assert len(driver.of(fx.Recall)) == 1
+
+
+def test_a_worker_that_reports_now_and_then_is_not_stuck() -> None:
+    driver = PoolDriver()
+    with_supplies(driver, "quick")
+    driver.join("idle")
+    for _ in range(4):
+        driver.now += 0.4
+        driver.report("quick", seconds=0.01)
+        assert not driver.of(fx.Recall)
+
+
+def test_what_is_given_back_runs_again_in_its_order() -> None:
+    driver = PoolDriver()
+    _, *waiting = with_supplies(driver, "leaving")
+    driver.tell(ev.Leaving(at=driver.now, worker="leaving"))
+    driver.tell(ev.Returned(at=driver.now, worker="leaving", numbers=waiting))
+    driver.join("w", cpus=8)
+    assert [index for _, _, index in driver.held("w")] == [2, 3, 4, 5]
+
+
+def test_a_worker_is_told_once_of_its_new_interval() -> None:
+    driver = PoolDriver(Config(heartbeats_per_second=1.0, min_heartbeat_seconds=1.0))
+    driver.join("w")
+    driver.join(*(f"w{n}" for n in range(5)))
+    told = []
+    for _ in range(3):
+        driver.tell(ev.Heard(at=driver.now, worker="w"))
+        told += [found.heartbeat_seconds for found in driver.of(fx.SetHeartbeat)]
+    assert told == [6.0]
+
+
+def test_an_admin_can_end_a_quarantine() -> None:
+    driver = PoolDriver()
+    driver.join("full")
+    driver.submit()
+    driver.report("full", outcome=Outcome.UNABLE, reason="no-space: no space left on device")
+    assert driver.held("full") == []
+    driver.tell(ev.Resume(at=driver.now, worker="full"))
+    assert len(driver.held("full")) == 1
+
+
+def test_no_more_workers_are_asked_than_idle_ones_can_relieve() -> None:
+    driver = PoolDriver()
+    with_supplies(driver, "stuck")
+    with_supplies(driver, "another")
+    driver.join("idle")
+    driver.wait(1.0)
+    assert len(driver.of(fx.Recall)) == 1

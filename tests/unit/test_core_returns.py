@@ -8,6 +8,7 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import Progress, TaskRecord
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
@@ -291,3 +292,60 @@ def test_what_dispatch_adds_is_not_measured_where_it_cannot_be() -> None:
     driver.report("a", *running)
     [job] = driver.pool.state.jobs.values()
     assert list(job.latencies) == []
+
+
+# -- what a worker says that it has ----------------------------------------------------------------
+
+
+def restored(*, cancelling: bool = False) -> PoolDriver:
+    """A manager's second start: of ten tasks of job 1, three had been handed out to two workers."""
+    driver = PoolDriver()
+    driver.join("a", "b", cpus=3)
+    driver.submit(10, max_running=3)
+    if cancelling:
+        driver.cancel(1)
+    driver.restart()
+    return driver
+
+
+def test_what_is_adopted_is_charged_what_the_worker_says_and_waits_in_its_order() -> None:
+    driver = restored()
+    ad = WorkerAd(assets={"cpus": 2.0})
+    holds = [(7, 1, 0, 0), (8, 1, 1, 1), (9, 1, 2, 0)]
+    claims = [{"cpus": 500}, {"cpus": 2000}]
+    driver.tell(
+        ev.Joined(at=driver.now, worker="a", incarnation="one", ad=ad, holds=holds, claims=claims)
+    )
+    worker = driver.worker("a")
+    assert (worker.running, worker.queued) == (1, 2), "the third does not pass the second"
+    assert worker.free == {"cpus": 1500}
+
+
+def test_an_old_attempt_does_not_bring_back_tasks_of_a_job_that_is_being_cancelled() -> None:
+    driver = restored(cancelling=True)
+    driver.join("a", holds=[(7, 1, 5)])
+    assert driver.of(fx.Welcome)[-1].kill == [7]
+    assert driver.pool.state.jobs[1].live.keys() == {0, 1, 2}
+
+
+def test_a_loss_is_taken_back_once() -> None:
+    """The attempt is found again, missing in one hello, and there in the next."""
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit()
+    running = driver.held("a")
+    driver.lose("a")
+    driver.join("a", holds=running)
+    driver.join("a")
+    driver.join("a", holds=running)
+    assert last_row(driver, 0).losses == 0
+    assert driver.pool.state.totals.losses_found_again == 1
+
+
+def test_what_a_new_process_with_more_room_does_not_have_was_lost_as_well() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit(on_worker_lost=OnWorkerLost.WAIT)
+    driver.lose("a")
+    driver.join("a", cpus=2, incarnation="two")
+    assert driver.pool.state.totals.attempts_lost == 1

@@ -6,6 +6,8 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 
 GIB = 1 << 30
@@ -222,3 +224,78 @@ def test_a_job_runs_only_once_it_is_durable() -> None:
     feed = next(effect for effect in effects if isinstance(effect, fx.Feed))
     driver.pool.handle(feed.event)
     assert [type(e) for e in driver.pool.schedule(driver.now)] == [fx.Run, fx.Persist]
+
+
+def test_priority_counts_between_jobs_that_ask_for_different_things() -> None:
+    driver = PoolDriver()
+    ordinary = driver.submit(2, cpus=1)
+    urgent = driver.submit(2, cpus=2, priority=200)
+    later = driver.submit(2, memory_bytes=GIB)
+    driver.join("w", cpus=2, memory_bytes=GIB)
+    order: dict[int, None] = {}
+    while driver.pool.state.jobs:
+        order.update(dict.fromkeys(driver.jobs_at("w")))
+        driver.report("w")
+    assert list(order) == [urgent, ordinary, later]
+
+
+def test_of_what_waits_at_a_stuck_worker_the_later_half_is_taken_back() -> None:
+    """The earlier half would run there soonest."""
+    driver = PoolDriver()
+    driver.join("stuck")
+    driver.submit(30)
+    while driver.pool.state.demand:
+        driver.report("stuck", seconds=0.01)
+    _, *waiting = [number for number, *_ in driver.held("stuck")]
+    driver.join("idle")
+    driver.wait(1.0)
+    (wish,) = driver.of(fx.Recall)
+    assert wish.numbers == waiting[len(waiting) // 2 :]
+
+
+# -- why something waits ---------------------------------------------------------------------------
+
+
+def test_a_full_worker_is_said_to_lack_what_it_lacks_most() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=8, memory_bytes=4 * GIB)
+    waiting = driver.submit(2, memory_bytes=3 * GIB)
+    [group] = driver.pool.explain(driver.pool.state.jobs[waiting], driver.now).groups
+    assert group.refusal.reason is Reason.BUSY
+    assert group.refusal.wanted == "3072 MiB memory"
+
+
+def test_a_worker_without_tags_and_too_small_lacks_the_tags_first() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    job = driver.submit(cpus=64, requires=("r",))
+    [group] = driver.pool.explain(driver.pool.state.jobs[job], driver.now).groups
+    assert group.refusal.reason is Reason.MISSING_TAGS
+
+
+def test_a_job_that_is_at_work_is_not_ahead_of_itself() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    job = driver.submit(5)
+    assert driver.tasks_ahead(job) == 0
+
+
+def test_what_holds_the_job_itself_back_is_counted() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=4)
+    job = driver.submit(4, max_failures=2)
+    driver.fail("w", *driver.held("w")[:3])
+    (reason,) = driver.pool.explain(driver.pool.state.jobs[job], driver.now).job_reasons
+    assert (reason.reason, reason.found) == (Reason.BACKOFF, "3 tasks, the next in 1.0 s")
+
+
+def test_a_worker_that_is_drained_is_that_before_it_is_in_quarantine() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    job = driver.submit()
+    driver.report("w", outcome=Outcome.UNABLE, reason="no-space: no space left on device")
+    [group] = driver.pool.explain(driver.pool.state.jobs[job], driver.now).groups
+    assert group.refusal.reason is Reason.QUARANTINED
+    driver.tell(ev.Drain(at=driver.now, worker="w", by="root"))
+    [group] = driver.pool.explain(driver.pool.state.jobs[job], driver.now).groups
+    assert group.refusal.reason is Reason.DRAINING

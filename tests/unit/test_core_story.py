@@ -6,6 +6,7 @@ import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
+from kestrelctl.core.jobs.story import MOST_DETAIL_CHARACTERS
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import HAPPENINGS, MAX_HAPPENINGS, Happening
 from kestrelctl.core.model.result import Outcome
@@ -129,3 +130,35 @@ def test_a_story_is_bounded_over_restarts() -> None:
     assert len(found) == MAX_HAPPENINGS
     assert found[-1][:2] == (-1, "dropped")
     assert [what for _, what, _, _ in found].count("dropped") == 1
+
+
+def test_a_story_is_bounded_over_retries() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    job_id = driver.submit()
+    driver.fail("w")
+    [record] = driver.store().jobs(ids=[job_id])
+    driver.tell(
+        ev.Retry(
+            at=driver.now,
+            request="r",
+            by="ada",
+            admin=False,
+            job_id=job_id,
+            record=record,
+            indexes=[(0, "failed")],
+            rest=True,
+            happenings=MAX_HAPPENINGS,
+        )
+    )
+    assert driver.answers[-1].tasks == 1
+    assert told(driver) == []
+
+
+def test_of_a_reason_only_the_beginning_is_kept() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(max_failures=2)
+    driver.fail("w", reason="x" * 1000)
+    [happening] = [r for r in driver.records if isinstance(r, Happening)]
+    assert happening.detail == "x" * MOST_DETAIL_CHARACTERS

@@ -8,6 +8,7 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.attempts.hand_out import KNOWN_JOBS
 from kestrelctl.core.model.ad import WorkerAd
 
 
@@ -106,6 +107,14 @@ def test_failures_teach_nothing_about_run_times() -> None:
     assert driver.pool.state.jobs[1].mean_seconds == 60.0
 
 
+def test_tasks_that_are_reported_together_count_as_one_each() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=4)
+    job = driver.submit(8)
+    driver.report("w", *driver.held("w"), seconds=3.0)
+    assert driver.pool.state.jobs[job].mean_seconds == 3.0
+
+
 def test_the_mean_follows_what_tasks_take_now() -> None:
     driver = PoolDriver()
     driver.join("w")
@@ -153,3 +162,39 @@ def test_ten_million_tasks_take_no_memory_before_they_run() -> None:
     used_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used_bytes < 100_000
+
+
+def test_supplies_that_have_just_come_are_not_taken_back() -> None:
+    """The worker reported nothing for long because it had nothing to do."""
+    driver = PoolDriver()
+    driver.join("rested", "teacher")
+    driver.tell(ev.Drain(at=driver.now, worker="rested", by="root"))
+    driver.submit(6)
+    driver.report("teacher", seconds=0.001)
+    driver.live(10.0)
+    driver.lose("teacher")
+    driver.tell(ev.Resume(at=driver.now, worker="rested"))
+    assert not driver.pool.state.demand, "it has all that there is"
+    driver.join("idle")
+    driver.wait(0.2)
+    assert not driver.of(fx.Recall)
+    driver.wait(1.0)
+    assert len(driver.of(fx.Recall)) == 1
+
+
+def test_a_worker_keeps_as_many_templates_as_it_may_and_those_that_it_needs() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=2)
+    lasting = driver.submit()
+    (running,) = driver.held("w")
+    ended = []
+    for _ in range(KNOWN_JOBS - 1):
+        ended.append(driver.submit())
+        (run,) = driver.of(fx.Run)
+        assert run.forget == []
+        driver.report("w", driver.held("w")[-1])
+    driver.submit()
+    (run,) = driver.of(fx.Run)
+    assert run.forget == ended
+    assert driver.held("w")[0] == running
+    assert lasting in driver.worker("w").known_jobs

@@ -1,0 +1,135 @@
+"""A test of the tests: what would break a promise is found.
+
+Each defect of `defects.toml` is planted into a private copy of the package, and the test that it
+names must fail there. It must pass in a copy without a defect.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+from planting import DAYS, CannotBePlanted, Defect, Found, copy, defects, due, plant, run
+
+#: One for each processor of a small machine.
+AT_ONCE = 2
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "defect" in metafunc.fixturenames:
+        chosen = defects()
+        if metafunc.config.getoption("--planted", default="due") == "due":
+            chosen = due(chosen, datetime.date.today().toordinal())
+        names = [defect.name.replace(" ", "-") for defect in chosen]
+        metafunc.parametrize("defect", chosen, ids=names)
+
+
+class Field:
+    """Where defects are planted: several at once, each in a copy and an interpreter of its own.
+
+    Attributes:
+        sound: what came of the tests of each file in a copy without a defect.
+        planted: what came of the one test with each defect, by its name.
+    """
+
+    def __init__(self, chosen: list[Defect], path: Path) -> None:
+        self._path = path
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self.sound: dict[str, Future[Found]] = {}
+        self.planted: dict[str, Future[Found]] = {}
+        sound = copy(path / "sound")
+        for place, defect in enumerate(chosen):
+            if defect.file not in self.sound:
+                tests = {each.found_by: None for each in chosen if each.file == defect.file}
+                self.sound[defect.file] = self._pool.submit(run, sound, list(tests))
+            self.planted[defect.name] = self._pool.submit(self._try, defect, path / str(place))
+
+    def _try(self, defect: Defect, path: Path) -> Found:
+        return run(plant(defect, path), [defect.found_by])
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def field(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Field]:
+    params = [getattr(item, "callspec", None) for item in request.session.items]
+    chosen = [found.params["defect"] for found in params if found and "defect" in found.params]
+    made = Field(chosen, tmp_path_factory.mktemp("field"))
+    yield made
+    made.close()
+
+
+def test_it_is_found(
+    defect: Defect, field: Field, record_property: Callable[[str, object], None]
+) -> None:
+    found = field.planted[defect.name].result()
+    sound = field.sound[defect.file].result()
+    assert not sound.broken, f"{defect.file} cannot be run: {sound.broken}"
+    assert not sound.failed, f"without a defect fails {sound.failed}"
+    assert not found.broken, f"{defect.found_by} says nothing about it: {found.broken}"
+    assert found.failed, f"{defect.found_by} passes though {defect.name}"
+    row = (defect.name, defect.module, defect.kind, f"{found.seconds:.1f}")
+    record_property("planted", f"| {' | '.join(row)} |")
+
+
+# -- the mechanism ---------------------------------------------------------------------------------
+
+SOUND = Defect(
+    name="nothing",
+    module="core.pacing.backoff",
+    text="FIRST_SECONDS = 0.25",
+    instead="FIRST_SECONDS = 0.25",
+    found_by="unit/test_core_values.py::test_pauses_double_up_to_a_limit_and_are_spread",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"module": "core.pacing.forward"}, "does not exist"),
+        ({"text": "FIRST_MINUTES"}, "holds this text 0 times"),
+        ({"text": "SECONDS"}, "not once"),
+    ],
+)
+def test_a_list_that_does_not_fit_the_source_is_told_so(
+    change: dict[str, str], why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CannotBePlanted, match=why):
+        plant(msgspec.structs.replace(SOUND, **change), tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("change", "broken"),
+    [
+        ({}, ""),
+        ({"instead": "FIRST_SECONDS = 0.25 * unheard_of"}, "NameError"),
+        ({"found_by": "unit/test_core_values.py::test_of_which_nobody_heard"}, "ExitCode"),
+    ],
+)
+def test_what_does_not_find_a_defect_is_told_from_what_does(
+    change: dict[str, str], broken: str, tmp_path: Path
+) -> None:
+    tried = msgspec.structs.replace(SOUND, **change)
+    found = run(plant(tried, tmp_path / "copy"), [tried.found_by])
+    assert broken in found.broken
+    assert bool(found.broken) == bool(broken)
+    assert bool(found.passed) == (not broken)
+
+
+def test_each_defect_is_due_at_least_once_in_a_round_of_days() -> None:
+    listed = defects()
+    met = [due(listed, day) for day in range(100, 100 + DAYS)]
+    assert {defect.name for part in met for defect in part} == {each.name for each in listed}
+    assert all(len(part) < len(listed) / 2 for part in met)
+
+
+def test_no_two_defects_have_one_name() -> None:
+    names = [defect.name for defect in defects()]
+    assert len(names) == len(set(names))

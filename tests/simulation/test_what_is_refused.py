@@ -1,0 +1,114 @@
+"""What a manager's shell refuses, and to whom."""
+
+from __future__ import annotations
+
+import pytest
+from byhand import JOBS, Manager, Puppet
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.errors import NotAllowed, NotFound, UsageError
+from kestrelctl.protocol import answers, requests, work
+from kestrelctl.simulate.network import DOMAIN
+
+
+@pytest.fixture
+def house() -> Manager:
+    return Manager()
+
+
+def stranger(house: Manager) -> Puppet:
+    found = house.puppet(f"mallory@users.{DOMAIN}/1")
+    house.wait()
+    return found
+
+
+def asked(house: Manager, user: Puppet, request: requests.Request) -> list[object]:
+    """What a user is answered."""
+    user.forget()
+    user.say(request, JOBS)
+    house.wait(1.0)
+    return [message for _, message in user.heard]
+
+
+def with_an_ended_job(house: Manager) -> None:
+    house.hello()
+    house.submit()
+    house.report(house.attempts()[0], Outcome.FAILED)
+    house.wait(1.0)
+    assert [job.state for job in house.store.jobs()] == ["failed"]
+
+
+ON_AN_ENDED_JOB = [
+    requests.Logs(id="r", job="1", task_id=0),
+    requests.TellStory(id="r", job="1"),
+    requests.RetryJobs(id="r", jobs="1"),
+    requests.ForgetJobs(id="r", jobs="1"),
+]
+
+
+@pytest.mark.parametrize("request_", ON_AN_ENDED_JOB)
+def test_an_ended_job_is_its_owners(house: Manager, request_: requests.Request) -> None:
+    with_an_ended_job(house)
+    [refusal] = asked(house, stranger(house), request_)
+    assert isinstance(refusal, answers.Failed)
+    assert refusal.code == NotAllowed.code
+    [answer] = asked(house, house.user, request_)
+    assert not isinstance(answer, answers.Failed)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (requests.CancelJobs(id="r", jobs="1"), NotAllowed.code),
+        (requests.ForgetJobs(id="r", jobs="1"), NotAllowed.code),
+        (requests.CancelJobs(id="r", jobs="all"), None),
+        (requests.CancelJobs(id="r", jobs="last"), NotFound.code),
+        (requests.DrainWorkers(id="r", names=["w0"]), NotAllowed.code),
+    ],
+)
+def test_nobody_touches_what_another_has_at_work(
+    house: Manager, request_: requests.Request, code: str | None
+) -> None:
+    house.hello()
+    house.submit()
+    house.worker.forget()
+    [answer] = asked(house, stranger(house), request_)
+    assert (answer.code if isinstance(answer, answers.Failed) else None) == code
+    assert house.worker.of(work.Kill) == []
+    assert house.manager.pool is not None
+    assert not house.manager.pool.workers[house.worker.address].draining
+
+
+def test_a_job_at_work_is_not_forgotten(house: Manager) -> None:
+    house.hello()
+    house.submit()
+    house.ask(requests.ForgetJobs(id="r", jobs="1"))
+    assert house.failures() == [UsageError.code]
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        work.Hello(version=work.VERSION + 1, incarnation="one", ad=WorkerAd()),
+        work.Hello(version=work.VERSION - 1, incarnation="one", ad=WorkerAd()),
+        work.Hello(version=work.VERSION, incarnation="one", ad=WorkerAd(host="x" * 10_000)),
+    ],
+)
+def test_a_worker_that_this_pool_cannot_have_is_told_so(house: Manager, hello: work.Hello) -> None:
+    house.tell(hello)
+    assert len(house.worker.of(work.Refused)) == 1
+    assert house.worker.of(work.Welcome) == []
+    assert house.manager.pool is not None
+    assert house.manager.pool.workers == {}
+
+
+def test_a_worker_that_shows_the_jobs_address_no_presence_is_at_work_all_the_same(
+    house: Manager,
+) -> None:
+    house.hello()
+    assert house.worker.session is not None
+    house.worker.session.send_presence(JOBS, "unavailable")
+    house.wait()
+    assert house.manager.pool is not None
+    assert house.manager.pool.online == 1
