@@ -269,13 +269,16 @@ def test_two_retries_at_once_run_nothing_twice() -> None:
 
 
 def test_whoever_watches_a_job_is_told_even_if_it_ends_before_it_is_durable() -> None:
+    """Submission and cancellation go into one commit, that after the one under way."""
     house = Manager(commit_seconds=(1.0, 1.0))
     house.wait(5.0)
+    house.submit()
     spec = JobSpec(argv=("task",), name="long")
     house.ask(requests.SubmitJob(id="s", spec=spec, watch=True))
-    house.ask(requests.CancelJobs(id="c", jobs="all"))
+    house.ask(requests.CancelJobs(id="c", jobs="2"))
     house.wait(5.0)
-    assert [ended.job.state for ended in house.user.of(answers.Ended)] == ["cancelled"]
+    told = [(ended.job.job_id, ended.job.state) for ended in house.user.of(answers.Ended)]
+    assert told == [(2, "cancelled")]
 
 
 def test_whoever_does_not_go_on_watching_is_not_told(house: Manager) -> None:

@@ -212,3 +212,15 @@ def test_a_stranger_is_not_told_how_a_job_is() -> None:
     driver.cancel(job)
     assert driver.retry(job, by="bob").error == "not-allowed"
     assert driver.retry(job, by="bob", rest=False).error == "not-allowed"
+
+
+def test_a_task_that_was_cancelled_in_its_back_off_and_failed_again_counts_once() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    job = driver.submit(max_failures=3)
+    driver.fail("w")
+    driver.cancel(job)
+    driver.retry(job)
+    driver.fail("w")
+    waiting = driver.pool.census(driver.now).waiting
+    assert {reason: n for reason, n in waiting.items() if n} == {"backoff": 1}

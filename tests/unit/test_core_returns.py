@@ -321,6 +321,19 @@ def test_what_is_adopted_is_charged_what_the_worker_says_and_waits_in_its_order(
     assert worker.free == {"cpus": 1500}
 
 
+def test_nothing_is_sent_behind_what_waits_for_room() -> None:
+    """One processor and a half are free, but an attempt that needs two is next."""
+    driver = restored()
+    ad = WorkerAd(assets={"cpus": 2.0})
+    holds = [(7, 1, 0, 0), (8, 1, 1, 1)]
+    claims = [{"cpus": 500}, {"cpus": 2000}]
+    driver.tell(
+        ev.Joined(at=driver.now, worker="a", incarnation="one", ad=ad, holds=holds, claims=claims)
+    )
+    driver.submit()
+    assert [number for number, _, _ in driver.held("a")] == [7, 8]
+
+
 def test_an_old_attempt_does_not_bring_back_tasks_of_a_job_that_is_being_cancelled() -> None:
     driver = restored(cancelling=True)
     driver.join("a", holds=[(7, 1, 5)])

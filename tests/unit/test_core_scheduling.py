@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
@@ -47,6 +48,15 @@ def test_no_more_than_max_running_run_at_once() -> None:
         driver.report(busy[0])
     assert most == 2
     assert driver.ended == [job]
+
+
+def test_no_more_than_max_running_are_sent_ahead() -> None:
+    driver = PoolDriver()
+    driver.join("w", "x")
+    driver.submit(100, max_running=3)
+    for _ in range(5):
+        driver.report("w", seconds=0.001)
+        assert len(driver.held("w")) + len(driver.held("x")) == 3
 
 
 def test_a_job_at_its_cap_lets_others_by() -> None:
@@ -123,11 +133,12 @@ def test_a_worker_is_supplied_ahead_with_short_tasks() -> None:
     assert run.spans[0][3] == 11
 
 
-def test_the_supply_is_bounded_however_short_tasks_are() -> None:
+@pytest.mark.parametrize("seconds", [0.0, 0.0001])
+def test_the_supply_is_bounded_however_short_tasks_are(seconds: float) -> None:
     driver = PoolDriver()
     driver.join("w")
     driver.submit(10_000)
-    driver.report("w", seconds=0.0)
+    driver.report("w", seconds=seconds)
     assert len(driver.held("w")) == 1 + driver.pool.state.config.ahead_per_slot
 
 
@@ -251,6 +262,17 @@ def test_of_what_waits_at_a_stuck_worker_the_later_half_is_taken_back() -> None:
     driver.wait(1.0)
     (wish,) = driver.of(fx.Recall)
     assert wish.numbers == waiting[len(waiting) // 2 :]
+
+
+def test_a_part_of_the_last_tasks_is_kept_for_whoever_is_free_first() -> None:
+    driver = PoolDriver()
+    driver.join("teacher")
+    job = driver.submit(61)
+    driver.report("teacher", seconds=0.001)
+    driver.pool.handle(ev.Lost(at=driver.now, worker="teacher", cause="unavailable"))
+    driver.join("a", "b")
+    assert len(driver.held("a")) + len(driver.held("b")) > 20
+    assert driver.pool.state.jobs[job].waiting > 20
 
 
 # -- why something waits ---------------------------------------------------------------------------

@@ -115,6 +115,16 @@ def test_tasks_that_are_reported_together_count_as_one_each() -> None:
     assert driver.pool.state.jobs[job].mean_seconds == 3.0
 
 
+def test_one_short_task_does_not_make_its_job_one_of_short_tasks() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(200)
+    for _ in range(20):
+        driver.report("w", seconds=60.0)
+    driver.report("w", seconds=0.001)
+    assert len(driver.held("w")) == 1
+
+
 def test_the_mean_follows_what_tasks_take_now() -> None:
     driver = PoolDriver()
     driver.join("w")

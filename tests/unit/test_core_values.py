@@ -15,6 +15,7 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.model.template import Template, fill
 from kestrelctl.core.pacing.backoff import FIRST_SECONDS, LONGEST_SECONDS, pause_seconds
+from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.core.scheduling.match import Terms, match
 
 MEBIBYTE = 1 << 20
@@ -169,3 +170,10 @@ def test_pauses_double_up_to_a_limit_and_are_spread() -> None:
     assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, LONGEST_SECONDS]
     assert pause_seconds(1, 0.0) == FIRST_SECONDS / 2
     assert pause_seconds(10_000, 0.0) == LONGEST_SECONDS / 2
+
+
+def test_a_burst_passes_at_once_and_a_lasting_stream_at_its_rate() -> None:
+    pace = Pace(per_second=10.0, burst=3.0)
+    for hours in (1, 2):
+        pauses = [pace.pause_seconds(3600.0 * hours) for _ in range(5)]
+        assert pauses == pytest.approx([0.0, 0.0, 0.0, 0.1, 0.2])
