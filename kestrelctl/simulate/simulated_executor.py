@@ -12,7 +12,7 @@ from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.loop import Loop
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.truth import Fate
-from kestrelctl.worker.executor import START_BOUNDS, Command, Completion
+from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 
 #: Seconds from the signal to the end of a command.
 DIES_AFTER_SECONDS = (0.0005, 0.01)
@@ -50,7 +50,7 @@ class SimulatedExecutor:
         self._fatal = fatal
         self._began_at: dict[int, float] = {}
 
-    def start(self, command: Command) -> None:
+    def start(self, command: CommandSpec) -> None:
         number = command.number
         if number in self._began_at:
             raise ValueError(f"attempt {number} runs already")

@@ -89,7 +89,7 @@ async def serve(options: WorkerOptions) -> int:
     try:
         _add_sessions(process, options)
         if options.metrics:
-            from kestrelctl.worker.monitor import watch
+            from kestrelctl.worker.worker_metrics import watch
 
             monitor = await watch(options.metrics, process)
         gc.collect()

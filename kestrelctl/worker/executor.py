@@ -12,7 +12,7 @@ from kestrelctl.core.counting.histogram import Histogram
 START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
 
 
-class Command(msgspec.Struct, frozen=True):
+class CommandSpec(msgspec.Struct, frozen=True):
     """What is to be executed for an attempt.
 
     Args:
@@ -72,7 +72,7 @@ class Executor(Protocol):
 
     start_seconds: Histogram  #: how long starts took
 
-    def start(self, command: Command) -> None:
+    def start(self, command: CommandSpec) -> None:
         """Starts a command. If that cannot be done, its completion says why.
 
         Raises:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.errors import NotFound
-from kestrelctl.worker.executor import START_BOUNDS, Command, Completion
+from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 
 
 class InlineExecutor:
@@ -24,7 +24,7 @@ class InlineExecutor:
         self._loop = asyncio.get_running_loop()
         self._started: dict[int, float] = {}
 
-    def start(self, command: Command) -> None:
+    def start(self, command: CommandSpec) -> None:
         """Have it done in the next iteration, together with all others of this one."""
         if not self._started:
             self._loop.call_soon(self._finish)

@@ -20,7 +20,7 @@ GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL."""
 
 
-class Limits:
+class LimitEnforcer:
     """Looks at the running processes from time to time, and only while there are any.
 
     Args:

@@ -39,7 +39,7 @@ _decode = msgspec.json.Decoder(Result).decode
 
 
 class Spool(Protocol):
-    """Where results survive the process until they are acknowledged: `worker.spool` does it."""
+    """Where results survive the process until they are acknowledged."""
 
     degraded: str | None  #: why records are only in memory; None if all is well
 

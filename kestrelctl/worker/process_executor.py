@@ -20,8 +20,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kestrelctl.worker.child_signal import ChildSignal
-from kestrelctl.worker.executor import Command, Completion
-from kestrelctl.worker.limits import GRACE_SECONDS, Limits
+from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.worker.limits import GRACE_SECONDS, LimitEnforcer
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
 from kestrelctl.worker.output import STREAMS, KeptOutputs
 from kestrelctl.worker.running_process import RunningProcess
@@ -75,7 +75,7 @@ class ProcessExecutor:
         self._by_pid: dict[int, RunningProcess] = {}  # in order of start
         self._free_sandboxes: list[Sandbox] = []
         self._sandboxes_made = 0
-        self._limits = Limits(self._loop, self._by_pid, output_limit_bytes, self._reap)
+        self._limits = LimitEnforcer(self._loop, self._by_pid, output_limit_bytes, self._reap)
         self._spawner = Spawner()
         self.start_seconds = self._spawner.start_seconds
         prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -83,7 +83,7 @@ class ProcessExecutor:
 
     # ---- asked from outside
 
-    def start(self, command: Command) -> None:
+    def start(self, command: CommandSpec) -> None:
         """Start a process.
 
         Raises:

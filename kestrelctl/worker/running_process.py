@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import resource
 
-from kestrelctl.worker.executor import Command, Completion
+from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.sandbox import Sandbox
 from kestrelctl.worker.usage import peak_bytes
 
@@ -28,7 +28,7 @@ class RunningProcess:
         "terminated",
     )
 
-    def __init__(self, command: Command, sandbox: Sandbox, started_at: float) -> None:
+    def __init__(self, command: CommandSpec, sandbox: Sandbox, started_at: float) -> None:
         self.command = command
         self.sandbox = sandbox
         self.pid = 0  # of what runs now; 0 if nothing could be started

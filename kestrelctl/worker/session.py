@@ -20,7 +20,7 @@ from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments
-from kestrelctl.worker.executor import Command, Completion, Executor
+from kestrelctl.worker.executor import CommandSpec, Completion, Executor
 
 log = logging.getLogger(__name__)
 
@@ -244,7 +244,7 @@ class WorkerSession:
             self._host.wants_to_start(self)
         self._plan_report(self._now())
 
-    def next_command(self) -> Command | None:
+    def next_command(self) -> CommandSpec | None:
         """Takes the next attempt out of the queue, to be executed at once.
 
         If there is more to start, the session lines up again.
@@ -258,7 +258,7 @@ class WorkerSession:
         self._go_on()
         template = attempt.template
         task_id = template.task_id(attempt.index)
-        return Command(
+        return CommandSpec(
             attempt.number,
             fill(template.argv, task_id, attempt.index, attempt.item),
             self._environments.of(attempt),

@@ -363,7 +363,7 @@ class SlowLogin:
         await self._writer.wait_closed()
 
 
-async def test_an_account_that_is_deleted_while_it_logs_in_is_worth_nothing(
+async def test_an_account_deleted_while_it_logs_in_cannot_work(
     local_pool: PoolState, admin: UserConnection, user: UserConnection
 ) -> None:
     """Prosody gives such a session an address, though there is no account any more."""

@@ -17,7 +17,7 @@ import pytest
 
 from kestrelctl.errors import NotFound
 from kestrelctl.worker import limits, process_executor, sandbox
-from kestrelctl.worker.executor import Command, Completion
+from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.output import TAIL_BYTES
 from kestrelctl.worker.process_executor import ProcessExecutor
 
@@ -63,7 +63,7 @@ class Machine:
     ) -> int:
         self._number += 1
         env = {"PATH": PATH} if env is None else env
-        self.executor.start(Command(self._number, argv, env, limit, cleanup))
+        self.executor.start(CommandSpec(self._number, argv, env, limit, cleanup))
         return self._number
 
     async def exit_of(self, number: int) -> Completion:
@@ -227,6 +227,7 @@ async def test_stdin_is_empty(machine: Machine) -> None:
 
 
 async def test_tasks_at_once_have_each_a_scratch_directory(machine: Machine) -> None:
+    await machine.run("/bin/true")
     first = machine.start("/bin/sh", "-c", "pwd; sleep 0.2")
     second = await machine.run("pwd")
     directories = {(await machine.exit_of(first)).stdout, second.stdout}
@@ -466,7 +467,7 @@ async def test_what_cannot_start_is_not_reported_from_inside_the_call(machine: M
 
 
 async def test_an_attempt_runs_once_at_a_time(machine: Machine) -> None:
-    command = Command(7, ("sleep", "60"), {"PATH": PATH})
+    command = CommandSpec(7, ("sleep", "60"), {"PATH": PATH})
     machine.executor.start(command)
     with pytest.raises(ValueError, match="attempt 7"):
         machine.executor.start(command)

@@ -22,7 +22,7 @@ from kestrelctl.worker.keeper import run_kept
 def main():
     import asyncio, signal
     from pathlib import Path
-    from kestrelctl.worker.executor import Command
+    from kestrelctl.worker.executor import CommandSpec
     from kestrelctl.worker.process_executor import ProcessExecutor
 
     async def work():
@@ -36,7 +36,7 @@ def main():
             asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
         env = {"PATH": os.environ["PATH"]}
         script = "sleep 601 & setsid sleep 602 & sh -c 'setsid sleep 603 & :' ; sleep 604"
-        executor.start(Command(1, ("/bin/sh", "-c", script), env))
+        executor.start(CommandSpec(1, ("/bin/sh", "-c", script), env))
         print(os.getpid(), flush=True)
         await ended.wait()
         print(*heard, flush=True)

@@ -253,7 +253,7 @@ async def test_a_workers_account_cannot_submit(pool: EncryptedServer) -> None:
             await worker.ask(rq.SubmitJob(spec=JobSpec(argv=("true",))))
 
 
-async def test_nobody_cancels_the_job_of_another_in_whoever_s_name(
+async def test_nobody_cancels_anothers_job_under_any_name(
     pool: EncryptedServer, user: UserConnection
 ) -> None:
     submitted = await user.ask(rq.SubmitJob(spec=JobSpec(argv=("sleep", "60"))))

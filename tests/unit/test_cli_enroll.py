@@ -189,7 +189,7 @@ def test_join_keeps_the_account_and_runs_the_worker(
     )
 
 
-def test_a_machine_without_a_wish_is_called_by_its_host_name_unless_the_token_says_so(
+def test_a_machine_takes_its_host_name_unless_the_token_says_another(
     home: Path,
     started: list[WorkerOptions],
     asked: list[tuple[Token, str, Path | None]],
@@ -302,7 +302,7 @@ def test_which_of_several_pools_must_be_said(home: Path, started: list[WorkerOpt
     assert [options.pool for options in started] == ["b.org"]
 
 
-def test_who_has_joined_nothing_is_told_how(home: Path) -> None:
+def test_a_machine_that_has_joined_no_pool_is_told_how_to(home: Path) -> None:
     with pytest.raises(NotFound, match="has joined no pool"):
         joined(home, None)
     with pytest.raises(NotFound, match=r"has not joined a\.org"):
@@ -355,7 +355,7 @@ def test_join_as_a_service_installs_it_and_says_how_to_see_it(
 
 
 @pytest.mark.parametrize("said", [None, "loginctl enable-linger ada"])
-def test_who_may_not_stay_when_logged_out_is_told_what_root_has_to_do(
+def test_a_user_who_may_not_linger_is_told_what_root_has_to_do(
     home: Path,
     asked: list[tuple[Token, str, Path | None]],
     monkeypatch: pytest.MonkeyPatch,

@@ -147,6 +147,18 @@ def test_results_wait_for_company_while_more_than_they_are_is_queued() -> None:
     assert agent.report_at() is None
 
 
+def test_an_attempt_that_is_about_to_start_gives_no_result_company() -> None:
+    """With its spawn still to come it is in the queue, but the manager should send the next."""
+    agent = welcomed(cpus=1)
+    give(agent, 3)
+    start(agent)
+    end(agent, 100, now=2.0)
+    assert agent.can_start
+    assert agent.report_at() == 2.0
+    give(agent, 1, first=200)
+    assert agent.report_at() == 2.0 + COMPANY_SECONDS
+
+
 def test_a_result_says_how_long_its_attempt_waited_here() -> None:
     agent = welcomed(cpus=1)
     give(agent, 1)

@@ -78,7 +78,7 @@ def test_nobody_is_called_as_a_temporary_account() -> None:
 
 
 @given(st.text())
-def test_whatever_a_machine_is_called_a_name_comes_of_it_or_nothing(hostname: str) -> None:
+def test_a_host_name_becomes_a_valid_name_or_none(hostname: str) -> None:
     name = as_name(hostname)
     if name and not is_temporary(name):
         check_name(name)

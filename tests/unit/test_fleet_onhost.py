@@ -47,7 +47,7 @@ def test_what_looks_like_a_secret_is_blacked_out(line: str, expected: str) -> No
         "12 tasks done in 3 s",
     ],
 )
-def test_what_is_none_stays(line: str) -> None:
+def test_text_without_secrets_stays_as_it_is(line: str) -> None:
     assert black_out(line, set()) == line
 
 

@@ -131,7 +131,7 @@ async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     return house
 
 
-async def test_the_account_is_made_the_machine_told_and_the_token_worthless(house: House) -> None:
+async def test_a_join_makes_an_account_tells_the_machine_and_spends_the_token(house: House) -> None:
     temporary = await house.enroll()
     house.accounts.story.clear()
     [answer] = await house.join(temporary, "lab7")
@@ -260,7 +260,7 @@ async def test_a_worker_is_revoked_by_address_too_and_when_its_account_is_gone(
     assert house.driver.pool.state.workers == {}
 
 
-async def test_of_several_those_that_are_deleted_are_forgotten_at_once(house: House) -> None:
+async def test_revoked_workers_are_forgotten_one_by_one_as_they_are_deleted(house: House) -> None:
     """The server may fail at a later one."""
     for name in ("lab7", "lab8"):
         house.accounts.passwords[f"{name}@{HOME}"] = "secret"
@@ -284,7 +284,7 @@ async def test_parts_of_names_and_other_peoples_accounts_are_not_revoked(house: 
 
 
 @pytest.mark.parametrize("name", ["\x01", "a\x00b", "x" * 2000, "", "\ufffe", "a b", "\n"])
-async def test_what_no_account_is_called_is_not_asked_of_the_server(
+async def test_a_name_that_no_account_can_have_is_not_looked_up_at_the_server(
     house: House, name: str
 ) -> None:
     """Most of it XML cannot carry: the server would end the manager's connection."""

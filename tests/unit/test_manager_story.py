@@ -191,7 +191,7 @@ class TestTelling:
             job(submitted_at=T0, cancelling=True, cursor=8),
         ],
     )
-    def test_of_an_end_that_is_not_stored_yet_nothing_is_said(self, record: JobRecord) -> None:
+    def test_an_end_that_is_not_stored_yet_is_not_told(self, record: JobRecord) -> None:
         for row in (None, waiting(7, failures=1)):
             entries = tell(record, [], [Asked(index=7, row=row)], T0 + 20)
             assert {entry.task_id for entry in entries} == {None}
@@ -214,7 +214,7 @@ class TestTelling:
         assert [(entry.number, entry.worker) for entry in entries[1:3]] == [(9, W1)] * 2
         assert entries[3].detail == "it pauses"
 
-    def test_an_attempt_that_was_adopted_was_sent_nobody_knows_when(self) -> None:
+    def test_an_adopted_attempt_has_no_time_of_sending(self) -> None:
         runs = Whereabouts(what="running", number=9, worker=W1)
         entries = tell(job(submitted_at=T0), [], [Asked(index=1, whereabouts=runs)], T0 + 5)
         assert [entry.what for entry in entries] == ["submitted", "running"]
@@ -231,7 +231,7 @@ class TestCutting:
         assert kept == [self.ENTRIES[0], *self.ENTRIES[-3:]]
         assert more
 
-    def test_of_the_job_the_end_stays_longest(self) -> None:
+    def test_the_end_of_a_job_stays_longest(self) -> None:
         assert job_story.cut(self.ENTRIES, 1, VIEW) == ([self.ENTRIES[-1]], True)
 
     def test_an_answer_is_never_larger_than_what_can_be_sent(self) -> None:
@@ -315,7 +315,7 @@ class TestAsking:
         assert whats(found, first) == ["sent", "running"]
         assert whats(found, second) == ["sent", "queued"]
 
-    async def test_of_a_task_whose_end_is_not_durable_yet_it_is_not_said_that_it_waits(
+    async def test_a_task_whose_end_is_not_durable_yet_is_not_said_to_wait(
         self, driver: PoolDriver
     ) -> None:
         driver.join("w1", cpus=1)

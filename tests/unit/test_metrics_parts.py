@@ -160,7 +160,7 @@ def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> Non
 @pytest.mark.parametrize(
     "text", ["9437", ":9437", "localhost", "::1:9437", "[::1]", "localhost:x", "h:70000", "h:-1"]
 )
-def test_anything_else_is_none(text: str) -> None:
+def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_address(text)
 

@@ -171,7 +171,7 @@ def test_losses_are_counted_by_cause_and_retries_by_reason() -> None:
     must_add_up(page)
 
 
-def test_a_loss_that_was_none_is_counted_as_found_again() -> None:
+def test_a_loss_that_proves_wrong_is_counted_as_found_again() -> None:
     driver = PoolDriver()
     board = Board(driver)
     driver.join("w1")

@@ -401,7 +401,7 @@ def no_file_longer_than(size_bytes: int) -> Iterator[None]:
 
 
 class TestFullDisk:
-    async def test_a_commit_that_cannot_be_written_never_was(
+    async def test_a_commit_that_cannot_be_written_leaves_nothing(
         self, store: SqliteStore, data_dir: Path
     ) -> None:
         await store.commit([job(), done(0)])

@@ -11,7 +11,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.simulated_spool import SimulatedSpool
-from kestrelctl.worker.executor import START_BOUNDS, Command, Completion
+from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 from kestrelctl.worker.process import START_SLICE_SECONDS, WorkerProcess
 from kestrelctl.worker.session import WorkerSession
 
@@ -41,7 +41,7 @@ class Executor:
         self.broken_for: set[int] = set()
         self._clock = clock
 
-    def start(self, command: Command) -> None:
+    def start(self, command: CommandSpec) -> None:
         self._clock.seconds += START_SECONDS
         if command.number in self.broken_for:
             raise ValueError(command.number)
@@ -91,10 +91,12 @@ class Worker:
 
     Attributes:
         executor: what it runs commands with.
+        connection: of all sessions.
     """
 
     def __init__(self, sessions: int) -> None:
         clock = Clock()
+        self.connection = Connection()
         self.process = WorkerProcess(
             "one",
             SimulatedSpool(),
@@ -104,7 +106,7 @@ class Worker:
         )
         for index in range(sessions):
             ad = WorkerAd(assets={"cpus": 1.0})
-            self.process.add_session(POOL, ad, f"w{index}", lambda _: Connection())
+            self.process.add_session(POOL, ad, f"w{index}", lambda _: self.connection)
         for session in self.process.sessions:
             session.agent.holds()
             session.agent.on_welcome(session.agent.greeting, [], clock.now())
@@ -159,6 +161,19 @@ async def test_an_attempt_that_waits_for_its_turn_counts_as_queued() -> None:
     agents = [session.agent for session in worker.process.sessions]
     assert [len(agent.running) for agent in agents] == [1, 1, 1, 1, 0]
     assert [len(agent.queue) for agent in agents] == [0, 0, 0, 0, 1]
+
+
+async def test_a_result_is_reported_when_the_start_of_the_next_leaves_as_little_waiting() -> None:
+    worker = Worker(sessions=1)
+    worker.give(attempts=3)
+    await worker.turn()
+    worker.executor.complete(Completion(0, 0))
+    assert worker.connection.sent == [], "two wait, and it is one"
+    assert await worker.turn() == [1]
+    await worker.turn()
+    assert [
+        codec.from_worker.decode(text).results[0].number for text in worker.connection.sent
+    ] == [0]
 
 
 async def test_an_attempt_that_was_killed_before_its_turn_does_not_start() -> None:

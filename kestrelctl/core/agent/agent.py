@@ -244,11 +244,11 @@ class Agent:
         """When the fresh results are to be sent: at once when half of what was queued is done.
 
         While more waits here than is to be reported, the manager need not hurry, and results travel
-        together. An attempt that fits but has not been started still waits.
+        together. An attempt that is about to start does not wait any more.
         """
         if self.fresh_since is None or not self.welcomed:
             return None
-        if len(self.fresh) >= len(self.queue):
+        if len(self.fresh) >= len(self.queue) - self.can_start:
             return self.fresh_since
         return self.fresh_since + COMPANY_SECONDS
 
