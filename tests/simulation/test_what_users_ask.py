@@ -57,6 +57,7 @@ def pages(house: Manager, **which: object) -> list[list[int]]:
         )
         assert isinstance(page, answers.Tasks)
         found.append([task.index for task in page.tasks])
+        assert len(found) < 10, "there is no last page"
         after = page.after
     return found
 
@@ -87,6 +88,7 @@ def test_workers_come_page_by_page_each_once(house: Manager) -> None:
         page = answer(house, requests.ListWorkers(id="w", limit=2, after=after))
         assert isinstance(page, answers.Workers)
         found.append([worker.worker.partition("@")[0] for worker in page.workers])
+        assert len(found) < 10, "there is no last page"
         after = page.after
     assert found == [["w0", "w1"], ["w2", "w3"]]
 
@@ -174,6 +176,21 @@ def test_a_story_stays_bounded_when_its_job_is_retried(house: Manager) -> None:
         house.store._apply(happening)
     assert isinstance(answer(house, requests.RetryJobs(id="r", jobs="1")), answers.Changed)
     assert len(house.store.happenings(1, limit=MAX_HAPPENINGS + 10)) == MAX_HAPPENINGS
+
+
+def test_a_job_is_forgotten_when_the_answer_says_so() -> None:
+    house = Manager(commit_seconds=(1.0, 1.0))
+    house.submit()
+    house.wait(5.0)
+    house.ask(requests.CancelJobs(id="c", jobs="1"))
+    house.wait(5.0)
+    house.user.forget()
+    house.ask(requests.ForgetJobs(id="f", jobs="1"))
+    house.wait(0.5)
+    assert house.user.of(answers.Changed) == []
+    house.wait(1.0)
+    assert len(house.user.of(answers.Changed)) == 1
+    assert house.store.jobs() == []
 
 
 # -- uploads ---------------------------------------------------------------------------------------

@@ -139,6 +139,19 @@ def test_a_worker_believed_dead_that_reports_is_asked_once() -> None:
     assert driver.of(fx.AskWho), "a sign of life is rare enough to ask again"
 
 
+def test_one_that_fell_silent_after_it_was_asked_is_asked_again_when_it_reports() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit()
+    [attempt] = driver.held("w")
+    driver.tell(ev.Reconnected(at=driver.now))
+    assert driver.of(fx.AskWho)
+    while driver.worker("w").online:
+        driver.wait(1.0)
+    driver.report("w", attempt)
+    assert driver.of(fx.AskWho)
+
+
 # -- revoked workers -------------------------------------------------------------------------------
 
 
