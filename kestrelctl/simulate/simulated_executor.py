@@ -40,6 +40,7 @@ class SimulatedExecutor:
         fatal: Callable[[], None],
     ) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
+        self.depth_first = True
         self._worker = worker
         self._clock = clock
         self._random = random

@@ -71,6 +71,9 @@ class Executor(Protocol):
     """
 
     start_seconds: Histogram  #: how long starts took
+    #: Whether few sessions at a time should be deep in work, because starts are what takes long
+    #: (see `StartOrder`). Where they take nothing, all sessions should get on alike.
+    depth_first: bool
 
     def start(self, command: CommandSpec) -> None:
         """Starts a command. If that cannot be done, its completion says why.

@@ -20,6 +20,7 @@ class InlineExecutor:
 
     def __init__(self, on_completion: Callable[[Completion], None]) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
+        self.depth_first = False
         self._on_completion = on_completion
         self._loop = asyncio.get_running_loop()
         self._started: dict[int, float] = {}

@@ -158,6 +158,11 @@ class WorkerProcess:
         if self.done.is_set():
             return
         until = self.clock.now() + START_SLICE_SECONDS
+        take_next = (
+            self._starts.take_latest
+            if self.executor.depth_first
+            else self._starts.take_longest_waiting
+        )
         worker = self._starts.take_longest_waiting()
         try:
             while worker is not None:
@@ -167,7 +172,7 @@ class WorkerProcess:
                     self.executor.start(command)
                 if self.clock.now() >= until:
                     break
-                worker = self._starts.take_latest()
+                worker = take_next()
         finally:
             if self._starts:
                 self._plan_starts()

@@ -78,6 +78,7 @@ class ProcessExecutor:
         self._limits = LimitEnforcer(self._loop, self._by_pid, output_limit_bytes, self._reap)
         self._spawner = Spawner()
         self.start_seconds = self._spawner.start_seconds
+        self.depth_first = True
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._orphans = Orphans()
 

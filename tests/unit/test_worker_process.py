@@ -36,6 +36,7 @@ class Executor:
 
     def __init__(self, clock: Clock, on_completion: Callable[[Completion], None]) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
+        self.depth_first = True
         self.started: list[int] = []
         self.complete = on_completion
         self.broken_for: set[int] = set()
@@ -152,6 +153,17 @@ async def test_the_session_that_finished_last_starts_next_and_nobody_starves() -
     assert await worker.turn() == [40, 11, 21, 50], "the oldest once, then those that just finished"
     worker.executor.complete(Completion(0, 0))
     assert await worker.turn() == [60, 1, 70]
+
+
+async def test_where_starts_take_nothing_all_sessions_get_on_alike() -> None:
+    worker = Worker(sessions=8)
+    worker.executor.depth_first = False
+    worker.give(attempts=2)
+    assert await worker.turn() == [0, 10, 20, 30]
+    worker.executor.complete(Completion(20, 0))
+    worker.executor.complete(Completion(10, 0))
+    assert await worker.turn() == [40, 50, 60, 70], "those that wait longest first"
+    assert await worker.turn() == [21, 11]
 
 
 async def test_an_attempt_that_waits_for_its_turn_counts_as_queued() -> None:
