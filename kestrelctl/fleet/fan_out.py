@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,9 @@ from typing import Generic, TypeVar
 from kestrelctl.errors import KestrelError, Unreachable
 from kestrelctl.fleet.host import Host
 from kestrelctl.fleet.shell import Connect, Shell
+
+#: How long a caller that stops waits for connections to close. One was once seen not to.
+CLOSE_SECONDS = 5.0
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -131,8 +135,13 @@ class _Shells:
             shell.close()
 
     def close(self) -> None:
+        """Closes all of them, but waits only for a while for hosts that do not take notice."""
         with self._lock:
             self.closed = True
             shells = list(self._open)
-        for shell in shells:
-            shell.close()
+        closing = [threading.Thread(target=shell.close, daemon=True) for shell in shells]
+        for thread in closing:
+            thread.start()
+        give_up_at = time.monotonic() + CLOSE_SECONDS
+        for thread in closing:
+            thread.join(max(0.0, give_up_at - time.monotonic()))

@@ -10,6 +10,7 @@ import pytest
 from fleetkit import FakeFleet
 
 from kestrelctl.errors import Unreachable
+from kestrelctl.fleet import fan_out
 from kestrelctl.fleet.fan_out import HostOutcome, Said, each, stream
 from kestrelctl.fleet.shell import Shell
 
@@ -68,6 +69,21 @@ async def test_whoever_stops_listening_ends_what_runs() -> None:
             assert outcome.host == "a"
             break
     assert await asyncio.to_thread(fleet.shells["b"].closed.wait, 10)
+
+
+async def test_a_host_that_does_not_let_go_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fan_out, "CLOSE_SECONDS", 0.01)
+    fleet = FakeFleet(a={"date": "now"}, b={"date": None})
+    let_go = threading.Event()
+    closed: list[bool] = []
+    outcomes = each(fleet.hosts, fleet.connect, lambda shell: shell.run("date"), at_once=2)
+    async with contextlib.aclosing(outcomes):
+        async for _ in outcomes:
+            stuck = fleet.shells["b"]
+            monkeypatch.setattr(stuck, "close", lambda: closed.append(let_go.wait(10)))
+            break
+    assert closed == [], "the caller is back, and the host has still not let go"
+    let_go.set()
 
 
 async def test_an_error_in_the_program_is_no_outcome() -> None:
