@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from random import Random
 
 from kestrelctl.ports import Listener
@@ -16,7 +17,7 @@ from kestrelctl.simulate.simulation_clock import SimulationClock
 DIES_WITHIN_SECONDS = 0.5
 
 
-class SimulatedProcess:
+class SimulatedProcess(ABC):
     """One name, under which processes live and die: what all of them have in common.
 
     Args:
@@ -53,13 +54,15 @@ class SimulatedProcess:
 
     # -- for the kinds of processes ----------------------------------------------------------------
 
+    @abstractmethod
     async def main(self) -> None:
         """What the process does from its start to its end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_ended(self) -> None:
         """The process is gone, and with it all that it had in memory."""
 
+    @abstractmethod
     def said(self, payload: str, to: str) -> None:
         """The process sends a payload."""
 

@@ -47,6 +47,12 @@ class User(SimulatedProcess):
         self.open: dict[str, Question] = {}
         self._asked = 0
 
+    def on_ended(self) -> None:
+        """A user keeps nothing in memory that matters."""
+
+    def said(self, payload: str, to: str) -> None:
+        """The manager's audit hears of what comes of it."""
+
     async def main(self) -> None:
         self.connection(self).start()
         await asyncio.Event().wait()
