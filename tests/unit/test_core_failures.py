@@ -182,10 +182,10 @@ def test_any_message_is_a_sign_of_life() -> None:
 
 
 def test_workers_are_told_when_the_pool_has_grown() -> None:
-    driver = PoolDriver()
+    driver = PoolDriver(Config(heartbeats_per_second=10.0))
     driver.join("first")
     beat = driver.worker("first").heartbeat_seconds
-    driver.join(*(f"w{n}" for n in range(900)))
+    driver.join(*(f"w{n}" for n in range(90)))
     driver.tell(ev.Heard(at=driver.now, worker="first"))
     (change,) = driver.of(fx.SetHeartbeat)
     assert change.heartbeat_seconds > 2 * beat
