@@ -63,6 +63,12 @@ class Puppet(SimulatedProcess):
             decoder = codec.to_worker  # type: ignore[assignment]
         self.heard.append((self.clock.now, decoder.decode(payload)))
 
+    def on_ended(self) -> None:
+        pass
+
+    def said(self, payload: str, to: str) -> None:
+        pass
+
     def on_online(self) -> None:
         pass
 
