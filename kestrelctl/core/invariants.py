@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from typing import Protocol
 
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.gates import takeable
@@ -16,9 +17,9 @@ def violations(state: State) -> list[str]:
     """Every broken invariant, in words; empty if all is well."""
     found: list[str] = []
 
-    def must(condition: bool, text: str) -> None:
+    def must(condition: bool, text: str, *details: object) -> None:
         if not condition:
-            found.append(text)
+            found.append(text % details)
 
     held_by = _worker_violations(state, must)
     _job_violations(state, held_by, must)
@@ -33,16 +34,25 @@ def violations(state: State) -> list[str]:
     there = sum(job.remaining for job in state.jobs.values())
     must(
         came == totals.tasks_ended + there,
-        f"{came} tasks came, {totals.tasks_ended} ended, {there} are there",
+        "%s tasks came, %s ended, %s are there",
+        came,
+        totals.tasks_ended,
+        there,
     )
     must(state.online == sum(w.online for w in state.workers.values()), "online count is off")
+    online_of = Counter(id(w.cls) for w in state.workers.values() if w.online)
     for supply in state.supply.classes():
-        members = sum(w.online for w in state.workers.values() if w.cls is supply.cls)
-        must(supply.members == members, f"a class counts {supply.members} members, not {members}")
+        members = online_of[id(supply.cls)]
+        must(
+            supply.members == members, "a class counts %s members, not %s", supply.members, members
+        )
     return found
 
 
-Must = Callable[[bool, str], None]
+class Must(Protocol):
+    """Notes what does not hold. Only then is the text put together: this runs after every event."""
+
+    def __call__(self, condition: bool, text: str, *details: object) -> None: ...
 
 
 def _worker_violations(state: State, must: Must) -> set[int]:
@@ -54,38 +64,39 @@ def _worker_violations(state: State, must: Must) -> set[int]:
         running = 0
         running_of: dict[int, int] = {}
         for number, task in worker.held.items():
-            must(number not in held_by, f"attempt {number} at {jid} and {held_by.get(number)}")
+            must(number not in held_by, "attempt %s at %s and %s", number, jid, held_by.get(number))
             held_by[number] = jid
             attempt = task.attempt
             if attempt is None:
-                must(False, f"held attempt {number} is over")
+                must(False, "held attempt %s is over", number)
                 continue
-            must(attempt.worker == jid, f"attempt {number} says it is at {attempt.worker}")
-            must(attempt.number == number, f"attempt {number} has number {attempt.number}")
-            must(task.standing is Standing.UNDER_WAY, f"attempt {number}: {task.standing}")
-            must(task.job.live.get(task.index) is task, f"attempt {number} is not live")
+            must(attempt.worker == jid, "attempt %s says it is at %s", number, attempt.worker)
+            must(attempt.number == number, "attempt %s has number %s", number, attempt.number)
+            must(task.standing is Standing.UNDER_WAY, "attempt %s: %s", number, task.standing)
+            must(task.job.live.get(task.index) is task, "attempt %s is not live", number)
             waits = task.job.spec.on_worker_lost is OnWorkerLost.WAIT and not task.job.cancelling
-            must(worker.online or waits, f"attempt {number} stays at {jid}, which is gone")
+            must(worker.online or waits, "attempt %s stays at %s, which is gone", number, jid)
             if attempt.phase is Phase.RUNNING:
                 running += 1
                 running_of[task.job.id] = running_of.get(task.job.id, 0) + 1
                 for name, amount in attempt.claim.amounts.items():
                     taken[name] += amount
-        must(running == worker.running, f"{jid}: {worker.running} run, really {running}")
+        must(running == worker.running, "%s: %s run, really %s", jid, worker.running, running)
         counted = {job.id: n for job, n in worker.running_of.items()}
-        must(counted == running_of, f"{jid}: running_of {counted}, really {running_of}")
+        must(counted == running_of, "%s: running_of %s, really %s", jid, counted, running_of)
         for name, capacity in worker.cls.capacity.items():
             free = worker.free.get(name, 0)
-            must(free >= 0, f"{jid}: {free} free {name}")
-            must(free + taken[name] == capacity, f"{jid}: {name} does not add up")
+            must(free >= 0, "%s: %s free %s", jid, free, name)
+            must(free + taken[name] == capacity, "%s: %s does not add up", jid, name)
         supply = state.supply.of(worker)
         takes = jid in supply.hungry or jid in supply.parked
         # A quarantine that has just ended is noticed with the next look at the leases.
         is_open = closed(worker, state.at) is None
-        must(not takes or is_open, f"{jid} gets tasks though it may not")
+        must(not takes or is_open, "%s gets tasks though it may not", jid)
         must(
             takes or not is_open or worker.quarantined_until > 0,
-            f"{jid} may take tasks but nobody looks at it",
+            "%s may take tasks but nobody looks at it",
+            jid,
         )
     return set(held_by)
 
@@ -97,25 +108,35 @@ def _job_violations(state: State, held: set[int], must: Must) -> None:
         for index, task in job.live.items():
             standing = task.standing
             by_standing[standing] += 1
-            must(task.index == index, f"job {job.id}: task {index} says {task.index}")
-            must(index < job.cursor, f"job {job.id}: live task {index} beyond the cursor")
+            must(task.index == index, "job %s: task %s says %s", job.id, index, task.index)
+            must(index < job.cursor, "job %s: live task %s beyond the cursor", job.id, index)
             ready = standing is Standing.READY
-            must((index in job.ready) == ready, f"job {job.id}: task {index} waits wrongly")
+            must((index in job.ready) == ready, "job %s: task %s waits wrongly", job.id, index)
             under_way = standing is Standing.UNDER_WAY
-            must((task.attempt is not None) == under_way, f"job {job.id}: task {index} {standing}")
+            must(
+                (task.attempt is not None) == under_way,
+                "job %s: task %s %s",
+                job.id,
+                index,
+                standing,
+            )
             if task.attempt is not None:
                 here = task.attempt.number in held
-                must(here, f"job {job.id}: nobody holds running task {index}")
+                must(here, "job %s: nobody holds running task %s", job.id, index)
             if standing is Standing.UNHEARD:
                 recovering = state.reconcile_until is not None or not state.connected
-                must(recovering, f"job {job.id}: nobody will ever ask for task {index}")
+                must(recovering, "job %s: nobody will ever ask for task %s", job.id, index)
             elif job.cancelling:
-                must(under_way, f"job {job.id}: cancelled task {index} waits")
-            must(task.failures < job.spec.max_failures, f"job {job.id}: task {index} failed out")
-        must(by_standing[Standing.UNDER_WAY] == job.running, f"job {job.id}: running count is off")
+                must(under_way, "job %s: cancelled task %s waits", job.id, index)
+            must(task.failures < job.spec.max_failures, "job %s: task %s failed out", job.id, index)
+        must(by_standing[Standing.UNDER_WAY] == job.running, "job %s: running count is off", job.id)
         must(
             job.counts.total() + job.remaining == job.spec.count,
-            f"job {job.id}: {job.counts} and {job.remaining} remaining of {job.spec.count}",
+            "job %s: %s and %s remaining of %s",
+            job.id,
+            job.counts,
+            job.remaining,
+            job.spec.count,
         )
         must(min(job.counts.done, job.counts.failed, job.counts.lost) >= 0, "negative count")
         limit = job.spec.max_running

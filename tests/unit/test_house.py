@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import statistics
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -20,6 +21,7 @@ def name(module: Path) -> str:
     return str(module.relative_to(CHECKOUT))
 
 
+@cache
 def parsed(module: Path) -> ast.Module:
     return ast.parse(module.read_text(encoding="utf-8"), name(module))
 
