@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from kestrelctl.cli.command_output import CommandOutput
-from kestrelctl.cli.quantities import plural, short_address
+from kestrelctl.cli.quantities import short_address
 from kestrelctl.cli.screen import Screen
+from kestrelctl.core.model.plural import plural
 from kestrelctl.protocol.answers import Changed
 
 

@@ -9,7 +9,8 @@ from kestrelctl.cli.command_output import CommandOutput, Record, Table, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.id_ranges import parse_job
-from kestrelctl.cli.quantities import plural, short_address
+from kestrelctl.cli.quantities import short_address
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.protocol.answers import JobExplanation, Obstacle
 from kestrelctl.protocol.requests import ExplainJob

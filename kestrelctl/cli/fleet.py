@@ -24,8 +24,9 @@ from kestrelctl.cli.fleethosts import (
 )
 from kestrelctl.cli.fleetlogs import logs
 from kestrelctl.cli.fleetrestart import restart
-from kestrelctl.cli.quantities import duration, parse_duration, plural, size
+from kestrelctl.cli.quantities import duration, parse_duration, size
 from kestrelctl.cli.screen import Screen
+from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError
 
 if TYPE_CHECKING:

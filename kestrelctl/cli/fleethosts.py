@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from kestrelctl.cli.command import Invocation
-from kestrelctl.cli.quantities import plural
 from kestrelctl.cli.screen import Mode
+from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import HostsFailed, KestrelError, MissingTool, Unreachable, Untrusted
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from kestrelctl.cli.command_output import Column, Listing, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.explain import conclusion
 from kestrelctl.cli.grid import cut
-from kestrelctl.cli.quantities import ago, duration, plural, size
+from kestrelctl.cli.quantities import ago, duration, size
+from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.protocol.answers import JobExplanation, Jobs, JobView
 from kestrelctl.protocol.requests import ExplainJob, ListJobs

@@ -9,7 +9,7 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
-from kestrelctl.cli.quantities import plural
+from kestrelctl.core.model.plural import plural
 
 
 @click.command("up", cls=CliCommand, talks=False)

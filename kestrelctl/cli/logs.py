@@ -12,9 +12,9 @@ from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.id_ranges import parse_job
 from kestrelctl.cli.jobview import one_job
-from kestrelctl.cli.quantities import plural
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.tasks import task_pages
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.answers import JobView, Log

@@ -11,7 +11,7 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Record
-from kestrelctl.cli.quantities import plural
+from kestrelctl.core.model.plural import plural
 
 if TYPE_CHECKING:
     from kestrelctl.store.backup import Copy

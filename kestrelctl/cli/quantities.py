@@ -102,11 +102,6 @@ def short_address(address: str) -> str:
     return f"{name}/{resource}" if resource.isdigit() else name
 
 
-def plural(n: int, noun: str) -> str:
-    """`1 task`, `1,000 tasks`."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
 def split_words(given: Iterable[str]) -> tuple[str, ...]:
     """Words of an option that was repeated, or has commas or blanks between them; each once."""
     words = (word for each in given for word in each.replace(",", " ").split())

@@ -18,8 +18,9 @@ from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.progress import Look
-from kestrelctl.cli.quantities import parse_duration, parse_size, plural, split_words
+from kestrelctl.cli.quantities import parse_duration, parse_size, split_words
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, TimedOut, UsageError

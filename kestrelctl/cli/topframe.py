@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from kestrelctl.cli.history import History, ended_tasks
 from kestrelctl.cli.lines import FittedColumn, Line, bar, crop, spread, table
-from kestrelctl.cli.quantities import duration, plural, short_address, size
+from kestrelctl.cli.quantities import duration, short_address, size
 from kestrelctl.cli.screen import one_line
 from kestrelctl.cli.series import Series, rate, sparkline
+from kestrelctl.core.model.plural import plural
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 
 #: From these heights on, less important lines are shown, too.

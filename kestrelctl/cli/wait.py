@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.progress import Look, shown
-from kestrelctl.cli.quantities import duration, plural, short_address
+from kestrelctl.cli.quantities import duration, short_address
 from kestrelctl.cli.screen import Screen
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import TasksFailed, TimedOut, Unreachable
 from kestrelctl.protocol.answers import Ended, Jobs, JobView, Tasks, TaskView

@@ -16,14 +16,8 @@ from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.enroll import enroll, join, revoke
-from kestrelctl.cli.quantities import (
-    ago,
-    duration,
-    plural,
-    short_address,
-    size,
-    split_words,
-)
+from kestrelctl.cli.quantities import ago, duration, short_address, size, split_words
+from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol.answers import Changed, Workers, WorkerView
 from kestrelctl.protocol.requests import DrainWorkers, ListWorkers, ResumeWorkers

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.task_state import TaskState
@@ -89,7 +90,7 @@ def _submitted(record: JobRecord) -> StoryEntry:
         task_id=None,
         what="submitted",
         cause=record.owner,
-        detail=_tasks(record.spec.count),
+        detail=plural(record.spec.count, "task"),
     )
 
 
@@ -196,7 +197,7 @@ def _over(
         what="ended",
         worker=row.worker if row else "",
         cause=state.value,
-        detail=f"{row.losses} losses" if row and state is TaskState.LOST else "",
+        detail=plural(row.losses, "loss", "losses") if row and state is TaskState.LOST else "",
     )
 
 
@@ -216,7 +217,3 @@ def _why(result: Result) -> str:
     if result.signal:
         return f"signal {result.signal}"
     return f"exit code {result.exit_code}"
-
-
-def _tasks(n: int) -> str:
-    return "1 task" if n == 1 else f"{n:,} tasks"

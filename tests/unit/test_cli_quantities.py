@@ -14,11 +14,11 @@ from kestrelctl.cli.quantities import (
     parse_duration,
     parse_percent,
     parse_size,
-    plural,
     short_address,
     size,
     split_words,
 )
+from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import UsageError
 
 

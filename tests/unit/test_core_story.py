@@ -111,6 +111,15 @@ def test_a_cancellation_and_a_retry_name_whoever_wanted_them() -> None:
     assert [(index, what) for index, what, _, _ in told(driver)[1:]] == [(-1, "retried")]
 
 
+@pytest.mark.parametrize(("count", "detail"), [(1, "1 task"), (2000, "2,000 tasks")])
+def test_they_say_how_many_tasks_they_were_about(count: int, detail: str) -> None:
+    driver = PoolDriver()
+    driver.cancel(driver.submit(count))
+    driver.retry(1)
+    happenings = [r for r in driver.records if isinstance(r, Happening)]
+    assert [(r.what, r.detail) for r in happenings] == [("cancelled", detail), ("retried", detail)]
+
+
 def test_a_story_is_bounded_over_restarts() -> None:
     driver = PoolDriver(
         Config(backoff_seconds=0.0, max_backoff_seconds=0.0, quarantine_failures=10**9)

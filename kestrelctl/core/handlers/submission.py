@@ -7,6 +7,7 @@ from kestrelctl.core.attempts.endings import finish, remember
 from kestrelctl.core.effects import Answer, Feed, Kill
 from kestrelctl.core.events import Cancel, JobClosed, JobStored, Retry, Submit
 from kestrelctl.core.jobs.job import Job, Standing, Task
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
 
@@ -48,7 +49,7 @@ def on_cancel(state: State, event: Cancel) -> None:
     stopped = job.remaining
     if not job.cancelling:
         job.cancelling = True
-        state.tell(job, -1, "cancelled", detail=f"{stopped:,} tasks")
+        state.tell(job, -1, "cancelled", detail=plural(stopped, "task"))
         job.counts.cancelled += job.never_started
         state.totals.tasks_cancelled += job.never_started
     kill: dict[str, list[int]] = {}
@@ -85,7 +86,7 @@ def on_retry(state: State, event: Retry) -> None:
     if brought_back:
         job.waits_since = event.at
         if event.rest:
-            state.tell(job, -1, "retried", detail=f"{brought_back:,} tasks")
+            state.tell(job, -1, "retried", detail=plural(brought_back, "task"))
         state.totals.jobs_submitted += not before
         state.totals.tasks_submitted += brought_back
         state.record(job.record())

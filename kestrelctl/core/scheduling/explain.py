@@ -9,6 +9,7 @@ import msgspec
 from kestrelctl.core.jobs.gates import passing
 from kestrelctl.core.jobs.job import Job, Standing
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import NEVER_FITS, Reason, Refusal
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.ladder import refusal
@@ -97,10 +98,12 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
     delayed = standings.count(Standing.BACKOFF)
     if delayed:
         pause = max(0.0, (backoff_until or now) - now)
-        found.append(Refusal(Reason.BACKOFF, found=f"{delayed} tasks, the next in {pause:.1f} s"))
+        found.append(
+            Refusal(Reason.BACKOFF, found=f"{plural(delayed, 'task')}, the next in {pause:.1f} s")
+        )
     unheard = standings.count(Standing.UNHEARD)
     if unheard:
-        found.append(Refusal(Reason.RECOVERING, found=f"{unheard} tasks"))
+        found.append(Refusal(Reason.RECOVERING, found=plural(unheard, "task")))
     if not job.waiting and not delayed and not unheard:
         found.append(Refusal(Reason.ALL_STARTED, found=f"{job.running} run"))
     return found
