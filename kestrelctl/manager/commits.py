@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.effects import Effect
 from kestrelctl.core.model.records import Record
 from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.errors import KestrelError, StoreFull
@@ -31,10 +32,8 @@ COMMITS_PER_SECOND = 50.0
 #: Seconds of a commit.
 COMMIT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
-T = TypeVar("T")
 
-
-class GroupCommit(Generic[T]):
+class GroupCommit:
     """Makes records durable in the order in which they come.
 
     Args:
@@ -51,8 +50,8 @@ class GroupCommit(Generic[T]):
     def __init__(
         self,
         store: Store,
-        release: Callable[[T], None],
-        on_full: Callable[[list[T]], None],
+        release: Callable[[Effect], None],
+        on_full: Callable[[list[Effect]], None],
         on_broken: Callable[[KestrelError], None],
     ) -> None:
         self.store_error = ""
@@ -62,7 +61,8 @@ class GroupCommit(Generic[T]):
         self._on_full = on_full
         self._on_broken = on_broken
         self._records: list[Record] = []
-        self._waiting: list[T] = []
+        self._waiting: list[Effect] = []
+        self._durable: deque[Effect] = deque()
         self._committing = False
         self._work = asyncio.Event()
         self._pace = Pace(COMMITS_PER_SECOND, COMMIT_BURST)
@@ -74,22 +74,29 @@ class GroupCommit(Generic[T]):
         self._records.extend(records)
         self._work.set()
 
-    def after(self, what: T) -> None:
-        """Releases something once all that was written so far is durable; at once if it is."""
+    def after(self, effect: Effect) -> None:
+        """Releases an effect once all that was written so far is durable; at once if it is.
+
+        It does not overtake those that came before it.
+        """
         if self._records or self._committing:
-            self._waiting.append(what)
+            self._waiting.append(effect)
+        elif self._durable:
+            self._durable.append(effect)
         else:
-            self._release(what)
+            self._release(effect)
 
     @property
     def idle(self) -> bool:
         """Whether everything is durable and released."""
-        return not (self._records or self._committing or self._waiting)
+        return not (self._records or self._committing or self._durable)
 
     async def close(self) -> None:
         """Waits until what was written is durable, but not for a disk that is full."""
         give_up_at = self._loop.time() + CLOSE_SECONDS
-        while not (self.idle or self.store_error) and self._loop.time() < give_up_at:
+        while not (self.idle or self.store_error or self._task.done()):
+            if self._loop.time() >= give_up_at:
+                break
             await asyncio.sleep(CLOSE_LOOK_SECONDS)
         self._task.cancel()
 
@@ -114,13 +121,14 @@ class GroupCommit(Generic[T]):
         self._committing = True
         await self._commit(records, waiting)
         self._committing = False
-        for what in waiting:
-            self._release(what)
-        if self._waiting and not self._records:
-            # What came meanwhile depended on this commit only.
-            self._work.set()
+        self._durable.extend(waiting)
+        if not self._records:  # what came meanwhile depended on this commit only
+            self._durable.extend(self._waiting)
+            self._waiting.clear()
+        while self._durable:
+            self._release(self._durable.popleft())
 
-    async def _commit(self, records: list[Record], waiting: list[T]) -> None:
+    async def _commit(self, records: list[Record], waiting: list[Effect]) -> None:
         while records:
             started = self._loop.time()
             try:

@@ -1,0 +1,80 @@
+"""Group commit: what waits is released in order, and a store that broke is not waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kestrelctl.core.effects import Effect, Note
+from kestrelctl.core.model.records import Progress, Record
+from kestrelctl.manager.commits import GroupCommit
+
+
+class Disk:
+    """A store whose commits end when the test says so, and the commits that use it.
+
+    Attributes:
+        released: the texts of the notes that were released.
+    """
+
+    def __init__(self) -> None:
+        self.released: list[str] = []
+        self.broken: list[Exception] = []
+        self.under_way: list[asyncio.Future[None]] = []
+        store: Any = SimpleNamespace(commit=self._commit)
+        self.commits = GroupCommit(store, self._release, lambda waiting: None, self.broken.append)
+
+    async def _commit(self, records: Sequence[Record]) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self.under_way.append(future)
+        await future
+
+    def _release(self, effect: Effect) -> None:
+        assert isinstance(effect, Note)
+        self.released.append(effect.text)
+        if effect.text == "leads to more":
+            self.after("more")
+
+    def after(self, text: str) -> None:
+        self.commits.after(Note(level="info", text=text))
+
+    async def turn(self) -> None:
+        """Everybody gets their turn."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+async def test_what_waits_is_released_in_the_order_in_which_it_came() -> None:
+    disk = Disk()
+    disk.commits.write([Progress(1, 1)])
+    disk.after("leads to more")
+    disk.after("before the commit")
+    await disk.turn()
+    disk.after("during the commit")
+    assert disk.released == []
+    disk.under_way[0].set_result(None)
+    await disk.turn()
+    disk.after("later")
+    assert disk.released == [
+        "leads to more", "before the commit", "during the commit", "more", "later"
+    ]  # fmt: skip
+    assert disk.commits.idle
+
+
+async def test_a_store_that_broke_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    disk.commits.write([Progress(1, 1)])
+    await disk.turn()
+    disk.under_way[0].set_exception(OSError("the disk is gone"))
+    await disk.turn()
+    assert len(disk.broken) == 1
+
+    async def never(seconds: float) -> None:
+        raise AssertionError("nothing is to be waited for")
+
+    monkeypatch.setattr(asyncio, "sleep", never)
+    await disk.commits.close()
