@@ -12,7 +12,7 @@ import msgspec
 
 from kestrelctl.core.events import JobClosed, JobStored
 from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.records import Record, TaskRecord
+from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.template import Template
 
 #: (number, job id, index, n, place of the claim)
@@ -136,11 +136,11 @@ class JobEnded(Announcement, frozen=True, kw_only=True):
     """A job's last task is in a final state, durably; tell whoever waits for it.
 
     Attributes:
+        record: the job, as it is stored now.
         dispatch_seconds: what dispatch added to its latest tasks, ascending.
     """
 
-    job_id: int
-    owner: str
+    record: JobRecord
     dispatch_seconds: list[float]
 
 

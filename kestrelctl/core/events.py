@@ -38,7 +38,7 @@ class JobStored(Event, frozen=True, kw_only=True):
 
 
 class JobClosed(Event, frozen=True, kw_only=True):
-    """The end of a job is durable, so it may be looked up in the store."""
+    """What the store says of a job is final: it has ended, or is forgotten."""
 
     job_id: int
 
@@ -71,6 +71,19 @@ class Retry(Event, frozen=True, kw_only=True):
     indexes: list[tuple[int, str]]
     rest: bool = False
     happenings: int = 0
+
+
+class Forget(Event, frozen=True, kw_only=True):
+    """A user wants nothing of a job kept.
+
+    Attributes:
+        record: the job as stored.
+    """
+
+    request: str
+    by: str
+    admin: bool
+    record: JobRecord
 
 
 class Joined(Event, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ class State:
 
     Attributes:
         ending: jobs whose end is not yet durable: to users they are still active.
+        forgetting: jobs that the store still has, but shall not.
         asked: workers that have yet to say what they hold.
         reconcile_until: while set, tasks that were dispatched before a restart wait for their
             workers to say that they have them.
@@ -44,6 +45,7 @@ class State:
         self.first_job_id = self.next_job_id = next_job_id
         self.jobs: dict[int, Job] = {}
         self.ending: dict[int, Job] = {}
+        self.forgetting: set[int] = set()
         self.workers: dict[str, Worker] = {}
         self.demand = Demand()
         self.supply = Supply()

@@ -6,13 +6,13 @@ import msgspec
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.effects import JobEnded
-from kestrelctl.core.model.records import MAX_HAPPENINGS, JobForgotten, JobRecord
+from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, StoreFull, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
-from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_own
+from kestrelctl.manager.selection import MAX_RECORDS, Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.uploads import Uploads
 from kestrelctl.manager.watchers import Watchers
@@ -62,22 +62,20 @@ class JobRequests:
         caller.reply(an.Changed(id=request.id, what=[request.upload], tasks=held))
 
     async def cancel(self, caller: Caller, request: rq.CancelJobs) -> None:
-        done: list[str] = []
-        tasks = 0
-        for job_id in self._selection.jobs(caller, request.jobs):
-            answer = await self._pending.answer_to(
-                lambda token, job_id=job_id: ev.Cancel(  # type: ignore[misc]
-                    at=self._service.now(),
-                    cause=caller.jid,
-                    request=token,
-                    by=caller.user,
-                    admin=caller.admin,
-                    job_id=job_id,
-                )
+        ids = self._selection.jobs(caller, request.jobs)
+        found = await self._pending.answers_to(
+            lambda token, job_id=job_id: ev.Cancel(  # type: ignore[misc]
+                at=self._service.now(),
+                cause=caller.jid,
+                request=token,
+                by=caller.user,
+                admin=caller.admin,
+                job_id=job_id,
             )
-            done.append(str(job_id))
-            tasks += answer.tasks
-        caller.reply(an.Changed(id=request.id, what=done, tasks=tasks))
+            for job_id in ids
+        )
+        tasks = sum(answer.tasks for answer in found)
+        caller.reply(an.Changed(id=request.id, what=list(map(str, ids)), tasks=tasks))
 
     async def retry(self, caller: Caller, request: rq.RetryJobs) -> None:
         done: list[str] = []
@@ -123,17 +121,20 @@ class JobRequests:
         return answer.tasks
 
     async def forget(self, caller: Caller, request: rq.ForgetJobs) -> None:
-        ids: list[int] = []
-        for record in self._selection.records(caller, request.jobs):
-            must_own(record, caller)
-            if self._service.pool.job(record.job_id):
-                raise UsageError(
-                    f"job {record.job_id} is active",
-                    hint=f"`kestrelctl job cancel {record.job_id}` first",
-                )
-            ids.append(record.job_id)
-        reply = an.Changed(id=request.id, what=[str(job_id) for job_id in ids])
-        self._service.persist([JobForgotten(job_id) for job_id in ids], lambda: caller.reply(reply))
+        records = self._selection.records(caller, request.jobs)
+        found = await self._pending.answers_to(
+            lambda token, record=record: ev.Forget(  # type: ignore[misc]
+                at=self._service.now(),
+                cause=caller.jid,
+                request=token,
+                by=caller.user,
+                admin=caller.admin,
+                record=record,
+            )
+            for record in records
+        )
+        what = [str(answer.job_id) for answer in found]
+        caller.reply(an.Changed(id=request.id, what=what))
 
     async def list_jobs(self, caller: Caller, request: rq.ListJobs) -> None:
         if request.jobs:
@@ -170,10 +171,10 @@ class JobRequests:
         caller.reply(views.explanation(pool, job, request.id, self._service.now()))
 
     def _on_job_ended(self, ended: JobEnded) -> None:
-        watchers = self._watchers.pop(ended.job_id, self._service.now())
+        watchers = self._watchers.pop(ended.record.job_id, self._service.now())
         if not watchers:
             return
-        view = views.job_view(self._selection.record(ended.job_id), None)
+        view = views.job_view(ended.record, None)
         view = msgspec.structs.replace(
             views.abridged(view),
             dispatch_p50_seconds=views.percentile(ended.dispatch_seconds, 50),

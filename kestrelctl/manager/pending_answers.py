@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import BY_CODE, KestrelError
 from kestrelctl.manager.service import Service
 
@@ -30,16 +31,44 @@ class PendingAnswers:
         Raises:
             KestrelError: the core refused.
         """
+        [answer] = await self.answers_to([make])
+        return answer
+
+    async def answers_to(self, makes: Iterable[Callable[[str], ev.Event]]) -> list[fx.Answer]:
+        """Gives the core several events about jobs, all at once: one commit serves them all.
+
+        Args:
+            makes: each builds an event from the token that its answer will carry.
+
+        Raises:
+            KestrelError: the core's first refusal; the others were done nevertheless.
+        """
+        futures = [self._hand_over(make) for make in makes]
+        found = [await future for future in futures]
+        refusals = [answer for answer in found if answer.error is not None]
+        if refusals:
+            raise _error(refusals[0], done=len(found) - len(refusals))
+        return found
+
+    def _hand_over(self, make: Callable[[str], ev.Event]) -> asyncio.Future[fx.Answer]:
         token = str(next(self._tokens))
         future: asyncio.Future[fx.Answer] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
         self._service.handle(make(token))
-        answer = await future
-        if answer.error is not None:
-            raise BY_CODE.get(answer.error, KestrelError)(answer.message, hint=answer.hint or None)
-        return answer
+        return future
 
     def _on_answer(self, answer: fx.Answer) -> None:
         future = self._waiting.pop(answer.request, None)
         if future is not None and not future.done():
             future.set_result(answer)
+
+
+def _error(refusal: fx.Answer, done: int) -> KestrelError:
+    """A refusal, as users see it.
+
+    Args:
+        done: how many other jobs it was done for.
+    """
+    kind = BY_CODE.get(refusal.error or "", KestrelError)
+    cause = f"it was done for {plural(done, 'other job')}" if done else None
+    return kind(refusal.message, cause=cause, hint=refusal.hint or None)

@@ -12,7 +12,6 @@ import msgspec
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
-from kestrelctl.core.model.records import Record
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.manager.acknowledgements import Acknowledgements
@@ -55,9 +54,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         #: Set by `give_up`.
         self.broken: asyncio.Future[KestrelError] = self._loop.create_future()
-        self._commits: GroupCommit[fx.Effect | Callable[[], None]] = GroupCommit(
-            store, self._do, self._refuse_answers, self.give_up
-        )
+        self._commits = GroupCommit(store, self._do, self._refuse_answers, self.give_up)
         self._acknowledgements = Acknowledgements(
             lambda worker, numbers: self.send_to_worker(worker, work.Ack(numbers=numbers))
         )
@@ -115,11 +112,9 @@ class Service:
             else:
                 self._do(effect)
 
-    def _do(self, effect: fx.Effect | Callable[[], None]) -> None:
-        """Does what the core, or `persist`, wants done."""
-        if not isinstance(effect, fx.Effect):
-            effect()
-        elif isinstance(effect, fx.Announcement):
+    def _do(self, effect: fx.Effect) -> None:
+        """Does what the core wants done."""
+        if isinstance(effect, fx.Announcement):
             self._announce(effect)
         else:
             self._performers[type(effect)](effect)
@@ -184,11 +179,6 @@ class Service:
 
     # -- durability --------------------------------------------------------------------------------
 
-    def persist(self, records: list[Record], then: Callable[[], None]) -> None:
-        """Makes records durable that the core knows nothing of, then calls back."""
-        self._commits.write(records)
-        self._commits.after(then)
-
     @property
     def store_error(self) -> str:
         """Why the store cannot be written now; empty if it can."""
@@ -199,7 +189,7 @@ class Service:
         """How long commits took."""
         return self._commits.seconds
 
-    def _refuse_answers(self, waiting: list[fx.Effect | Callable[[], None]]) -> None:
+    def _refuse_answers(self, waiting: list[fx.Effect]) -> None:
         """Tells users that the disk is full, so that they need not wait for it."""
         for effect in list(waiting):
             if isinstance(effect, fx.Answer):

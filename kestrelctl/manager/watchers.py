@@ -23,7 +23,9 @@ class Watchers(Generic[T]):
 
     def add(self, job_id: int, watcher: T, now: float) -> None:
         """Watches a job, or goes on doing so."""
-        self._by_job.setdefault(job_id, {})[watcher.jid] = (now + KEPT_SECONDS, watcher)
+        known = self._by_job.get(job_id, {})
+        self._by_job[job_id] = {jid: entry for jid, entry in known.items() if entry[0] >= now}
+        self._by_job[job_id][watcher.jid] = (now + KEPT_SECONDS, watcher)
 
     def pop(self, job_id: int, now: float) -> list[T]:
         """Those to be told that a job has ended."""

@@ -87,7 +87,7 @@ class PoolDriver:
             elif isinstance(effect, fx.Feed):
                 found += self._commit(self.pool.handle(effect.event))
             elif isinstance(effect, fx.JobEnded):
-                self.ended.append(effect.job_id)
+                self.ended.append(effect.record.job_id)
             elif isinstance(effect, fx.Answer):
                 self.answers.append(effect)
         self.pool.check()

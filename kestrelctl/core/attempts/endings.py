@@ -133,6 +133,7 @@ def settle_job(state: State, job: Job, now: float) -> None:
     state.ending[job.id] = job
     outcome = job.counts.outcome()
     state.totals.jobs_finished[outcome] += 1
-    state.record(job.record(outcome, now))
-    state.emit(JobEnded(job_id=job.id, owner=job.owner, dispatch_seconds=sorted(job.latencies)))
+    record = job.record(outcome, now)
+    state.record(record)
+    state.emit(JobEnded(record=record, dispatch_seconds=sorted(job.latencies)))
     state.emit(Feed(event=JobClosed(at=now, cause=state.cause, job_id=job.id)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from kestrelctl.core.attempts.book import withdraw
 from kestrelctl.core.attempts.endings import finish, remember
 from kestrelctl.core.effects import Answer, Feed, Kill
-from kestrelctl.core.events import Cancel, JobClosed, JobStored, Retry, Submit
+from kestrelctl.core.events import Cancel, Forget, JobClosed, JobStored, Retry, Submit
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.records import JobForgotten
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
 
@@ -25,7 +26,7 @@ def on_submit(state: State, event: Submit) -> None:
 
 
 def on_job_stored(state: State, event: JobStored) -> None:
-    """A job may run now."""
+    """Lets the tasks of a job run that is durable now."""
     job = state.jobs.get(event.job_id)
     if job is not None:
         job.stored = True
@@ -33,8 +34,9 @@ def on_job_stored(state: State, event: JobStored) -> None:
 
 
 def on_job_closed(state: State, event: JobClosed) -> None:
-    """A job is over."""
+    """Drops what was kept about a job until the store had the last word."""
     state.ending.pop(event.job_id, None)
+    state.forgetting.discard(event.job_id)
 
 
 def on_cancel(state: State, event: Cancel) -> None:
@@ -43,8 +45,7 @@ def on_cancel(state: State, event: Cancel) -> None:
     if job is None:
         _refuse(state, event.request, "not-found", f"job {event.job_id} is not active")
         return
-    if job.owner != event.by and not event.admin:
-        _refuse(state, event.request, "not-allowed", f"job {job.id} belongs to {job.owner}")
+    if _is_anothers(state, event, job.id, job.owner):
         return
     stopped = job.remaining
     if not job.cancelling:
@@ -102,12 +103,11 @@ def _may_retry(state: State, event: Retry) -> bool:
     if event.job_id in state.ending:
         text = f"job {event.job_id} is ending just now"
         return _refuse(state, event.request, "error", text, "try again")
-    if job is None and record is None:
+    if (job is None and record is None) or event.job_id in state.forgetting:
         return _refuse(state, event.request, "not-found", f"there is no job {event.job_id}")
     owner = job.owner if job else record.owner if record else ""
-    if owner != event.by and not event.admin:
-        text = f"job {event.job_id} belongs to {owner}"
-        return _refuse(state, event.request, "not-allowed", text)
+    if _is_anothers(state, event, event.job_id, owner):
+        return False
     if job is not None and job.cancelling:
         text = f"job {job.id} is being cancelled"
         return _refuse(state, event.request, "error", text, "try again when it has ended")
@@ -115,6 +115,24 @@ def _may_retry(state: State, event: Retry) -> bool:
         text = f"job {event.job_id} was cancelled; it can only be retried as a whole"
         return _refuse(state, event.request, "usage", text, "leave the selection of tasks out")
     return True
+
+
+def on_forget(state: State, event: Forget) -> None:
+    """Has nothing of an ended job kept."""
+    job_id, owner = event.record.job_id, event.record.owner
+    if job_id in state.forgetting:
+        _refuse(state, event.request, "not-found", f"there is no job {job_id}")
+        return
+    if _is_anothers(state, event, job_id, owner):
+        return
+    if state.job(job_id) is not None:
+        hint = f"`kestrelctl job cancel {job_id}` first"
+        _refuse(state, event.request, "usage", f"job {job_id} is active", hint)
+        return
+    state.forgetting.add(job_id)
+    state.record(JobForgotten(job_id))
+    state.emit(Feed(event=JobClosed(at=event.at, cause=event.cause, job_id=job_id)))
+    state.emit(Answer(request=event.request, job_id=job_id))
 
 
 def _bring_back(state: State, job: Job, index: int, was: str, *, tell: bool) -> None:
@@ -131,6 +149,14 @@ def _bring_back(state: State, job: Job, index: int, was: str, *, tell: bool) -> 
     if tell:
         state.tell(job, index, "retried", detail=f"it was {was}")
     remember(state, task, TaskState.WAITING, "", None)
+
+
+def _is_anothers(state: State, event: Cancel | Retry | Forget, job_id: int, owner: str) -> bool:
+    """Whether a job is not for this user to change; if so, the user has been told."""
+    if owner == event.by or event.admin:
+        return False
+    _refuse(state, event.request, "not-allowed", f"job {job_id} belongs to {owner}")
+    return True
 
 
 def _refuse(state: State, request: str, code: str, message: str, hint: str = "") -> bool:
