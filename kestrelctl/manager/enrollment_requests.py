@@ -10,7 +10,7 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine
 
-from kestrelctl.clock import latest, now
+from kestrelctl.clock import latest
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.enrollment import admit, check_account, invite, parse_invitation, taken
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable, UsageError
@@ -96,8 +96,9 @@ class EnrollmentRequests:
             (self._used if parse_invitation(jid.partition("@")[0]) else self._gone).add(jid)
             self._temporary_accounts.discard(jid)
             for worker in [each for each in workers if bare(each) == jid]:
+                at = self._service.now()
                 self._service.handle(
-                    ev.Revoked(at=now(), cause=caller.jid, worker=worker, by=caller.user)
+                    ev.Revoked(at=at, cause=caller.jid, worker=worker, by=caller.user)
                 )
         caller.reply(an.Changed(id=request.id, what=jids))
 

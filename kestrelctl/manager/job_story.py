@@ -54,7 +54,7 @@ def tell(
     """Everything that is known, in order of time.
 
     Args:
-        happenings: those to tell of, as they were stored.
+        happenings: those to tell of, as they were stored; all of the tasks that are asked about.
         asked: tasks of which the stored result and the present state are told, too.
         now: seconds since the epoch.
     """

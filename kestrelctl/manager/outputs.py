@@ -43,15 +43,7 @@ class Outputs:
 
 def tail_log(request_id: str, record: TaskRecord, stream: str, offset: int) -> Log:
     """What the manager itself has of an output: its end."""
-    result = record.result
-    tail = "" if result is None else (result.stderr if stream == "stderr" else result.stdout)
-    size = (
-        0
-        if result is None
-        else (result.stderr_bytes if stream == "stderr" else result.stdout_bytes)
-    )
-    data = tail.encode()
-    size = max(size, len(data))
+    data, size = _tail(record, stream)
     skipped = max(0, size - len(data) - offset) if offset < size else 0
     start = max(0, offset - (size - len(data)))
     return Log(
@@ -64,9 +56,18 @@ def tail_log(request_id: str, record: TaskRecord, stream: str, offset: int) -> L
 
 def whole_in_tail(record: TaskRecord, stream: str) -> bool:
     """Whether the stored tail is all there is."""
+    data, size = _tail(record, stream)
+    return size == len(data)
+
+
+def _tail(record: TaskRecord, stream: str) -> tuple[bytes, int]:
+    """The end of an output that is stored, and the size of the whole in bytes."""
     result = record.result
     if result is None:
-        return True
+        return b"", 0
     if stream == "stderr":
-        return result.stderr_bytes <= len(result.stderr.encode())
-    return result.stdout_bytes <= len(result.stdout.encode())
+        text, size = result.stderr, result.stderr_bytes
+    else:
+        text, size = result.stdout, result.stdout_bytes
+    data = text.encode()
+    return data, max(size, len(data))

@@ -15,6 +15,7 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
+from kestrelctl.protocol.requests import ENDED_STATES
 
 #: How long an overview is used; less than the second after which most clients ask again.
 FRESH_SECONDS = 0.9
@@ -28,7 +29,6 @@ FAILING = 3
 _LONGEST_NAME = 40
 #: Workers in these states are shown first, in this order; `failing` has no state of its own.
 _ODD = ("quarantined", "failing", "offline", "draining", "unheard")
-_ENDED = ("done", "failed", "cancelled")
 
 
 class Overviews:
@@ -83,7 +83,7 @@ class Overviews:
         ended = service.pool.totals.jobs_finished.total()
         count, read_at = self._ended_key
         if ended != count or not 0 <= now - read_at < ENDED_FRESH_SECONDS:
-            records = service.store.jobs(states=_ENDED, limit=MOST_ENDED)
+            records = service.store.jobs(states=ENDED_STATES, limit=MOST_ENDED)
             self._ended = [_over(record) for record in reversed(records)]
             self._ended.sort(key=lambda line: -(line.ended_at or 0.0))
             self._ended_key = (ended, now)

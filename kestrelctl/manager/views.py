@@ -32,7 +32,7 @@ V = TypeVar("V", TaskView, WorkerView, StoryEntry)
 
 
 def percentile(values: list[float], percent: float) -> float | None:
-    """The nearest-rank percentile of sorted values."""
+    """The nearest-rank percentile of sorted values; None if there are none."""
     if not values:
         return None
     return values[min(len(values) - 1, int(len(values) * percent / 100))]
@@ -112,7 +112,6 @@ def _json_bytes(view: msgspec.Struct) -> int:
 def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
     """A task that has a row."""
     result = record.result
-    known = result is not None
     return TaskView(
         index=record.index,
         task_id=job.spec.task_id(record.index),
@@ -125,7 +124,7 @@ def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
         losses=record.losses,
         started_at=result.started_at if result else None,
         wall_seconds=result.wall_seconds if result else None,
-        cpu_seconds=result.cpu_seconds if known and result else None,
+        cpu_seconds=result.cpu_seconds if result else None,
         peak_bytes=result.peak_bytes if result else None,
         waited_seconds=result.waited_seconds if result else None,
     )

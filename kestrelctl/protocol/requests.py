@@ -220,4 +220,5 @@ AnyRequest = (
     | PoolOverview
 )
 
-JOB_STATES = ("active", "done", "failed", "cancelled")
+ENDED_STATES = ("done", "failed", "cancelled")
+JOB_STATES = ("active", *ENDED_STATES)

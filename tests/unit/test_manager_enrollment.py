@@ -79,7 +79,8 @@ class House:
 
     def start(self) -> None:
         """The manager starts, perhaps again."""
-        service: Any = SimpleNamespace(pool=self.driver.pool, handle=self.driver.tell)
+        driver = self.driver
+        service: Any = SimpleNamespace(pool=driver.pool, handle=driver.tell, now=lambda: driver.now)
         accounts: Any = self.accounts
         options = ManagerOptions(
             domain="example.org", secret_file=Path("x"), data_dir=self.directory
@@ -126,8 +127,7 @@ class House:
 async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     house = House(tmp_path)
     house.driver.now = NOW
-    for clock in ("now", "latest"):
-        monkeypatch.setattr(shell, clock, lambda: house.driver.now)
+    monkeypatch.setattr(shell, "latest", lambda: house.driver.now)
     return house
 
 
