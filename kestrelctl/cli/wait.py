@@ -11,6 +11,7 @@ from kestrelctl.cli.progress import Look, shown
 from kestrelctl.cli.quantities import duration, short_address
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import TasksFailed, TimedOut, Unreachable
 from kestrelctl.protocol.answers import Ended, Jobs, JobView, Tasks, TaskView
@@ -104,11 +105,9 @@ def _failure(task: TaskView) -> str:
 
 def why_ended(reason: str, exit_code: int | None, signal: int) -> str:
     """Why a task ended as it did, in a few words; empty if there is nothing to say."""
-    if reason:
-        return reason
-    if signal:
-        return f"signal {signal}"
-    return f"exit code {exit_code}" if exit_code else ""
+    if not (reason or signal or exit_code):
+        return ""
+    return how_it_ended(reason, signal, exit_code or 0)
 
 
 def sentence(view: JobView) -> str:

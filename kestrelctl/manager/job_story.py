@@ -12,7 +12,7 @@ import msgspec
 
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
-from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.result import Result, how_it_ended
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.manager import views
 from kestrelctl.protocol.answers import JobView, StoryEntry
@@ -158,7 +158,7 @@ def _ran(
     started_at = _within(record, result.started_at, now)
     ended_at = _within(record, result.started_at + result.wall_seconds, now)
     ran = f"ran {result.wall_seconds:,.3f} s"
-    why = _why(result)
+    why = how_it_ended(result.reason, result.signal, result.exit_code)
     started = StoryEntry(
         at=started_at,
         task_id=task_id,
@@ -209,11 +209,3 @@ def _within(record: JobRecord, at: float, now: float) -> float:
 def _latest(record: JobRecord, now: float) -> float:
     """When the job ended, or now."""
     return now if record.ended_at is None else record.ended_at
-
-
-def _why(result: Result) -> str:
-    if result.reason:
-        return result.reason
-    if result.signal:
-        return f"signal {result.signal}"
-    return f"exit code {result.exit_code}"

@@ -120,9 +120,11 @@ def test_a_machine_that_fails_where_others_succeed_is_quarantined() -> None:
     for _ in range(12):
         driver.report("good", seconds=2.0)
     for _ in range(driver.pool.state.config.quarantine_failures):
-        driver.fail("bad")
+        driver.fail("bad", signal=9)
     assert driver.held("bad") == []
-    assert any("quarantine" in note.text for note in driver.of(fx.Note))
+    [note] = driver.of(fx.Note)
+    assert "quarantine" in note.text
+    assert note.text.endswith("last: signal 9")
     driver.report("good")
     assert driver.held("bad") == []
     driver.live(70.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.result import Result, how_it_ended
 from kestrelctl.core.state import State
 
 
@@ -24,7 +24,7 @@ def note_failure(state: State, worker: Worker, job: Job, result: Result, now: fl
     failed_elsewhere = max(0, job.attempts_failed - worker.streak)
     if job.counts.done == 0 or job.counts.done < failed_elsewhere:
         return
-    last = result.reason or f"exit {result.exit_code}"
+    last = how_it_ended(result.reason, result.signal, result.exit_code)
     quarantine(state, worker, f"{worker.streak} failures in a row, last: {last}", now)
 
 

@@ -13,7 +13,7 @@ from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.result import Outcome, Result, how_it_ended
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
 
@@ -137,14 +137,13 @@ def _failed(
         finish(state, task, TaskState.FAILED, attempt.worker, result)
         return
     state.totals.retries["failure"] += 1
-    ended = f"signal {result.signal}" if result.signal else f"exit code {result.exit_code}"
     state.tell(
         task.job,
         task.index,
         "failed",
         number=result.number,
         worker=attempt.worker,
-        detail=result.reason or ended,
+        detail=how_it_ended(result.reason, result.signal, result.exit_code),
     )
     remember(state, task, TaskState.WAITING, attempt.worker, result)
     config = state.config

@@ -46,3 +46,8 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     stderr: str = ""  #: the tail
     stdout_bytes: Count = 0  #: the whole size; the rest is kept by the worker
     stderr_bytes: Count = 0
+
+
+def how_it_ended(reason: str, signal: int, exit_code: int) -> str:
+    """The end of an attempt in a few words: its reason, or else its signal, or else its status."""
+    return reason or (f"signal {signal}" if signal else f"exit code {exit_code}")
