@@ -141,7 +141,8 @@ def test_a_job_moves_when_its_place_changes_while_it_waits() -> None:
     demand = driver.pool.state.demand
     favoured = {2}
     demand.order = lambda job: (job.id not in favoured, *by_priority(job))
-    demand.reorder()
+    assert demand.reorder() == [driver.pool.state.jobs[2].shape]
+    assert demand.reorder() == []
     assert given_to(plan_of(driver)) == {"w0": [(2, 1)]}
     favoured = {3}
     driver.let_go()

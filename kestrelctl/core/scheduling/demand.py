@@ -60,12 +60,19 @@ class Demand:
             return False
         return self._insert(job)
 
-    def reorder(self) -> None:
-        """Moves every job to where it comes now. To be called when the order has changed."""
+    def reorder(self) -> list[Shape]:
+        """Moves every job to where it comes now. To be called when the order has changed.
+
+        Returns:
+            Shapes whose first job is another one now: workers that had no room for the earlier one
+            may have room for it (`Supply.wake_for`).
+        """
+        firsts = {shape: group[0][1] for shape, group in self._groups.items()}
         for job in self.jobs():
             if self.order(job) != job.place:
                 self._remove(job)
                 self._insert(job)
+        return [shape for shape, group in self._groups.items() if group[0][1] is not firsts[shape]]
 
     def _insert(self, job: Job) -> bool:
         """Puts a job in; returns whether it is the first of its shape."""

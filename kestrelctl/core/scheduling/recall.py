@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.scheduling.match import Terms
@@ -23,9 +22,6 @@ def recalls(
     Returns:
         Workers, those with most waiting first, and the numbers of attempts to recall from each.
     """
-    idle, classes = _idle(supply)
-    if not idle:
-        return []
     stuck = [
         worker
         for worker in workers
@@ -34,6 +30,9 @@ def recalls(
         and not worker.recalling
         and worker.reported_at + config.stuck_seconds < now
     ]
+    if not stuck:
+        return []
+    idle, classes = _idle(supply)
     stuck.sort(key=lambda worker: worker.queued, reverse=True)
     found: list[tuple[Worker, list[int]]] = []
     for worker in stuck:
@@ -41,10 +40,8 @@ def recalls(
             break
         waiting = [
             number
-            for number, task in worker.held.items()
-            if task.attempt is not None
-            and task.attempt.phase is Phase.QUEUED
-            and any(isinstance(cls.terms(task.job.shape), Terms) for cls in classes)
+            for number in worker.queued_numbers()
+            if any(isinstance(cls.terms(worker.held[number].job.shape), Terms) for cls in classes)
         ]
         if waiting:
             later_half = waiting[len(waiting) // 2 :]
