@@ -373,9 +373,14 @@ class WorkerSession:
     # -- leaving -----------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Gives back what has not started and takes nothing new."""
+        """Gives back what has not started and takes nothing new.
+
+        This does not wait for a welcome: a hello that is under way names what is given back, and
+        the pool hears of both in order. Without a connection there is nothing to say: the next
+        hello names only what is left.
+        """
         returned = self.agent.drain()
-        if self.agent.welcomed:
+        if self.session.online:
             self._send(work.Leaving())
             if returned:
                 self._send(work.Returned(numbers=returned))

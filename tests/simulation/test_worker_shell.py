@@ -135,6 +135,21 @@ def test_a_draining_worker_says_so_and_gives_back_what_has_not_started(worker: W
     assert [m.numbers for m in worker.pool.of(work.Returned)][1:] == [[200]]
 
 
+def test_a_worker_gives_back_what_has_not_started_though_it_drains_before_its_welcome(
+    worker: Worker,
+) -> None:
+    worker.welcome()
+    worker.run(100, 4)
+    worker.tell(work.Who())
+    worker.machine.terminate()
+    worker.wait()
+    assert [number for number, *_ in worker.hellos()[-1][1].holds] == [100, 101, 102, 103]
+    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[102, 103]]
+    worker.welcome()
+    assert worker.running == [100, 101]
+    assert len(worker.pool.of(work.Returned)) == 1
+
+
 def test_a_drained_worker_stays_until_its_results_are_acknowledged(worker: Worker) -> None:
     worker.fate = Fate(1.0, Outcome.DONE)
     worker.welcome()

@@ -128,6 +128,11 @@ class Worker:
                 ),
             )
 
+    @property
+    def said(self) -> list[work.FromWorker]:
+        """What all sessions have sent."""
+        return [codec.from_worker.decode(text) for text in self.connection.sent]
+
     def tell(self, session: WorkerSession, message: work.Message) -> None:
         session.on_payload(f"pool@{POOL}", "", codec.encode(message))
 
@@ -183,9 +188,7 @@ async def test_a_result_is_reported_when_the_start_of_the_next_leaves_as_little_
     assert worker.connection.sent == [], "two wait, and it is one"
     assert await worker.turn() == [1]
     await worker.turn()
-    assert [
-        codec.from_worker.decode(text).results[0].number for text in worker.connection.sent
-    ] == [0]
+    assert [report.results[0].number for report in worker.said] == [0]  # type: ignore[union-attr]
 
 
 async def test_an_attempt_that_was_killed_before_its_turn_does_not_start() -> None:
@@ -215,3 +218,25 @@ async def test_nothing_starts_when_the_process_is_closed() -> None:
     worker.give(attempts=1)
     assert await worker.turn() == []
     assert worker.executor.started == []
+
+
+async def test_what_waits_is_given_back_by_a_drain_between_hello_and_welcome() -> None:
+    """The hello on its way names it; the pool would keep it here, and nobody would start it."""
+    worker = Worker(sessions=1)
+    worker.give(attempts=3)
+    await worker.turn()
+    worker.process.sessions[0].on_online()
+    worker.process.on_signal()
+    hello, *rest = worker.said
+    assert isinstance(hello, work.Hello)
+    assert [number for number, *_ in hello.holds] == [0, 1, 2]
+    assert rest == [work.Leaving(), work.Returned(numbers=[1, 2])]
+
+
+async def test_a_drain_without_a_connection_says_nothing() -> None:
+    worker = Worker(sessions=1)
+    worker.give(attempts=3)
+    await worker.turn()
+    worker.connection.online = False
+    worker.process.on_signal()
+    assert worker.said == []
