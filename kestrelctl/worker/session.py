@@ -141,7 +141,6 @@ class WorkerSession:
     # -- joining -----------------------------------------------------------------------------------
 
     def _hello(self) -> None:
-        self._hello_timer = None
         self._stop_heartbeats()
         holds, claims = self.agent.holds()
         self._send(

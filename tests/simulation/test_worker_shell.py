@@ -62,6 +62,22 @@ def test_after_a_reconnect_an_unanswered_hello_is_soon_repeated(worker: Worker) 
     assert longest_pause_seconds(worker) <= 1.5 * UNANSWERED_SECONDS + 0.1
 
 
+def test_a_worker_that_is_in_says_hello_no_more(worker: Worker) -> None:
+    worker.tell(work.Who())
+    worker.welcome()
+    worker.wait(10 * UNANSWERED_SECONDS)
+    assert len(worker.hellos()) == 2
+
+
+def test_a_worker_without_a_connection_says_no_hello(worker: Worker) -> None:
+    worker.tell(work.Who())
+    worker.server.stop()
+    assert worker.machine.process is not None
+    sent = list(worker.machine.process.stanzas.counted())
+    worker.wait(10 * UNANSWERED_SECONDS)
+    assert list(worker.machine.process.stanzas.counted()) == sent
+
+
 def test_when_nobody_is_there_it_asks_again_within_seconds() -> None:
     worker = Worker()
     worker.pool.kill()
