@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
+import pytest
+
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.simulated_spool import SimulatedSpool
@@ -199,16 +202,37 @@ async def test_an_attempt_that_was_killed_before_its_turn_does_not_start() -> No
     assert await worker.turn() == [1]
 
 
-async def test_a_broken_start_keeps_nobody_else_from_starting() -> None:
+async def test_an_attempt_that_cannot_be_started_ends_and_makes_room() -> None:
     worker = Worker(sessions=3)
     worker.executor.broken_for = {0}
+    worker.give(attempts=2)
+    failures: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    assert await worker.turn() == [1, 10, 20], "nobody else is kept from starting"
+    assert [str(failure) for failure in failures] == ["0"]
+    await worker.turn()
+    (report,) = worker.said
+    assert isinstance(report, work.Report)
+    assert [(result.number, result.outcome) for result in report.results] == [(0, Outcome.UNABLE)]
+    assert report.results[0].reason.startswith("no-resources: ")
+
+
+async def test_a_session_that_fails_keeps_nobody_else_from_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails() -> None:
+        raise ValueError("broken")
+
+    worker = Worker(sessions=3)
+    monkeypatch.setattr(worker.process.sessions[0], "next_command", fails)
     worker.give(attempts=1)
     failures: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
     await worker.turn()
     assert await worker.turn() == [10, 20]
-    assert [str(failure) for failure in failures] == ["0"]
+    assert [str(failure) for failure in failures] == ["broken"]
 
 
 async def test_nothing_starts_when_the_process_is_closed() -> None:
