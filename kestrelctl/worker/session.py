@@ -251,7 +251,7 @@ class WorkerSession:
         Returns:
             None if nothing can start any more.
         """
-        attempt = self.agent.start_next()
+        attempt = self.agent.start_next(self._now())
         if attempt is None:
             return None
         self._go_on()

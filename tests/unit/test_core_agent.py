@@ -33,9 +33,9 @@ def give(
     return agent.on_run([(first, job.job_id, 0, n, 0)], [claim or ONE_CPU], [job], [], [], now=1.0)
 
 
-def started(agent: Agent) -> list[LocalAttempt]:
+def started(agent: Agent, now: float = 1.5) -> list[LocalAttempt]:
     """All that fits."""
-    return list(iter(agent.start_next, None))
+    return list(iter(lambda: agent.start_next(now), None))
 
 
 def start(agent: Agent) -> list[int]:
@@ -162,8 +162,8 @@ def test_an_attempt_that_is_about_to_start_gives_no_result_company() -> None:
 def test_a_result_says_how_long_its_attempt_waited_here() -> None:
     agent = welcomed(cpus=1)
     give(agent, 1)
-    start(agent)
-    assert end(agent, 100).waited_seconds == 0.5
+    started(agent, now=3.5)
+    assert end(agent, 100).waited_seconds == 2.5, "whatever the machine's clock says of its start"
 
 
 def test_what_is_not_acknowledged_is_reported_again_after_every_welcome() -> None:

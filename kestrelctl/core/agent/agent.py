@@ -30,9 +30,10 @@ class LocalAttempt:
     Attributes:
         item: the line of the task, if its job has lines.
         claim: what the pool charges it; the agent charges the same.
+        waited_seconds: from its arrival to its start; 0 until then.
     """
 
-    __slots__ = ("arrived_at", "claim", "index", "item", "number", "template")
+    __slots__ = ("arrived_at", "claim", "index", "item", "number", "template", "waited_seconds")
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class LocalAttempt:
         self.item = item
         self.claim = claim
         self.arrived_at = now
+        self.waited_seconds = 0.0
 
 
 class Agent:
@@ -199,7 +201,7 @@ class Agent:
         """Whether the first attempt in the queue fits into what is free."""
         return bool(self.queue) and self.queue[0].claim.fits(self.free)
 
-    def start_next(self) -> LocalAttempt | None:
+    def start_next(self, now: float) -> LocalAttempt | None:
         """Takes the first attempt out of the queue and charges its claim.
 
         The caller starts it at once: it counts as running from now on.
@@ -210,6 +212,7 @@ class Agent:
         if not self.can_start:
             return None
         attempt = self.queue.popleft()
+        attempt.waited_seconds = now - attempt.arrived_at
         attempt.claim.charge(self.free)
         self.running[attempt.number] = attempt
         return attempt
@@ -222,8 +225,8 @@ class Agent:
         """
         attempt = self.running.pop(result.number)
         attempt.claim.release(self.free)
-        waited = max(0.0, result.started_at - attempt.arrived_at)
-        result = msgspec.structs.replace(result, waited_seconds=round(waited, 6))
+        waited_seconds = round(attempt.waited_seconds, 6)
+        result = msgspec.structs.replace(result, waited_seconds=waited_seconds)
         self._keep(result, now)
         return result
 
