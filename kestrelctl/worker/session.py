@@ -246,7 +246,8 @@ class WorkerSession:
     def next_command(self) -> CommandSpec | None:
         """Takes the next attempt out of the queue, to be executed at once.
 
-        If there is more to start, the session lines up again.
+        Its claim is charged from now on: whoever calls must end it with a `Completion`, even if it
+        cannot be started. If there is more to start, the session lines up again.
 
         Returns:
             None if nothing can start any more.
