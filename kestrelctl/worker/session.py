@@ -170,7 +170,8 @@ class WorkerSession:
         if message.incarnation != self._host.incarnation:
             return
         kept = set(self.agent.unacknowledged)
-        to_kill = self.agent.on_welcome(message.greeting, message.kill, self._now())
+        clock = self._host.clock
+        to_kill = self.agent.on_welcome(message.greeting, message.kill, clock.now(), clock.wall())
         if not self.agent.welcomed:
             return
         if self._hello_timer is not None:
@@ -291,7 +292,8 @@ class WorkerSession:
 
     def _on_kill(self, message: work.Kill) -> None:
         kept = set(self.agent.unacknowledged)
-        self._kill(self.agent.on_kill(message.numbers, self._now()), kept)
+        clock = self._host.clock
+        self._kill(self.agent.on_kill(message.numbers, clock.now(), clock.wall()), kept)
         self._go_on()
 
     def _kill(self, running: list[int], kept: set[int]) -> None:

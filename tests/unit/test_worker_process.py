@@ -113,7 +113,7 @@ class Worker:
             self.process.add_session(POOL, ad, f"w{index}", lambda _: self.connection)
         for session in self.process.sessions:
             session.agent.holds()
-            session.agent.on_welcome(session.agent.greeting, [], clock.now())
+            session.agent.on_welcome(session.agent.greeting, [], clock.now(), clock.wall())
 
     def _executor(self, clock: Clock, on_completion: Callable[[Completion], None]) -> Executor:
         self.executor = Executor(clock, on_completion)

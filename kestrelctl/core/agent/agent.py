@@ -75,7 +75,7 @@ class Agent:
 
     # -- from the manager --------------------------------------------------------------------------
 
-    def on_welcome(self, greeting: int, kill: Sequence[int], now: float) -> list[int]:
+    def on_welcome(self, greeting: int, kill: Sequence[int], now: float, wall: float) -> list[int]:
         """The session is in: everything unacknowledged is to be reported again.
 
         A welcome that answers another than the latest hello does not count: what follows it was
@@ -87,7 +87,7 @@ class Agent:
         if greeting != self.greeting:
             return []
         self.welcomed = True
-        running = self.on_kill(kill, now)
+        running = self.on_kill(kill, now, wall)
         self.fresh = list(self.unacknowledged.values())
         self.fresh_since = now if self.fresh else None
         return running
@@ -132,8 +132,11 @@ class Agent:
                 self.queue.append(LocalAttempt(number + k, known, index + k, item, claim, now))
         return refused
 
-    def on_kill(self, numbers: Iterable[int], now: float) -> list[int]:
+    def on_kill(self, numbers: Iterable[int], now: float, wall: float) -> list[int]:
         """Ends queued attempts as killed.
+
+        Args:
+            wall: the same moment by the machine's clock, for their results.
 
         Returns:
             Those that run, to be killed; they are reported when they have ended.
@@ -149,7 +152,7 @@ class Agent:
                 attempt.template.job_id,
                 attempt.index,
                 Outcome.KILLED,
-                now,
+                wall,
                 0.0,
                 reason="cancelled",
             )
