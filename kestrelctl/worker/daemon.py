@@ -85,21 +85,21 @@ async def serve(options: WorkerOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.on_signal)
     loop.add_signal_handler(signal.SIGHUP, process.stop)
-    monitor = None
+    metrics_server = None
     try:
         _add_sessions(process, options)
         if options.metrics:
-            from kestrelctl.worker.worker_metrics import watch
+            from kestrelctl.worker.worker_metrics import serve_metrics
 
-            monitor = await watch(options.metrics, process)
+            metrics_server = await serve_metrics(options.metrics, process)
         gc.collect()
         gc.freeze()
         notifier.ready()
         log.info("worker with %d sessions for %s", len(process.sessions), options.pool)
         await process.run()
     finally:
-        if monitor is not None:
-            await monitor.stop()
+        if metrics_server is not None:
+            await metrics_server.stop()
         await process.close()
         notifier.close()
     if process.refused:

@@ -25,9 +25,9 @@ class Environments:
         self._job_id = 0
         self._job: dict[str, str] = {}
 
-    def of(self, start: LocalAttempt) -> dict[str, str]:
+    def of(self, attempt: LocalAttempt) -> dict[str, str]:
         """The environment of one task. `docs/cli.md` lists the variables."""
-        template = start.template
+        template = attempt.template
         if template.job_id != self._job_id:
             self._job_id = template.job_id
             self._job = {
@@ -38,8 +38,8 @@ class Environments:
                 "KESTREL_TASK_COUNT": str(template.count),
             }
         env = self._job.copy()
-        env["KESTREL_TASK_ID"] = str(template.task_id(start.index))
-        env["KESTREL_TASK_INDEX"] = str(start.index)
-        if start.item is not None:
-            env["KESTREL_ITEM"] = start.item
+        env["KESTREL_TASK_ID"] = str(template.task_id(attempt.index))
+        env["KESTREL_TASK_INDEX"] = str(attempt.index)
+        if attempt.item is not None:
+            env["KESTREL_ITEM"] = attempt.item
         return env

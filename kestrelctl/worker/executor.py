@@ -79,7 +79,7 @@ class Executor(Protocol):
         """Starts a command. If that cannot be done, its completion says why.
 
         Raises:
-            ValueError: the number is in use.
+            ValueError: the number is in use. After an exception no completion follows.
         """
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:

@@ -18,7 +18,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
-from kestrelctl.worker.executor import Completion, Executor
+from kestrelctl.worker.executor import CommandSpec, Completion, Executor
 from kestrelctl.worker.session import WorkerSession
 from kestrelctl.worker.start_order import StartOrder
 
@@ -169,13 +169,28 @@ class WorkerProcess:
                 command = worker.next_command()
                 if command is not None:
                     self._session_of[command.number] = worker
-                    self.executor.start(command)
+                    self._start(command)
                 if self.clock.now() >= until:
                     break
                 worker = take_next()
         finally:
             if self._starts:
                 self._plan_starts()
+
+    def _start(self, command: CommandSpec) -> None:
+        """Starts a command; if the executor fails at that, the attempt ends here."""
+        try:
+            self.executor.start(command)
+        except Exception as error:
+            what = f"attempt {command.number} could not be started"
+            self._loop.call_exception_handler({"message": what, "exception": error})
+            self._on_completion(
+                Completion(
+                    command.number,
+                    reason=f"no-resources: {error!r}",
+                    started_at=self.clock.wall(),
+                )
+            )
 
     def spool(self, result: Result) -> None:
         self._unspooled.append(result)

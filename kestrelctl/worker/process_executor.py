@@ -161,17 +161,17 @@ class ProcessExecutor:
         process: RunningProcess,
         argv: tuple[str, ...],
         file_actions: FileActions,
-        limit_seconds: float | None,
+        time_limit_seconds: float | None,
     ) -> str:
         """Start one of the programs of an attempt. Returns why that could not be done, or nothing.
 
         Args:
-            limit_seconds: None for no limit.
+            time_limit_seconds: None for no limit.
         """
         why_not = self._spawner.spawn(process, argv, file_actions)
         if not why_not:
             self._by_pid[process.pid] = process
-            self._limits.watch(process, limit_seconds)
+            self._limits.watch(process, time_limit_seconds)
         return why_not
 
     # ---- ending

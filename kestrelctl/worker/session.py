@@ -141,7 +141,6 @@ class WorkerSession:
     # -- joining -----------------------------------------------------------------------------------
 
     def _hello(self) -> None:
-        self._hello_timer = None
         self._stop_heartbeats()
         holds, claims = self.agent.holds()
         self._send(
@@ -171,7 +170,8 @@ class WorkerSession:
         if message.incarnation != self._host.incarnation:
             return
         kept = set(self.agent.unacknowledged)
-        to_kill = self.agent.on_welcome(message.greeting, message.kill, self._now())
+        clock = self._host.clock
+        to_kill = self.agent.on_welcome(message.greeting, message.kill, clock.now(), clock.wall())
         if not self.agent.welcomed:
             return
         if self._hello_timer is not None:
@@ -247,12 +247,13 @@ class WorkerSession:
     def next_command(self) -> CommandSpec | None:
         """Takes the next attempt out of the queue, to be executed at once.
 
-        If there is more to start, the session lines up again.
+        Its claim is charged from now on: whoever calls must end it with a `Completion`, even if it
+        cannot be started. If there is more to start, the session lines up again.
 
         Returns:
             None if nothing can start any more.
         """
-        attempt = self.agent.start_next()
+        attempt = self.agent.start_next(self._now())
         if attempt is None:
             return None
         self._go_on()
@@ -291,7 +292,8 @@ class WorkerSession:
 
     def _on_kill(self, message: work.Kill) -> None:
         kept = set(self.agent.unacknowledged)
-        self._kill(self.agent.on_kill(message.numbers, self._now()), kept)
+        clock = self._host.clock
+        self._kill(self.agent.on_kill(message.numbers, clock.now(), clock.wall()), kept)
         self._go_on()
 
     def _kill(self, running: list[int], kept: set[int]) -> None:
@@ -373,9 +375,14 @@ class WorkerSession:
     # -- leaving -----------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Gives back what has not started and takes nothing new."""
+        """Gives back what has not started and takes nothing new.
+
+        This does not wait for a welcome: a hello that is under way names what is given back, and
+        the pool hears of both in order. Without a connection there is nothing to say: the next
+        hello names only what is left.
+        """
         returned = self.agent.drain()
-        if self.agent.welcomed:
+        if self.session.online:
             self._send(work.Leaving())
             if returned:
                 self._send(work.Returned(numbers=returned))

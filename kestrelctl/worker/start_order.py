@@ -14,10 +14,12 @@ class StartOrder(Generic[T]):
     Their reports then travel together, where reports from all sessions in turn would travel one by
     one. So that no session waits for ever, the caller takes the one that waits longest once in
     every slice.
+
+    A session is fresh until it is taken for the first time, and warm from then on. Fresh sessions
+    wait apart and are taken in the order in which they came.
     """
 
     def __init__(self) -> None:
-        #: Sessions that have never been taken wait apart, first come, first served.
         self._fresh: OrderedDict[T, None] = OrderedDict()
         self._warm: OrderedDict[T, None] = OrderedDict()
         self._taken_before: set[T] = set()
@@ -27,13 +29,19 @@ class StartOrder(Generic[T]):
         (self._warm if session in self._taken_before else self._fresh)[session] = None
 
     def take_longest_waiting(self) -> T | None:
-        """Takes the oldest fresh session, else the oldest of all. None if no session waits."""
+        """Takes the fresh session that waits longest; if there is none, the warm one that does.
+
+        None if no session waits.
+        """
         if not self:
             return None
         return self._taken((self._fresh or self._warm).popitem(last=False)[0])
 
     def take_latest(self) -> T | None:
-        """Takes the youngest session that is not fresh, else the oldest. None if none waits."""
+        """Takes the warm session that came last; if there is none, the fresh one that came first.
+
+        None if no session waits.
+        """
         if not self:
             return None
         last = bool(self._warm)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 
 class Trash:
@@ -27,7 +30,10 @@ class Trash:
             self._remove(tree)
 
     def discard(self, tree: Path) -> None:
-        """Let a tree vanish from its place now, from the disk soon. A missing one is no error."""
+        """Let a tree vanish from its place now, from the disk soon. A missing one is no error.
+
+        If the machine has no thread to spare, it stays on the disk until the next start.
+        """
         self._moved += 1
         target = self._directory / f"{os.getpid()}-{self._loop.time()}-{self._moved}"
         with contextlib.suppress(FileNotFoundError):
@@ -35,7 +41,11 @@ class Trash:
             self._remove(target)
 
     def _remove(self, tree: Path) -> None:
-        removal = self._loop.run_in_executor(None, remove_tree, tree)
+        try:
+            removal = self._loop.run_in_executor(None, remove_tree, tree)
+        except RuntimeError as error:  # what Python raises if it cannot start a thread
+            log.warning("%s is not removed yet: %s", tree, error)
+            return
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)
 

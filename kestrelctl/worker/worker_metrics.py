@@ -1,4 +1,4 @@
-"""What a worker process's metrics are made of."""
+"""Serves the metrics of a worker process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kestrelctl.metrics.worker_families import WorkerFamilies, WorkerProcessNumb
 from kestrelctl.worker.process import WorkerProcess
 
 
-async def watch(address: str, process: WorkerProcess) -> MetricsServer:
+async def serve_metrics(address: str, process: WorkerProcess) -> MetricsServer:
     """Serves the metrics of a worker process; whoever started it stops it.
 
     Args:
@@ -17,9 +17,9 @@ async def watch(address: str, process: WorkerProcess) -> MetricsServer:
         KestrelError: the address cannot be had.
     """
     families = WorkerFamilies(lambda: numbers(process))
-    monitor = MetricsServer("kestrel_worker_", families, lambda: why_not_ready(process))
-    await monitor.start(address)
-    return monitor
+    server = MetricsServer("kestrel_worker_", families, lambda: why_not_ready(process))
+    await server.start(address)
+    return server
 
 
 def numbers(process: WorkerProcess) -> WorkerProcessNumbers:

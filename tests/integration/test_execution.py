@@ -8,6 +8,7 @@ import resource
 import signal
 import stat
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -340,6 +341,26 @@ async def test_what_a_task_leaves_in_its_scratch_directory_is_removed(machine: M
     assert (await machine.run("ls", "-A")).stdout == b""
     await machine.executor.close()
     assert os.listdir(machine.directory / "trash") == []
+
+
+async def test_a_machine_without_a_thread_to_spare_removes_it_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    machine = Machine(tmp_path / "work")
+    trash = machine.directory / "trash"
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fails)
+        assert (await machine.sh("mkdir -p deep/er")).exit_code == 0
+        assert (await machine.sh("ls -A; rm ../stdout; mkdir ../stdout")).exit_code == 0
+        assert (await machine.sh("ls -A; echo here")).stdout == b"here\n"
+    assert len(os.listdir(trash)) == 2
+    await machine.executor.close()
+    later = Machine(tmp_path / "work")
+    await until(lambda: not os.listdir(trash))
+    await later.executor.close()
 
 
 async def test_children_that_outlive_their_task_are_killed(machine: Machine) -> None:

@@ -70,9 +70,11 @@ def test_a_task_that_is_said_to_be_over_before_its_commit(monkeypatch: pytest.Mo
 
 
 def test_a_worker_that_reports_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def on_welcome(self: Agent, greeting: int, kill: Sequence[int], now: float) -> list[int]:
+    def on_welcome(
+        self: Agent, greeting: int, kill: Sequence[int], now: float, wall: float
+    ) -> list[int]:
         self.welcomed = True
-        return self.on_kill(kill, now)
+        return self.on_kill(kill, now, wall)
 
     monkeypatch.setattr(Agent, "on_welcome", on_welcome)
     assert is_found("the world does not come to rest")

@@ -62,6 +62,22 @@ def test_after_a_reconnect_an_unanswered_hello_is_soon_repeated(worker: Worker) 
     assert longest_pause_seconds(worker) <= 1.5 * UNANSWERED_SECONDS + 0.1
 
 
+def test_a_worker_that_is_in_says_hello_no_more(worker: Worker) -> None:
+    worker.tell(work.Who())
+    worker.welcome()
+    worker.wait(10 * UNANSWERED_SECONDS)
+    assert len(worker.hellos()) == 2
+
+
+def test_a_worker_without_a_connection_says_no_hello(worker: Worker) -> None:
+    worker.tell(work.Who())
+    worker.server.stop()
+    assert worker.machine.process is not None
+    sent = list(worker.machine.process.stanzas.counted())
+    worker.wait(10 * UNANSWERED_SECONDS)
+    assert list(worker.machine.process.stanzas.counted()) == sent
+
+
 def test_when_nobody_is_there_it_asks_again_within_seconds() -> None:
     worker = Worker()
     worker.pool.kill()
@@ -133,6 +149,21 @@ def test_a_draining_worker_says_so_and_gives_back_what_has_not_started(worker: W
     assert [m.numbers for m in worker.pool.of(work.Returned)] == [[102, 103]]
     worker.run(200, 1)
     assert [m.numbers for m in worker.pool.of(work.Returned)][1:] == [[200]]
+
+
+def test_a_worker_gives_back_what_has_not_started_though_it_drains_before_its_welcome(
+    worker: Worker,
+) -> None:
+    worker.welcome()
+    worker.run(100, 4)
+    worker.tell(work.Who())
+    worker.machine.terminate()
+    worker.wait()
+    assert [number for number, *_ in worker.hellos()[-1][1].holds] == [100, 101, 102, 103]
+    assert [m.numbers for m in worker.pool.of(work.Returned)] == [[102, 103]]
+    worker.welcome()
+    assert worker.running == [100, 101]
+    assert len(worker.pool.of(work.Returned)) == 1
 
 
 def test_a_drained_worker_stays_until_its_results_are_acknowledged(worker: Worker) -> None:

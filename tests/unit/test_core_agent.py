@@ -7,6 +7,8 @@ from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.template import Template
 
 ONE_CPU = {"cpus": 1000}
+#: What the machine's clock says, which is not the time that decides.
+WALL = 5000.0
 
 
 def template(job_id: int = 1, **more: object) -> Template:
@@ -17,7 +19,7 @@ def welcomed(**assets: float) -> Agent:
     """An agent that is in and has nothing to do; with two processors unless told otherwise."""
     agent = Agent(assets or {"cpus": 2.0})
     agent.holds()
-    agent.on_welcome(agent.greeting, [], 0.0)
+    agent.on_welcome(agent.greeting, [], 0.0, wall=WALL)
     return agent
 
 
@@ -33,9 +35,9 @@ def give(
     return agent.on_run([(first, job.job_id, 0, n, 0)], [claim or ONE_CPU], [job], [], [], now=1.0)
 
 
-def started(agent: Agent) -> list[LocalAttempt]:
+def started(agent: Agent, now: float = 1.5) -> list[LocalAttempt]:
     """All that fits."""
-    return list(iter(agent.start_next, None))
+    return list(iter(lambda: agent.start_next(now), None))
 
 
 def start(agent: Agent) -> list[int]:
@@ -162,8 +164,8 @@ def test_an_attempt_that_is_about_to_start_gives_no_result_company() -> None:
 def test_a_result_says_how_long_its_attempt_waited_here() -> None:
     agent = welcomed(cpus=1)
     give(agent, 1)
-    start(agent)
-    assert end(agent, 100).waited_seconds == 0.5
+    started(agent, now=3.5)
+    assert end(agent, 100).waited_seconds == 2.5, "whatever the machine's clock says of its start"
 
 
 def test_what_is_not_acknowledged_is_reported_again_after_every_welcome() -> None:
@@ -175,7 +177,7 @@ def test_what_is_not_acknowledged_is_reported_again_after_every_welcome() -> Non
     agent.take_report()
     assert agent.on_ack([100, 7]) == [100]
     agent.holds()
-    agent.on_welcome(agent.greeting, [], 3.0)
+    agent.on_welcome(agent.greeting, [], 3.0, wall=WALL)
     assert [result.number for result in agent.take_report()] == [101]
 
 
@@ -184,7 +186,7 @@ def test_an_earlier_process_may_have_left_results() -> None:
     agent = Agent({"cpus": 1.0}, [left])
     assert agent.holds() == ([(55, 1, 0, ENDED)], [])
     assert agent.report_at() is None, "not before it is in"
-    agent.on_welcome(agent.greeting, [], 3.0)
+    agent.on_welcome(agent.greeting, [], 3.0, wall=WALL)
     assert agent.take_report() == [left]
     assert not agent.idle
     agent.on_ack([55])
@@ -211,9 +213,9 @@ def test_only_the_welcome_to_its_latest_hello_counts() -> None:
     agent.holds()
     early = agent.greeting
     agent.holds()
-    agent.on_welcome(early, [], 1.0)
+    agent.on_welcome(early, [], 1.0, wall=WALL)
     assert not agent.welcomed
-    agent.on_welcome(agent.greeting, [], 1.0)
+    agent.on_welcome(agent.greeting, [], 1.0, wall=WALL)
     assert agent.welcomed
 
 
@@ -224,7 +226,7 @@ def test_nothing_is_reported_between_hello_and_welcome() -> None:
     agent.holds()
     end(agent, 100)
     assert agent.report_at() is None
-    agent.on_welcome(agent.greeting, [], 3.0)
+    agent.on_welcome(agent.greeting, [], 3.0, wall=WALL)
     assert agent.report_at() == 3.0
 
 
@@ -233,7 +235,7 @@ def test_a_welcome_may_kill() -> None:
     give(agent, 2)
     start(agent)
     agent.holds()
-    assert agent.on_welcome(agent.greeting, [100, 101], 3.0) == [100]
+    assert agent.on_welcome(agent.greeting, [100, 101], 3.0, wall=WALL) == [100]
     assert [(r.number, r.outcome) for r in agent.take_report()] == [(101, Outcome.KILLED)]
 
 
@@ -244,9 +246,9 @@ def test_what_is_queued_ends_as_killed_and_what_runs_is_named() -> None:
     agent = welcomed(cpus=1)
     give(agent, 3)
     start(agent)
-    assert agent.on_kill([100, 102, 999], 2.0) == [100]
-    assert [(r.number, r.outcome, r.wall_seconds) for r in agent.take_report()] == [
-        (102, Outcome.KILLED, 0.0)
+    assert agent.on_kill([100, 102, 999], 2.0, wall=WALL) == [100]
+    assert [(r.number, r.outcome, r.started_at, r.wall_seconds) for r in agent.take_report()] == [
+        (102, Outcome.KILLED, WALL, 0.0)
     ]
     end(agent, 100, Outcome.KILLED)
     assert start(agent) == [101]

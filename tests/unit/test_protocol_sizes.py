@@ -53,7 +53,7 @@ def items_started(messages: list[work.Run]) -> list[tuple[int, str | None]]:
         assert not agent.on_run(
             message.spans, message.claims, message.jobs, message.items, message.forget, 0.0
         )
-    return [(start.number, start.item) for start in iter(agent.start_next, None)]
+    return [(start.number, start.item) for start in iter(lambda: agent.start_next(0.0), None)]
 
 
 def test_a_payload_that_fits_makes_a_stanza_that_is_sent() -> None:
@@ -150,4 +150,4 @@ def test_items_after_a_job_that_is_not_known_are_not_taken_for_others() -> None:
     known = Template(job_id=2, argv=("x",), with_items=True)
     spans = [(10, 1, 0, 1, 0), (11, 2, 0, 1, 0)]
     assert agent.on_run(spans, [ONE_CPU], [known], ["of 1", "of 2"], [], 0.0) == [10, 11]
-    assert agent.start_next() is None
+    assert agent.start_next(0.0) is None

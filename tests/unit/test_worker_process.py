@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
+import pytest
+
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.simulated_spool import SimulatedSpool
@@ -110,7 +113,7 @@ class Worker:
             self.process.add_session(POOL, ad, f"w{index}", lambda _: self.connection)
         for session in self.process.sessions:
             session.agent.holds()
-            session.agent.on_welcome(session.agent.greeting, [], clock.now())
+            session.agent.on_welcome(session.agent.greeting, [], clock.now(), clock.wall())
 
     def _executor(self, clock: Clock, on_completion: Callable[[Completion], None]) -> Executor:
         self.executor = Executor(clock, on_completion)
@@ -127,6 +130,11 @@ class Worker:
                     jobs=[Template(job_id=1, argv=("true",), count=attempts)],
                 ),
             )
+
+    @property
+    def said(self) -> list[work.FromWorker]:
+        """What all sessions have sent."""
+        return [codec.from_worker.decode(text) for text in self.connection.sent]
 
     def tell(self, session: WorkerSession, message: work.Message) -> None:
         session.on_payload(f"pool@{POOL}", "", codec.encode(message))
@@ -183,9 +191,7 @@ async def test_a_result_is_reported_when_the_start_of_the_next_leaves_as_little_
     assert worker.connection.sent == [], "two wait, and it is one"
     assert await worker.turn() == [1]
     await worker.turn()
-    assert [
-        codec.from_worker.decode(text).results[0].number for text in worker.connection.sent
-    ] == [0]
+    assert [report.results[0].number for report in worker.said] == [0]  # type: ignore[union-attr]
 
 
 async def test_an_attempt_that_was_killed_before_its_turn_does_not_start() -> None:
@@ -196,16 +202,37 @@ async def test_an_attempt_that_was_killed_before_its_turn_does_not_start() -> No
     assert await worker.turn() == [1]
 
 
-async def test_a_broken_start_keeps_nobody_else_from_starting() -> None:
+async def test_an_attempt_that_cannot_be_started_ends_and_makes_room() -> None:
     worker = Worker(sessions=3)
     worker.executor.broken_for = {0}
+    worker.give(attempts=2)
+    failures: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    assert await worker.turn() == [1, 10, 20], "nobody else is kept from starting"
+    assert [str(failure) for failure in failures] == ["0"]
+    await worker.turn()
+    (report,) = worker.said
+    assert isinstance(report, work.Report)
+    assert [(result.number, result.outcome) for result in report.results] == [(0, Outcome.UNABLE)]
+    assert report.results[0].reason.startswith("no-resources: ")
+
+
+async def test_a_session_that_fails_keeps_nobody_else_from_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails() -> None:
+        raise ValueError("broken")
+
+    worker = Worker(sessions=3)
+    monkeypatch.setattr(worker.process.sessions[0], "next_command", fails)
     worker.give(attempts=1)
     failures: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
     await worker.turn()
     assert await worker.turn() == [10, 20]
-    assert [str(failure) for failure in failures] == ["0"]
+    assert [str(failure) for failure in failures] == ["broken"]
 
 
 async def test_nothing_starts_when_the_process_is_closed() -> None:
@@ -215,3 +242,25 @@ async def test_nothing_starts_when_the_process_is_closed() -> None:
     worker.give(attempts=1)
     assert await worker.turn() == []
     assert worker.executor.started == []
+
+
+async def test_what_waits_is_given_back_by_a_drain_between_hello_and_welcome() -> None:
+    """The hello on its way names it; the pool would keep it here, and nobody would start it."""
+    worker = Worker(sessions=1)
+    worker.give(attempts=3)
+    await worker.turn()
+    worker.process.sessions[0].on_online()
+    worker.process.on_signal()
+    hello, *rest = worker.said
+    assert isinstance(hello, work.Hello)
+    assert [number for number, *_ in hello.holds] == [0, 1, 2]
+    assert rest == [work.Leaving(), work.Returned(numbers=[1, 2])]
+
+
+async def test_a_drain_without_a_connection_says_nothing() -> None:
+    worker = Worker(sessions=1)
+    worker.give(attempts=3)
+    await worker.turn()
+    worker.connection.online = False
+    worker.process.on_signal()
+    assert worker.said == []

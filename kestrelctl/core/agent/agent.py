@@ -30,9 +30,10 @@ class LocalAttempt:
     Attributes:
         item: the line of the task, if its job has lines.
         claim: what the pool charges it; the agent charges the same.
+        waited_seconds: from its arrival to its start; 0 until then.
     """
 
-    __slots__ = ("arrived_at", "claim", "index", "item", "number", "template")
+    __slots__ = ("arrived_at", "claim", "index", "item", "number", "template", "waited_seconds")
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class LocalAttempt:
         self.item = item
         self.claim = claim
         self.arrived_at = now
+        self.waited_seconds = 0.0
 
 
 class Agent:
@@ -73,7 +75,7 @@ class Agent:
 
     # -- from the manager --------------------------------------------------------------------------
 
-    def on_welcome(self, greeting: int, kill: Sequence[int], now: float) -> list[int]:
+    def on_welcome(self, greeting: int, kill: Sequence[int], now: float, wall: float) -> list[int]:
         """The session is in: everything unacknowledged is to be reported again.
 
         A welcome that answers another than the latest hello does not count: what follows it was
@@ -85,7 +87,7 @@ class Agent:
         if greeting != self.greeting:
             return []
         self.welcomed = True
-        running = self.on_kill(kill, now)
+        running = self.on_kill(kill, now, wall)
         self.fresh = list(self.unacknowledged.values())
         self.fresh_since = now if self.fresh else None
         return running
@@ -130,8 +132,11 @@ class Agent:
                 self.queue.append(LocalAttempt(number + k, known, index + k, item, claim, now))
         return refused
 
-    def on_kill(self, numbers: Iterable[int], now: float) -> list[int]:
+    def on_kill(self, numbers: Iterable[int], now: float, wall: float) -> list[int]:
         """Ends queued attempts as killed.
+
+        Args:
+            wall: the same moment by the machine's clock, for their results.
 
         Returns:
             Those that run, to be killed; they are reported when they have ended.
@@ -147,7 +152,7 @@ class Agent:
                 attempt.template.job_id,
                 attempt.index,
                 Outcome.KILLED,
-                now,
+                wall,
                 0.0,
                 reason="cancelled",
             )
@@ -199,7 +204,7 @@ class Agent:
         """Whether the first attempt in the queue fits into what is free."""
         return bool(self.queue) and self.queue[0].claim.fits(self.free)
 
-    def start_next(self) -> LocalAttempt | None:
+    def start_next(self, now: float) -> LocalAttempt | None:
         """Takes the first attempt out of the queue and charges its claim.
 
         The caller starts it at once: it counts as running from now on.
@@ -210,6 +215,7 @@ class Agent:
         if not self.can_start:
             return None
         attempt = self.queue.popleft()
+        attempt.waited_seconds = now - attempt.arrived_at
         attempt.claim.charge(self.free)
         self.running[attempt.number] = attempt
         return attempt
@@ -222,8 +228,8 @@ class Agent:
         """
         attempt = self.running.pop(result.number)
         attempt.claim.release(self.free)
-        waited = max(0.0, result.started_at - attempt.arrived_at)
-        result = msgspec.structs.replace(result, waited_seconds=round(waited, 6))
+        waited_seconds = round(attempt.waited_seconds, 6)
+        result = msgspec.structs.replace(result, waited_seconds=waited_seconds)
         self._keep(result, now)
         return result
 
