@@ -154,6 +154,13 @@ def test_what_was_filled_in_is_not_filled_again() -> None:
     assert fill(("{a}",), 1, 0, '{"a": "{b}", "b": "no"}') == ("{b}",)
 
 
+def test_an_item_that_is_nested_too_deeply_to_be_read_is_a_word() -> None:
+    item = '{"a": ' * 100_000
+    assert fill(("{a}", "{}"), 1, 0, item) == ("{a}", item)
+    item = '{"a": ' + "[" * 50_000 + "]" * 50_000 + "}"
+    assert fill(("{a}", "{}"), 1, 0, item) == ("{a}", item)
+
+
 def test_a_template_is_the_job_without_its_array() -> None:
     spec = JobSpec(argv=("run", "{}"), count=9, first=3, step=2, items=("x",) * 9, env={"A": "b"})
     template = Template.of(5, spec)

@@ -61,7 +61,7 @@ def fill(words: tuple[str, ...], task_id: int, index: int, item: str | None) -> 
     if item is not None and item.startswith("{"):
         try:
             parsed = json.loads(item)
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or nested too deeply to be read
             parsed = None
         if isinstance(parsed, dict):
             values.update(parsed)
