@@ -51,9 +51,11 @@ def run_messages(effect: Run, ack: list[int]) -> list[work.Run]:
         forget=effect.forget,
         ack=ack,
     )
-    one = len(effect.spans) == 1 and effect.spans[0][3] == 1
-    if one or _is_small(message) or codec.fits(codec.encode(message)):
+    if _is_small(message) or codec.fits(codec.encode(message)):
         return [message]
+    if sum(n for _, _, _, n, _ in effect.spans) == 1:  # alone it fits, or it had been refused
+        alone = msgspec.structs.replace(message, ack=[])
+        return [work.Run(spans=[], claims=[], ack=ack), alone] if ack else [alone]
     first, second = _halves(effect)
     return [*run_messages(first, ack), *run_messages(second, [])]
 

@@ -101,6 +101,21 @@ def test_large_items_travel_apart_in_their_order() -> None:
     assert items_started(messages) == [(100 + i, large[i]) for i in range(20)]
 
 
+def test_the_largest_command_travels_apart_from_acknowledgements() -> None:
+    longest = 1
+    while problem_with_size(JobSpec(argv=("x" * (longest * 2),))) is None:
+        longest *= 2
+    step = longest
+    while step := step // 2:
+        longer = JobSpec(argv=("x" * (longest + step),))
+        longest += step * (problem_with_size(longer) is None)
+    messages = handed_out(
+        [job(1, argv=("x" * longest,))], [(100, 1, 0, 1, 0)], ack=list(range(10**15, 10**15 + 500))
+    )
+    assert [len(message.ack) for message in messages] == [500, 0]
+    assert items_started(messages) == [(100, None)]
+
+
 def test_items_stay_with_their_attempts_when_jobs_without_any_stand_between() -> None:
     large = tuple(f"{i}" + "<" * 40_000 for i in range(6))
     jobs = [job(1, count=6, items=large), job(2, count=9), job(3, count=6, items=large)]
