@@ -102,3 +102,17 @@ def test_nothing_begins_to_go_wrong_once_there_is_peace(seed: int) -> None:
     parts = [line.split(maxsplit=2)[2] for line in report.story]
     peace = parts.index("has peace")
     assert parts[:peace].count("begins") == 32
+
+
+def test_the_world_waits_for_its_users_second_thoughts() -> None:
+    """Of five tasks one always fails: retried long after its end, it fails once more."""
+    spec = JobSpec(argv=("task",), name="poison", count=5)
+    report = simulate.run(
+        1,
+        simulate.WorldSettings(
+            ads=[WorkerAd()],
+            submissions=[Submission(at_seconds=0.0, spec=spec, retry_after_seconds=20.0)],
+        ),
+    )
+    report.raise_problems()
+    assert (report.counts.failed, report.executions) == (1, 6)
