@@ -116,3 +116,18 @@ def test_the_world_waits_for_its_users_second_thoughts() -> None:
     )
     report.raise_problems()
     assert (report.counts.failed, report.executions) == (1, 6)
+
+
+def test_what_is_retried_may_run_before_a_slow_disk_has_heard_of_it() -> None:
+    spec = JobSpec(argv=("task",), name="long", count=4)
+    asked = Submission(
+        at_seconds=0.0, spec=spec, cancel_after_seconds=1.0, retry_after_seconds=30.0
+    )
+    report = simulate.run(
+        1,
+        simulate.WorldSettings(
+            ads=[WorkerAd(assets={"cpus": 4.0})], submissions=[asked], commit_seconds=(8.0, 8.0)
+        ),
+    )
+    report.raise_problems()
+    assert report.counts.done == 4 * report.jobs  # asked again by a user who was not answered
