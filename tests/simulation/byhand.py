@@ -101,6 +101,12 @@ class House:
         made.start()
         return made
 
+    def stranger(self) -> Puppet:
+        """Somebody else with a user's account."""
+        found = self.puppet(f"mallory@users.{DOMAIN}/1")
+        self.wait()
+        return found
+
 
 class Worker(House):
     """A worker with two processors, alone with a pool that is the test.
@@ -201,6 +207,14 @@ class Manager(House):
     def submit(self, count: int = 1, **spec: object) -> None:
         made = JobSpec(argv=("task",), name="long", count=count, **spec)  # type: ignore[arg-type]
         self.ask(requests.SubmitJob(id="submit", spec=made))
+
+    def fail_a_job(self) -> None:
+        """Job 1 has one task, and has failed, durably."""
+        self.hello()
+        self.submit()
+        self.report(self.attempts()[0], Outcome.FAILED)
+        self.wait(1.0)
+        assert [job.state for job in self.store.jobs()] == ["failed"]
 
     def failures(self) -> list[str]:
         """The codes of errors that the user was answered."""
