@@ -253,8 +253,5 @@ class Manager(House):
         ]
 
     def acknowledged(self) -> list[int]:
-        return [
-            number
-            for message in [*self.worker.of(work.Ack), *self.worker.of(work.Run)]
-            for number in (message.numbers if isinstance(message, work.Ack) else message.ack)
-        ]
+        alone = [number for ack in self.worker.of(work.Ack) for number in ack.numbers]
+        return alone + [number for run in self.worker.of(work.Run) for number in run.ack]
