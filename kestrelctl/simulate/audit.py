@@ -36,6 +36,10 @@ class Audit:
         problems: what broke, in words; empty if all is well.
         executions: every run of a command, by attempt number.
         acknowledged_jobs: jobs whose submission was answered.
+        accepted_results: how many results became durable.
+        over_since: task -> since when it is durable that it is over.
+        stopped_since: job -> since when it is durable that it is cancelled.
+        killed_at: attempt -> when its end was last ordered.
     """
 
     def __init__(self, clock: SimulationClock) -> None:
@@ -43,12 +47,12 @@ class Audit:
         self.executions: dict[int, Execution] = {}
         self.acknowledged_jobs: set[int] = set()
         self.accepted_results = 0
+        self.over_since: dict[tuple[int, int], float] = {}
+        self.stopped_since: dict[int, float] = {}
+        self.killed_at: dict[int, float] = {}
         self._clock = clock
         self._jobs: dict[int, JobRecord] = {}
         self._rows: dict[tuple[int, int], TaskRecord] = {}
-        self.over_since: dict[tuple[int, int], float] = {}  #: tasks in a final state
-        self.stopped_since: dict[int, float] = {}  #: cancelled jobs
-        self.killed_at: dict[int, float] = {}  #: attempts whose end was ordered, for the last time
         self._running: dict[str, dict[int, Execution]] = {}
         self._capacity: dict[str, Amounts] = {}
         self._accepted: set[tuple[int, int, int]] = set()

@@ -12,11 +12,21 @@ from kestrelctl.simulate.users import PATIENCE_SECONDS
 
 #: How long after a disturbance everybody must know better, and act, if nothing took time to travel.
 GRACE_SECONDS = 4.0
-#: A worker that was away learns of it by what it says (1, 2), says what it holds (3) and is told
-#: what to kill (4). What it said meanwhile is answered too, which makes it say it again (5, 6).
+#: Messages, each an answer to the one before, until a worker that was given up has heard all of it:
+#:
+#: 1. The worker says anything.
+#: 2. The pool asks who that is.
+#: 3. The worker says what it holds.
+#: 4. The pool says what is to be killed.
+#: 5. The worker says what it holds once more, because it was asked once more: step 2 comes for
+#:    each message that it sent before step 3.
+#: 6. The pool says once more what is to be killed.
 PASSAGES = 6
-#: An order to kill counts if it answers the worker's latest hello; one that was under way to an
-#: earlier one (1) is followed by another (2, 3).
+#: Messages until an order to kill counts, which it does if it answers the worker's latest hello:
+#:
+#: 1. The pool orders it in answer to an earlier hello.
+#: 2. The worker says its latest hello.
+#: 3. The pool orders it in answer to that one.
 KILL_PASSAGES = 3
 #: From the order to the end of a command, if nothing took time to travel.
 KILL_SECONDS = 0.5

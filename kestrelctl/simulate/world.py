@@ -1,4 +1,4 @@
-"""A whole pool on simulated time, driven by a seed; the core in it is the production core."""
+"""A whole pool on simulated time, driven by a seed; core and shells are those of production."""
 
 from __future__ import annotations
 
