@@ -139,14 +139,14 @@ BOARD = Board(
                 timeseries(
                     "Advertisements",
                     "ops",
-                    "Full ones come with a hello; a beat renews one without sending it again.",
+                    "Full ones come with a hello; a heartbeat renews one without sending it again.",
                     per_second("kestrel_ads_total", "kind"),
                 ),
                 timeseries(
                     "Bytes of advertisements",
                     "Bps",
-                    "Their JSON text. The interval of beats grows with the pool, so this should "
-                    "stay small.",
+                    "Their JSON text. The interval of heartbeats grows with the pool, so this "
+                    "should stay small.",
                     per_second("kestrel_ad_bytes_total", "kind"),
                 ),
                 timeseries(

@@ -44,8 +44,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
     ad_sent: int
     ad_received: int
-    beat_sent: int
-    beat_received: int
+    heartbeat_sent: int
+    heartbeat_received: int
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ def forecast(workers: int, cores: int, running: int) -> Forecast:
         cores=cores,
         idle=idle,
         sizes=found,
-        received_bytes_per_second=idle.heartbeats_per_second * found.beat_received,
+        received_bytes_per_second=idle.heartbeats_per_second * found.heartbeat_received,
         condor=condor_traffic(workers, cores, running),
     )
 
@@ -134,12 +134,12 @@ def forecast(workers: int, cores: int, running: int) -> Forecast:
 def sizes() -> Sizes:
     """How large an ad and a sign of life are on the wire."""
     hello = codec.encode(work.Hello(version=work.VERSION, incarnation="0" * 16, ad=_AD))
-    beat = codec.encode(work.Heartbeat())
+    heartbeat = codec.encode(work.Heartbeat())
     return Sizes(
         ad_sent=len(stanza.message(hello, _POOL)),
         ad_received=len(stanza.message(hello, _POOL, _WORKER)),
-        beat_sent=len(stanza.message(beat, _POOL)),
-        beat_received=len(stanza.message(beat, _POOL, _WORKER)),
+        heartbeat_sent=len(stanza.message(heartbeat, _POOL)),
+        heartbeat_received=len(stanza.message(heartbeat, _POOL, _WORKER)),
     )
 
 
@@ -188,7 +188,7 @@ def report(told: Forecast) -> Record:
             "signs of life",
             f"{idle.heartbeats_per_second:.1f}/s, of an idle pool; a busy one needs fewer",
         ),
-        ("", f"{told.sizes.beat_received} bytes each at the manager"),
+        ("", f"{told.sizes.heartbeat_received} bytes each at the manager"),
         ("each worker", f"one in {duration(idle.interval_seconds)}"),
         ("manager", f"receives {told.received_bytes_per_second / 1000:.1f} kB/s"),
         ("silence", f"a worker is given up after {duration(idle.lease_seconds)} of it"),

@@ -78,18 +78,18 @@ class PoolFamilies:
         yield from _surroundings(self._numbers())
 
     def _ads(self) -> Iterator[Metric]:
-        full, beat = self._stanzas.total(Hello), self._stanzas.total(Heartbeat)
+        full, heartbeat = self._stanzas.total(Hello), self._stanzas.total(Heartbeat)
         yield counters(
             "kestrel_ads",
             "Advertisements of workers: in full with a hello, renewed by a sign of life.",
             ("kind",),
-            by({"full": full[0], "heartbeat": beat[0]}),
+            by({"full": full[0], "heartbeat": heartbeat[0]}),
         )
         yield counters(
             "kestrel_ad_bytes",
             "Their JSON text, before XML quotes it.",
             ("kind",),
-            by({"full": full[1], "heartbeat": beat[1]}),
+            by({"full": full[1], "heartbeat": heartbeat[1]}),
         )
 
 

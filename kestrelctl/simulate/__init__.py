@@ -4,9 +4,9 @@
 
 What runs is the core, the manager's `Service`, listener and request dispatcher, the worker's
 process and sessions, and the codec. Simulated are the clock and the event loop (`loop`), the
-network (`network`, `simulated_session`), disks (`store`, `simulated_spool`), commands (`executor`,
-`truth`) and users. What is said on the wire and what becomes durable is held against what was
-promised (`audit`, `vigil`).
+network (`network`, `simulated_session`), disks (`store`, `simulated_spool`), commands
+(`simulated_executor`, `truth`) and users. What is said on the wire and what becomes durable is held
+against what was promised (`audit`, `vigil`).
 
 The same seed and settings tell the same story, in any process:
 

@@ -36,19 +36,23 @@ class Audit:
         problems: what broke, in words; empty if all is well.
         executions: every run of a command, by attempt number.
         acknowledged_jobs: jobs whose submission was answered.
+        accepted_results: how many results became durable.
+        over_since: task -> since when it is durable that it is over.
+        stopped_since: job -> since when it is durable that it is cancelled.
+        killed_at: attempt -> when its end was last ordered.
     """
 
     def __init__(self, clock: SimulationClock) -> None:
         self.problems: list[str] = []
         self.executions: dict[int, Execution] = {}
-        self.acknowledged_jobs: dict[int, int] = {}
+        self.acknowledged_jobs: set[int] = set()
         self.accepted_results = 0
+        self.over_since: dict[tuple[int, int], float] = {}
+        self.stopped_since: dict[int, float] = {}
+        self.killed_at: dict[int, float] = {}
         self._clock = clock
         self._jobs: dict[int, JobRecord] = {}
         self._rows: dict[tuple[int, int], TaskRecord] = {}
-        self.over_since: dict[tuple[int, int], float] = {}  #: tasks in a final state
-        self.stopped_since: dict[int, float] = {}  #: cancelled jobs
-        self.killed_at: dict[int, float] = {}  #: attempts whose end was ordered, for the last time
         self._running: dict[str, dict[int, Execution]] = {}
         self._capacity: dict[str, Amounts] = {}
         self._accepted: set[tuple[int, int, int]] = set()
@@ -125,11 +129,11 @@ class Audit:
 
     # -- manager -----------------------------------------------------------------------------------
 
-    def answered_submission(self, job_id: int, tasks: int) -> None:
+    def answered_submission(self, job_id: int) -> None:
         """A user is told that this job is safe."""
         self.expect(job_id in self._jobs, f"job {job_id} was acknowledged before its commit")
         self.expect(job_id not in self.acknowledged_jobs, f"job {job_id} was acknowledged twice")
-        self.acknowledged_jobs[job_id] = tasks
+        self.acknowledged_jobs.add(job_id)
 
     def tasks_ended(self, records: list[TaskRecord]) -> None:
         """Whoever listens is told that these tasks are over."""
@@ -241,7 +245,7 @@ class Audit:
         for execution in self.running():
             self.expect(False, f"attempt {execution.number} still runs on {execution.worker}")
         jobs = {job.job_id: job for job in tables.jobs(limit=len(self._jobs))}
-        for job_id in self.acknowledged_jobs:
+        for job_id in sorted(self.acknowledged_jobs):
             self.expect(job_id in jobs, f"acknowledged job {job_id} is unknown")
         for job in jobs.values():
             self._job(job, tables.tasks(job.job_id, limit=job.spec.count))

@@ -18,7 +18,7 @@ MOST_CALLBACKS = 8
 def plan(
     nodes: Nodes, random: Random, faults: int, within_seconds: float, kinds: dict[Kind, float]
 ) -> None:
-    """Lets so many faults happen in the first `within_seconds`; they like company.
+    """Lets so many faults begin in the first `within_seconds`; they like company.
 
     Args:
         kinds: how often each comes, relative to the others.
@@ -30,7 +30,7 @@ def plan(
         if random.random() < 0.5:
             begin = random.uniform(0.0, within_seconds)
         else:
-            begin += random.uniform(0.0, 0.5)
+            begin = random.uniform(begin, min(begin + 0.5, within_seconds))
         nodes.clock.at(nodes.clock.start + begin, kind, nodes, random, seconds)
 
 

@@ -23,6 +23,9 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
         fault_kinds: which, and how often each, relative to the others.
         patience_seconds: how long after that everything must have come to its end.
         join_seconds: over how long the workers come in at the beginning.
+        latency_seconds: bounds of a connection's typical one-way delay.
+        commit_seconds: bounds of a commit's duration while the disk is not slow.
+        config: of the pool.
         check: verify the pool's invariants after every event.
         keep_story: remember what happened, for `WorldReport.story`.
     """

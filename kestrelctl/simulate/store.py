@@ -57,7 +57,7 @@ class SimulatedStore(MemoryStore):
         if self.full:
             future.set_exception(StoreFull(cause="a disk that was told to be full"))
         else:
-            self._apply_all(records)
+            self._keep(records)
             future.set_result(None)
 
     def crash(self) -> None:
@@ -65,11 +65,8 @@ class SimulatedStore(MemoryStore):
         if self._under_way is not None:
             records, self._under_way = self._under_way[0], None
             if not self.full and self._random.random() < 0.5:
-                self._apply_all(records)
+                self._keep(records)
 
-    def _apply_all(self, records: Sequence[Record]) -> None:
-        for record in records:
-            self._apply(record)
-        self._commits += 1
-        self._records += len(records)
+    def _keep(self, records: Sequence[Record]) -> None:
+        super()._keep(records)
         self._on_committed(records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -121,6 +122,16 @@ class Owner(User):
         self._plans: list[Submission] = []
         self._plan_of: dict[str, int] = {}
         self._given_up: set[int] = set()
+        self._thoughts_to_come = 0
+
+    @property
+    def settled(self) -> bool:
+        """All jobs are in, and nothing is left to be asked or answered."""
+        return (
+            len(self.submissions) == len(self._plans)
+            and not self._thoughts_to_come
+            and not self.open
+        )
 
     def plan(self, submissions: list[Submission]) -> None:
         """Hands these jobs in, cancels and retries them at their times."""
@@ -143,9 +154,17 @@ class Owner(User):
         )
         self.submissions[which] = answer.job_id
         if plan.cancel_after_seconds is not None:
-            self.clock.after(plan.cancel_after_seconds, self._cancel, answer.job_id)
+            self._think_again(plan.cancel_after_seconds, self._cancel, answer.job_id)
         if plan.retry_after_seconds is not None:
-            self.clock.after(plan.retry_after_seconds, self._retry, answer.job_id)
+            self._think_again(plan.retry_after_seconds, self._retry, answer.job_id)
+
+    def _think_again(self, after_seconds: float, ask: Callable[[int], None], job_id: int) -> None:
+        self._thoughts_to_come += 1
+        self.clock.after(after_seconds, self._ask_now, ask, job_id)
+
+    def _ask_now(self, ask: Callable[[int], None], job_id: int) -> None:
+        self._thoughts_to_come -= 1
+        ask(job_id)
 
     def _cancel(self, job_id: int) -> None:
         self.ask(requests.CancelJobs(jobs=str(job_id)))

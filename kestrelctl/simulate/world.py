@@ -1,4 +1,4 @@
-"""A whole pool on simulated time, driven by a seed; the core in it is the production core."""
+"""A whole pool on simulated time, driven by a seed; core and shells are those of production."""
 
 from __future__ import annotations
 
@@ -195,15 +195,14 @@ class World:
             nodes.operator.resume(worker.address)
 
     def _quiet(self) -> bool:
-        """All jobs have ended, and everybody knows."""
+        """All jobs have ended, everybody knows, and nobody will ask for more."""
         nodes = self.nodes
         pool = nodes.manager.pool
         return (
-            len(nodes.owner.submissions) == len(self.settings.submissions)
-            and pool is not None
+            pool is not None
             and not pool.state.jobs
             and not pool.state.ending
-            and not nodes.owner.open
+            and nodes.owner.settled
             and not nodes.operator.open
             and all(worker.settled for worker in nodes.workers)
         )

@@ -79,6 +79,10 @@ class MemoryStore:
     async def commit(self, records: Sequence[Record]) -> None:
         if self.full:
             raise StoreFull(cause="the store in memory was told to be full")
+        self._keep(records)
+
+    def _keep(self, records: Sequence[Record]) -> None:
+        """What a commit comes to."""
         for record in records:
             self._apply(record)
         if records:

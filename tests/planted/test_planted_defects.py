@@ -7,6 +7,7 @@ names must fail there. It must pass in a copy without a defect.
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -59,6 +60,8 @@ class Field:
 def field(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Field]:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.fail(f"run these without -n: each process would plant them all, {AT_ONCE} at once")
     params = [getattr(item, "callspec", None) for item in request.session.items]
     chosen = [found.params["defect"] for found in params if found and "defect" in found.params]
     made = Field(chosen, tmp_path_factory.mktemp("field"))

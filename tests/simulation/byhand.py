@@ -101,6 +101,12 @@ class House:
         made.start()
         return made
 
+    def stranger(self) -> Puppet:
+        """Somebody else with a user's account."""
+        found = self.puppet(f"mallory@users.{DOMAIN}/1")
+        self.wait()
+        return found
+
 
 class Worker(House):
     """A worker with two processors, alone with a pool that is the test.
@@ -202,6 +208,14 @@ class Manager(House):
         made = JobSpec(argv=("task",), name="long", count=count, **spec)  # type: ignore[arg-type]
         self.ask(requests.SubmitJob(id="submit", spec=made))
 
+    def fail_a_job(self) -> None:
+        """Job 1 has one task, and has failed, durably."""
+        self.hello()
+        self.submit()
+        self.report(self.attempts()[0], Outcome.FAILED)
+        self.wait(1.0)
+        assert [job.state for job in self.store.jobs()] == ["failed"]
+
     def failures(self) -> list[str]:
         """The codes of errors that the user was answered."""
         return [answer.code for answer in self.user.of(answers.Failed)]
@@ -239,8 +253,5 @@ class Manager(House):
         ]
 
     def acknowledged(self) -> list[int]:
-        return [
-            number
-            for message in [*self.worker.of(work.Ack), *self.worker.of(work.Run)]
-            for number in (message.numbers if isinstance(message, work.Ack) else message.ack)
-        ]
+        alone = [number for ack in self.worker.of(work.Ack) for number in ack.numbers]
+        return alone + [number for run in self.worker.of(work.Run) for number in run.ack]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from kestrelctl import simulate
@@ -9,6 +11,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate import WorldReport, faults
 from kestrelctl.simulate.faults import Kind
+from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.workload import Submission
 
 TASKS = 40
@@ -78,3 +81,53 @@ def test_tasks_of_killed_workers_run_elsewhere(seed: int) -> None:
 def test_a_task_that_ends_its_worker_is_given_up(seed: int) -> None:
     report = live_through(seed, kind="killer", max_losses=2, cpus=1)
     assert (report.counts.done, report.counts.lost) == (35, 5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_begins_to_go_wrong_once_there_is_peace(seed: int) -> None:
+    def note(nodes: Nodes, random: Random, seconds: float) -> None:
+        nodes.clock.tell("fault", "begins")
+
+    report = simulate.run(
+        seed,
+        simulate.WorldSettings(
+            ads=[WorkerAd()],
+            submissions=[],
+            faults=32,
+            fault_kinds={note: 1.0},
+            fault_seconds=5.0,
+        ),
+    )
+    report.raise_problems()
+    parts = [line.split(maxsplit=2)[2] for line in report.story]
+    peace = parts.index("has peace")
+    assert parts[:peace].count("begins") == 32
+
+
+def test_the_world_waits_for_its_users_second_thoughts() -> None:
+    """Of five tasks one always fails: retried long after its end, it fails once more."""
+    spec = JobSpec(argv=("task",), name="poison", count=5)
+    report = simulate.run(
+        1,
+        simulate.WorldSettings(
+            ads=[WorkerAd()],
+            submissions=[Submission(at_seconds=0.0, spec=spec, retry_after_seconds=20.0)],
+        ),
+    )
+    report.raise_problems()
+    assert (report.counts.failed, report.executions) == (1, 6)
+
+
+def test_what_is_retried_may_run_before_a_slow_disk_has_heard_of_it() -> None:
+    spec = JobSpec(argv=("task",), name="long", count=4)
+    asked = Submission(
+        at_seconds=0.0, spec=spec, cancel_after_seconds=1.0, retry_after_seconds=30.0
+    )
+    report = simulate.run(
+        1,
+        simulate.WorldSettings(
+            ads=[WorkerAd(assets={"cpus": 4.0})], submissions=[asked], commit_seconds=(8.0, 8.0)
+        ),
+    )
+    report.raise_problems()
+    assert report.counts.done == 4 * report.jobs  # asked again by a user who was not answered

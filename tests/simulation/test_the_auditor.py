@@ -194,7 +194,8 @@ def test_signs_of_life_that_renew_no_lease(monkeypatch: pytest.MonkeyPatch) -> N
         if worker:
             worker.lease_until = lease_until
 
-    monkeypatch.setitem(_HANDLERS, Heard, forgetful)
+    kind: type[Event] = Heard
+    monkeypatch.setitem(_HANDLERS, kind, forgetful)
     assert is_found("is given up though it is well")
 
 

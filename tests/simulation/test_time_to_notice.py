@@ -13,8 +13,8 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate import faults
 from kestrelctl.simulate.faults import Kind
+from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.workload import Submission
-from kestrelctl.simulate.world import World
 
 #: Longer than any promise about it; the faults' own durations are drawn at random.
 BROKEN_SECONDS = 60.0
@@ -27,16 +27,16 @@ RUN = r'says (\w+)@\S+ \{"type":"run"'
 RUN_OF_ONE = RUN + r',"spans":\[\[\d+,(\d+,\d+),1,0\]\]'
 
 
-def hang(world: World, random: Random, _seconds: float) -> None:
-    faults.hang_worker(world, random, BROKEN_SECONDS)
+def hang(nodes: Nodes, random: Random, _seconds: float) -> None:
+    faults.hang_worker(nodes, random, BROKEN_SECONDS)
 
 
-def cut(world: World, random: Random, _seconds: float) -> None:
-    faults.cut_worker(world, random, BROKEN_SECONDS)
+def cut(nodes: Nodes, random: Random, _seconds: float) -> None:
+    faults.cut_worker(nodes, random, BROKEN_SECONDS)
 
 
-def crash(world: World, random: Random, _seconds: float) -> None:
-    faults.crash_worker(world, random, BROKEN_SECONDS)
+def crash(nodes: Nodes, random: Random, _seconds: float) -> None:
+    faults.crash_worker(nodes, random, BROKEN_SECONDS)
 
 
 class Told(NamedTuple):

@@ -6,21 +6,13 @@ import pytest
 from byhand import JOBS, Manager, Puppet
 
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.result import Outcome
 from kestrelctl.errors import NotAllowed, NotFound, UsageError
 from kestrelctl.protocol import answers, requests, work
-from kestrelctl.simulate.network import DOMAIN
 
 
 @pytest.fixture
 def house() -> Manager:
     return Manager()
-
-
-def stranger(house: Manager) -> Puppet:
-    found = house.puppet(f"mallory@users.{DOMAIN}/1")
-    house.wait()
-    return found
 
 
 def asked(house: Manager, user: Puppet, request: requests.Request) -> list[object]:
@@ -29,14 +21,6 @@ def asked(house: Manager, user: Puppet, request: requests.Request) -> list[objec
     user.say(request, JOBS)
     house.wait(1.0)
     return [message for _, message in user.heard]
-
-
-def with_an_ended_job(house: Manager) -> None:
-    house.hello()
-    house.submit()
-    house.report(house.attempts()[0], Outcome.FAILED)
-    house.wait(1.0)
-    assert [job.state for job in house.store.jobs()] == ["failed"]
 
 
 ON_AN_ENDED_JOB = [
@@ -49,8 +33,8 @@ ON_AN_ENDED_JOB = [
 
 @pytest.mark.parametrize("request_", ON_AN_ENDED_JOB)
 def test_an_ended_job_is_its_owners(house: Manager, request_: requests.Request) -> None:
-    with_an_ended_job(house)
-    [refusal] = asked(house, stranger(house), request_)
+    house.fail_a_job()
+    [refusal] = asked(house, house.stranger(), request_)
     assert isinstance(refusal, answers.Failed)
     assert refusal.code == NotAllowed.code
     [answer] = asked(house, house.user, request_)
@@ -73,7 +57,7 @@ def test_nobody_touches_what_another_has_at_work(
     house.hello()
     house.submit()
     house.worker.forget()
-    [answer] = asked(house, stranger(house), request_)
+    [answer] = asked(house, house.stranger(), request_)
     assert (answer.code if isinstance(answer, answers.Failed) else None) == code
     assert house.worker.of(work.Kill) == []
     assert house.manager.pool is not None

@@ -149,15 +149,8 @@ def test_nobody_waits_for_output_of_a_worker_that_is_gone(house: Manager) -> Non
 # -- retries ---------------------------------------------------------------------------------------
 
 
-def with_a_failed_job(house: Manager) -> None:
-    house.hello()
-    house.submit(max_failures=1)
-    house.report(house.attempts()[0], Outcome.FAILED)
-    house.wait(1.0)
-
-
 def test_what_is_refused_for_a_full_disk_does_not_happen_later(house: Manager) -> None:
-    with_a_failed_job(house)
+    house.fail_a_job()
     house.store.full = True
     house.submit()  # the manager learns that its disk is full
     refused = answer(house, requests.RetryJobs(id="r", jobs="1"))
@@ -170,7 +163,7 @@ def test_what_is_refused_for_a_full_disk_does_not_happen_later(house: Manager) -
 
 
 def test_a_story_stays_bounded_when_its_job_is_retried(house: Manager) -> None:
-    with_a_failed_job(house)
+    house.fail_a_job()
     told = [Happening(job_id=1, index=0, at=house.clock.now, what="lost", number=1)]
     for happening in told * MAX_HAPPENINGS:
         house.store._apply(happening)
@@ -225,9 +218,9 @@ def test_a_selector_means_the_users_own_unless_it_names_jobs(
     house: Manager, selector: str, tasks: int
 ) -> None:
     house.submit(count=1)
-    other = house.puppet(f"mallory@users.{DOMAIN}/1")
-    house.wait()
-    other.say(requests.SubmitJob(id="m", spec=JobSpec(argv=("t",), count=2, name="long")), JOBS)
+    house.stranger().say(
+        requests.SubmitJob(id="m", spec=JobSpec(argv=("t",), count=2, name="long")), JOBS
+    )
     house.wait(0.5)
     house.submit(count=4)
     house.wait(0.5)

@@ -12,7 +12,6 @@ from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.protocol import work
-from kestrelctl.simulate.network import DOMAIN
 from kestrelctl.simulate.truth import Fate
 from kestrelctl.worker.session import REPORT_RESULTS, UNANSWERED_SECONDS
 
@@ -22,7 +21,7 @@ def worker() -> Worker:
     return Worker()
 
 
-def longest_pause_seconds(worker: Worker) -> float:
+def next_pause_seconds(worker: Worker) -> float:
     """Between the last hello that was heard and the next one."""
     [*_, (before, _)] = worker.hellos()
     heard = len(worker.hellos())
@@ -39,27 +38,27 @@ def test_it_shows_itself_and_says_hello(worker: Worker) -> None:
 
 
 def test_an_unanswered_hello_is_repeated_less_and_less_often(worker: Worker) -> None:
-    first = longest_pause_seconds(worker)
+    first = next_pause_seconds(worker)
     assert UNANSWERED_SECONDS <= first <= 1.5 * UNANSWERED_SECONDS + 0.1
     for _ in range(3):
-        longest_pause_seconds(worker)
-    assert longest_pause_seconds(worker) >= 16 * UNANSWERED_SECONDS
+        next_pause_seconds(worker)
+    assert next_pause_seconds(worker) >= 16 * UNANSWERED_SECONDS
 
 
 def test_after_a_welcome_an_unanswered_hello_is_soon_repeated(worker: Worker) -> None:
     for _ in range(5):
-        longest_pause_seconds(worker)
+        next_pause_seconds(worker)
     worker.welcome()
     worker.tell(work.Who())
-    assert longest_pause_seconds(worker) <= 1.5 * UNANSWERED_SECONDS + 0.1
+    assert next_pause_seconds(worker) <= 1.5 * UNANSWERED_SECONDS + 0.1
 
 
 def test_after_a_reconnect_an_unanswered_hello_is_soon_repeated(worker: Worker) -> None:
     for _ in range(5):
-        longest_pause_seconds(worker)
+        next_pause_seconds(worker)
     worker.machine.drop_connection()
     worker.wait(1.0)
-    assert longest_pause_seconds(worker) <= 1.5 * UNANSWERED_SECONDS + 0.1
+    assert next_pause_seconds(worker) <= 1.5 * UNANSWERED_SECONDS + 0.1
 
 
 def test_a_worker_that_is_in_says_hello_no_more(worker: Worker) -> None:
@@ -285,9 +284,7 @@ def test_what_fits_starts_when_what_did_not_fit_is_taken_back(worker: Worker) ->
 def test_nobody_but_its_pool_gives_a_worker_orders(worker: Worker) -> None:
     worker.welcome()
     worker.run(100, 1)
-    mallory = worker.puppet(f"mallory@users.{DOMAIN}/1")
-    worker.wait()
-    mallory.say(work.Kill(numbers=[100]), worker.machine.address)
+    worker.stranger().say(work.Kill(numbers=[100]), worker.machine.address)
     worker.wait(1.0)
     assert worker.running == [100]
 

@@ -175,17 +175,25 @@ def test_whatever_can_be_stored_has_words(what: str, cause: str) -> None:
         (entry("ended", cause="cancelled"), False),
         (entry("found-again"), False),
         (entry("retried"), False),
-        (None, False),
     ],
 )
 def test_a_loss_or_failure_says_whether_the_task_runs_again(
-    what: str, following: StoryEntry | None, again: bool
+    what: str, following: StoryEntry, again: bool
 ) -> None:
+    assert says_that_it_runs_again(entry(what), following) == again
+
+
+@pytest.mark.parametrize(("what", "again"), [("failed", True), ("lost", False)])
+def test_the_last_that_is_told_of_a_task(what: str, again: bool) -> None:
+    """A failure is told only if its task runs again; a loss always, and an end only when asked."""
+    assert says_that_it_runs_again(entry(what)) == again
+
+
+def says_that_it_runs_again(first: StoryEntry, *following: StoryEntry) -> bool:
     other = replace(entry("started"), task_id=18)
-    entries = [entry(what), other, *([following] if following else [])]
-    pool = FakePool(TellStory=Story(id="", job=STORY.job, entries=entries))
-    first = run(pool, "job", "story", "7").stdout.splitlines()[1]
-    assert first.endswith("; runs again") == again
+    told = Story(id="", job=STORY.job, entries=[first, other, *following])
+    lines = run(FakePool(TellStory=told), "job", "story", "7").stdout.splitlines()
+    return lines[1].endswith("; runs again")
 
 
 def test_attempts_are_counted_in_the_order_of_their_numbers() -> None:

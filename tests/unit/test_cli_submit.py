@@ -88,7 +88,7 @@ def test_all_options_reach_the_pool() -> None:
         (("--array", "1-2000000000", "--", "x"), "1 to 1,000,000,000 tasks"),
         (("--array", "1", "--each-line", "f", "--", "x"), "exclude each other"),
         (("--priority", "256", "--", "x"), "priority"),
-        (("--cpus", "0", "--", "x"), "at least 0.001 cpus"),
+        (("--cpus", "0", "--", "x"), "0.001 to 1,000,000 cpus, not 0"),
         (("--memory", "5Q", "--", "x"), "not a size"),
         (("--time-limit", "0", "--", "x"), "not a duration"),
         (("--max-running", "0", "--", "x"), "max-running"),

@@ -70,5 +70,5 @@ def test_a_manager_that_started_anew_cannot_be_measured(pool: FakePool) -> None:
 
 def test_sizes_are_those_of_what_travels() -> None:
     found = traffic.sizes()
-    assert found.beat_sent < found.beat_received < 200
-    assert found.beat_received < found.ad_received < 1000
+    assert found.heartbeat_sent < found.heartbeat_received < 200
+    assert found.heartbeat_received < found.ad_received < 1000

@@ -11,7 +11,8 @@ from poolkit import PoolDriver
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome
-from kestrelctl.core.model.validate import problem_with_ad
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
 from kestrelctl.core.scheduling.demand import SPARE_SHAPES
 from kestrelctl.core.scheduling.supply import SPARE_CLASSES
 from kestrelctl.protocol import codec, work
@@ -61,6 +62,33 @@ def test_an_ad_is_short_because_the_pool_remembers_it(ad: WorkerAd, why: str) ->
 def test_what_machines_say_of_themselves_is_short_enough() -> None:
     tags = tuple(f"model-{i}" for i in range(200))
     assert problem_with_ad(WorkerAd(host="h" * 253, os="Linux", tags=tags)) is None
+
+
+@pytest.mark.parametrize(
+    ("assets", "why"),
+    [
+        ({}, "0.001 to 1,000,000 cpus, not 0"),
+        ({"cpus": 0.0004}, "0.001 to 1,000,000 cpus, not 0.0004"),
+        ({"cpus": 2e6}, "0.001 to 1,000,000 cpus, not 2,000,000"),
+        ({"cpus": math.nan}, "cpus, not nan"),
+        ({"cpus": 1.0, "fpga": 0.0004}, "no fpga or 0.001 to less than 2^60, not 0.0004"),
+        ({"cpus": 1.0, "fpga": 0.0009}, "no fpga or 0.001 to less than 2^60, not 0.0009"),
+        ({"cpus": 1.0, "fpga": -1.0}, "no fpga or 0.001 to less than 2^60, not -1"),
+        ({"cpus": 1.0, "memory": 2.0**60}, "no memory or 0.001 to less than 2^60, not 1.15"),
+        ({"cpus": 1.0, "fpga": math.inf}, "fpga or 0.001 to less than 2^60, not inf"),
+        ({"cpus": 1.0, "FPGA": 1.0}, "'FPGA' is no name of an asset"),
+    ],
+)
+def test_an_amount_that_cannot_be_counted_is_refused(assets: dict[str, float], why: str) -> None:
+    assert why in str(problem_with_ad(WorkerAd(assets=assets)))
+    assert why in str(problem_with_job(JobSpec(argv=("x",), request=assets)))
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.001, 2.0**59])
+def test_an_amount_that_can_be_counted_is_not(amount: float) -> None:
+    assets = {"cpus": 1_000_000.0, "fpga": amount}
+    assert problem_with_ad(WorkerAd(assets=assets)) is None
+    assert problem_with_job(JobSpec(argv=("x",), request=assets)) is None
 
 
 def test_ads_that_nobody_has_any_more_are_forgotten() -> None:

@@ -18,7 +18,7 @@ MAX_FACT_CHARACTERS = 255
 MAX_TAGS_CHARACTERS = 10_000
 MAX_ASSETS = 16
 MOST_CPUS = 1_000_000
-#: Of any other asset, in its natural unit.
+#: Of any other asset, in its natural unit; or none.
 MOST_OF_AN_ASSET = 1 << 60
 LEAST_OF_AN_ASSET = 1 / MILLI
 _ASSET = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -70,13 +70,13 @@ def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
     if len(assets) > MAX_ASSETS:
         return f"{who} at most {MAX_ASSETS} assets, not {len(assets)}"
     cpus = assets.get("cpus", 0.0)
-    if not (math.isfinite(cpus) and LEAST_OF_AN_ASSET <= cpus <= MOST_CPUS):
-        return f"{who} at least 0.001 cpus, not {cpus:g}"
+    if not LEAST_OF_AN_ASSET <= cpus <= MOST_CPUS:
+        return f"{who} 0.001 to {MOST_CPUS:,} cpus, not {cpus:,.10g}"
     for name, amount in assets.items():
         if not _ASSET.fullmatch(name):
             return f"{name[:40]!r} is no name of an asset"
-        if not (math.isfinite(amount) and 0 <= amount < MOST_OF_AN_ASSET):
-            return f"{name} cannot be {amount:g}"
+        if amount and not LEAST_OF_AN_ASSET <= amount < MOST_OF_AN_ASSET:
+            return f"{who} no {name} or 0.001 to less than 2^60, not {amount:,.10g}"
     return None
 
 
