@@ -248,10 +248,12 @@ def test_nobody_can_claim_what_no_manager_ever_sent() -> None:
     old = driver.submit(10)
     driver.restart()
     young = driver.submit(10)
-    unsent = [(5, young, 9), (driver.pool.state.next_number, old, 9), (6, old, 10), (7, old, -1)]
+    driver.join("b")
+    [(of_another, _, _)] = driver.held("b")
+    unsent = [(5, young, 9), (of_another, old, 9), (6, old, 10), (7, old, -1)]
     driver.join("a", cpus=0.5, holds=unsent)
     assert driver.held("a") == []
-    assert [job.cursor for job in driver.pool.state.jobs.values()] == [0, 0]
+    assert [job.cursor for job in driver.pool.state.jobs.values()] == [1, 0]
 
 
 def test_a_connection_that_comes_and_goes_does_not_cut_the_time_to_answer_short() -> None:

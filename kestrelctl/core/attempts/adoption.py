@@ -42,8 +42,8 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
             put_back(state, task, worker.jid)
     claims = [Claim({name: n for name, n in told.items() if n > 0}) for told in event.claims]
     for number, job_id, index, place in event.holds:
-        job = state.jobs.get(job_id)
-        if job is None or not 0 <= index < job.spec.count:
+        job = job_of(state, number, job_id, index)
+        if job is None:
             kill.append(number)
             continue
         if index >= job.cursor and may_reach(state, job, index, number):
@@ -84,6 +84,14 @@ def stop(state: State, task: Task) -> None:
     state.tell(task.job, task.index, "superseded", number=attempt.number, worker=attempt.worker)
     if state.workers[attempt.worker].online:
         state.emit(Kill(worker=attempt.worker, numbers=[attempt.number]))
+
+
+def job_of(state: State, number: int, job_id: int, index: int) -> Job | None:
+    """The job of an attempt that a worker names; None if it has ended or nobody ever sent that."""
+    job = state.jobs.get(job_id)
+    if job is None or not 0 <= index < job.spec.count or number >= state.next_number:
+        return None
+    return job
 
 
 def may_reach(state: State, job: Job, index: int, number: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.adoption import may_reach, reach, stop
+from kestrelctl.core.attempts.adoption import job_of, may_reach, reach, stop
 from kestrelctl.core.attempts.book import end, withdraw
 from kestrelctl.core.attempts.endings import DONE, back_off, count_loss, finish, put_back, remember
 from kestrelctl.core.effects import Acknowledge
@@ -86,8 +86,8 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
     and a later attempt under way is stopped. A failure of an attempt already given up is not held
     against the task a second time.
     """
-    job = state.jobs.get(result.job_id)
-    if job is None or not 0 <= result.index < job.spec.count:
+    job = job_of(state, result.number, result.job_id, result.index)
+    if job is None:
         return None
     if result.index >= job.cursor:
         if not may_reach(state, job, result.index, result.number):
