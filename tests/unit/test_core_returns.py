@@ -107,6 +107,22 @@ def test_a_hello_does_not_revive_what_was_refused_and_acknowledged_meanwhile() -
     assert driver.ended == [job]
 
 
+def test_a_refused_end_of_a_repetition_does_not_kill_the_attempt_that_survived() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit(max_losses=9)
+    [survivor] = driver.held("a")
+    driver.lose("a")
+    driver.join("b")
+    [repetition] = driver.held("b")
+    driver.join("a", holds=[survivor])
+    driver.report("b", repetition, outcome=Outcome.KILLED)
+    driver.lose("a")
+    driver.join("a", holds=[survivor])
+    assert driver.held("a") == [survivor]
+    assert driver.of(fx.Welcome)[-1].kill == []
+
+
 # -- losses that were none -------------------------------------------------------------------------
 
 

@@ -61,8 +61,8 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
 
 
 def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -> bool:
-    """Gives the task to this attempt unless an earlier one has it, or its result was counted."""
-    if number <= task.concluded:
+    """Gives the task to this attempt unless an earlier one has it, or this one is over."""
+    if task.is_over(number):
         return False
     other = task.attempt
     if other is not None:

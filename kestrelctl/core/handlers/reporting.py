@@ -97,10 +97,11 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
     if task is None:
         return None
     if result.outcome != Outcome.DONE:
-        told_before = result.number <= task.concluded
-        if told_before or not (task.standing is Standing.UNHEARD or job.cancelling):
+        if task.is_over(result.number):
+            return None
+        if task.standing is not Standing.UNHEARD and not job.cancelling:
             # It is acknowledged, so the worker forgets it: a hello under way must not revive it.
-            task.concluded = max(task.concluded, result.number)
+            task.refused_numbers += (result.number,)
             return None
     if task.attempt is not None:
         stop(state, task)

@@ -35,6 +35,7 @@ class Task(msgspec.Struct, eq=False):
         lost_numbers: attempts that were counted as losses.
         concluded: attempts up to this number are over, their results counted: nobody can still run
             them.
+        refused_numbers: attempts after that which are over though their results were not counted.
     """
 
     job: Job
@@ -45,6 +46,11 @@ class Task(msgspec.Struct, eq=False):
     losses: int = 0
     lost_numbers: tuple[int, ...] = ()
     concluded: int = 0
+    refused_numbers: tuple[int, ...] = ()
+
+    def is_over(self, number: int) -> bool:
+        """Whether the end of this attempt was reported and acknowledged."""
+        return number <= self.concluded or number in self.refused_numbers
 
 
 class Job:
