@@ -359,6 +359,32 @@ def test_an_old_attempt_does_not_bring_back_tasks_of_a_job_that_is_being_cancell
     assert driver.pool.state.jobs[1].live.keys() == {0, 1, 2}
 
 
+@pytest.mark.parametrize("said_of_both", [True, False])
+def test_a_number_is_that_of_one_task_whatever_a_worker_says(said_of_both: bool) -> None:
+    driver = PoolDriver()
+    driver.join("a", cpus=2)
+    driver.submit(2)
+    first, second = driver.held("a")
+    wrong = (first[0], 1, second[2])
+    driver.join("a", cpus=2, holds=[first, wrong] if said_of_both else [wrong])
+    assert driver.of(fx.Welcome)[-1].kill == [first[0]]
+    assert driver.held("a")[0] == first
+    driver.cancel(1)
+    driver.report("a", *driver.held("a"), outcome=Outcome.KILLED)
+    assert driver.ended == [1]
+
+
+def test_an_attempt_is_where_it_was_sent_whoever_else_names_it() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit()
+    [sent] = driver.held("a")
+    driver.join("b", holds=[sent])
+    assert driver.held("a") == [sent]
+    assert driver.of(fx.Welcome)[-1].kill == [sent[0]]
+    assert driver.of(fx.Kill) == []
+
+
 def test_a_loss_is_taken_back_once() -> None:
     """The attempt is found again, missing in one hello, and there in the next."""
     driver = PoolDriver()

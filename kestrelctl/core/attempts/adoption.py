@@ -61,14 +61,17 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
 
 
 def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -> bool:
-    """Gives the task to this attempt unless an earlier one has it, or this one is over."""
+    """Gives the task to this attempt unless an earlier one has it, or this one is over.
+
+    A number that the worker has for another task is not believed: it was sent for that one.
+    """
     if task.is_over(number):
         return False
+    if number in worker.held:
+        return worker.held[number] is task
     other = task.attempt
     if other is not None:
-        if other.number == number and other.worker == worker.jid:
-            return True
-        if other.number < number:
+        if other.number <= number:
             return False
         stop(state, task)
     book.adopt(worker, task, number, claim)
