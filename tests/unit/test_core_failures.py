@@ -189,6 +189,8 @@ def test_workers_are_told_when_the_pool_has_grown() -> None:
     driver.tell(ev.Heard(at=driver.now, worker="first"))
     (change,) = driver.of(fx.SetHeartbeat)
     assert change.heartbeat_seconds > 2 * beat
+    silent_seconds = driver.worker("first").lease_until - driver.now
+    assert silent_seconds > change.heartbeat_seconds, "else its next sign of life comes too late"
 
 
 def test_nobodys_silence_counts_while_the_manager_itself_is_cut_off() -> None:

@@ -26,6 +26,7 @@ from kestrelctl.core.handlers.leases import (
     renew,
     set_offline,
     set_online,
+    spoke,
 )
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.records import WorkerRecord
@@ -95,17 +96,18 @@ def _record(state: State, worker: Worker) -> None:
 
 
 def on_heard(state: State, event: Heard) -> None:
-    """Renews a lease; asks a worker that the pool does not (or no longer) know who it is."""
-    worker = state.workers.get(event.worker)
-    if worker is None or not worker.online or not worker.synced:
-        ask(state, event.worker)
+    """Notes a sign of life, and tells a worker whose interval is far off how often to give one."""
+    # These are rare enough to ask again with each: the worker may have missed that it was asked.
+    state.asked.discard(event.worker)
+    worker = spoke(state, event.worker, event.at)
+    if worker is None:
         return
     wanted = state.config.heartbeat_seconds(state.online)
     ratio = wanted / worker.heartbeat_seconds
     if ratio > HEARTBEAT_TOLERANCE or ratio < 1 / HEARTBEAT_TOLERANCE:
         worker.heartbeat_seconds = wanted
         state.emit(SetHeartbeat(worker=worker.jid, heartbeat_seconds=wanted))
-    renew(state, worker, event.at)
+        renew(state, worker, event.at)
 
 
 def on_lost(state: State, event: Lost) -> None:
@@ -144,6 +146,7 @@ def on_drain(state: State, event: Drain) -> None:
 
 def on_leaving(state: State, event: Leaving) -> None:
     """A worker that is about to stop gets nothing new; its next process does."""
+    spoke(state, event.worker, event.at)
     worker = state.workers.get(event.worker)
     if worker is not None:
         worker.leaving = True

@@ -8,7 +8,7 @@ from kestrelctl.core.attempts.endings import DONE, back_off, count_loss, finish,
 from kestrelctl.core.effects import Acknowledge
 from kestrelctl.core.events import Reported, Returned
 from kestrelctl.core.handlers.health import note_failure, quarantine
-from kestrelctl.core.handlers.leases import ask, renew
+from kestrelctl.core.handlers.leases import spoke
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
@@ -67,15 +67,13 @@ def on_reported(state: State, event: Reported) -> None:
         job.learn(sum(seconds), len(seconds))
     numbers = [result.number for result in event.results]
     state.emit(Acknowledge(worker=event.worker, numbers=numbers))
-    if worker is None or not worker.online or not worker.synced:
-        if event.worker not in state.asked:
-            ask(state, event.worker)
+    worker = spoke(state, event.worker, event.at)
+    if worker is None:
         return
     worker.reported_at = event.at
     if event.results:
         last = event.results[-1]
         worker.skew.learn(last.started_at + last.wall_seconds, event.at)
-    renew(state, worker, event.at)
     state.touch(worker)
 
 
@@ -155,6 +153,7 @@ def _failed(
 
 def on_returned(state: State, event: Returned) -> None:
     """Makes ready what a worker gave back."""
+    spoke(state, event.worker, event.at)
     worker = state.workers.get(event.worker)
     if worker is None:
         return
@@ -168,6 +167,4 @@ def on_returned(state: State, event: Returned) -> None:
         state.tell(task.job, task.index, what, number=number, worker=worker.jid)
         put_back(state, task, worker.jid)
         state.totals.tasks_recalled += 1
-    if worker.online:
-        renew(state, worker, event.at)
     state.touch(worker)
