@@ -32,6 +32,7 @@ class Task(msgspec.Struct, eq=False):
 
     Attributes:
         attempt: the one under way, if the task is UNDER_WAY.
+        backoff_until: when its latest back-off ends or ended, in seconds since the epoch.
         lost_numbers: attempts that were counted as losses.
         concluded: attempts up to this number are over, their results counted: nobody can still run
             them.
@@ -44,6 +45,7 @@ class Task(msgspec.Struct, eq=False):
     attempt: Attempt | None = None
     failures: int = 0
     losses: int = 0
+    backoff_until: float = 0.0
     lost_numbers: tuple[int, ...] = ()
     concluded: int = 0
     refused_numbers: tuple[int, ...] = ()
