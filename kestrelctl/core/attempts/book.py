@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Standing, Task
+from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.state import State
@@ -25,7 +26,7 @@ def begin(
 
     As many as have room are charged at once, if nothing waits before them; the others wait there.
     """
-    room = 0 if worker.queued else min(len(tasks), claim.times_fitting(worker.free))
+    room = min(len(tasks), startable(claim, worker.free, worker.queued))
     full_at = first_number + room
     jid, held, backlog = worker.jid, worker.held, worker.backlog
     number = first_number
