@@ -481,6 +481,19 @@ def test_a_worker_is_told_once_of_its_new_interval() -> None:
     assert told == [6.0]
 
 
+def test_a_worker_that_comes_back_with_other_tags_stays_in_quarantine() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit()
+    driver.report("w", outcome=Outcome.UNABLE, reason="no space")
+    until = driver.worker("w").quarantined_until
+    assert until > driver.now
+    driver.worker("w").streak = 3
+    driver.join("w", incarnation="two", tags=["new"])
+    worker = driver.worker("w")
+    assert (worker.quarantined_until, worker.quarantines, worker.streak) == (until, 1, 3)
+
+
 def test_an_admin_can_end_a_quarantine() -> None:
     driver = PoolDriver()
     driver.join("full")

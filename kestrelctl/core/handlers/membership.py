@@ -80,6 +80,8 @@ def _replace(state: State, old: Worker | None, event: Joined) -> Worker:
     worker = Worker(event.worker, state.class_of(event.ad), event.ad, event.at)
     if old is not None:
         worker.draining = old.draining
+        worker.quarantined_until, worker.quarantines = old.quarantined_until, old.quarantines
+        worker.streak = old.streak
         worker.tasks_done, worker.tasks_failed = old.tasks_done, old.tasks_failed
         worker.incarnation, worker.leaving = old.incarnation, old.leaving
         set_offline(state, old, event.at)
