@@ -113,6 +113,17 @@ def test_it_does_not_wait_for_ever() -> None:
     assert driver.jobs_at("b") == [job]
 
 
+def test_nor_longer_because_it_is_said_again_that_the_worker_is_gone() -> None:
+    driver = PoolDriver(Config(away_seconds=60.0))
+    driver.join("w")
+    driver.submit(on_worker_lost=OnWorkerLost.WAIT)
+    driver.lose("w")
+    for _ in range(61):
+        driver.wait(1.0)
+        driver.lose("w")
+    assert not driver.held("w")
+
+
 def test_a_machine_that_fails_where_others_succeed_is_quarantined() -> None:
     driver = PoolDriver()
     driver.join("good", "bad")

@@ -56,10 +56,9 @@ def lose_worker(state: State, worker: Worker, now: float, cause: str) -> None:
         cause: one of `totals.LOSS_CAUSES`.
     """
     state.asked.discard(worker.jid)
-    if worker.online:
-        state.note("info", f"worker {worker.jid} is gone ({cause}), {len(worker.held)} held")
-    elif not worker.held:
+    if not worker.online:
         return
+    state.note("info", f"worker {worker.jid} is gone ({cause}), {len(worker.held)} held")
     set_offline(state, worker, now)
     worker.away_until = now + state.config.away_seconds
     let_go(state, worker, cause=cause, keep_waiting=True)
