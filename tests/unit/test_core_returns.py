@@ -399,10 +399,11 @@ def test_a_loss_is_taken_back_once() -> None:
     assert driver.pool.state.totals.losses_found_again == 1
 
 
-def test_what_a_new_process_with_more_room_does_not_have_was_lost_as_well() -> None:
+@pytest.mark.parametrize("cpus", [1, 8])
+def test_what_a_new_process_with_other_room_does_not_have_was_lost_as_well(cpus: float) -> None:
     driver = PoolDriver()
-    driver.join("a")
-    driver.submit(on_worker_lost=OnWorkerLost.WAIT)
+    driver.join("a", cpus=4)
+    driver.submit(4, on_worker_lost=OnWorkerLost.WAIT)
     driver.lose("a")
-    driver.join("a", cpus=2, incarnation="two")
-    assert driver.pool.state.totals.attempts_lost == 1
+    driver.join("a", cpus=cpus, incarnation="two")
+    assert driver.pool.state.totals.attempts_lost == 4

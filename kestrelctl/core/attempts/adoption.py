@@ -19,17 +19,13 @@ from kestrelctl.core.state import State
 MOST_UNRECORDED = 100_000
 
 
-def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[int]:
-    """Makes the worker's attempts those of the event.
+def end_unnamed(state: State, worker: Worker, event: Joined, *, reborn: bool) -> None:
+    """Ends the attempts that a worker should have but did not name.
 
     Args:
+        worker: as it was before it said hello.
         reborn: the worker's process was restarted, so what it no longer holds died with it.
-
-    Returns:
-        The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere.
     """
-    kill: list[int] = []
-    jobs: dict[Job, None] = {}
     said = {number for number, *_ in event.holds}
     for number, task in reversed(list(worker.held.items())):
         if number in said:
@@ -40,6 +36,16 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
             lose(state, task, attempt, "restarted")
         else:
             put_back(state, task, worker.jid)
+
+
+def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
+    """Gives a worker the attempts that it named, as far as they still count.
+
+    Returns:
+        The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere.
+    """
+    kill: list[int] = []
+    jobs: dict[Job, None] = {}
     claims = [Claim({name: n for name, n in told.items() if n > 0}) for told in event.claims]
     for number, job_id, index, place in event.holds:
         job = job_of(state, number, job_id, index)

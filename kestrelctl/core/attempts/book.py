@@ -94,7 +94,10 @@ def withdraw(state: State, task: Task) -> Attempt | None:
 
 
 def move(old: Worker, new: Worker) -> None:
-    """Hands all attempts of a worker over to the object that takes its place."""
+    """Hands all attempts of a worker over to the object that takes its place.
+
+    They wait there until the event is settled, and begin again as far as there is room.
+    """
     for number, task in old.held.items():
         attempt = task.attempt
         assert attempt is not None
@@ -104,7 +107,6 @@ def move(old: Worker, new: Worker) -> None:
     old.held.clear()
     old.running_of.clear()
     old.running = 0
-    promote(new)
 
 
 def promote(worker: Worker) -> None:

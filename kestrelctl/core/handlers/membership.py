@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.adoption import adopt
+from kestrelctl.core.attempts.adoption import adopt, end_unnamed
 from kestrelctl.core.attempts.book import move
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.effects import AskWho, Recall, SetHeartbeat, Welcome
@@ -41,8 +41,10 @@ def on_joined(state: State, event: Joined) -> None:
     """Takes a worker in and squares what it holds with what the pool thinks it holds."""
     worker = state.workers.get(event.worker)
     reborn = worker is not None and worker.incarnation not in ("", event.incarnation)
-    if worker is not None and reborn and worker.online:
-        lose_worker(state, worker, event.at, "restarted")
+    if worker is not None:
+        if reborn:
+            lose_worker(state, worker, event.at, "restarted")
+        end_unnamed(state, worker, event, reborn=reborn)
     if worker is None or state.class_of(event.ad) is not worker.cls:
         worker = _replace(state, worker, event)
     elif worker.ad != event.ad:
@@ -59,7 +61,7 @@ def on_joined(state: State, event: Joined) -> None:
     worker.synced = True
     worker.recalling = False
     worker.known_jobs.clear()
-    kill = adopt(state, worker, event, reborn=reborn)
+    kill = adopt(state, worker, event)
     worker.heartbeat_seconds = state.config.heartbeat_seconds(state.online)
     renew(state, worker, event.at)
     state.touch(worker)
