@@ -6,8 +6,8 @@ from collections import Counter
 
 import msgspec
 
+from kestrelctl.core.attempts.endings import in_backoff
 from kestrelctl.core.jobs.gates import passing
-from kestrelctl.core.jobs.job import Standing
 from kestrelctl.core.members.availability import WORKER_STATES, worker_state
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import Amounts
@@ -109,9 +109,9 @@ def take_census(state: State, now: float) -> Census:
 def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) -> Counter[str]:
     """Tasks that no worker has, by what holds them back."""
     found: Counter[str] = Counter(dict.fromkeys(WAITING_REASONS, 0))
-    in_backoff = _in_backoff(state)
+    backoffs = _backoffs(state)
     for job in state.jobs.values():
-        backoff = in_backoff[job.id]
+        backoff = backoffs[job.id]
         found[Reason.BACKOFF] += backoff
         found[Reason.RECOVERING] += len(job.live) - job.running - len(job.ready) - backoff
         takeable, gate = passing(job)
@@ -127,12 +127,11 @@ def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) 
     return found
 
 
-def _in_backoff(state: State) -> Counter[int]:
+def _backoffs(state: State) -> Counter[int]:
     """How many tasks of each job wait for their next attempt."""
     found: Counter[int] = Counter()
-    for job_id, index in {(job_id, index) for _, job_id, index in state.backoffs}:
-        job = state.jobs.get(job_id)
-        task = job.live.get(index) if job else None
-        if task is not None and task.standing is Standing.BACKOFF:
-            found[job_id] += 1
+    for entry in set(state.backoffs):
+        task = in_backoff(state, entry)
+        if task is not None:
+            found[task.job.id] += 1
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kestrelctl.core.attempts.book import promote
-from kestrelctl.core.attempts.endings import end_backoffs, settle_job
+from kestrelctl.core.attempts.endings import end_backoffs, in_backoff, settle_job
 from kestrelctl.core.attempts.hand_out import hand_out
 from kestrelctl.core.census import Census, take_census
 from kestrelctl.core.counting.totals import Totals
@@ -209,7 +209,8 @@ class Pool:
     def explain(self, job: Job, now: float) -> Explanation:
         """Why a job's tasks wait."""
         state = self.state
-        until = min((when for when, job_id, _ in state.backoffs if job_id == job.id), default=None)
+        entries = [entry for entry in state.backoffs if entry[1] == job.id]
+        until = min((e[0] for e in entries if in_backoff(state, e) is not None), default=None)
         return explain(
             job, self.jobs, self.workers.values(), state.demand, state.supply, until, now
         )

@@ -21,6 +21,9 @@ from kestrelctl.core.scheduling.supply import Supply
 #: Attempt numbers of one manager start begin at epoch << this: they fence those of earlier starts.
 EPOCH_BITS = 40
 
+#: (until when, job id, index): a task that failed waits for its next attempt.
+BackOff = tuple[float, int, int]
+
 
 class State:
     """The pool's memory. `kestrelctl.core.attempts` and `kestrelctl.core.handlers` change it.
@@ -31,7 +34,7 @@ class State:
         asked: workers that have yet to say what they hold.
         reconcile_until: while set, tasks that were dispatched before a restart wait for their
             workers to say that they have them.
-        backoffs: heap of (until when, job id, index).
+        backoffs: heap; it may hold entries of tasks that wait no more.
         at, cause: of the event at hand.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
         records: what is to be written with the next commit.
@@ -53,7 +56,7 @@ class State:
         self.connected = True
         self.asked: set[str] = set()
         self.reconcile_until: float | None = None
-        self.backoffs: list[tuple[float, int, int]] = []
+        self.backoffs: list[BackOff] = []
         self.next_recall_at = 0.0
         self.leases_checked_at = 0.0
         self.totals = Totals()

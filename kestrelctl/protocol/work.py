@@ -32,12 +32,12 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
             report: `claims[claim]` is what it charges; a claim of -1 is that of an ended one.
     """
 
-    version: int
+    version: Count
     incarnation: str
-    greeting: int = 0
+    greeting: Count = 0
     at: Seconds | None = None
     ad: WorkerAd
-    holds: list[tuple[int, int, int, Whole]] = []
+    holds: list[tuple[Count, Count, Count, Whole]] = []
     claims: list[dict[str, Count]] = []
 
 
@@ -54,7 +54,7 @@ class Heartbeat(Message, frozen=True, kw_only=True, tag="heartbeat"):
 class Returned(Message, frozen=True, kw_only=True, tag="returned"):
     """Attempts that were taken back before they started (answers `recall`, or on leaving)."""
 
-    numbers: list[int]
+    numbers: list[Count]
 
 
 class Leaving(Message, frozen=True, kw_only=True, tag="leaving"):
@@ -70,9 +70,9 @@ class Output(Message, frozen=True, kw_only=True, tag="output"):
     """
 
     request: str
-    offset: int
+    offset: Count
     data: str = ""
-    size_bytes: int | None = None
+    size_bytes: Count | None = None
 
 
 # -- pool to worker

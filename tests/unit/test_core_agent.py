@@ -208,6 +208,18 @@ def test_it_says_all_that_it_has() -> None:
     assert claims == [ONE_CPU, {"cpus": 500}]
 
 
+def test_a_hello_forgets_templates_because_the_pool_sends_them_again() -> None:
+    agent = welcomed(cpus=1)
+    give(agent, 2)
+    agent.holds()
+    assert agent.templates == {}
+    agent.on_welcome(agent.greeting, [], 2.0, wall=WALL)
+    [runs] = started(agent)
+    end(agent, runs.number)
+    [next_one] = started(agent)
+    assert next_one.template == template()
+
+
 def test_only_the_welcome_to_its_latest_hello_counts() -> None:
     agent = Agent({"cpus": 1.0})
     agent.holds()

@@ -8,6 +8,7 @@ import math
 import pytest
 from poolkit import PoolDriver
 
+from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome
@@ -42,6 +43,49 @@ def test_the_longest_times_leave_sums_and_means_finite() -> None:
     assert totals.tasks_done == 4
     assert math.isfinite(totals.runs.sum)
     assert math.isfinite(totals.dispatches.sum)
+
+
+HELLO = {"type": "hello", "version": work.VERSION, "incarnation": "one", "ad": {}}
+BEYOND = 1 << 63
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(HELLO | {"holds": [held]} for held in ([BEYOND, 1, 0, -1], [1, BEYOND, 0, -1])),
+        *(HELLO | {"holds": [held]} for held in ([1, 1, BEYOND, -1], [-1, 1, 0, -1])),
+        HELLO | {"greeting": BEYOND},
+        HELLO | {"version": BEYOND},
+        {"type": "returned", "numbers": [BEYOND]},
+        {"type": "output", "request": "r", "offset": BEYOND},
+        {"type": "output", "request": "r", "offset": 0, "size_bytes": -1},
+    ],
+)
+def test_a_number_that_cannot_be_is_refused(message: dict[str, object]) -> None:
+    with pytest.raises(codec.BadMessage):
+        codec.from_worker.decode(json.dumps(message))
+
+
+def test_an_attempt_that_no_manager_has_sent_yet_is_killed() -> None:
+    driver = PoolDriver()
+    driver.join("x")
+    driver.submit(max_losses=9)
+    driver.lose("x")
+    unsent = (driver.pool.state.next_number, 1, 0)
+    driver.join("a", cpus=0.5, holds=[unsent])
+    assert driver.held("a") == []
+    assert driver.of(fx.Welcome)[-1].kill == [unsent[0]]
+
+
+def test_nor_is_its_failure_believed() -> None:
+    """Else the attempts that follow would all count as over."""
+    driver = PoolDriver()
+    driver.join("x")
+    driver.submit()
+    driver.restart()
+    driver.fail("a", (driver.pool.state.next_number + 5, 1, 0))
+    assert driver.pool.state.totals.reports_refused == 1
+    assert driver.pool.state.jobs[1].live[0].failures == 0
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,17 @@ def test_it_does_not_wait_for_ever() -> None:
     assert driver.jobs_at("b") == [job]
 
 
+def test_nor_longer_because_it_is_said_again_that_the_worker_is_gone() -> None:
+    driver = PoolDriver(Config(away_seconds=60.0))
+    driver.join("w")
+    driver.submit(on_worker_lost=OnWorkerLost.WAIT)
+    driver.lose("w")
+    for _ in range(61):
+        driver.wait(1.0)
+        driver.lose("w")
+    assert not driver.held("w")
+
+
 def test_a_machine_that_fails_where_others_succeed_is_quarantined() -> None:
     driver = PoolDriver()
     driver.join("good", "bad")
@@ -191,6 +202,8 @@ def test_workers_are_told_when_the_pool_has_grown() -> None:
     driver.tell(ev.Heard(at=driver.now, worker="first"))
     (change,) = driver.of(fx.SetHeartbeat)
     assert change.heartbeat_seconds > 2 * beat
+    silent_seconds = driver.worker("first").lease_until - driver.now
+    assert silent_seconds > change.heartbeat_seconds, "else its next sign of life comes too late"
 
 
 def test_nobodys_silence_counts_while_the_manager_itself_is_cut_off() -> None:

@@ -6,6 +6,7 @@ import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
+from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.task_state import Counts, TaskState
@@ -224,3 +225,20 @@ def test_a_task_that_was_cancelled_in_its_back_off_and_failed_again_counts_once(
     driver.fail("w")
     waiting = driver.pool.census(driver.now).waiting
     assert {reason: n for reason, n in waiting.items() if n} == {"backoff": 1}
+
+
+def test_nor_does_its_first_back_off_cut_the_second_short() -> None:
+    driver = PoolDriver(Config(backoff_seconds=30.0))
+    driver.join("w")
+    job = driver.submit(max_failures=3)
+    driver.fail("w")
+    driver.cancel(job)
+    driver.live(20.0)
+    driver.retry(job)
+    driver.fail("w")
+    [found] = driver.pool.explain(driver.pool.state.jobs[job], driver.now).job_reasons
+    assert found.found == "1 task, the next in 30.0 s"
+    driver.live(29.0)
+    assert driver.held("w") == []
+    driver.live(2.0)
+    assert len(driver.held("w")) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from poolkit import PoolDriver
 
@@ -214,6 +216,45 @@ def test_what_a_worker_gives_back_is_a_sign_of_life() -> None:
         driver.tell(ev.Returned(at=driver.now, worker="w", numbers=[]))
         driver.wait(0.0)
     assert driver.worker("w").online
+
+
+MESSAGES: list[Callable[[float], ev.Event]] = [
+    lambda now: ev.Heard(at=now, worker="w"),
+    lambda now: ev.Reported(at=now, worker="w", results=[]),
+    lambda now: ev.Returned(at=now, worker="w", numbers=[]),
+    lambda now: ev.Leaving(at=now, worker="w"),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_every_message_renews_the_lease_of_a_worker(message: Callable[[float], ev.Event]) -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    before = driver.worker("w").lease_until
+    driver.now += 1.0
+    driver.tell(message(driver.now))
+    assert driver.worker("w").lease_until == before + 1.0
+    assert driver.of(fx.AskWho) == []
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_no_message_shortens_a_lease(message: Callable[[float], ev.Event]) -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.tell(ev.Reconnected(at=driver.now))
+    before = driver.worker("w").lease_until
+    driver.now += 1.0
+    driver.tell(message(driver.now))
+    assert driver.worker("w").lease_until == before
+    driver.join("w")
+    assert driver.worker("w").lease_until == before
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_whatever_an_unknown_worker_says_it_is_asked(message: Callable[[float], ev.Event]) -> None:
+    driver = PoolDriver()
+    driver.tell(message(driver.now))
+    assert [ask.worker for ask in driver.of(fx.AskWho)] == ["w"]
 
 
 def test_a_manager_that_slept_holds_nobodys_silence_against_him() -> None:
@@ -438,6 +479,19 @@ def test_a_worker_is_told_once_of_its_new_interval() -> None:
         driver.tell(ev.Heard(at=driver.now, worker="w"))
         told += [found.heartbeat_seconds for found in driver.of(fx.SetHeartbeat)]
     assert told == [6.0]
+
+
+def test_a_worker_that_comes_back_with_other_tags_stays_in_quarantine() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit()
+    driver.report("w", outcome=Outcome.UNABLE, reason="no space")
+    until = driver.worker("w").quarantined_until
+    assert until > driver.now
+    driver.worker("w").streak = 3
+    driver.join("w", incarnation="two", tags=["new"])
+    worker = driver.worker("w")
+    assert (worker.quarantined_until, worker.quarantines, worker.streak) == (until, 1, 3)
 
 
 def test_an_admin_can_end_a_quarantine() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poolkit import PoolDriver
+from stepcount import steps
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core.jobs.gates import GATES, passing, takeable
@@ -115,6 +116,11 @@ def test_what_nobody_can_take_is_unmet() -> None:
 def test_nobody_is_filled_before_the_others_have_something() -> None:
     driver = waiting_pool([8.0, 8.0, 8.0, 8.0], [(8, 1.0, 100)])
     assert {tasks for [(_, tasks)] in given_to(plan_of(driver)).values()} == {2}
+
+
+def test_what_a_plan_costs_does_not_depend_on_how_many_idle_when_little_waits() -> None:
+    few, many = (waiting_pool([1.0] * idle, [(1, 1.0, 100)]) for idle in (10, 100))
+    assert steps(lambda: plan_of(few)) == steps(lambda: plan_of(many))
 
 
 def test_consecutive_tasks_of_a_job_travel_as_one_span() -> None:

@@ -71,9 +71,10 @@ def test_a_repeated_report_is_acknowledged_again_and_counts_once() -> None:
 
 def test_a_result_that_nobody_could_have_is_refused() -> None:
     driver = PoolDriver()
-    driver.join("w")
+    driver.join("w", "v")
     driver.submit(10)
-    for forged in ((driver.pool.state.next_number + 5, 1, 7), (1, 99, 0), (1, 1, 10), (1, 1, -1)):
+    [(of_another, _, _)] = driver.held("v")
+    for forged in ((of_another, 1, 7), (1, 99, 0), (1, 1, 10), (1, 1, -1)):
         driver.report("w", forged)
     assert driver.pool.state.jobs[1].counts.done == 0
 

@@ -107,6 +107,22 @@ def test_a_hello_does_not_revive_what_was_refused_and_acknowledged_meanwhile() -
     assert driver.ended == [job]
 
 
+def test_a_refused_end_of_a_repetition_does_not_kill_the_attempt_that_survived() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit(max_losses=9)
+    [survivor] = driver.held("a")
+    driver.lose("a")
+    driver.join("b")
+    [repetition] = driver.held("b")
+    driver.join("a", holds=[survivor])
+    driver.report("b", repetition, outcome=Outcome.KILLED)
+    driver.lose("a")
+    driver.join("a", holds=[survivor])
+    assert driver.held("a") == [survivor]
+    assert driver.of(fx.Welcome)[-1].kill == []
+
+
 # -- losses that were none -------------------------------------------------------------------------
 
 
@@ -248,10 +264,12 @@ def test_nobody_can_claim_what_no_manager_ever_sent() -> None:
     old = driver.submit(10)
     driver.restart()
     young = driver.submit(10)
-    unsent = [(5, young, 9), (driver.pool.state.next_number, old, 9), (6, old, 10), (7, old, -1)]
+    driver.join("b")
+    [(of_another, _, _)] = driver.held("b")
+    unsent = [(5, young, 9), (of_another, old, 9), (6, old, 10), (7, old, -1)]
     driver.join("a", cpus=0.5, holds=unsent)
     assert driver.held("a") == []
-    assert [job.cursor for job in driver.pool.state.jobs.values()] == [0, 0]
+    assert [job.cursor for job in driver.pool.state.jobs.values()] == [1, 0]
 
 
 def test_a_connection_that_comes_and_goes_does_not_cut_the_time_to_answer_short() -> None:
@@ -341,6 +359,32 @@ def test_an_old_attempt_does_not_bring_back_tasks_of_a_job_that_is_being_cancell
     assert driver.pool.state.jobs[1].live.keys() == {0, 1, 2}
 
 
+@pytest.mark.parametrize("said_of_both", [True, False])
+def test_a_number_is_that_of_one_task_whatever_a_worker_says(said_of_both: bool) -> None:
+    driver = PoolDriver()
+    driver.join("a", cpus=2)
+    driver.submit(2)
+    first, second = driver.held("a")
+    wrong = (first[0], 1, second[2])
+    driver.join("a", cpus=2, holds=[first, wrong] if said_of_both else [wrong])
+    assert driver.of(fx.Welcome)[-1].kill == [first[0]]
+    assert driver.held("a")[0] == first
+    driver.cancel(1)
+    driver.report("a", *driver.held("a"), outcome=Outcome.KILLED)
+    assert driver.ended == [1]
+
+
+def test_an_attempt_is_where_it_was_sent_whoever_else_names_it() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit()
+    [sent] = driver.held("a")
+    driver.join("b", holds=[sent])
+    assert driver.held("a") == [sent]
+    assert driver.of(fx.Welcome)[-1].kill == [sent[0]]
+    assert driver.of(fx.Kill) == []
+
+
 def test_a_loss_is_taken_back_once() -> None:
     """The attempt is found again, missing in one hello, and there in the next."""
     driver = PoolDriver()
@@ -355,10 +399,11 @@ def test_a_loss_is_taken_back_once() -> None:
     assert driver.pool.state.totals.losses_found_again == 1
 
 
-def test_what_a_new_process_with_more_room_does_not_have_was_lost_as_well() -> None:
+@pytest.mark.parametrize("cpus", [1, 8])
+def test_what_a_new_process_with_other_room_does_not_have_was_lost_as_well(cpus: float) -> None:
     driver = PoolDriver()
-    driver.join("a")
-    driver.submit(on_worker_lost=OnWorkerLost.WAIT)
+    driver.join("a", cpus=4)
+    driver.submit(4, on_worker_lost=OnWorkerLost.WAIT)
     driver.lose("a")
-    driver.join("a", cpus=2, incarnation="two")
-    assert driver.pool.state.totals.attempts_lost == 1
+    driver.join("a", cpus=cpus, incarnation="two")
+    assert driver.pool.state.totals.attempts_lost == 4

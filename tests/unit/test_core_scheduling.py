@@ -287,6 +287,20 @@ def test_a_full_worker_is_said_to_lack_what_it_lacks_most() -> None:
     assert group.refusal.wanted == "3072 MiB memory"
 
 
+def test_a_worker_at_which_others_wait_could_take_nothing_at_once() -> None:
+    """One of its three processors is free, but what waits there needs two, and comes first."""
+    driver = PoolDriver()
+    driver.join("w", cpus=3)
+    driver.submit(40, cpus=2)
+    driver.report("w", seconds=0.01)
+    job = driver.submit(1, cpus=1)
+    assert job not in driver.jobs_at("w")
+    found = driver.pool.explain(driver.pool.state.jobs[job], driver.now)
+    assert found.could == 0
+    [group] = found.groups
+    assert (group.refusal.reason, group.refusal.found) == (Reason.BUSY, "others wait there")
+
+
 def test_a_worker_without_tags_and_too_small_lacks_the_tags_first() -> None:
     driver = PoolDriver()
     driver.join("w")

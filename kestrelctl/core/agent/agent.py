@@ -189,6 +189,7 @@ class Agent:
         """
         self.welcomed = False
         self.greeting += 1
+        self.templates.clear()
         claims: dict[Claim, int] = {}
         held = [
             (a.number, a.template.job_id, a.index, claims.setdefault(a.claim, len(claims)))

@@ -19,17 +19,13 @@ from kestrelctl.core.state import State
 MOST_UNRECORDED = 100_000
 
 
-def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[int]:
-    """Makes the worker's attempts those of the event.
+def end_unnamed(state: State, worker: Worker, event: Joined, *, reborn: bool) -> None:
+    """Ends the attempts that a worker should have but did not name.
 
     Args:
+        worker: as it was before it said hello.
         reborn: the worker's process was restarted, so what it no longer holds died with it.
-
-    Returns:
-        The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere.
     """
-    kill: list[int] = []
-    jobs: dict[Job, None] = {}
     said = {number for number, *_ in event.holds}
     for number, task in reversed(list(worker.held.items())):
         if number in said:
@@ -40,10 +36,20 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
             lose(state, task, attempt, "restarted")
         else:
             put_back(state, task, worker.jid)
+
+
+def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
+    """Gives a worker the attempts that it named, as far as they still count.
+
+    Returns:
+        The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere.
+    """
+    kill: list[int] = []
+    jobs: dict[Job, None] = {}
     claims = [Claim({name: n for name, n in told.items() if n > 0}) for told in event.claims]
     for number, job_id, index, place in event.holds:
-        job = state.jobs.get(job_id)
-        if job is None or not 0 <= index < job.spec.count:
+        job = job_of(state, number, job_id, index)
+        if job is None:
             kill.append(number)
             continue
         if index >= job.cursor and may_reach(state, job, index, number):
@@ -61,14 +67,17 @@ def adopt(state: State, worker: Worker, event: Joined, *, reborn: bool) -> list[
 
 
 def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -> bool:
-    """Gives the task to this attempt unless an earlier one has it, or its result was counted."""
-    if number <= task.concluded:
+    """Gives the task to this attempt unless an earlier one has it, or this one is over.
+
+    A number that the worker has for another task is not believed: it was sent for that one.
+    """
+    if task.is_over(number):
         return False
+    if number in worker.held:
+        return worker.held[number] is task
     other = task.attempt
     if other is not None:
-        if other.number == number and other.worker == worker.jid:
-            return True
-        if other.number < number:
+        if other.number <= number:
             return False
         stop(state, task)
     book.adopt(worker, task, number, claim)
@@ -84,6 +93,14 @@ def stop(state: State, task: Task) -> None:
     state.tell(task.job, task.index, "superseded", number=attempt.number, worker=attempt.worker)
     if state.workers[attempt.worker].online:
         state.emit(Kill(worker=attempt.worker, numbers=[attempt.number]))
+
+
+def job_of(state: State, number: int, job_id: int, index: int) -> Job | None:
+    """The job of an attempt that a worker names; None if it has ended or nobody ever sent that."""
+    job = state.jobs.get(job_id)
+    if job is None or not 0 <= index < job.spec.count or number >= state.next_number:
+        return None
+    return job
 
 
 def may_reach(state: State, job: Job, index: int, number: int) -> bool:

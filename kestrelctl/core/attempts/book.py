@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Standing, Task
+from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.state import State
@@ -25,7 +26,7 @@ def begin(
 
     As many as have room are charged at once, if nothing waits before them; the others wait there.
     """
-    room = 0 if worker.queued else min(len(tasks), claim.times_fitting(worker.free))
+    room = min(len(tasks), startable(claim, worker.free, worker.queued))
     full_at = first_number + room
     jid, held, backlog = worker.jid, worker.held, worker.backlog
     number = first_number
@@ -93,7 +94,10 @@ def withdraw(state: State, task: Task) -> Attempt | None:
 
 
 def move(old: Worker, new: Worker) -> None:
-    """Hands all attempts of a worker over to the object that takes its place."""
+    """Hands all attempts of a worker over to the object that takes its place.
+
+    They wait there until the event is settled, and begin again as far as there is room.
+    """
     for number, task in old.held.items():
         attempt = task.attempt
         assert attempt is not None
@@ -103,7 +107,6 @@ def move(old: Worker, new: Worker) -> None:
     old.held.clear()
     old.running_of.clear()
     old.running = 0
-    promote(new)
 
 
 def promote(worker: Worker) -> None:

@@ -11,7 +11,7 @@ from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.core.state import State
+from kestrelctl.core.state import BackOff, State
 
 #: An enumeration looks its members up slowly, and this one is needed for each task.
 DONE = TaskState.DONE
@@ -67,17 +67,29 @@ def put_back(state: State, task: Task, worker: str) -> None:
 def back_off(state: State, task: Task, until: float) -> None:
     """Lets a failed task wait before its next attempt."""
     task.standing = Standing.BACKOFF
+    task.backoff_until = until
     heapq.heappush(state.backoffs, (until, task.job.id, task.index))
 
 
 def end_backoffs(state: State, now: float) -> None:
     """Makes failed tasks ready whose back-off is over."""
     while state.backoffs and state.backoffs[0][0] <= now:
-        _, job_id, index = heapq.heappop(state.backoffs)
-        job = state.jobs.get(job_id)
-        task = job.live.get(index) if job else None
-        if task and task.standing is Standing.BACKOFF:
+        task = in_backoff(state, heapq.heappop(state.backoffs))
+        if task is not None:
             put_back(state, task, "")
+
+
+def in_backoff(state: State, entry: BackOff) -> Task | None:
+    """The task of an entry of `State.backoffs`, if it still waits for that moment.
+
+    One that stopped waiting leaves its entry behind, and may fail again before that is due.
+    """
+    until, job_id, index = entry
+    job = state.jobs.get(job_id)
+    task = job.live.get(index) if job is not None else None
+    if task is None or task.standing is not Standing.BACKOFF or task.backoff_until != until:
+        return None
+    return task
 
 
 def lose(state: State, task: Task, attempt: Attempt, cause: str) -> None:

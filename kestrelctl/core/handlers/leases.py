@@ -56,19 +56,35 @@ def lose_worker(state: State, worker: Worker, now: float, cause: str) -> None:
         cause: one of `totals.LOSS_CAUSES`.
     """
     state.asked.discard(worker.jid)
-    if worker.online:
-        state.note("info", f"worker {worker.jid} is gone ({cause}), {len(worker.held)} held")
-    elif not worker.held:
+    if not worker.online:
         return
+    state.note("info", f"worker {worker.jid} is gone ({cause}), {len(worker.held)} held")
     set_offline(state, worker, now)
     worker.away_until = now + state.config.away_seconds
     let_go(state, worker, cause=cause, keep_waiting=True)
 
 
+def spoke(state: State, jid: str, now: float) -> Worker | None:
+    """Does what every message of a worker calls for, whatever it says.
+
+    It renews the worker's lease. One that has yet to say what it holds is asked to instead, once.
+
+    Returns:
+        The worker; None if the pool does not (or no longer) know what it holds.
+    """
+    worker = state.workers.get(jid)
+    if worker is not None and worker.synced:
+        renew(state, worker, now)
+        return worker
+    if jid not in state.asked:
+        ask(state, jid)
+    return None
+
+
 def renew(state: State, worker: Worker, now: float) -> None:
-    """Every message of a worker renews its lease."""
+    """Lets a worker be silent for a lease from now on. No lease becomes shorter by that."""
     interval = worker.heartbeat_seconds or state.config.heartbeat_seconds(state.online)
-    worker.lease_until = now + state.config.lease_seconds(interval)
+    worker.lease_until = max(worker.lease_until, now + state.config.lease_seconds(interval))
 
 
 def ask(state: State, jid: str) -> None:

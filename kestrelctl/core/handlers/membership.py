@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.adoption import adopt
+from kestrelctl.core.attempts.adoption import adopt, end_unnamed
 from kestrelctl.core.attempts.book import move
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.effects import AskWho, Recall, SetHeartbeat, Welcome
@@ -26,6 +26,7 @@ from kestrelctl.core.handlers.leases import (
     renew,
     set_offline,
     set_online,
+    spoke,
 )
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.records import WorkerRecord
@@ -40,8 +41,10 @@ def on_joined(state: State, event: Joined) -> None:
     """Takes a worker in and squares what it holds with what the pool thinks it holds."""
     worker = state.workers.get(event.worker)
     reborn = worker is not None and worker.incarnation not in ("", event.incarnation)
-    if worker is not None and reborn and worker.online:
-        lose_worker(state, worker, event.at, "restarted")
+    if worker is not None:
+        if reborn:
+            lose_worker(state, worker, event.at, "restarted")
+        end_unnamed(state, worker, event, reborn=reborn)
     if worker is None or state.class_of(event.ad) is not worker.cls:
         worker = _replace(state, worker, event)
     elif worker.ad != event.ad:
@@ -58,7 +61,7 @@ def on_joined(state: State, event: Joined) -> None:
     worker.synced = True
     worker.recalling = False
     worker.known_jobs.clear()
-    kill = adopt(state, worker, event, reborn=reborn)
+    kill = adopt(state, worker, event)
     worker.heartbeat_seconds = state.config.heartbeat_seconds(state.online)
     renew(state, worker, event.at)
     state.touch(worker)
@@ -79,6 +82,8 @@ def _replace(state: State, old: Worker | None, event: Joined) -> Worker:
     worker = Worker(event.worker, state.class_of(event.ad), event.ad, event.at)
     if old is not None:
         worker.draining = old.draining
+        worker.quarantined_until, worker.quarantines = old.quarantined_until, old.quarantines
+        worker.streak = old.streak
         worker.tasks_done, worker.tasks_failed = old.tasks_done, old.tasks_failed
         worker.incarnation, worker.leaving = old.incarnation, old.leaving
         set_offline(state, old, event.at)
@@ -95,17 +100,18 @@ def _record(state: State, worker: Worker) -> None:
 
 
 def on_heard(state: State, event: Heard) -> None:
-    """Renews a lease; asks a worker that the pool does not (or no longer) know who it is."""
-    worker = state.workers.get(event.worker)
-    if worker is None or not worker.online or not worker.synced:
-        ask(state, event.worker)
+    """Notes a sign of life, and tells a worker whose interval is far off how often to give one."""
+    # These are rare enough to ask again with each: the worker may have missed that it was asked.
+    state.asked.discard(event.worker)
+    worker = spoke(state, event.worker, event.at)
+    if worker is None:
         return
     wanted = state.config.heartbeat_seconds(state.online)
     ratio = wanted / worker.heartbeat_seconds
     if ratio > HEARTBEAT_TOLERANCE or ratio < 1 / HEARTBEAT_TOLERANCE:
         worker.heartbeat_seconds = wanted
         state.emit(SetHeartbeat(worker=worker.jid, heartbeat_seconds=wanted))
-    renew(state, worker, event.at)
+        renew(state, worker, event.at)
 
 
 def on_lost(state: State, event: Lost) -> None:
@@ -144,6 +150,7 @@ def on_drain(state: State, event: Drain) -> None:
 
 def on_leaving(state: State, event: Leaving) -> None:
     """A worker that is about to stop gets nothing new; its next process does."""
+    spoke(state, event.worker, event.at)
     worker = state.workers.get(event.worker)
     if worker is not None:
         worker.leaving = True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.adoption import may_reach, reach, stop
+from kestrelctl.core.attempts.adoption import job_of, may_reach, reach, stop
 from kestrelctl.core.attempts.book import end, withdraw
 from kestrelctl.core.attempts.endings import DONE, back_off, count_loss, finish, put_back, remember
 from kestrelctl.core.effects import Acknowledge
 from kestrelctl.core.events import Reported, Returned
 from kestrelctl.core.handlers.health import note_failure, quarantine
-from kestrelctl.core.handlers.leases import ask, renew
+from kestrelctl.core.handlers.leases import spoke
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
@@ -67,15 +67,13 @@ def on_reported(state: State, event: Reported) -> None:
         job.learn(sum(seconds), len(seconds))
     numbers = [result.number for result in event.results]
     state.emit(Acknowledge(worker=event.worker, numbers=numbers))
-    if worker is None or not worker.online or not worker.synced:
-        if event.worker not in state.asked:
-            ask(state, event.worker)
+    worker = spoke(state, event.worker, event.at)
+    if worker is None:
         return
     worker.reported_at = event.at
     if event.results:
         last = event.results[-1]
         worker.skew.learn(last.started_at + last.wall_seconds, event.at)
-    renew(state, worker, event.at)
     state.touch(worker)
 
 
@@ -86,8 +84,8 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
     and a later attempt under way is stopped. A failure of an attempt already given up is not held
     against the task a second time.
     """
-    job = state.jobs.get(result.job_id)
-    if job is None or not 0 <= result.index < job.spec.count:
+    job = job_of(state, result.number, result.job_id, result.index)
+    if job is None:
         return None
     if result.index >= job.cursor:
         if not may_reach(state, job, result.index, result.number):
@@ -97,10 +95,11 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
     if task is None:
         return None
     if result.outcome != Outcome.DONE:
-        told_before = result.number <= task.concluded
-        if told_before or not (task.standing is Standing.UNHEARD or job.cancelling):
+        if task.is_over(result.number):
+            return None
+        if task.standing is not Standing.UNHEARD and not job.cancelling:
             # It is acknowledged, so the worker forgets it: a hello under way must not revive it.
-            task.concluded = max(task.concluded, result.number)
+            task.refused_numbers += (result.number,)
             return None
     if task.attempt is not None:
         stop(state, task)
@@ -153,6 +152,7 @@ def _failed(
 
 def on_returned(state: State, event: Returned) -> None:
     """Makes ready what a worker gave back."""
+    spoke(state, event.worker, event.at)
     worker = state.workers.get(event.worker)
     if worker is None:
         return
@@ -166,6 +166,4 @@ def on_returned(state: State, event: Returned) -> None:
         state.tell(task.job, task.index, what, number=number, worker=worker.jid)
         put_back(state, task, worker.jid)
         state.totals.tasks_recalled += 1
-    if worker.online:
-        renew(state, worker, event.at)
     state.touch(worker)

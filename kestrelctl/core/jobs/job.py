@@ -32,9 +32,11 @@ class Task(msgspec.Struct, eq=False):
 
     Attributes:
         attempt: the one under way, if the task is UNDER_WAY.
+        backoff_until: when its latest back-off ends or ended, in seconds since the epoch.
         lost_numbers: attempts that were counted as losses.
         concluded: attempts up to this number are over, their results counted: nobody can still run
             them.
+        refused_numbers: attempts after that which are over though their results were not counted.
     """
 
     job: Job
@@ -43,8 +45,14 @@ class Task(msgspec.Struct, eq=False):
     attempt: Attempt | None = None
     failures: int = 0
     losses: int = 0
+    backoff_until: float = 0.0
     lost_numbers: tuple[int, ...] = ()
     concluded: int = 0
+    refused_numbers: tuple[int, ...] = ()
+
+    def is_over(self, number: int) -> bool:
+        """Whether the end of this attempt was reported and acknowledged."""
+        return number <= self.concluded or number in self.refused_numbers
 
 
 class Job:

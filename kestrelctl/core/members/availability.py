@@ -1,8 +1,10 @@
-"""Whether a worker may be sent work at all, and if not, why: decided here and nowhere else."""
+"""Whether a worker may be sent work, and how much starts there: decided here and nowhere else."""
 
 from __future__ import annotations
 
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.refusal import Reason
 
 WORKER_STATES = ("idle", "busy", "draining", "quarantined", "offline", "unheard")
@@ -19,6 +21,15 @@ def closed(worker: Worker, now: float) -> Reason | None:
     if not worker.synced:
         return Reason.UNHEARD
     return None
+
+
+def startable(claim: Claim, free: Amounts, queued: int) -> int:
+    """How many attempts a worker would start at once: none passes those that wait there.
+
+    Args:
+        free, queued: what the worker has free, and how many attempts wait there.
+    """
+    return 0 if queued else claim.times_fitting(free)
 
 
 def worker_state(worker: Worker, now: float) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kestrelctl.core.members.availability import closed
+from kestrelctl.core.members.availability import closed, startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import describe
 from kestrelctl.core.model.refusal import CLOSENESS, Reason, Refusal, refuse
@@ -25,8 +25,10 @@ def refusal(worker: Worker, cls: ClassSupply, shape: Shape, now: float) -> Refus
         return refuse(why, found=f"{worker.quarantined_until - now:.0f} s more")
     if why is not None:
         return refuse(why)
-    if terms.claim.fits(worker.free):
+    if startable(terms.claim, worker.free, worker.queued):
         return None
+    if terms.claim.fits(worker.free):
+        return refuse(Reason.BUSY, found="others wait there", share=1.0)
     wanted = terms.claim.amounts
     asset, amount = min(wanted.items(), key=lambda entry: worker.free.get(entry[0], 0) / entry[1])
     free = worker.free.get(asset, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
@@ -36,7 +37,7 @@ class Offer:
             members: online workers that could run them.
         """
         queued = self.queued
-        free = 0 if queued else terms.claim.times_fitting(self.free)
+        free = startable(terms.claim, self.free, queued)
         mean = job.mean_seconds
         if mean is None or mean >= config.short_seconds or self._stuck:
             return free
@@ -58,7 +59,7 @@ class Offer:
 
     def give(self, job: Job, n: int, claim: Claim) -> None:
         """Counts n tasks as given to the worker: as many as fit run, the others wait there."""
-        running = 0 if self.queued else min(n, claim.times_fitting(self.free))
+        running = min(n, startable(claim, self.free, self.queued))
         self.queued += n - running
         if running:
             if self.free is self.worker.free:

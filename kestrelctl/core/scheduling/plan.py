@@ -116,8 +116,9 @@ def plan(demand: Demand, supply: Supply, config: Config, now: float) -> Plan:
     classes = supply.classes()
     lines = {shape: Line(jobs, _members(shape, classes)) for shape, jobs in demand.groups()}
     found = Plan(lines)
-    offers = {
-        cls: [Offer(worker, config, now) for worker in cls.hungry.values()]
+    # In the first round each is made when its turn comes: of many idle workers few are looked at.
+    offers: dict[ClassSupply, Iterable[Offer]] = {
+        cls: (Offer(worker, config, now) for worker in cls.hungry.values())
         for cls in classes
         if cls.hungry
     }
