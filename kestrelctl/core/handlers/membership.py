@@ -18,9 +18,8 @@ from kestrelctl.core.events import (
     Resume,
     Revoked,
 )
-from kestrelctl.core.handlers.leases import (
+from kestrelctl.core.handlers.presence import (
     ask,
-    end_reconciliation_if_all_spoke,
     forget,
     lose_worker,
     renew,
@@ -28,6 +27,7 @@ from kestrelctl.core.handlers.leases import (
     set_online,
     spoke,
 )
+from kestrelctl.core.handlers.reconciliation import end_reconciliation_if_all_spoke
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.records import WorkerRecord
 from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
@@ -140,6 +140,7 @@ def on_drain(state: State, event: Drain) -> None:
     worker = state.workers.get(event.worker)
     if worker is None:
         return
+    state.note("info", f"worker {worker.jid} was drained by {event.by}")
     _set_draining(state, worker, True)
     state.touch(worker)
     waiting = worker.queued_numbers()
@@ -162,6 +163,7 @@ def on_resume(state: State, event: Resume) -> None:
     worker = state.workers.get(event.worker)
     if worker is None:
         return
+    state.note("info", f"worker {worker.jid} was resumed by {event.cause}")
     _set_draining(state, worker, False)
     worker.quarantined_until = 0.0
     worker.streak = 0

@@ -8,7 +8,7 @@ from kestrelctl.core.attempts.endings import DONE, back_off, count_loss, finish,
 from kestrelctl.core.effects import Acknowledge
 from kestrelctl.core.events import Reported, Returned
 from kestrelctl.core.handlers.health import note_failure, quarantine
-from kestrelctl.core.handlers.leases import spoke
+from kestrelctl.core.handlers.presence import spoke
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
@@ -57,7 +57,7 @@ def on_reported(state: State, event: Reported) -> None:
                 worker.streak = 0
                 worker.tasks_done += 1
         else:
-            # Its time teaches nothing: a machine that fails at once would seem to be a fast one.
+            # Its job does not learn from its time: a machine that fails at once is not a fast one.
             if result.outcome == Outcome.FAILED:
                 ran.append(result.wall_seconds)
             _failed(state, worker, task, attempt, result)
@@ -117,7 +117,7 @@ def _failed(
         return
     task.concluded = max(task.concluded, result.number)
     if result.outcome == Outcome.KILLED:
-        # Killed for no reason that still holds: it runs again, and nothing is held against it.
+        # Nobody wants it killed any more: the task runs again, and no failure is counted.
         state.tell(task.job, task.index, "killed", number=result.number, worker=attempt.worker)
         put_back(state, task, attempt.worker)
         return

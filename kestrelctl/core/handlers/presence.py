@@ -1,0 +1,80 @@
+"""Whether a worker is there: it comes, says something, is lost, is forgotten."""
+
+from __future__ import annotations
+
+from kestrelctl.core.attempts.losses import let_go
+from kestrelctl.core.effects import AskWho
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.records import WorkerGone
+from kestrelctl.core.state import State
+
+
+def lose_worker(state: State, worker: Worker, now: float, cause: str) -> None:
+    """Requeues what a worker had, and counts a loss for what it had begun.
+
+    Args:
+        cause: one of `totals.LOSS_CAUSES`.
+    """
+    state.asked.discard(worker.jid)
+    if not worker.online:
+        return
+    state.note("info", f"worker {worker.jid} is gone ({cause}), {len(worker.held)} held")
+    set_offline(state, worker, now)
+    worker.away_until = now + state.config.away_seconds
+    let_go(state, worker, cause=cause, keep_waiting=True)
+
+
+def spoke(state: State, jid: str, now: float) -> Worker | None:
+    """Does what every message of a worker calls for, whatever it says.
+
+    It renews the worker's lease. One that has yet to say what it holds is asked to instead, once.
+
+    Returns:
+        The worker; None if the pool does not (or no longer) know what it holds.
+    """
+    worker = state.workers.get(jid)
+    if worker is not None and worker.synced:
+        renew(state, worker, now)
+        return worker
+    if jid not in state.asked:
+        ask(state, jid)
+    return None
+
+
+def renew(state: State, worker: Worker, now: float) -> None:
+    """Lets a worker be silent for a lease from now on. No lease becomes shorter by that."""
+    interval = worker.heartbeat_seconds or state.config.heartbeat_seconds(state.online)
+    worker.lease_until = max(worker.lease_until, now + state.config.lease_seconds(interval))
+
+
+def ask(state: State, jid: str) -> None:
+    """Has a worker say what it holds."""
+    state.asked.add(jid)
+    state.emit(AskWho(worker=jid))
+
+
+def set_online(state: State, worker: Worker) -> None:
+    """Counts a worker among those that are there."""
+    if not worker.online:
+        state.totals.worker_joins += 1
+        worker.online = True
+        state.supply.of(worker).members += 1
+        state.online += 1
+
+
+def set_offline(state: State, worker: Worker, now: float) -> None:
+    """Counts a worker among those that are gone: it gets nothing until it says hello."""
+    worker.synced = False
+    state.touch(worker)
+    if worker.online:
+        worker.online = False
+        worker.offline_since = now
+        state.supply.of(worker).members -= 1
+        state.online -= 1
+
+
+def forget(state: State, worker: Worker) -> None:
+    """Drops a worker that holds nothing, here and in the store."""
+    state.supply.hide(worker)
+    del state.workers[worker.jid]
+    state.record(WorkerGone(worker.jid))

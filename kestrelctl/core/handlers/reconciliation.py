@@ -1,0 +1,23 @@
+"""After a restart: who has what was dispatched before it."""
+
+from __future__ import annotations
+
+from kestrelctl.core.attempts.endings import put_back
+from kestrelctl.core.jobs.job import Standing
+from kestrelctl.core.state import State
+
+
+def end_reconciliation_if_all_spoke(state: State) -> None:
+    """Ends the wait for what was dispatched before if no worker is left that may still have it."""
+    if state.reconcile_until is not None and state.connected and not state.asked:
+        end_reconciliation(state)
+
+
+def end_reconciliation(state: State) -> None:
+    """Makes ready what was dispatched before a restart and no worker has claimed."""
+    state.reconcile_until = None
+    for job in list(state.jobs.values()):
+        for task in reversed(list(job.live.values())):
+            if task.standing is Standing.UNHEARD:
+                put_back(state, task, "")
+        state.touch_job(job)
