@@ -139,7 +139,11 @@ class Pool:
                     state.supply.hide(worker)
 
     def wake_at(self, now: float) -> float | None:
-        """When to send the next `Tick` if nothing else happens before."""
+        """When to send the next `Tick` if nothing else happens before.
+
+        Returns:
+            Seconds since the epoch; None if nothing can become due by itself.
+        """
         state = self.state
         moments: list[float] = []
         if state.backoffs:

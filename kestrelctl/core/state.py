@@ -26,7 +26,7 @@ BackOff = tuple[float, int, int]
 
 
 class State:
-    """The pool's memory. `kestrelctl.core.attempts` and `kestrelctl.core.handlers` change it.
+    """The pool's memory. Of the core, `attempts`, `handlers`, `recovery` and `pool` change it.
 
     Attributes:
         ending: jobs whose end is not yet durable: to users they are still active.

@@ -54,6 +54,15 @@ def test_what_it_says_of_itself_is_written_when_it_changes() -> None:
     ]
 
 
+def test_the_log_says_who_drained_a_worker_and_had_it_back() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.tell(ev.Drain(at=driver.now, worker="w", by="root"))
+    assert [note.text for note in driver.of(fx.Note)] == ["worker w was drained by root"]
+    driver.tell(ev.Resume(at=driver.now, cause="root/home", worker="w"))
+    assert [note.text for note in driver.of(fx.Note)] == ["worker w was resumed by root/home"]
+
+
 def test_what_an_absent_worker_offers_is_known_after_a_restart() -> None:
     driver = PoolDriver()
     driver.join("w", cpus=8, fpga=2, tags=["gpu"], version="1")

@@ -79,7 +79,7 @@ class Agent:
         """The session is in: everything unacknowledged is to be reported again.
 
         A welcome that answers another than the latest hello does not count: what follows it was
-        sent in ignorance of what the latest said.
+        sent before the pool had read the latest.
 
         Returns:
             Running attempts to be killed.
@@ -226,6 +226,9 @@ class Agent:
 
         Returns:
             The result with the time that the attempt spent waiting here.
+
+        Raises:
+            KeyError: no such attempt runs.
         """
         attempt = self.running.pop(result.number)
         attempt.claim.release(self.free)
@@ -235,7 +238,11 @@ class Agent:
         return result
 
     def identity(self, number: int) -> tuple[int, int]:
-        """(job id, index) of a running attempt."""
+        """(job id, index) of a running attempt.
+
+        Raises:
+            KeyError: no such attempt runs.
+        """
         attempt = self.running[number]
         return attempt.template.job_id, attempt.index
 

@@ -1,7 +1,7 @@
 """Who has which attempt: the only writer of what workers hold, run and have free.
 
-An attempt begins here, is charged here and ends here. Whoever ends one decides in the same breath
-what becomes of its task (`attempts.endings`).
+An attempt begins here, is charged here and ends here. Whoever ends one decides at once what becomes
+of its task (`attempts.endings`).
 """
 
 from __future__ import annotations
@@ -58,6 +58,9 @@ def end(state: State, worker: Worker, task: Task) -> Attempt:
 
     Returns:
         The attempt as it was, with the phase that it had.
+
+    Raises:
+        ValueError: the task has none.
     """
     attempt, job = task.attempt, task.job
     if attempt is None:

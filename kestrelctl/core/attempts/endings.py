@@ -36,7 +36,7 @@ def remember(
 
 
 def finish(state: State, task: Task, to: TaskState, worker: str, result: Result | None) -> None:
-    """Gives a task its final state that was withdrawn from wherever it stood."""
+    """Gives a task its final state. Before, it was withdrawn from wherever it stood."""
     job = task.job
     del job.live[task.index]
     counts, totals = job.counts, state.totals

@@ -138,7 +138,7 @@ def check_name(name: str) -> None:
 
 
 def check_account(name: str) -> None:
-    """Passes what an account can be called (RFC 7622, 3.3), be it made by whom it may.
+    """Passes what an account can be called (RFC 7622, 3.3), whoever makes it.
 
     Raises:
         UsageError: it is none.

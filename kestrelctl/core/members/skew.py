@@ -1,13 +1,13 @@
 """How far a worker's clock is off the manager's, from what the worker says anyway.
 
-Nothing can be heard before it was said: if a report claims that a task ended at a moment that is
+Nothing can be heard before it was said: if a report says that a task ended at a moment that is
 still to come, the worker's clock is ahead, by that much at least. One that is behind looks like a
 report that took long, so that is believed only if the hello says so too, which waits for nothing.
 """
 
 from __future__ import annotations
 
-#: A claim counts for one to two times as long: clocks are put right.
+#: What was learned counts for one to two times as long: clocks are put right.
 WINDOW_SECONDS = 300.0
 
 
@@ -42,7 +42,7 @@ class Skew:
 
         Too small by what the fastest message took.
         """
-        found = [claim for claim in (self._best, self._before) if claim is not None]
+        found = [ahead for ahead in (self._best, self._before) if ahead is not None]
         if not found:
             return None
         ahead = max(found)

@@ -11,7 +11,7 @@ from kestrelctl.core.model.task_state import Counts, TaskState
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A job. Written once when submitted, again when it ends or is brought back."""
+    """A job. Written when it is submitted, cancelled, brought back, and when it ends."""
 
     job_id: int
     owner: str

@@ -1,4 +1,4 @@
-"""Why a task does not run: the reasons, in one ladder from the most hopeless to the most hopeful.
+"""Why a task does not run: the reasons, and the ladder that orders them (`CLOSENESS`).
 
 A refusal is a value. `job explain`, the metrics, the log, and whoever reads what a plan left unmet
 show the same.

@@ -10,7 +10,7 @@ from kestrelctl.core.model.shape import Shape
 
 
 class Terms:
-    """On what terms they can.
+    """On what terms tasks of a shape can run on workers of a class.
 
     Attributes:
         claim: what each attempt is charged.

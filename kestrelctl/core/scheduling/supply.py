@@ -92,13 +92,13 @@ class Supply:
         supply.hungry[worker.jid] = worker
 
     def park(self, worker: Worker) -> None:
-        """A worker can take nothing of what waits now."""
+        """Sets a worker aside, because it can take nothing of what waits now."""
         supply = self.of(worker)
         if supply.hungry.pop(worker.jid, None) is not None:
             supply.parked[worker.jid] = worker
 
     def hide(self, worker: Worker) -> None:
-        """A worker may take nothing at all."""
+        """Takes a worker out of the supply: it may take nothing at all."""
         supply = self.of(worker)
         supply.hungry.pop(worker.jid, None)
         supply.parked.pop(worker.jid, None)
