@@ -10,8 +10,9 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.jobs.job import MOST_REFUSED
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
 from kestrelctl.core.scheduling.demand import SPARE_SHAPES
@@ -133,6 +134,19 @@ def test_an_amount_that_can_be_counted_is_not(amount: float) -> None:
     assets = {"cpus": 1_000_000.0, "fpga": amount}
     assert problem_with_ad(WorkerAd(assets=assets)) is None
     assert problem_with_job(JobSpec(argv=("x",), request=assets)) is None
+
+
+def test_a_task_remembers_few_of_the_attempts_whose_results_were_refused() -> None:
+    driver = PoolDriver()
+    driver.join("w", "liar")
+    driver.submit(2)
+    [(sent, job_id, index)] = driver.held("w")
+    for number in range(sent - 1000, sent):
+        result = Result(number, job_id, index, Outcome.FAILED, driver.now, 1.0)
+        driver.tell(ev.Reported(at=driver.now, worker="liar", results=[result]))
+    task = driver.pool.state.jobs[job_id].live[index]
+    assert len(task.refused_numbers) == MOST_REFUSED
+    assert task.is_over(sent - 1)
 
 
 def test_ads_that_nobody_has_any_more_are_forgotten() -> None:

@@ -99,7 +99,7 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
             return None
         if task.standing is not Standing.UNHEARD and not job.cancelling:
             # It is acknowledged, so the worker forgets it: a hello under way must not revive it.
-            task.refused_numbers += (result.number,)
+            task.refuse(result.number)
             return None
     if task.attempt is not None:
         stop(state, task)

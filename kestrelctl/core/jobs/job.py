@@ -14,6 +14,8 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.model.template import Template
 
+#: Of so many refused attempts a task remembers the numbers: they matter while a hello is under way.
+MOST_REFUSED = 16
 #: Where a job comes among others: the lower first. It ends with the job's id.
 Order = tuple[float, ...]
 
@@ -36,7 +38,8 @@ class Task(msgspec.Struct, eq=False):
         lost_numbers: attempts that were counted as losses.
         concluded: attempts up to this number are over, their results counted: nobody can still run
             them.
-        refused_numbers: attempts after that which are over though their results were not counted.
+        refused_numbers: the latest attempts after that which are over though their results were
+            not counted.
     """
 
     job: Job
@@ -49,6 +52,10 @@ class Task(msgspec.Struct, eq=False):
     lost_numbers: tuple[int, ...] = ()
     concluded: int = 0
     refused_numbers: tuple[int, ...] = ()
+
+    def refuse(self, number: int) -> None:
+        """Remembers that this attempt is over, and that its result was not counted."""
+        self.refused_numbers = (*self.refused_numbers, number)[-MOST_REFUSED:]
 
     def is_over(self, number: int) -> bool:
         """Whether the end of this attempt was reported and acknowledged."""
