@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import msgspec
 
 from kestrelctl.core.counting.totals import Totals
@@ -14,7 +16,6 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.supply import Supply
 
@@ -88,10 +89,7 @@ class State:
         job = self.new_job(record.job_id, record.owner, record.spec, record.submitted_at)
         job.stored = True
         job.cursor = job.restored_cursor = record.cursor
-        counts = record.counts
-        job.counts = Counts(
-            done=counts.done, failed=counts.failed, lost=counts.lost, cancelled=counts.cancelled
-        )
+        job.counts = copy(record.counts)
         return job
 
     def class_of(self, ad: WorkerAd | None) -> WorkerClass:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.result import Result, how_it_ended
+from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.state import State
 
 
@@ -33,8 +34,10 @@ def quarantine(state: State, worker: Worker, why: str, now: float) -> None:
     if worker.quarantined_until > now:
         return
     config = state.config
-    pause = min(config.quarantine_seconds * 2**worker.quarantines, config.max_quarantine_seconds)
-    worker.quarantines = min(worker.quarantines + 1, 30)
+    pause = doubled_seconds(
+        config.quarantine_seconds, worker.quarantines, config.max_quarantine_seconds
+    )
+    worker.quarantines += 1
     worker.quarantined_until = now + pause
     state.touch(worker)
     state.totals.workers_quarantined += 1

@@ -15,6 +15,7 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.result import Outcome, Result, how_it_ended
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.state import State
 
 
@@ -146,8 +147,8 @@ def _failed(
     )
     remember(state, task, TaskState.WAITING, attempt.worker, result)
     config = state.config
-    pause = config.backoff_seconds * 2 ** min(task.failures - 1, 30)
-    back_off(state, task, state.at + min(pause, config.max_backoff_seconds))
+    pause = doubled_seconds(config.backoff_seconds, task.failures - 1, config.max_backoff_seconds)
+    back_off(state, task, state.at + pause)
 
 
 def on_returned(state: State, event: Returned) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict, deque
+from copy import copy
 
 import msgspec
 
@@ -193,11 +194,6 @@ class Job:
             state=state,
             cancelling=self.cancelling,
             cursor=self.cursor,
-            counts=Counts(
-                done=self.counts.done,
-                failed=self.counts.failed,
-                lost=self.counts.lost,
-                cancelled=self.counts.cancelled,
-            ),
+            counts=copy(self.counts),
             ended_at=ended_at,
         )

@@ -1,4 +1,4 @@
-"""How long to wait before the next try to connect."""
+"""How long to wait after failures: twice as long after each, up to a bound."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ FIRST_SECONDS = 0.25
 LONGEST_SECONDS = 10.0
 
 
+def doubled_seconds(first: float, times: int, longest: float) -> float:
+    """A pause in seconds that was doubled so many times, but is never above the longest."""
+    return min(first * 2.0 ** min(times, 30), longest)
+
+
 def pause_seconds(failures: int, chance: float) -> float:
-    """The pause after so many failures in a row.
+    """The pause before the next try to connect, after so many failures in a row.
 
     Doubles up to ten seconds, spread over its upper half, so that a thousand workers do not come
     back in the same moment.
@@ -16,5 +21,5 @@ def pause_seconds(failures: int, chance: float) -> float:
         failures: at least 1.
         chance: a random number from 0 to 1.
     """
-    longest: float = min(FIRST_SECONDS * 2.0 ** min(failures - 1, 20), LONGEST_SECONDS)
+    longest = doubled_seconds(FIRST_SECONDS, failures - 1, LONGEST_SECONDS)
     return longest * (0.5 + 0.5 * chance)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kestrelctl.core.jobs.gates import passing
+from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.jobs.job import Job, Standing
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.plural import plural
@@ -112,7 +112,7 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
 def _tasks_ahead(job: Job, jobs: Iterable[Job], demand: Demand) -> int:
     order = demand.order(job)
     return sum(
-        passing(other)[0]
+        takeable(other)
         for other in jobs
         if other.running and not other.cancelling and demand.order(other) < order
     )
