@@ -12,7 +12,7 @@ from kestrelctl.core import effects
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.attempts import adoption
 from kestrelctl.core.events import Event, Heard
-from kestrelctl.core.handlers import leases
+from kestrelctl.core.handlers import reconciliation
 from kestrelctl.core.handlers.membership import on_heard
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.members.worker import Worker
@@ -112,7 +112,7 @@ def test_tasks_of_a_cancelled_job_that_wait_again(monkeypatch: pytest.MonkeyPatc
         task.job.make_ready(task)
         state.touch_job(task.job)
 
-    monkeypatch.setattr(leases, "put_back", put_back)
+    monkeypatch.setattr(reconciliation, "put_back", put_back)
     world = trouble(
         faults.crash_manager,
         faults.crash_worker,
