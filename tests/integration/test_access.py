@@ -38,7 +38,8 @@ async def test_a_user_cannot_touch_or_read_anothers_job_but_an_admin_can(
     local_pool: PoolState, user: UserConnection, admin: UserConnection
 ) -> None:
     ended = str((await run_job(user, JobSpec(argv=("true",)))).job_id)
-    submitted = await user.ask(requests.SubmitJob(spec=JobSpec(argv=("sleep", "60"))))
+    spec = JobSpec(argv=("sleep", "60"))
+    submitted = await user.ask(requests.SubmitJob(spec=spec, watch=True))
     assert isinstance(submitted, answers.Submitted)
     at_work = str(submitted.job_id)
     async with Puppet(local_pool, "mallory", "users") as mallory:
@@ -53,6 +54,8 @@ async def test_a_user_cannot_touch_or_read_anothers_job_but_an_admin_can(
             assert (answer["type"], answer["code"]) == ("error", "not-allowed"), request
     cancelled = await admin.ask(requests.CancelJobs(jobs=at_work))
     assert cancelled == answers.Changed(id=cancelled.id, what=[at_work], tasks=1)
+    ended = await anext(aiter(user.pushed()))  # what it ran is gone from its worker then
+    assert (str(ended.job.job_id), ended.job.state) == (at_work, "cancelled")
 
 
 async def test_only_an_admin_drains_workers(user: UserConnection, admin: UserConnection) -> None:

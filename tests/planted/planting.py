@@ -98,8 +98,8 @@ def copy(to: Path) -> Path:
     return to
 
 
-def plant(defect: Defect, to: Path) -> Path:
-    """A copy of the package with a defect; returns the directory to import it from.
+def changed_source(defect: Defect) -> tuple[Path, str]:
+    """The module that a defect changes, relative to the checkout, and its source with the defect.
 
     Raises:
         CannotBePlanted: there is no such module, or the text is not there exactly once.
@@ -111,7 +111,16 @@ def plant(defect: Defect, to: Path) -> Path:
     times = source.count(defect.text)
     if times != 1:
         raise CannotBePlanted(f"{relative} holds this text {times} times, not once: {defect.text}")
-    changed = source.replace(defect.text, defect.instead)
+    return relative, source.replace(defect.text, defect.instead)
+
+
+def plant(defect: Defect, to: Path) -> Path:
+    """A copy of the package with a defect; returns the directory to import it from.
+
+    Raises:
+        CannotBePlanted: see `changed_source`.
+    """
+    relative, changed = changed_source(defect)
     compile(changed, str(relative), "exec")
     copy(to)
     (to / relative).write_text(changed, encoding="utf-8")

@@ -14,7 +14,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from planting import DAYS, CannotBePlanted, Defect, Found, copy, defects, due, plant, run
+from planting import (
+    DAYS,
+    TESTS,
+    CannotBePlanted,
+    Defect,
+    Found,
+    changed_source,
+    copy,
+    defects,
+    due,
+    plant,
+    run,
+)
 
 #: One for each processor of a small machine.
 AT_ONCE = 2
@@ -67,6 +79,14 @@ def field(
     made = Field(chosen, tmp_path_factory.mktemp("field"))
     yield made
     made.close()
+
+
+def test_each_can_be_planted_and_names_a_test() -> None:
+    """On every day, whichever of them are tried."""
+    for defect in defects():
+        changed_source(defect)
+        name = defect.found_by.partition("::")[2].split("::")[-1].partition("[")[0]
+        assert f"def {name}(" in (TESTS / defect.file).read_text(encoding="utf-8"), defect.name
 
 
 def test_it_is_found(
