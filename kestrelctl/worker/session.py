@@ -14,6 +14,7 @@ from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.template import fill
+from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.pacing.heartbeat import pause_seconds
 from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
@@ -29,7 +30,7 @@ HELLO_AGAIN_SECONDS = (0.5, 1.5)
 #: The same when it seems to be there; doubled each time, because a welcome that is under way to the
 #: hello before does not count.
 UNANSWERED_SECONDS = 10.0
-UNANSWERED_DOUBLINGS = 5
+LONGEST_UNANSWERED_SECONDS = 320.0
 #: Results travel in stanzas of about this size at most.
 REPORT_BYTES = 100_000
 REPORT_RESULTS = 512
@@ -154,9 +155,11 @@ class WorkerSession:
                 greeting=self.agent.greeting,
             )
         )
-        pause_seconds = UNANSWERED_SECONDS * 2.0 ** min(self._unanswered, UNANSWERED_DOUBLINGS)
+        unheard_seconds = doubled_seconds(
+            UNANSWERED_SECONDS, self._unanswered, LONGEST_UNANSWERED_SECONDS
+        )
         self._unanswered += 1
-        self._hello_later(pause_seconds * self._random.uniform(1.0, 1.5))
+        self._hello_later(unheard_seconds * self._random.uniform(1.0, 1.5))
 
     def _hello_later(self, seconds: float) -> None:
         if self._hello_timer is not None:

@@ -6,9 +6,9 @@ FIRST_SECONDS = 0.25
 LONGEST_SECONDS = 10.0
 
 
-def doubled_seconds(first: float, times: int, longest: float) -> float:
-    """A pause in seconds that was doubled so many times, but is never above the longest."""
-    return min(first * 2.0 ** min(times, 30), longest)
+def doubled_seconds(first_seconds: float, times: int, longest_seconds: float) -> float:
+    """A pause that was doubled so many times, but is never above the longest."""
+    return min(first_seconds * 2.0 ** min(times, 30), longest_seconds)
 
 
 def pause_seconds(failures: int, chance: float) -> float:
