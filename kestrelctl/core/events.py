@@ -8,6 +8,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Result
+from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.spec import JobSpec
 
 
@@ -94,6 +95,7 @@ class Joined(Event, frozen=True, kw_only=True):
         said_at: when, by the worker's own clock; None if it does not say.
         holds: (number, job id, index, claim) of every attempt that it has queued, runs or has to
             report: `claims[claim]` is what it charges; a claim of -1 is that of an ended one.
+        seals: show that it was handed them.
     """
 
     worker: str
@@ -103,6 +105,7 @@ class Joined(Event, frozen=True, kw_only=True):
     ad: WorkerAd
     holds: list[tuple[int, int, int, int]]
     claims: list[Amounts] = []
+    seals: list[Seal] = []
 
 
 class Heard(Event, frozen=True, kw_only=True):
@@ -124,10 +127,15 @@ class Bounced(Event, frozen=True, kw_only=True):
 
 
 class Reported(Event, frozen=True, kw_only=True):
-    """A worker reports attempts that ended."""
+    """A worker reports attempts that ended.
+
+    Attributes:
+        seals: show that it was handed them.
+    """
 
     worker: str
     results: list[Result]
+    seals: list[Seal] = []
 
 
 class Returned(Event, frozen=True, kw_only=True):

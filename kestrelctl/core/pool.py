@@ -40,6 +40,7 @@ from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import Snapshot
+from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.recovery import restore
 from kestrelctl.core.scheduling.explain import Explanation, explain
 from kestrelctl.core.scheduling.plan import plan
@@ -172,6 +173,11 @@ class Pool:
     def epoch(self) -> int:
         """The number of this start of the manager."""
         return self.state.epoch
+
+    @property
+    def seals(self) -> Seals:
+        """What hand-outs are sealed with."""
+        return self.state.seals
 
     @property
     def connected(self) -> bool:

@@ -8,6 +8,7 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import Snapshot, UnfinishedJob, WorkerRecord
+from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.state import State
 
 
@@ -17,7 +18,7 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     Tasks that had been dispatched and did not end are unheard of: their workers may still run them,
     and say so when they are asked. The manager is not connected yet.
     """
-    state = State(config, snapshot.epoch, snapshot.next_job_id)
+    state = State(config, snapshot.epoch, snapshot.next_job_id, Seals(snapshot.secret))
     state.connected = False
     for unfinished in snapshot.jobs:
         _restore_job(state, unfinished)

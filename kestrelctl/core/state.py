@@ -15,11 +15,13 @@ from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
+from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.supply import Supply
 
-#: Attempt numbers of one manager start begin at epoch << this: they fence those of earlier starts.
+#: Attempt numbers of one manager start begin at a multiple of two to this power, each start at the
+#: next: they fence those of earlier starts.
 EPOCH_BITS = 40
 
 #: (until when, job id, index): a task that failed waits for its next attempt.
@@ -30,6 +32,7 @@ class State:
     """The pool's memory. Of the core, `attempts`, `handlers`, `recovery` and `pool` change it.
 
     Attributes:
+        seals: prove to this start what earlier ones handed out.
         ending: jobs whose end is not yet durable: to users they are still active.
         forgetting: jobs that the store still has, but shall not.
         asked: workers that have yet to say what they hold.
@@ -42,11 +45,12 @@ class State:
         ended_tasks: records of tasks that the event at hand brought to their end.
     """
 
-    def __init__(self, config: Config, epoch: int, next_job_id: int) -> None:
+    def __init__(self, config: Config, epoch: int, next_job_id: int, seals: Seals) -> None:
         self.config = config
         self.epoch = epoch
-        self.first_number = self.next_number = epoch << EPOCH_BITS
-        self.first_job_id = self.next_job_id = next_job_id
+        self.seals = seals
+        self.first_number = self.next_number = (seals.offset + epoch) << EPOCH_BITS
+        self.next_job_id = next_job_id
         self.jobs: dict[int, Job] = {}
         self.ending: dict[int, Job] = {}
         self.forgetting: set[int] = set()
@@ -88,7 +92,7 @@ class State:
         """A job as the store has it, with counts of its own."""
         job = self.new_job(record.job_id, record.owner, record.spec, record.submitted_at)
         job.stored = True
-        job.cursor = job.restored_cursor = record.cursor
+        job.cursor = record.cursor
         job.counts = copy(record.counts)
         return job
 

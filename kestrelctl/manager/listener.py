@@ -105,7 +105,13 @@ class ManagerListener:
         handle = self._service.handle
         if isinstance(message, work.Report):
             handle(
-                ev.Reported(at=self._now(), cause=sender, worker=sender, results=message.results)
+                ev.Reported(
+                    at=self._now(),
+                    cause=sender,
+                    worker=sender,
+                    results=message.results,
+                    seals=message.seals,
+                )
             )
         elif isinstance(message, work.Heartbeat):
             handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
@@ -151,6 +157,7 @@ class ManagerListener:
                 ad=message.ad,
                 holds=message.holds,
                 claims=message.claims,
+                seals=message.seals,
             )
         )
 

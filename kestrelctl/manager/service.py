@@ -128,7 +128,8 @@ class Service:
             listener(effect)
 
     def _run(self, effect: fx.Run) -> None:
-        for message in run_messages(effect, self._acknowledgements.take(effect.worker)):
+        ack = self._acknowledgements.take(effect.worker)
+        for message in run_messages(effect, ack, self.pool.seals):
             self.send_to_worker(effect.worker, message)
 
     def _acknowledge(self, effect: fx.Acknowledge) -> None:

@@ -172,6 +172,11 @@ def _attempts(totals: Totals) -> Iterator[Metric]:
         "Results of attempts that no longer counted.",
         totals.reports_refused,
     )
+    yield counter(
+        "kestrel_attempts_unproven",
+        "Attempts that workers held or reported without having been handed them.",
+        totals.attempts_unproven,
+    )
     yield counter("kestrel_leases_expired", "Workers that fell silent.", totals.leases_expired)
     yield histogram(
         "kestrel_task_wait_seconds",

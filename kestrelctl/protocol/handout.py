@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.effects import Run, Span
+from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
@@ -35,16 +36,20 @@ def problem_with_size(spec: JobSpec) -> str | None:
     return None
 
 
-def run_messages(effect: Run, ack: list[int]) -> list[work.Run]:
+def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
     """The messages for a worker: spans, with the claims, templates and items that go with them.
 
     One, unless templates or items are so large that they must travel apart.
 
     Args:
         ack: results of that worker that are safe.
+        seals: the pool's; each span gets one.
     """
     message = work.Run(
-        spans=effect.spans,
+        spans=[
+            (number, job_id, index, n, claim, seals.mark(effect.worker, number, job_id, index, n))
+            for number, job_id, index, n, claim in effect.spans
+        ],
         claims=effect.claims,
         jobs=effect.templates,
         items=effect.items,
@@ -57,7 +62,7 @@ def run_messages(effect: Run, ack: list[int]) -> list[work.Run]:
         alone = msgspec.structs.replace(message, ack=[])
         return [work.Run(spans=[], claims=[], ack=ack), alone] if ack else [alone]
     first, second = _halves(effect)
-    return [*run_messages(first, ack), *run_messages(second, [])]
+    return [*run_messages(first, ack, seals), *run_messages(second, [], seals)]
 
 
 def _is_small(message: work.Run) -> bool:

@@ -9,7 +9,10 @@ from kestrelctl.core.model.result import Count, Result, Seconds, Whole
 from kestrelctl.core.model.template import Template
 
 #: Both sides say it when they meet; a worker of another version is refused with a reason.
-VERSION = 2
+VERSION = 3
+
+#: (number, job id, index, n, mark), as a worker was sent it: `core.model.seal`.
+ShownSeal = tuple[Count, Count, Count, Count, Count]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -30,6 +33,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
         at: seconds since the epoch, by the clock of the worker's machine.
         holds: (number, job id, index, claim) of each attempt that it has queued, runs or has to
             report: `claims[claim]` is what it charges; a claim of -1 is that of an ended one.
+        seals: show that it was handed them; each may stand for several.
     """
 
     version: Count
@@ -39,12 +43,18 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     ad: WorkerAd
     holds: list[tuple[Count, Count, Count, Whole]] = []
     claims: list[dict[str, Count]] = []
+    seals: list[ShownSeal] = []
 
 
 class Report(Message, frozen=True, kw_only=True, tag="report"):
-    """Attempts that ended. Repeated after a reconnect until they are acknowledged."""
+    """Attempts that ended. Repeated after a reconnect until they are acknowledged.
+
+    Attributes:
+        seals: show that the worker was handed them; each may stand for several.
+    """
 
     results: list[Result]
+    seals: list[ShownSeal] = []
 
 
 class Heartbeat(Message, frozen=True, kw_only=True, tag="heartbeat"):
@@ -109,8 +119,9 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
     """Attempts to run, in this order as far as there is room.
 
     Attributes:
-        spans: (number, job id, index, n, claim): n attempts with consecutive numbers and indexes;
-            `claims[claim]` is what each is charged.
+        spans: (number, job id, index, n, claim, mark): n attempts with consecutive numbers and
+            indexes; `claims[claim]` is what each is charged. Without the claim, a span is the seal
+            that the worker shows when it says that it holds or ended any of them.
         claims: asset -> thousandths of its unit.
         jobs: templates of jobs that this worker has not been sent yet.
         items: for spans of jobs with items: one per attempt, in the order of the spans.
@@ -118,7 +129,7 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
         ack: results that are safe, as in `ack`.
     """
 
-    spans: list[tuple[int, int, int, int, int]]
+    spans: list[tuple[int, int, int, int, int, int]]
     claims: list[dict[str, int]] = []
     jobs: list[Template] = []
     items: list[str] = []

@@ -28,10 +28,12 @@ class MemoryStore:
 
     Attributes:
         full: set it to make commits fail, as they do on a full disk.
+        secret: what seals are made with.
     """
 
     def __init__(self) -> None:
         self.full = False
+        self.secret = b"of a store that holds no secrets"
         self._epoch = 0
         self._last_job_id = 0
         self._jobs: dict[int, JobRecord] = {}
@@ -47,6 +49,7 @@ class MemoryStore:
         jobs = self.jobs(states=["active"], limit=len(self._jobs))
         return Snapshot(
             epoch=self._epoch,
+            secret=self.secret,
             next_job_id=self._last_job_id + 1,
             jobs=[self._unfinished(job) for job in jobs],
             workers=[self._workers[worker] for worker in sorted(self._workers)],

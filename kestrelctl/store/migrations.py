@@ -112,7 +112,12 @@ _FOURTH = (
     "ALTER TABLE workers ADD COLUMN ad BLOB",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+_FIFTH = (
+    # What seals are made with; drawn when a manager opens the store for the first time.
+    "ALTER TABLE pool ADD COLUMN secret BLOB",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

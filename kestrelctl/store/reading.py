@@ -40,11 +40,13 @@ _NOT_DONE = f"state <> {_DONE}"
 
 def snapshot(connection: sqlite3.Connection) -> Snapshot:
     """What a manager needs to go on. Walks once over the tasks of each active job."""
-    epoch, last_job_id = connection.execute("SELECT epoch, last_job_id FROM pool").fetchone()
+    pool = connection.execute("SELECT epoch, last_job_id, secret FROM pool")
+    epoch, last_job_id, secret = pool.fetchone()
     active = connection.execute(f"{_JOBS} WHERE state = 'active' ORDER BY job_id").fetchall()
     workers = connection.execute(f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY worker")
     return Snapshot(
         epoch=epoch,
+        secret=secret,
         next_job_id=last_job_id + 1,
         jobs=[_unfinished(connection, job_record(row)) for row in active],
         workers=[worker_record(row) for row in workers],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from kestrelctl.core.model.records import Happening, JobRecord, Record, Snapshot, TaskRecord
+from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.store import reading
 from kestrelctl.store.directory import claim, create_private
@@ -62,7 +64,10 @@ class SqliteStore:
                 self._writer.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
                 migrate(self._writer, self.path)
                 self._writer.execute("PRAGMA journal_mode = WAL")
-                self._writer.execute("UPDATE pool SET epoch = epoch + 1")
+                self._writer.execute(
+                    "UPDATE pool SET epoch = epoch + 1, secret = ifnull(secret, ?)",
+                    (secrets.token_bytes(SECRET_BYTES),),
+                )
                 self._reader = self._connect()
                 snapshot = reading.snapshot(self._reader)
         except BaseException:

@@ -16,6 +16,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.totals import RUN_BOUNDS
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.seal import Seal
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.worker.executor import CommandSpec, Completion, Executor
@@ -35,7 +36,7 @@ LOGIN_PAUSE_SECONDS = 0.002
 OUTCOMES = ("done", "failed", "killed", "unable")
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Result).decode
+_decode = msgspec.json.Decoder(tuple[Result, Seal]).decode
 
 
 class Spool(Protocol):
@@ -97,7 +98,7 @@ class WorkerProcess:
         self._starts: StartOrder[WorkerSession] = StartOrder()
         self._starts_planned = False
         self._session_of: dict[int, WorkerSession] = {}
-        self._unspooled: list[Result] = []
+        self._unspooled: list[tuple[Result, Seal]] = []
         self._reporting: dict[WorkerSession, None] = {}
         self._flush_planned = False
         self._degraded: str | None = None
@@ -113,15 +114,28 @@ class WorkerProcess:
             jid: its account.
             connect: makes its connection, which is not started yet.
         """
-        left = []
-        if not self.sessions:
-            left = [_decode(payload) for _, payload in self._spool.load()]
+        left = [] if self.sessions else self._left()
         if left:
             log.info("%d results of an earlier run are still to be reported", len(left))
         agent = Agent(ad.assets, left)
         worker = WorkerSession(f"s{len(self.sessions) + 1}", pool, ad, agent, self, jid)
         worker.session = connect(worker)
         self.sessions.append(worker)
+
+    def _left(self) -> list[tuple[Result, Seal]]:
+        """What an earlier process left in the spool.
+
+        What cannot be read is forgotten: an earlier version wrote it, and the pool will have those
+        tasks run again.
+        """
+        left: list[tuple[Result, Seal]] = []
+        for number, payload in self._spool.load():
+            try:
+                left.append(_decode(payload))
+            except msgspec.DecodeError:
+                log.warning("spool: the result of attempt %d is of another version", number)
+                self._spool.forget([number])
+        return left
 
     async def run(self) -> None:
         """Connects, and works until `done` is set."""
@@ -192,8 +206,8 @@ class WorkerProcess:
                 )
             )
 
-    def spool(self, result: Result) -> None:
-        self._unspooled.append(result)
+    def spool(self, result: Result, seal: Seal) -> None:
+        self._unspooled.append((result, seal))
         self._plan_flush()
 
     def forget(self, numbers: list[int]) -> None:
@@ -212,8 +226,8 @@ class WorkerProcess:
         """One write to the spool for all that ended in this turn, then the reports."""
         self._flush_planned = False
         if self._unspooled:
-            self._spool.append([(result.number, _encode(result)) for result in self._unspooled])
-            self._count(self._unspooled)
+            self._spool.append([(kept[0].number, _encode(kept)) for kept in self._unspooled])
+            self._count([result for result, _ in self._unspooled])
             self._unspooled.clear()
             if self._spool.degraded != self._degraded:
                 self._degraded = self._spool.degraded

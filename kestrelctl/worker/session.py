@@ -13,6 +13,7 @@ from typing import Protocol
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.template import fill
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.pacing.heartbeat import pause_seconds
@@ -48,7 +49,7 @@ class SessionHost(Protocol):
     def wants_to_start(self, session: WorkerSession) -> None:
         """Calls `session.next_command` and executes it when it is this session's turn."""
 
-    def spool(self, result: Result) -> None:
+    def spool(self, result: Result, seal: Seal) -> None:
         """Makes a result survive the process, before the next reports go out."""
 
     def forget(self, numbers: list[int]) -> None:
@@ -143,7 +144,7 @@ class WorkerSession:
 
     def _hello(self) -> None:
         self._stop_heartbeats()
-        holds, claims = self.agent.holds()
+        holds, claims, seals = self.agent.holds()
         self._send(
             work.Hello(
                 version=work.VERSION,
@@ -152,6 +153,7 @@ class WorkerSession:
                 ad=self.ad,
                 holds=holds,
                 claims=claims,
+                seals=seals,
                 greeting=self.agent.greeting,
             )
         )
@@ -290,7 +292,7 @@ class WorkerSession:
             stdout_bytes=end.stdout_bytes,
             stderr_bytes=end.stderr_bytes,
         )
-        self._host.spool(self.agent.on_completion(result, self._now()))
+        self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
 
     def _on_kill(self, message: work.Kill) -> None:
@@ -309,7 +311,10 @@ class WorkerSession:
             self._host.executor.kill(number)
         for number, result in self.agent.unacknowledged.items():
             if number not in kept:
-                self._host.spool(result)
+                self._spool(result)
+
+    def _spool(self, result: Result) -> None:
+        self._host.spool(result, self.agent.seal_of(result))
 
     def _on_recall(self, message: work.Recall) -> None:
         self._send(work.Returned(numbers=self.agent.on_recall(message.numbers)))
@@ -350,10 +355,13 @@ class WorkerSession:
             batch.append(result)
             size += 80 + 2 * len(result.stdout) + 2 * len(result.stderr) + len(result.reason)
             if size > REPORT_BYTES or len(batch) >= REPORT_RESULTS:
-                self._send(work.Report(results=batch))
+                self._send_report(batch)
                 batch, size = [], 0
         if batch:
-            self._send(work.Report(results=batch))
+            self._send_report(batch)
+
+    def _send_report(self, results: list[Result]) -> None:
+        self._send(work.Report(results=results, seals=self.agent.seals_of(results)))
 
     # -- output ------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class Bench:
     """A pool with workers of one processor each, driven by hand."""
 
     def __init__(self, workers: int) -> None:
-        self.pool = Pool(Snapshot(epoch=1, next_job_id=1, jobs=[], workers=[]))
+        self.pool = Pool(Snapshot(epoch=1, secret=bytes(32), next_job_id=1, jobs=[], workers=[]))
         self.now = 1000.0
         self.names = [f"w{n}" for n in range(workers)]
         self.held: dict[str, list[tuple[int, int, int]]] = {name: [] for name in self.names}

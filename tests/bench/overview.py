@@ -26,7 +26,7 @@ ROUNDS = 100
 
 def busy_pool(workers: int, jobs: int) -> Pool:
     """Each fourth job cannot run anywhere, and each of them asks for something else."""
-    pool = Pool(Snapshot(epoch=1, next_job_id=1, jobs=[], workers=[]))
+    pool = Pool(Snapshot(epoch=1, secret=bytes(32), next_job_id=1, jobs=[], workers=[]))
     pool.handle(ev.Reconnected(at=1.0))
     for number in range(workers):
         ad = WorkerAd(assets={"cpus": 4 + number % 4, "memory": 8 << 30})

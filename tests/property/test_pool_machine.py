@@ -29,6 +29,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.pool import Pool
@@ -273,6 +274,7 @@ class PoolMachine(RuleBasedStateMachine):
                 ad=ADS[name],
                 holds=worker.holds(),
                 claims=worker.claims(),
+                seals=self.seals(worker),
             )
         )
 
@@ -295,6 +297,7 @@ class PoolMachine(RuleBasedStateMachine):
                 ),
                 holds=worker.holds(),
                 claims=worker.claims(),
+                seals=self.seals(worker),
             )
         )
 
@@ -307,7 +310,33 @@ class PoolMachine(RuleBasedStateMachine):
 
     def send_report(self, worker: Worker, results: list[Result]) -> None:
         worker.history += results
-        self.tell(ev.Reported(at=self.now, worker=worker.name, results=results))
+        seals = self.seals(worker)
+        self.tell(ev.Reported(at=self.now, worker=worker.name, results=results, seals=seals))
+
+    def seals(self, worker: Worker) -> list[Seal]:
+        """What it was given with all that it ever had and still has, ended, or reported."""
+        attempts = [attempt[:3] for attempt in worker.holds()]
+        attempts += [(r.number, r.job_id, r.index) for r in worker.history]
+        mark = self.pool.seals.mark
+        return [
+            (number, job_id, index, 1, mark(worker.name, number, job_id, index, 1))
+            for number, job_id, index in attempts
+        ]
+
+    @rule(name=names, of=names, outcome=outcomes)
+    def report_what_another_has(self, name: str, of: str, outcome: int) -> None:
+        """With its seals; nothing may come of it."""
+        if name == of:
+            return
+        before = {job_id: job.counts.total() for job_id, job in self.pool.state.jobs.items()}
+        results = [
+            Result(number, job_id, index, outcome, self.now, 0.1)
+            for number, (job_id, index, _) in self.workers[of].has.items()
+        ]
+        seals = self.seals(self.workers[of])
+        self.tell(ev.Reported(at=self.now, worker=name, results=results, seals=seals))
+        for job_id, total in before.items():
+            assert self.pool.state.jobs[job_id].counts.total() == total
 
     @rule(name=names, which=st.integers(0, 100))
     def report_again(self, name: str, which: int) -> None:
@@ -318,6 +347,7 @@ class PoolMachine(RuleBasedStateMachine):
                     at=self.now,
                     worker=name,
                     results=[worker.history[which % len(worker.history)]],
+                    seals=self.seals(worker),
                 )
             )
 

@@ -10,6 +10,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import answers, codec, requests, work
@@ -161,7 +162,7 @@ class Worker(House):
         self.audit.committed([record])
         self.tell(
             work.Run(
-                spans=[(first, 1, 0, n, 0)], claims=[{"cpus": 1000}], jobs=[Template.of(1, spec)]
+                spans=[(first, 1, 0, n, 0, 0)], claims=[{"cpus": 1000}], jobs=[Template.of(1, spec)]
             )
         )
 
@@ -241,16 +242,20 @@ class Manager(House):
         self.audit.began(number, 1, index, self.worker.address, None)
         self.audit.ended(number, outcome)
         self.audit.kept(number, 1, index, outcome)
-        self.tell(work.Report(results=[result]))
+        self.tell(work.Report(results=[result], seals=self.seals()))
 
     def attempts(self) -> list[int]:
         """The numbers of the attempts that the worker was sent."""
         return [
             number + k
             for run in self.worker.of(work.Run)
-            for number, _, _, n, _ in run.spans
+            for number, _, _, n, _, _ in run.spans
             for k in range(n)
         ]
+
+    def seals(self) -> list[Seal]:
+        """What the worker was sent with them."""
+        return [(*span[:4], span[5]) for run in self.worker.of(work.Run) for span in run.spans]
 
     def acknowledged(self) -> list[int]:
         alone = [number for ack in self.worker.of(work.Ack) for number in ack.numbers]

@@ -54,7 +54,7 @@ def test_an_acknowledgement_waits_for_a_commit_that_is_under_way() -> None:
     house.report(number)
     house.tell(work.Leaving())  # to a worker that leaves, acknowledgements are not held back
     result = Result(number, 1, 0, Outcome.DONE, house.clock.now - 1.0, 1.0)
-    house.tell(work.Report(results=[result]))
+    house.tell(work.Report(results=[result], seals=house.seals()))
     assert house.acknowledged() == []
     house.wait(3.0)
     assert house.acknowledged() == [number] * 2

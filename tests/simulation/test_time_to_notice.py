@@ -24,7 +24,7 @@ JOINED_SECONDS = 1.0
 
 #: The pool hands something out; and one task of a job.
 RUN = r'says (\w+)@\S+ \{"type":"run"'
-RUN_OF_ONE = RUN + r',"spans":\[\[\d+,(\d+,\d+),1,0\]\]'
+RUN_OF_ONE = RUN + r',"spans":\[\[\d+,(\d+,\d+),1,0,\d+\]\]'
 
 
 def hang(nodes: Nodes, random: Random, _seconds: float) -> None:

@@ -263,7 +263,7 @@ def test_what_is_taken_back_in_time_never_starts(worker: Worker) -> None:
     worker.welcome()
     worker.run(100, 1)
     worker.pool.say(
-        work.Run(spans=[(200, 1, 0, 1, 0)], claims=[{"cpus": 1000}]), worker.machine.address
+        work.Run(spans=[(200, 1, 0, 1, 0, 0)], claims=[{"cpus": 1000}]), worker.machine.address
     )
     worker.tell(work.Recall(numbers=[200]))
     assert [m.numbers for m in worker.pool.of(work.Returned)] == [[200]]
@@ -273,7 +273,7 @@ def test_what_is_taken_back_in_time_never_starts(worker: Worker) -> None:
 def test_what_fits_starts_when_what_did_not_fit_is_taken_back(worker: Worker) -> None:
     worker.welcome()
     worker.run(100, 1)
-    spans = [(200, 1, 0, 1, 0), (300, 1, 0, 1, 1), (400, 1, 0, 1, 0), (500, 1, 0, 1, 1)]
+    spans = [(200, 1, 0, 1, 0, 0), (300, 1, 0, 1, 1, 0), (400, 1, 0, 1, 0, 0), (500, 1, 0, 1, 1, 0)]
     worker.tell(work.Run(spans=spans, claims=[{"cpus": 2000}, {"cpus": 500}]))
     worker.tell(work.Recall(numbers=[200]))
     assert worker.running == [100, 300]
@@ -307,7 +307,7 @@ def test_what_ends_without_a_connection_is_reported_once_after_it(worker: Worker
 def test_a_worker_that_lacks_a_job_gives_its_attempts_back_and_says_hello(worker: Worker) -> None:
     worker.welcome()
     worker.pool.forget()
-    worker.tell(work.Run(spans=[(100, 1, 0, 2, 0)], claims=[{"cpus": 1000}]))
+    worker.tell(work.Run(spans=[(100, 1, 0, 2, 0, 0)], claims=[{"cpus": 1000}]))
     assert [m.numbers for m in worker.pool.of(work.Returned)] == [[100, 101]]
     assert len(worker.hellos()) == 1
 

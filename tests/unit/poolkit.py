@@ -14,12 +14,13 @@ from kestrelctl.core.model.assets import Amounts, amounts
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import Record, Snapshot
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
 from kestrelctl.store.memory import MemoryStore
 
 E = TypeVar("E", bound=fx.Effect)
-FRESH = Snapshot(epoch=1, next_job_id=1, jobs=[], workers=[])
+FRESH = Snapshot(epoch=1, secret=MemoryStore().secret, next_job_id=1, jobs=[], workers=[])
 
 #: (attempt number, job id, index)
 Attempt = tuple[int, int, int]
@@ -169,7 +170,7 @@ class PoolDriver:
         version: str = "",
         **assets: float,
     ) -> None:
-        """Workers say hello, and charge what they hold as their jobs ask."""
+        """Workers say hello, and charge what they hold as their jobs ask; they were handed that."""
         offered = _present(cpus=cpus, memory=memory_bytes, **assets)
         ad = WorkerAd(assets=offered, tags=tuple(tags), version=version)
         held = [(*attempt, place) for place, attempt in enumerate(holds)]
@@ -183,8 +184,17 @@ class PoolDriver:
                     ad=ad,
                     holds=held,
                     claims=claims,
+                    seals=self.seals(name, [attempt[:3] for attempt in held]),
                 )
             )
+
+    def seals(self, name: str, attempts: Iterable[Attempt]) -> list[Seal]:
+        """What a worker has that was handed these, each by itself."""
+        mark = self.pool.seals.mark
+        return [
+            (number, job_id, index, 1, mark(name, number, job_id, index, 1))
+            for number, job_id, index in attempts
+        ]
 
     def _claim(self, job_id: int) -> Amounts:
         job = self.pool.state.jobs.get(job_id)
@@ -212,7 +222,7 @@ class PoolDriver:
         seconds: float = 2.0,
         **more: Any,
     ) -> list[fx.Effect]:
-        """A worker reports attempts as ended; without any, the oldest that it holds.
+        """A worker reports attempts that it was handed; without any, the oldest that it holds.
 
         Args:
             more: further fields of the results.
@@ -221,7 +231,8 @@ class PoolDriver:
             Result(number, job_id, index, outcome, self.now, seconds, **more)
             for number, job_id, index in attempts or self.held(name)[:1]
         ]
-        return self.tell(ev.Reported(at=self.now, worker=name, results=results))
+        seals = self.seals(name, [(r.number, r.job_id, r.index) for r in results])
+        return self.tell(ev.Reported(at=self.now, worker=name, results=results, seals=seals))
 
     def fail(
         self, name: str, *attempts: Attempt, seconds: float = 0.1, **more: Any

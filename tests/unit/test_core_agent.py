@@ -32,7 +32,9 @@ def give(
 ) -> list[int]:
     """Sends n attempts numbered from `first`; returns those that are refused."""
     job = job or template()
-    return agent.on_run([(first, job.job_id, 0, n, 0)], [claim or ONE_CPU], [job], [], [], now=1.0)
+    return agent.on_run(
+        [(first, job.job_id, 0, n, 0, 9)], [claim or ONE_CPU], [job], [], [], now=1.0
+    )
 
 
 def started(agent: Agent, now: float = 1.5) -> list[LocalAttempt]:
@@ -95,13 +97,16 @@ def test_what_is_charged_is_what_was_sent_and_not_what_comes_later() -> None:
 
 def test_a_span_without_its_claim_is_given_back() -> None:
     agent = welcomed()
-    assert agent.on_run([(100, 1, 0, 2, 1)], [ONE_CPU], [template()], [], [], now=1.0) == [100, 101]
+    assert agent.on_run([(100, 1, 0, 2, 1, 9)], [ONE_CPU], [template()], [], [], now=1.0) == [
+        100,
+        101,
+    ]
 
 
 def test_a_start_says_which_task_of_which_job_with_which_line() -> None:
     agent = welcomed()
     job = template(with_items=True, first=10, step=5)
-    agent.on_run([(100, 1, 4, 2, 0)], [ONE_CPU], [job], ["four", "five"], [], now=1.0)
+    agent.on_run([(100, 1, 4, 2, 0, 9)], [ONE_CPU], [job], ["four", "five"], [], now=1.0)
     first, second = started(agent)
     assert (first.index, first.item, first.template.task_id(first.index)) == (4, "four", 30)
     assert (second.index, second.item) == (5, "five")
@@ -110,7 +115,7 @@ def test_a_start_says_which_task_of_which_job_with_which_line() -> None:
 def test_lines_go_to_the_jobs_that_have_some() -> None:
     agent = welcomed(cpus=4)
     with_lines = template(2, with_items=True)
-    spans = [(1, 1, 0, 1, 0), (2, 2, 0, 2, 0)]
+    spans = [(1, 1, 0, 1, 0, 9), (2, 2, 0, 2, 0, 9)]
     agent.on_run(spans, [ONE_CPU], [template(), with_lines], ["a", "b"], [], now=1.0)
     assert [one.item for one in started(agent)] == [None, "a", "b"]
 
@@ -118,9 +123,9 @@ def test_lines_go_to_the_jobs_that_have_some() -> None:
 def test_a_template_is_sent_once_and_can_be_forgotten() -> None:
     agent = welcomed()
     give(agent, 1)
-    assert agent.on_run([(101, 1, 1, 1, 0)], [ONE_CPU], [], [], [], now=1.0) == []
+    assert agent.on_run([(101, 1, 1, 1, 0, 9)], [ONE_CPU], [], [], [], now=1.0) == []
     assert agent.on_run([], [], [], [], [1], now=1.0) == []
-    assert agent.on_run([(102, 1, 2, 2, 0)], [ONE_CPU], [], [], [], now=1.0) == [102, 103]
+    assert agent.on_run([(102, 1, 2, 2, 0, 9)], [ONE_CPU], [], [], [], now=1.0) == [102, 103]
     assert start(agent) == [100, 101], "what had come before still runs"
 
 
@@ -181,13 +186,36 @@ def test_what_is_not_acknowledged_is_reported_again_after_every_welcome() -> Non
     assert [result.number for result in agent.take_report()] == [101]
 
 
+def test_a_result_goes_with_the_seal_of_the_span_that_it_came_with() -> None:
+    agent = welcomed(cpus=4)
+    give(agent, 2)
+    give(agent, 2, first=200)
+    start(agent)
+    assert agent.seals_of([end(agent, 101), end(agent, 200), end(agent, 100)]) == [
+        (100, 1, 0, 2, 9),
+        (200, 1, 0, 2, 9),
+    ]
+
+
+def test_what_is_safe_already_is_not_reported_again() -> None:
+    agent = welcomed()
+    give(agent, 2)
+    start(agent)
+    end(agent, 100)
+    end(agent, 101)
+    agent.on_ack([100])
+    assert [result.number for result in agent.take_report()] == [101]
+
+
 def test_an_earlier_process_may_have_left_results() -> None:
     left = Result(55, 1, 0, Outcome.DONE, 1.0, 1.0)
-    agent = Agent({"cpus": 1.0}, [left])
-    assert agent.holds() == ([(55, 1, 0, ENDED)], [])
+    seal = (50, 1, 0, 9, 77)
+    agent = Agent({"cpus": 1.0}, [(left, seal)])
+    assert agent.holds() == ([(55, 1, 0, ENDED)], [], [seal])
     assert agent.report_at() is None, "not before it is in"
     agent.on_welcome(agent.greeting, [], 3.0, wall=WALL)
     assert agent.take_report() == [left]
+    assert agent.seals_of([left]) == [seal]
     assert not agent.idle
     agent.on_ack([55])
     assert agent.idle
@@ -203,9 +231,10 @@ def test_it_says_all_that_it_has() -> None:
     start(agent)
     end(agent, 100)
     start(agent)
-    held, claims = agent.holds()
+    held, claims, seals = agent.holds()
     assert held == [(101, 1, 1, 0), (102, 1, 2, 0), (200, 2, 0, 1), (100, 1, 0, ENDED)]
     assert claims == [ONE_CPU, {"cpus": 500}]
+    assert seals == [(100, 1, 0, 3, 9), (200, 2, 0, 1, 9)]
 
 
 def test_a_hello_forgets_templates_because_the_pool_sends_them_again() -> None:

@@ -8,11 +8,10 @@ import math
 import pytest
 from poolkit import PoolDriver
 
-from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.job import MOST_REFUSED
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
 from kestrelctl.core.scheduling.demand import SPARE_SHAPES
@@ -65,28 +64,6 @@ BEYOND = 1 << 63
 def test_a_number_that_cannot_be_is_refused(message: dict[str, object]) -> None:
     with pytest.raises(codec.BadMessage):
         codec.from_worker.decode(json.dumps(message))
-
-
-def test_an_attempt_that_no_manager_has_sent_yet_is_killed() -> None:
-    driver = PoolDriver()
-    driver.join("x")
-    driver.submit(max_losses=9)
-    driver.lose("x")
-    unsent = (driver.pool.state.next_number, 1, 0)
-    driver.join("a", cpus=0.5, holds=[unsent])
-    assert driver.held("a") == []
-    assert driver.of(fx.Welcome)[-1].kill == [unsent[0]]
-
-
-def test_nor_is_its_failure_believed() -> None:
-    """Else the attempts that follow would all count as over."""
-    driver = PoolDriver()
-    driver.join("x")
-    driver.submit()
-    driver.restart()
-    driver.fail("a", (driver.pool.state.next_number + 5, 1, 0))
-    assert driver.pool.state.totals.reports_refused == 1
-    assert driver.pool.state.jobs[1].live[0].failures == 0
 
 
 @pytest.mark.parametrize(
@@ -142,8 +119,7 @@ def test_a_task_remembers_few_of_the_attempts_whose_results_were_refused() -> No
     driver.submit(2)
     [(sent, job_id, index)] = driver.held("w")
     for number in range(sent - 1000, sent):
-        result = Result(number, job_id, index, Outcome.FAILED, driver.now, 1.0)
-        driver.tell(ev.Reported(at=driver.now, worker="liar", results=[result]))
+        driver.fail("liar", (number, job_id, index))
     task = driver.pool.state.jobs[job_id].live[index]
     assert len(task.refused_numbers) == MOST_REFUSED
     assert task.is_over(sent - 1)
@@ -196,6 +172,7 @@ def test_whatever_a_worker_says_that_it_charges_the_books_add_up() -> None:
             ad=WorkerAd(),
             holds=[(*first, place)],
             claims=said,
+            seals=driver.seals("first", [first]),
         )
         driver.tell(hello)
         assert first in driver.held("first"), "what it runs is believed, and only that"

@@ -80,7 +80,9 @@ def test_what_an_absent_worker_offers_is_known_after_a_restart() -> None:
 
 def test_of_one_whose_ad_was_never_kept_nothing_is_said_but_that_it_was_not_heard() -> None:
     driver = PoolDriver(
-        snapshot=Snapshot(epoch=1, next_job_id=1, jobs=[], workers=[WorkerRecord("w")])
+        snapshot=Snapshot(
+            epoch=1, secret=bytes(32), next_job_id=1, jobs=[], workers=[WorkerRecord("w")]
+        )
     )
     driver.join("other")
     for _ in range(2):

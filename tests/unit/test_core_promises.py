@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import (
     JobRecord,
     Snapshot,
@@ -31,7 +31,9 @@ def restarted(unfinished: list[int], cursor: int, count: int = 10, **more: objec
     )
     job = UnfinishedJob(record=record, unfinished=unfinished, counters={})
     workers = [WorkerRecord("a"), WorkerRecord("b")]
-    return PoolDriver(snapshot=Snapshot(epoch=2, next_job_id=2, jobs=[job], workers=workers))
+    return PoolDriver(
+        snapshot=Snapshot(epoch=2, secret=bytes(32), next_job_id=2, jobs=[job], workers=workers)
+    )
 
 
 def final_records(driver: PoolDriver) -> list[tuple[int, TaskState]]:
@@ -69,14 +71,33 @@ def test_a_repeated_report_is_acknowledged_again_and_counts_once() -> None:
     assert driver.pool.state.totals.reports_refused == 1
 
 
-def test_a_result_that_nobody_could_have_is_refused() -> None:
+def test_a_result_of_what_a_worker_was_not_handed_is_refused() -> None:
     driver = PoolDriver()
-    driver.join("w", "v")
+    driver.join("w@pool/1", "v@pool/1")
     driver.submit(10)
-    [(of_another, _, _)] = driver.held("v")
-    for forged in ((of_another, 1, 7), (1, 99, 0), (1, 1, 10), (1, 1, -1)):
-        driver.report("w", forged)
+    [of_another] = driver.held("v@pool/1")
+    [own] = driver.held("w@pool/1")
+    seals = driver.seals("v@pool/1", [of_another]) + driver.seals("w@pool/1", [own])
+    for number, index in ((of_another[0], of_another[2]), (own[0] + 1, 0), (1, 7), (1, -1)):
+        result = Result(number, 1, index, Outcome.DONE, driver.now, 0.1)
+        driver.tell(ev.Reported(at=driver.now, worker="w@pool/1", results=[result], seals=seals))
     assert driver.pool.state.jobs[1].counts.done == 0
+    assert driver.pool.totals.attempts_unproven == 4
+    assert driver.held("v@pool/1") == [of_another]
+
+
+def test_what_one_session_was_handed_another_of_its_account_may_report() -> None:
+    """After a restart of a worker, what its spool holds is reported by its first session."""
+    driver = PoolDriver()
+    driver.join("w@pool/2")
+    driver.submit()
+    [attempt] = driver.held("w@pool/2")
+    driver.lose("w@pool/2")
+    driver.join("w@pool/1", cpus=0.5)
+    seals = driver.seals("w@pool/2", [attempt])
+    result = Result(*attempt, Outcome.DONE, driver.now, 0.1)
+    driver.tell(ev.Reported(at=driver.now, worker="w@pool/1", results=[result], seals=seals))
+    assert driver.ended == [1]
 
 
 def test_the_late_success_of_a_lost_attempt_counts_and_stops_the_repetition() -> None:
@@ -198,17 +219,23 @@ def test_the_durable_cursor_may_lag_behind() -> None:
     assert sorted(index for index, _ in final_records(driver)) == [5, 6, 7, 8, 9]
 
 
-def test_a_worker_cannot_move_a_cursor_as_far_as_it_likes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kestrelctl.core.attempts.adoption.MOST_UNRECORDED", 100)
+def test_a_worker_cannot_move_a_cursor_to_what_it_was_not_handed() -> None:
     driver = restarted(unfinished=[], cursor=5, count=1_000_000_000)
-    driver.join("a", holds=[(77, 1, 104), (78, 1, 105)])
+    seals = driver.seals("a", [(77, 1, 7)])
+    hello = ev.Joined(
+        at=driver.now,
+        worker="a",
+        incarnation="one",
+        ad=WorkerAd(),
+        holds=[(77, 1, 7, -1), (78, 1, 8, -1)],
+        seals=seals,
+    )
+    driver.tell(hello)
     assert driver.of(fx.Welcome)[-1].kill == [78]
     assert [number for number, _, _ in driver.held("a")] == [77]
-    driver.join("b")
-    driver.report("b", (79, 1, 999_999_999))
-    assert driver.pool.state.jobs[1].cursor == 105
+    far = Result(79, 1, 999_999_999, Outcome.DONE, driver.now, 0.1)
+    driver.tell(ev.Reported(at=driver.now, worker="a", results=[far], seals=seals))
+    assert driver.pool.state.jobs[1].cursor == 8
     assert final_records(driver) == []
 
 

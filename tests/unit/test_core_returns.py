@@ -265,10 +265,20 @@ def test_nobody_can_claim_what_no_manager_ever_sent() -> None:
     driver.restart()
     young = driver.submit(10)
     driver.join("b")
-    [(of_another, _, _)] = driver.held("b")
-    unsent = [(5, young, 9), (of_another, old, 9), (6, old, 10), (7, old, -1)]
-    driver.join("a", cpus=0.5, holds=unsent)
+    [of_another] = driver.held("b")
+    unsent = [(5, young, 9, -1), (6, old, 0, -1), (*of_another, -1)]
+    seals = driver.seals("b", [(5, young, 9), (6, old, 0), of_another])
+    hello = ev.Joined(
+        at=driver.now,
+        worker="a",
+        incarnation="one",
+        ad=WorkerAd(assets={"cpus": 0.5}),
+        holds=unsent,
+        seals=seals,
+    )
+    driver.tell(hello)
     assert driver.held("a") == []
+    assert driver.of(fx.Welcome)[-1].kill == [5, 6, of_another[0]]
     assert [job.cursor for job in driver.pool.state.jobs.values()] == [1, 0]
 
 
@@ -332,7 +342,15 @@ def test_what_is_adopted_is_charged_what_the_worker_says_and_waits_in_its_order(
     holds = [(7, 1, 0, 0), (8, 1, 1, 1), (9, 1, 2, 0)]
     claims = [{"cpus": 500}, {"cpus": 2000}]
     driver.tell(
-        ev.Joined(at=driver.now, worker="a", incarnation="one", ad=ad, holds=holds, claims=claims)
+        ev.Joined(
+            at=driver.now,
+            worker="a",
+            incarnation="one",
+            ad=ad,
+            holds=holds,
+            claims=claims,
+            seals=driver.seals("a", [held[:3] for held in holds]),
+        )
     )
     worker = driver.worker("a")
     assert (worker.running, worker.queued) == (1, 2), "the third does not pass the second"
@@ -346,7 +364,15 @@ def test_nothing_is_sent_behind_what_waits_for_room() -> None:
     holds = [(7, 1, 0, 0), (8, 1, 1, 1)]
     claims = [{"cpus": 500}, {"cpus": 2000}]
     driver.tell(
-        ev.Joined(at=driver.now, worker="a", incarnation="one", ad=ad, holds=holds, claims=claims)
+        ev.Joined(
+            at=driver.now,
+            worker="a",
+            incarnation="one",
+            ad=ad,
+            holds=holds,
+            claims=claims,
+            seals=driver.seals("a", [held[:3] for held in holds]),
+        )
     )
     driver.submit()
     assert [number for number, _, _ in driver.held("a")] == [7, 8]
@@ -366,7 +392,16 @@ def test_a_number_is_that_of_one_task_whatever_a_worker_says(said_of_both: bool)
     driver.submit(2)
     first, second = driver.held("a")
     wrong = (first[0], 1, second[2])
-    driver.join("a", cpus=2, holds=[first, wrong] if said_of_both else [wrong])
+    hello = ev.Joined(
+        at=driver.now,
+        worker="a",
+        incarnation="one",
+        ad=WorkerAd(assets={"cpus": 2.0}),
+        holds=[(*first, 0), (*wrong, 0)] if said_of_both else [(*wrong, 0)],
+        claims=[{"cpus": 1000}],
+        seals=driver.seals("a", [first, second]),
+    )
+    driver.tell(hello)
     assert driver.of(fx.Welcome)[-1].kill == [first[0]]
     assert driver.held("a")[0] == first
     driver.cancel(1)

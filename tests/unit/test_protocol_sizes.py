@@ -10,6 +10,7 @@ import pytest
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.effects import Run
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.seal import SECRET_BYTES, Seals
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
@@ -43,7 +44,7 @@ def handed_out(
         items_of=frozenset(each.id for each in jobs if each.spec.items),
         forget=[99],
     )
-    return run_messages(effect, ack)
+    return run_messages(effect, ack, Seals(bytes(SECRET_BYTES)))
 
 
 def items_started(messages: list[work.Run]) -> list[tuple[int, str | None]]:
@@ -163,6 +164,6 @@ def test_the_largest_job_can_be_handed_out() -> None:
 def test_items_after_a_job_that_is_not_known_are_not_taken_for_others() -> None:
     agent = Agent({"cpus": 10})
     known = Template(job_id=2, argv=("x",), with_items=True)
-    spans = [(10, 1, 0, 1, 0), (11, 2, 0, 1, 0)]
+    spans = [(10, 1, 0, 1, 0, 9), (11, 2, 0, 1, 0, 9)]
     assert agent.on_run(spans, [ONE_CPU], [known], ["of 1", "of 2"], [], 0.0) == [10, 11]
     assert agent.start_next(0.0) is None

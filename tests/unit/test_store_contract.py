@@ -25,6 +25,7 @@ from kestrelctl.core.model.records import (
 )
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.pool import Pool
@@ -69,13 +70,19 @@ def without_space(store: Any) -> Iterator[None]:
 
 class TestOpening:
     def test_a_new_store_is_empty(self, store: Store) -> None:
-        assert reopened(store) == Snapshot(epoch=2, next_job_id=1, jobs=[], workers=[])
+        found = reopened(store)
+        assert found == Snapshot(epoch=2, secret=found.secret, next_job_id=1, jobs=[], workers=[])
         assert store.jobs() == []
         assert store.tasks(1) == []
         assert store.ended_badly(1) == []
 
     def test_each_manager_has_a_higher_epoch(self, store: Store) -> None:
         assert [reopened(store).epoch for _ in range(3)] == [2, 3, 4]
+
+    def test_all_its_managers_have_one_secret(self, store: Store) -> None:
+        secret = reopened(store).secret
+        assert len(secret) == SECRET_BYTES
+        assert reopened(store).secret == secret
 
     async def test_job_ids_go_on_where_they_were(self, store: Store) -> None:
         await store.commit([job(1), job(7), job(3)])

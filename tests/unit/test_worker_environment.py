@@ -13,7 +13,7 @@ OWN = {"PATH": "/bin", "OMP_NUM_THREADS": "4", "TMPDIR": "/scratch", "NOTIFY_SOC
 def environment(own: dict[str, str], **of_the_job: str) -> dict[str, str]:
     template = Template(job_id=1, argv=("true",), env=of_the_job)
     return Environments("w1@pool.example.org/w1", own).of(
-        LocalAttempt(1, template, 0, None, Claim({}), 0.0)
+        LocalAttempt(1, template, 0, None, Claim({}), (1, 1, 0, 1, 0), 0.0)
     )
 
 

@@ -125,7 +125,7 @@ class Worker:
             self.tell(
                 session,
                 work.Run(
-                    spans=[(10 * index, 1, 0, attempts, 0)],
+                    spans=[(10 * index, 1, 0, attempts, 0, 0)],
                     claims=[{"cpus": 1000}],
                     jobs=[Template(job_id=1, argv=("true",), count=attempts)],
                 ),

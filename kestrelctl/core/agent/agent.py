@@ -14,6 +14,7 @@ import msgspec
 from kestrelctl.core.model.assets import Amounts, amounts
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.template import Template
 
 #: A result does not wait longer than this for company, and only while the next task is at hand.
@@ -30,10 +31,20 @@ class LocalAttempt:
     Attributes:
         item: the line of the task, if its job has lines.
         claim: what the pool charges it; the agent charges the same.
+        seal: shows the pool that it was handed to this worker.
         waited_seconds: from its arrival to its start; 0 until then.
     """
 
-    __slots__ = ("arrived_at", "claim", "index", "item", "number", "template", "waited_seconds")
+    __slots__ = (
+        "arrived_at",
+        "claim",
+        "index",
+        "item",
+        "number",
+        "seal",
+        "template",
+        "waited_seconds",
+    )
 
     def __init__(
         self,
@@ -42,6 +53,7 @@ class LocalAttempt:
         index: int,
         item: str | None,
         claim: Claim,
+        seal: Seal,
         now: float,
     ) -> None:
         self.number = number
@@ -49,6 +61,7 @@ class LocalAttempt:
         self.index = index
         self.item = item
         self.claim = claim
+        self.seal = seal
         self.arrived_at = now
         self.waited_seconds = 0.0
 
@@ -58,15 +71,22 @@ class Agent:
 
     Args:
         assets: how much of each it may use at once, in natural units.
-        unacknowledged: results that an earlier process of this worker left in the spool.
+        left: results that an earlier process of this worker left in the spool, with the seals of
+            their attempts.
     """
 
-    def __init__(self, assets: Mapping[str, float], unacknowledged: Iterable[Result] = ()) -> None:
+    def __init__(
+        self, assets: Mapping[str, float], left: Iterable[tuple[Result, Seal]] = ()
+    ) -> None:
         self.free = amounts(assets)
         self.templates: dict[int, Template] = {}
         self.queue: deque[LocalAttempt] = deque()
         self.running: dict[int, LocalAttempt] = {}
-        self.unacknowledged: dict[int, Result] = {r.number: r for r in unacknowledged}
+        self.unacknowledged: dict[int, Result] = {}
+        self._seals: dict[int, Seal] = {}  # of those, by attempt number
+        for result, seal in left:
+            self.unacknowledged[result.number] = result
+            self._seals[result.number] = seal
         self.fresh: list[Result] = []
         self.fresh_since: float | None = None
         self.greeting = 0
@@ -94,7 +114,7 @@ class Agent:
 
     def on_run(
         self,
-        spans: Sequence[tuple[int, int, int, int, int]],
+        spans: Sequence[tuple[int, int, int, int, int, int]],
         claims: Sequence[Amounts],
         templates: Sequence[Template],
         items: Sequence[str],
@@ -104,7 +124,7 @@ class Agent:
         """Queues attempts.
 
         Args:
-            spans, claims: as in `effects.Run`.
+            spans, claims: as in `protocol.work.Run`.
 
         Returns:
             Those that cannot be taken (their template, or that of one before them, is unknown, or
@@ -118,7 +138,7 @@ class Agent:
         refused: list[int] = []
         next_item = iter(items)
         lost = self.draining
-        for number, job_id, index, n, place in spans:
+        for number, job_id, index, n, place, mark in spans:
             known = self.templates.get(job_id)
             # Whether a job has items, its template tells: without it, those that follow could be
             # anybody's.
@@ -127,9 +147,11 @@ class Agent:
                 refused.extend(range(number, number + n))
                 continue
             claim = made[place]
+            seal = (number, job_id, index, n, mark)
             for k in range(n):
                 item = next(next_item, "") if known.with_items else None
-                self.queue.append(LocalAttempt(number + k, known, index + k, item, claim, now))
+                attempt = LocalAttempt(number + k, known, index + k, item, claim, seal, now)
+                self.queue.append(attempt)
         return refused
 
     def on_kill(self, numbers: Iterable[int], now: float, wall: float) -> list[int]:
@@ -156,7 +178,7 @@ class Agent:
                 0.0,
                 reason="cancelled",
             )
-            self._keep(result, now)
+            self._keep(result, attempt.seal, now)
         self.queue = kept
         return [number for number in self.running if number in wanted]
 
@@ -170,7 +192,10 @@ class Agent:
 
     def on_ack(self, numbers: Iterable[int]) -> list[int]:
         """Forgets results that are safe; returns those it knew, for the spool to forget too."""
-        return [n for n in numbers if self.unacknowledged.pop(n, None) is not None]
+        known = [n for n in numbers if self.unacknowledged.pop(n, None) is not None]
+        for number in known:
+            del self._seals[number]
+        return known
 
     def drain(self) -> list[int]:
         """Takes nothing new from now on; returns what has not started."""
@@ -179,24 +204,26 @@ class Agent:
         self.queue.clear()
         return returned
 
-    def holds(self) -> tuple[list[tuple[int, int, int, int]], list[Amounts]]:
+    def holds(self) -> tuple[list[tuple[int, int, int, int]], list[Amounts], list[Seal]]:
         """All that it has, for the next `hello`, number `greeting`; see `events.Joined`.
 
         Until the welcome to that, the session takes nothing.
 
         Returns:
-            (number, job id, index, claim) of each attempt, and the claims.
+            (number, job id, index, claim) of each attempt, the claims, and the seals.
         """
         self.welcomed = False
         self.greeting += 1
         self.templates.clear()
         claims: dict[Claim, int] = {}
+        going = [*self.running.values(), *self.queue]
         held = [
             (a.number, a.template.job_id, a.index, claims.setdefault(a.claim, len(claims)))
-            for a in (*self.running.values(), *self.queue)
+            for a in going
         ]
         held.extend((r.number, r.job_id, r.index, ENDED) for r in self.unacknowledged.values())
-        return held, [claim.amounts for claim in claims]
+        seals = dict.fromkeys([*(a.seal for a in going), *self._seals.values()])
+        return held, [claim.amounts for claim in claims], list(seals)
 
     # -- from the machine --------------------------------------------------------------------------
 
@@ -234,7 +261,7 @@ class Agent:
         attempt.claim.release(self.free)
         waited_seconds = round(attempt.waited_seconds, 6)
         result = msgspec.structs.replace(result, waited_seconds=waited_seconds)
-        self._keep(result, now)
+        self._keep(result, attempt.seal, now)
         return result
 
     def identity(self, number: int) -> tuple[int, int]:
@@ -246,8 +273,9 @@ class Agent:
         attempt = self.running[number]
         return attempt.template.job_id, attempt.index
 
-    def _keep(self, result: Result, now: float) -> None:
+    def _keep(self, result: Result, seal: Seal, now: float) -> None:
         self.unacknowledged[result.number] = result
+        self._seals[result.number] = seal
         self.fresh.append(result)
         if self.fresh_since is None:
             self.fresh_since = now
@@ -267,9 +295,26 @@ class Agent:
         return self.fresh_since + COMPANY_SECONDS
 
     def take_report(self) -> list[Result]:
-        """The fresh results, which count as sent from now on."""
-        fresh, self.fresh, self.fresh_since = self.fresh, [], None
+        """The fresh results that are not safe yet; they count as sent from now on."""
+        fresh = [result for result in self.fresh if result.number in self.unacknowledged]
+        self.fresh, self.fresh_since = [], None
         return fresh
+
+    def seal_of(self, result: Result) -> Seal:
+        """What shows that the attempt of an unacknowledged result was handed to this worker.
+
+        Raises:
+            KeyError: it is acknowledged.
+        """
+        return self._seals[result.number]
+
+    def seals_of(self, results: Iterable[Result]) -> list[Seal]:
+        """The same for several, each seal once.
+
+        Raises:
+            KeyError: one of them is acknowledged.
+        """
+        return list(dict.fromkeys(map(self.seal_of, results)))
 
     @property
     def idle(self) -> bool:

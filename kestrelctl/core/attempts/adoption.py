@@ -12,11 +12,9 @@ from kestrelctl.core.events import Joined
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Progress
 from kestrelctl.core.state import State
-
-#: How far a durable cursor can lag behind, generously: it is stored with each hand-out.
-MOST_UNRECORDED = 100_000
 
 
 def end_unnamed(state: State, worker: Worker, event: Joined, *, reborn: bool) -> None:
@@ -39,26 +37,39 @@ def end_unnamed(state: State, worker: Worker, event: Joined, *, reborn: bool) ->
 
 
 def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
-    """Gives a worker the attempts that it named, as far as they still count.
+    """Gives a worker the attempts that it named, as far as it was handed them and they count.
 
     Returns:
-        The numbers of attempts that the worker shall kill: their tasks are over, or run elsewhere.
+        The numbers of attempts that the worker shall kill: their tasks are over or run elsewhere,
+        or nobody handed it those.
     """
     kill: list[int] = []
     jobs: dict[Job, None] = {}
     claims = [Claim({name: n for name, n in told.items() if n > 0}) for told in event.claims]
+    proof = state.seals.proven(event.worker, event.seals)
+    unproven = 0
     for number, job_id, index, place in event.holds:
-        job = job_of(state, number, job_id, index)
+        if not proof.covers(number, job_id, index):
+            unproven += 1
+            kill.append(number)
+            continue
+        job = state.jobs.get(job_id)
         if job is None:
             kill.append(number)
             continue
-        if index >= job.cursor and may_reach(state, job, index, number):
+        if index >= job.cursor and not job.cancelling:
             reach(state, job, index)
         found = job.live.get(index)
         claim = claims[place] if 0 <= place < len(claims) else Claim(job.shape.request)
         if found is None or not _keep(state, worker, number, found, claim):
             kill.append(number)
         jobs[job] = None
+    if unproven:
+        state.totals.attempts_unproven += unproven
+        state.note(
+            "warning",
+            f"worker {worker.jid} holds {plural(unproven, 'attempt')} that it was not handed here",
+        )
     for job in jobs:
         state.touch_job(job)
         if job.cancelling:
@@ -93,28 +104,6 @@ def stop(state: State, task: Task) -> None:
     state.tell(task.job, task.index, "superseded", number=attempt.number, worker=attempt.worker)
     if state.workers[attempt.worker].online:
         state.emit(Kill(worker=attempt.worker, numbers=[attempt.number]))
-
-
-def job_of(state: State, number: int, job_id: int, index: int) -> Job | None:
-    """The job of an attempt that a worker names; None if it has ended or nobody ever sent that."""
-    job = state.jobs.get(job_id)
-    if job is None or not 0 <= index < job.spec.count or number >= state.next_number:
-        return None
-    return job
-
-
-def may_reach(state: State, job: Job, index: int, number: int) -> bool:
-    """Whether an earlier start of the manager may have sent this attempt of the job.
-
-    An attempt that is further than `MOST_UNRECORDED` beyond the cursor is not believed, and its
-    task runs again: each index passed over becomes an object, and a worker may say anything.
-    """
-    return (
-        number < state.first_number
-        and job.id < state.first_job_id
-        and index < job.restored_cursor + MOST_UNRECORDED
-        and not job.cancelling
-    )
 
 
 def reach(state: State, job: Job, index: int) -> None:

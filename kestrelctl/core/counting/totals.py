@@ -28,6 +28,7 @@ class Totals:
 
     __slots__ = (
         "attempts_failed",
+        "attempts_unproven",
         "dispatches",
         "jobs_finished",
         "jobs_submitted",
@@ -66,6 +67,7 @@ class Totals:
         self.retries = Counter(failure=0, loss=0)
         self.losses = Counter(dict.fromkeys(LOSS_CAUSES, 0))
         self.losses_found_again = 0  #: the attempt had survived: only the way to it was gone
+        self.attempts_unproven = 0  #: named by workers that could not show a seal for them
         self.reports_refused = 0  #: results of attempts that no longer count: duplicates
         self.leases_expired = 0
         self.worker_joins = 0

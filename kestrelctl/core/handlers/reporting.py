@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.adoption import job_of, may_reach, reach, stop
+from kestrelctl.core.attempts.adoption import reach, stop
 from kestrelctl.core.attempts.book import end, withdraw
 from kestrelctl.core.attempts.endings import DONE, back_off, count_loss, finish, put_back, remember
 from kestrelctl.core.effects import Acknowledge
@@ -14,6 +14,7 @@ from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.result import Outcome, Result, how_it_ended
+from kestrelctl.core.model.seal import Proof
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.state import State
@@ -22,7 +23,8 @@ from kestrelctl.core.state import State
 def on_reported(state: State, event: Reported) -> None:
     """Accepts results, frees what they took, and acknowledges every one, accepted or not.
 
-    A result that no longer counts is acknowledged too: the worker need not keep it.
+    A result that no longer counts, or of an attempt that the worker cannot show to have been
+    handed, is acknowledged too: the worker need not keep it.
     """
     worker = state.workers.get(event.worker)
     held = worker.held if worker is not None else {}
@@ -30,11 +32,17 @@ def on_reported(state: State, event: Reported) -> None:
     ran: list[float] = []
     dispatched: list[float] = []
     walls: dict[Job, list[float]] = {}
+    proof: Proof | None = None  # made when it is needed, which is rare
     for result in event.results:
         task = held.get(result.number)
         if task is not None and worker is not None:
             attempt = end(state, worker, task)
         else:
+            if proof is None:
+                proof = state.seals.proven(jid, event.seals)
+            if not proof.covers(result.number, result.job_id, result.index):
+                totals.attempts_unproven += 1
+                continue
             late = _late(state, result, jid)
             if late is None:
                 totals.reports_refused += 1
@@ -85,12 +93,12 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
     and a later attempt under way is stopped. A failure of an attempt already given up is not held
     against the task a second time.
     """
-    job = job_of(state, result.number, result.job_id, result.index)
+    job = state.jobs.get(result.job_id)
     if job is None:
         return None
     if result.index >= job.cursor:
-        if not may_reach(state, job, result.index, result.number):
-            return None  # nobody ever sent it
+        if job.cancelling:
+            return None
         reach(state, job, result.index)
     task = job.live.get(result.index)
     if task is None:

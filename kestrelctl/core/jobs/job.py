@@ -71,7 +71,6 @@ class Job:
         running: its attempts under way.
         place: where it stands in the queue; None if it does not. The queue writes it.
         waits_since: its submission, or the retry that brought it back.
-        restored_cursor: where the cursor was when the job came from the store.
         mean_seconds: smoothed run time of its tasks; None until one has ended.
         latencies: what dispatch added to its latest tasks, in seconds: from hand-out to report,
             less the time in the worker's queue and the run time.
@@ -92,7 +91,6 @@ class Job:
         "owner",
         "place",
         "ready",
-        "restored_cursor",
         "running",
         "shape",
         "spec",
@@ -113,7 +111,6 @@ class Job:
         self.place: Order | None = None
         self.waits_since = submitted_at
         self.cursor = 0
-        self.restored_cursor = 0
         self.live: dict[int, Task] = {}
         self.ready: OrderedDict[int, Task] = OrderedDict()
         self.running = 0

@@ -148,6 +148,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """All that a manager needs to go on after a restart."""
 
     epoch: int  #: this start's number; higher than any before
+    secret: bytes  #: of the store, `seal.SECRET_BYTES` long: what seals are made with
     next_job_id: int
     jobs: list[UnfinishedJob]
     workers: list[WorkerRecord]
