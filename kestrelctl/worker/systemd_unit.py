@@ -61,6 +61,8 @@ User={user}
 StandardInput=file:{credentials}
 StateDirectory=kestrel/workers/{pool}
 StateDirectoryMode=0700
+# Processes of others are not seen; and this /proc is whole, so that sandboxes may have one of their own.
+ProtectProc=invisible
 """
 
 
