@@ -67,6 +67,10 @@ class Unreachable(KestrelError):
     code = "unreachable"
 
 
+class Undelivered(Unreachable):
+    """The server returned the request: the manager has not read it."""
+
+
 class TimedOut(KestrelError):
     """The time ran out."""
 

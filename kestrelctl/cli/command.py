@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kestrelctl.cli.command_output import CommandOutput
     from kestrelctl.cli.connection import Connection
     from kestrelctl.cli.context import Context
+    from kestrelctl.cli.redial import Redial
 
 
 class OpenPool(Protocol):
@@ -61,10 +62,7 @@ class Invocation:
         """Connects to the pool, does the work there, and prints what it found."""
         import asyncio
 
-        if self.screen.verbose:
-            from kestrelctl import logs
-
-            logs.set_up("text", verbose=True)
+        self._set_up_logs()
 
         async def whole() -> None:
             async with self.open_pool(self.pool, as_admin=as_admin) as connection:
@@ -73,6 +71,36 @@ class Invocation:
                     await self.show(found)
 
         asyncio.run(whole())
+
+    def talk_again(
+        self,
+        work: Callable[[Redial], Awaitable[CommandOutput | None]],
+        *,
+        as_admin: bool = False,
+    ) -> None:
+        """As `talk`, with a connection that the work can have made anew."""
+        import asyncio
+
+        from kestrelctl.cli.redial import Redial
+
+        self._set_up_logs()
+
+        async def whole() -> None:
+            def open_pool() -> AbstractAsyncContextManager[Connection]:
+                return self.open_pool(self.pool, as_admin=as_admin)
+
+            async with Redial(open_pool, self.screen) as redial:
+                found = await work(redial)
+                if found is not None:
+                    await self.show(found)
+
+        asyncio.run(whole())
+
+    def _set_up_logs(self) -> None:
+        if self.screen.verbose:
+            from kestrelctl import logs
+
+            logs.set_up("text", verbose=True)
 
     async def show(self, output: CommandOutput) -> None:
         """Prints what a command found."""

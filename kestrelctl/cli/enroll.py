@@ -18,8 +18,9 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.quantities import parse_duration, split_words
+from kestrelctl.cli.redial import Redial
 from kestrelctl.errors import UsageError
-from kestrelctl.protocol.answers import Changed, Enrolled
+from kestrelctl.protocol.answers import Enrolled
 from kestrelctl.protocol.joining import Token, decode_token
 from kestrelctl.protocol.requests import EnrollWorker, RevokeWorkers
 
@@ -84,11 +85,11 @@ def revoke(invocation: Invocation, names: tuple[str, ...]) -> None:
     withdrawn by the name of its account. What the workers ran is run again elsewhere.
     """
 
-    async def work(connection: Connection) -> CommandOutput:
+    async def work(redial: Redial) -> CommandOutput:
         request = RevokeWorkers(names=list(names))
-        return Changes(await ask(connection, request, Changed), "revoked", "worker")
+        return Changes(await redial.change(request, twice=False), "revoked", "worker")
 
-    invocation.talk(work, as_admin=True)
+    invocation.talk_again(work, as_admin=True)
 
 
 @click.command("join", cls=CliCommand, talks=False)

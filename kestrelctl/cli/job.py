@@ -17,11 +17,15 @@ from kestrelctl.cli.jobview import job_list, job_record, one_job, totals, why_wa
 from kestrelctl.cli.logs import logs
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration
+from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.story import story
 from kestrelctl.cli.tasks import tasks
 from kestrelctl.errors import TimedOut
-from kestrelctl.protocol.answers import Changed, Jobs, JobView
+from kestrelctl.protocol.answers import Jobs, JobView
 from kestrelctl.protocol.requests import JOB_STATES, CancelJobs, ForgetJobs, ListJobs, RetryJobs
+
+#: Selections that may mean other jobs when they are sent again.
+_MOVING = ("last", "all")
 
 
 @click.group("job", cls=Noun)
@@ -105,11 +109,11 @@ def wait(invocation: Invocation, jobs: str, timeout: float | None, progress: boo
 def cancel(invocation: Invocation, jobs: str) -> None:
     """Stop jobs: nothing more of them starts, what runs is killed."""
 
-    async def work(connection: Connection) -> CommandOutput:
-        changed = await ask(connection, CancelJobs(jobs=jobs), Changed)
+    async def work(redial: Redial) -> CommandOutput:
+        changed = await redial.change(CancelJobs(jobs=jobs), twice=jobs not in _MOVING)
         return Changes(changed, "cancelled", "job")
 
-    invocation.talk(work)
+    invocation.talk_again(work)
 
 
 @job.command("retry")
@@ -119,11 +123,11 @@ def cancel(invocation: Invocation, jobs: str) -> None:
 def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None) -> None:
     """Run tasks again that failed, were lost or cancelled."""
 
-    async def work(connection: Connection) -> CommandOutput:
+    async def work(redial: Redial) -> CommandOutput:
         request = RetryJobs(jobs=jobs, task_ids=task_ids or [])
-        return Changes(await ask(connection, request, Changed), "retried", "job")
+        return Changes(await redial.change(request, twice=False), "retried", "job")
 
-    invocation.talk(work)
+    invocation.talk_again(work)
 
 
 @job.command("forget")
@@ -132,11 +136,11 @@ def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None) -> None
 def forget(invocation: Invocation, jobs: str) -> None:
     """Delete jobs that have ended, and their results."""
 
-    async def work(connection: Connection) -> CommandOutput:
-        changed = await ask(connection, ForgetJobs(jobs=jobs), Changed)
+    async def work(redial: Redial) -> CommandOutput:
+        changed = await redial.change(ForgetJobs(jobs=jobs), twice=jobs not in _MOVING)
         return Changes(changed, "forgot", "job")
 
-    invocation.talk(work)
+    invocation.talk_again(work)
 
 
 for command in (tasks, logs, explain, story):

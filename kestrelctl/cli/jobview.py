@@ -16,6 +16,8 @@ from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.protocol.answers import JobExplanation, Jobs, JobView
 from kestrelctl.protocol.requests import ExplainJob, ListJobs
 
+#: What stands where the name of another user's job would.
+PRIVATE = "(private)"
 #: For how many waiting jobs a list says why they wait: each takes a request.
 _MOST_REASONS = 20
 #: The longest command that stands for a name in a list: a pipe has no width to cut it to.
@@ -37,6 +39,7 @@ async def one_job(connection: Connection, job_id: str) -> JobView:
 async def why_waiting(connection: Connection, views: Sequence[JobView]) -> dict[int, str]:
     """By job id: why nothing runs of an active job. Only for the newest twenty such jobs."""
     stuck = [view for view in views if view.state == "active" and view.waiting and not view.running]
+    stuck = [view for view in stuck if view.argv]  # of others' jobs the pool does not say
 
     async def why(view: JobView) -> str:
         try:
@@ -59,7 +62,7 @@ def job_list(views: Sequence[JobView], now: float, reasons: dict[int, str]) -> L
     """
     columns: list[Column[JobView]] = [
         Column("JOB", lambda v: str(v.job_id), right=True),
-        Column("NAME", lambda v: v.name or cut(_command(v), _LONGEST_COMMAND)),
+        Column("NAME", lambda v: v.name or cut(_command(v), _LONGEST_COMMAND) or PRIVATE),
         Column("OWNER", lambda v: v.owner, wide=True),
         Column("STATE", lambda v: v.state),
         Column("TASKS", lambda v: f"{v.tasks:,}", right=True),
@@ -96,13 +99,14 @@ def job_record(view: JobView, now: float, reason: str) -> Record:
     """
     last = view.first + (view.tasks - 1) * view.step
     step = f":{view.step}" if view.step != 1 else ""
+    span = f" ({view.first}-{last}{step})" if view.argv else ""
     blocks = [
         ("job", f"{view.job_id} {view.name}"),
         ("state", view.state),
         ("waits because", reason),
         ("owner", view.owner),
-        ("command", _command(view)),
-        ("tasks", f"{view.tasks:,} ({view.first}-{last}{step})"),
+        ("command", _command(view) or PRIVATE),
+        ("tasks", f"{view.tasks:,}{span}"),
         ("", totals([view]).partition("tasks: ")[2]),
         ("submitted", ago(view.submitted_at, now)),
         ("ended", ago(view.ended_at, now)),

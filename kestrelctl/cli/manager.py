@@ -87,6 +87,11 @@ def manager() -> None:
     help="Who may touch anybody's jobs, and workers; repeatable.",
 )
 @click.option(
+    "--share-jobs",
+    is_flag=True,
+    help="Users see each other's commands and tasks; else only whose jobs there are.",
+)
+@click.option(
     "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
 )
 @click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,20 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration, parse_size, split_words
+from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.validate import problem_with_job
-from kestrelctl.errors import KestrelError, TimedOut, UsageError
+from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.protocol.answers import JobExplanation, Submitted
-from kestrelctl.protocol.requests import ExplainJob, SubmitJob, UploadItems
+from kestrelctl.protocol.requests import MAX_KEY_CHARACTERS, ExplainJob, SubmitJob, UploadItems
 
 #: Above this, items travel ahead of the job, in pieces.
 INLINE_BYTES = 100_000
 UPLOAD_TIMEOUT_SECONDS = 60.0
+#: How long a submission waits for its answer before it is sent again.
+ANSWER_SECONDS = 30.0
 _JOB_FILE = "kestrelctl.job_file"
 
 
@@ -111,6 +115,11 @@ class _SubmitCommand(CliCommand):
 )
 @click.option("--env", multiple=True, metavar="K=V", help="An environment variable; repeatable.")
 @click.option(
+    "--key",
+    metavar="KEY",
+    help="With one that was used before, no new job: that of then.  [default: a fresh one]",
+)
+@click.option(
     "--wait", "waits", is_flag=True, help="Return when the job has ended; on a terminal with a bar."
 )
 @click.option(
@@ -123,6 +132,7 @@ def submit(
     ctx: click.Context,
     /,
     words: tuple[str, ...],
+    key: str | None,
     waits: bool,
     progress: bool,
     **options: Any,
@@ -136,14 +146,24 @@ def submit(
     [job]; options on the command line win over it.
     """
     spec, items = job_of(words, ctx.meta.get(_JOB_FILE), options)
+    if key is None:
+        key = secrets.token_hex(16)
+    elif not 0 < len(key) <= MAX_KEY_CHARACTERS:
+        raise UsageError(f"a key has 1 to {MAX_KEY_CHARACTERS} characters, not {len(key)}")
     waits = waits or progress
     look = Look.ANYWHERE if progress else Look.TERMINAL
 
-    async def work(connection: Connection) -> None:
-        answer = await send(connection, spec, items, watch=waits)
+    async def work(redial: Redial) -> None:
+        answer = await redial.until_answered(
+            lambda connection: send(connection, spec, items, key, watch=waits),
+            f"the same command with --key {shlex.quote(key)} sends it again, for one job in all",
+        )
+        connection = redial.connection
         job_id, summary = answer.job_id, f"job {answer.job_id}: {plural(answer.tasks, 'task')}"
+        if answer.repeated:
+            invocation.screen.say(f"job {job_id} is there already: a submission had come before")
         if not waits:
-            data = {"job_id": job_id, "tasks": answer.tasks}
+            data = {"job_id": job_id, "tasks": answer.tasks, "repeated": answer.repeated}
             await invocation.show(Record(str(job_id), data, [summary]))
             invocation.screen.say(
                 f"next: kestrelctl job wait {job_id}, or kestrelctl job tasks {job_id}"
@@ -156,7 +176,7 @@ def submit(
         await invocation.show(Record(str(job_id), view, [wait.sentence(view)]))
         await wait.check(connection, [view])
 
-    invocation.talk(work)
+    invocation.talk_again(work)
 
 
 def job_of(
@@ -210,9 +230,16 @@ def job_of(
 
 
 async def send(
-    connection: Connection, spec: JobSpec, items: tuple[str, ...] | None, *, watch: bool
+    connection: Connection,
+    spec: JobSpec,
+    items: tuple[str, ...] | None,
+    key: str,
+    *,
+    watch: bool,
 ) -> Submitted:
     """Submits a job; many items go ahead of it. Nothing is sent if any part is too large.
+
+    Called again with the same key, on this or another connection, it makes no second job.
 
     Raises:
         UsageError: a part is too large for a message.
@@ -225,18 +252,11 @@ async def send(
     elif items is not None:
         upload = secrets.token_hex(8)
         parts = list(pieces(items))
-    request = SubmitJob(spec=spec, upload=upload, watch=watch)
+    request = SubmitJob(spec=spec, upload=upload, watch=watch, key=key)
     check_size(request)
     for part in parts:
         await connection.ask(UploadItems(upload=upload, lines=part), UPLOAD_TIMEOUT_SECONDS)
-    try:
-        return await ask(connection, request, Submitted)
-    except TimedOut as error:
-        raise TimedOut(
-            error.message,
-            cause="the job may have been accepted all the same",
-            hint="kestrelctl job list",
-        ) from None
+    return await ask(connection, request, Submitted, ANSWER_SECONDS)
 
 
 async def _warn_if_hopeless(invocation: Invocation, connection: Connection, job_id: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kestrelctl.cli.history import History, ended_tasks
+from kestrelctl.cli.jobview import PRIVATE
 from kestrelctl.cli.lines import FittedColumn, Line, bar, crop, spread, table
 from kestrelctl.cli.quantities import duration, short_address, size
 from kestrelctl.cli.screen import one_line
@@ -213,7 +214,7 @@ def _jobs(jobs: Sequence[JobLine], history: History, width: int) -> list[Line]:
 
     columns: list[FittedColumn[JobLine]] = [
         FittedColumn("JOB", lambda j: str(j.job_id), right=True, width=3),
-        FittedColumn("NAME", lambda j: one_line(j.name), gives=True, width=12),
+        FittedColumn("NAME", lambda j: one_line(j.name) or PRIVATE, gives=True, width=12),
         FittedColumn(
             "OWNER", lambda j: one_line(short_address(j.owner)), gives=True, width=5, drop=3
         ),

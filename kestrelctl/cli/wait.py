@@ -13,7 +13,7 @@ from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import TasksFailed, TimedOut, Unreachable
+from kestrelctl.errors import NotAllowed, TasksFailed, TimedOut, Unreachable
 from kestrelctl.protocol.answers import Ended, Jobs, JobView, Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks, Watch
 
@@ -86,8 +86,11 @@ async def check(connection: Connection, views: Sequence[JobView]) -> None:
     if len(bad) > 1:
         message += f"; {plural(len(bad) - 1, 'other job')} not done either"
     request = ListTasks(job=str(view.job_id), states=states, limit=_SHOWN_FAILURES)
-    page = await ask(connection, request, Tasks)
-    reasons = "; ".join(filter(None, map(_failure, page.tasks)))
+    try:
+        tasks = (await ask(connection, request, Tasks)).tasks
+    except NotAllowed:
+        tasks = []  # somebody else's job: its owner can see why
+    reasons = "; ".join(filter(None, map(_failure, tasks)))
     state = f" --state {states[0].value}" if states else ""
     raise TasksFailed(
         message, cause=reasons or None, hint=f"kestrelctl job tasks {view.job_id}{state}"

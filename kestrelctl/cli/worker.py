@@ -17,9 +17,10 @@ from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.enroll import enroll, join, revoke
 from kestrelctl.cli.quantities import ago, duration, short_address, size, split_words
+from kestrelctl.cli.redial import Redial
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.protocol.answers import Changed, Workers, WorkerView
+from kestrelctl.protocol.answers import Workers, WorkerView
 from kestrelctl.protocol.requests import DrainWorkers, ListWorkers, ResumeWorkers
 
 
@@ -66,11 +67,11 @@ def info(invocation: Invocation, name: str) -> None:
 def drain(invocation: Invocation, names: tuple[str, ...]) -> None:
     """Give workers nothing new; what they run goes on. For admins."""
 
-    async def work(connection: Connection) -> CommandOutput:
+    async def work(redial: Redial) -> CommandOutput:
         request = DrainWorkers(names=list(names))
-        return Changes(await ask(connection, request, Changed), "draining", "worker")
+        return Changes(await redial.change(request, twice=True), "draining", "worker")
 
-    invocation.talk(work, as_admin=True)
+    invocation.talk_again(work, as_admin=True)
 
 
 @worker.command("resume")
@@ -79,11 +80,11 @@ def drain(invocation: Invocation, names: tuple[str, ...]) -> None:
 def resume(invocation: Invocation, names: tuple[str, ...]) -> None:
     """End a drain or a quarantine. For admins."""
 
-    async def work(connection: Connection) -> CommandOutput:
+    async def work(redial: Redial) -> CommandOutput:
         request = ResumeWorkers(names=list(names))
-        return Changes(await ask(connection, request, Changed), "resumed", "worker")
+        return Changes(await redial.change(request, twice=True), "resumed", "worker")
 
-    invocation.talk(work, as_admin=True)
+    invocation.talk_again(work, as_admin=True)
 
 
 @worker.command("run", cls=CliCommand, talks=False)

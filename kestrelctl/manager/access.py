@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.members.enrollment import is_temporary
+from kestrelctl.errors import UsageError
 from kestrelctl.manager.manager_options import ManagerOptions
 
 
@@ -17,13 +18,26 @@ def host(jid: str) -> str:
 
 
 class Access:
-    """The rules of one pool."""
+    """The rules of one pool.
+
+    Raises:
+        UsageError: accounts of a domain would be workers and users at once.
+    """
 
     def __init__(self, options: ManagerOptions) -> None:
         #: Where workers' accounts are; new ones at the first.
         self.worker_hosts = options.worker_hosts or (f"workers.{options.domain}",)
         self._user_hosts = frozenset(options.user_hosts or (f"users.{options.domain}",))
         self._admins = frozenset(options.admins)
+        #: Whether users see each other's jobs whole.
+        self.share_jobs = options.share_jobs
+        both = sorted(self._user_hosts.intersection(self.worker_hosts))
+        if both:
+            raise UsageError(
+                f"accounts of {both[0]} would be workers and users at once",
+                cause="whoever has a worker's password could submit jobs",
+                hint="give workers and users a domain each: --worker-host, --user-host",
+            )
 
     def may_work(self, jid: str) -> bool:
         """Whether that address may be a worker."""
@@ -35,7 +49,7 @@ class Access:
 
     def may_submit(self, jid: str) -> bool:
         """Whether that address may ask the pool anything."""
-        return host(jid) in self._user_hosts and not self.may_join(jid)
+        return host(jid) in self._user_hosts
 
     def is_admin(self, jid: str) -> bool:
         """Whether that address may touch other people's jobs, and workers."""

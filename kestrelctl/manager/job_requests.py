@@ -12,7 +12,7 @@ from kestrelctl.errors import KestrelError, StoreFull, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
-from kestrelctl.manager.selection import MAX_RECORDS, Selection
+from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_own, must_see
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.uploads import Uploads
 from kestrelctl.manager.watchers import Watchers
@@ -44,6 +44,9 @@ class JobRequests:
             raise UsageError("the job cannot be accepted", cause=problem)
         if self._service.store_error:
             raise StoreFull("the manager cannot store the job", cause=self._service.store_error)
+        earlier = None
+        if request.key:
+            earlier = self._service.store.job_of_key(caller.user, request.key)
         answer = await self._pending.answer_to(
             lambda token: ev.Submit(
                 at=self._service.now(),
@@ -51,11 +54,20 @@ class JobRequests:
                 request=token,
                 owner=caller.user,
                 spec=spec,
+                key=request.key,
+                earlier=earlier,
             )
         )
-        if request.watch:
+        if request.watch and self._service.pool.job(answer.job_id):
             self._watchers.add(answer.job_id, caller, self._service.now())
-        caller.reply(an.Submitted(id=request.id, job_id=answer.job_id, tasks=answer.tasks))
+        caller.reply(
+            an.Submitted(
+                id=request.id,
+                job_id=answer.job_id,
+                tasks=answer.tasks,
+                repeated=answer.repeated,
+            )
+        )
 
     async def upload_items(self, caller: Caller, request: rq.UploadItems) -> None:
         held = self._uploads.add(caller.jid, request.upload, request.lines, self._service.now())
@@ -80,7 +92,10 @@ class JobRequests:
     async def retry(self, caller: Caller, request: rq.RetryJobs) -> None:
         done: list[str] = []
         tasks = 0
-        for job_id in [record.job_id for record in self._selection.records(caller, request.jobs)]:
+        records = self._selection.records(caller, request.jobs)
+        for record in records:
+            must_own(record, caller)
+        for job_id in [record.job_id for record in records]:
             if job_id in self._retrying:
                 raise KestrelError(f"job {job_id} is being retried just now", hint="try again")
             if self._service.store_error:
@@ -145,22 +160,25 @@ class JobRequests:
                 states=request.states,
                 limit=min(request.limit, MAX_RECORDS),
             )
-        caller.reply(an.Jobs(id=request.id, jobs=self._views(records)))
+        caller.reply(an.Jobs(id=request.id, jobs=self._views(caller, records)))
 
     async def watch(self, caller: Caller, request: rq.Watch) -> None:
         records = self._selection.records(caller, request.jobs)
         for record in records:
             if self._service.pool.job(record.job_id):
                 self._watchers.add(record.job_id, caller, self._service.now())
-        caller.reply(an.Jobs(id=request.id, jobs=self._views(records)))
+        caller.reply(an.Jobs(id=request.id, jobs=self._views(caller, records)))
 
-    def _views(self, records: list[JobRecord]) -> list[an.JobView]:
+    def _views(self, caller: Caller, records: list[JobRecord]) -> list[an.JobView]:
         find = self._service.pool.job
-        found = [views.job_view(record, find(record.job_id)) for record in records]
+        found = [
+            _as_seen(caller, views.job_view(record, find(record.job_id))) for record in records
+        ]
         return found if len(found) == 1 else [views.abridged(view) for view in found]
 
     async def explain(self, caller: Caller, request: rq.ExplainJob) -> None:
         record = self._selection.one(caller, request.job)
+        must_see(record, caller)
         pool = self._service.pool
         job = pool.job(record.job_id)
         if job is None or not job.remaining:
@@ -181,4 +199,9 @@ class JobRequests:
             dispatch_p99_seconds=views.percentile(ended.dispatch_seconds, 99),
         )
         for caller in watchers:
-            caller.reply(an.Ended(id="", job=view))
+            caller.reply(an.Ended(id="", job=_as_seen(caller, view)))
+
+
+def _as_seen(caller: Caller, view: an.JobView) -> an.JobView:
+    """A job as far as it is the caller's business."""
+    return view if caller.sees(view.owner) else views.summary(view)

@@ -18,6 +18,7 @@ class ManagerOptions:
         worker_hosts: domains whose accounts may join as workers, and nothing else.
         user_hosts: domains whose accounts may submit, and nothing else.
         metrics: HOST:PORT for Prometheus; empty for none.
+        share_jobs: whether users see each other's jobs whole, except for output and story.
         admins: users (bare JIDs) who may touch anybody's jobs, and workers.
     """
 
@@ -31,6 +32,7 @@ class ManagerOptions:
     worker_hosts: tuple[str, ...] = ()
     user_hosts: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
+    share_jobs: bool = False
     metrics: str = ""
     log_format: str = "text"
     verbose: bool = False

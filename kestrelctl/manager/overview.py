@@ -7,12 +7,15 @@ import shlex
 from collections.abc import Sequence
 from itertools import islice
 
+import msgspec
+
 from kestrelctl import __version__
 from kestrelctl.core.census import WorkerNumbers
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.pool import Pool
+from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 from kestrelctl.protocol.requests import ENDED_STATES
@@ -127,6 +130,14 @@ def _over(record: JobRecord) -> JobLine:
         cancelled=counts.cancelled,
         ended_at=record.ended_at,
     )
+
+
+def as_seen(lines: Sequence[JobLine], caller: Caller) -> list[JobLine]:
+    """Jobs without the names of those that are not the caller's to know."""
+    return [
+        line if caller.sees(line.owner) else msgspec.structs.replace(line, name="")
+        for line in lines
+    ]
 
 
 def _name(name: str, argv: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.overview import Overviews
+from kestrelctl.manager.overview import Overviews, as_seen
 from kestrelctl.manager.selection import Selection, workers_named
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
@@ -106,5 +106,10 @@ class PoolRequests:
     async def overview(self, caller: Caller, request: rq.PoolOverview) -> None:
         found = self._overviews.latest(self._service.now())
         caller.reply(
-            msgspec.structs.replace(found, id=request.id, jobs=found.jobs[: max(0, request.jobs)])
+            msgspec.structs.replace(
+                found,
+                id=request.id,
+                jobs=as_seen(found.jobs[: max(0, request.jobs)], caller),
+                ended=as_seen(found.ended, caller),
+            )
         )

@@ -107,7 +107,13 @@ def workers_named(name: str, jids: Iterable[str]) -> list[str]:
 
 def must_own(record: JobRecord, caller: Caller) -> None:
     """Raises NotAllowed unless the job is the caller's, or he is an admin."""
-    if record.owner != caller.user and not caller.admin:
+    if not caller.owns(record.owner):
+        raise NotAllowed(f"job {record.job_id} belongs to {record.owner}")
+
+
+def must_see(record: JobRecord, caller: Caller) -> None:
+    """Raises NotAllowed if the caller may know no more of the job than that it is there."""
+    if not caller.sees(record.owner):
         raise NotAllowed(f"job {record.job_id} belongs to {record.owner}")
 
 

@@ -14,7 +14,7 @@ from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.manager import job_story, views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.outputs import FETCH_SECONDS, Outputs, tail_log, whole_in_tail
-from kestrelctl.manager.selection import Selection, must_own
+from kestrelctl.manager.selection import Selection, must_own, must_see
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -46,6 +46,7 @@ class TaskRequests:
 
     async def list_tasks(self, caller: Caller, request: rq.ListTasks) -> None:
         record = self._selection.one(caller, request.job)
+        must_see(record, caller)
         job = self._service.pool.job(record.job_id)
         limit = max(1, min(request.limit, MAX_TASKS))
         states = frozenset(request.states)

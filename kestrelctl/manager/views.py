@@ -75,6 +75,27 @@ def job_view(record: JobRecord, job: Job | None) -> JobView:
     )
 
 
+def summary(view: JobView) -> JobView:
+    """What anybody may know of a job: whose it is, what it takes of the pool, and how far it is."""
+    return JobView(
+        job_id=view.job_id,
+        name="",
+        owner=view.owner,
+        state=view.state,
+        tasks=view.tasks,
+        submitted_at=view.submitted_at,
+        ended_at=view.ended_at,
+        waiting=view.waiting,
+        running=view.running,
+        done=view.done,
+        failed=view.failed,
+        lost=view.lost,
+        cancelled=view.cancelled,
+        priority=view.priority,
+        request=view.request,
+    )
+
+
 def abridged(view: JobView) -> JobView:
     """A job whose command is cut where it becomes long: one of many in an answer."""
     argv: list[str] = []

@@ -25,10 +25,15 @@ class Failed(Reply, frozen=True, kw_only=True, tag="error"):
 
 
 class Submitted(Reply, frozen=True, kw_only=True, tag="submitted"):
-    """The job is durable: nothing but its user can lose it now."""
+    """The job is durable: nothing but its user can lose it now.
+
+    Attributes:
+        repeated: an earlier submission with the same key has made it.
+    """
 
     job_id: int
     tasks: int
+    repeated: bool = False
 
 
 class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
@@ -39,7 +44,11 @@ class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job as users see it. `waiting + running + done + failed + lost + cancelled = tasks`."""
+    """A job as users see it. `waiting + running + done + failed + lost + cancelled = tasks`.
+
+    Of another user's job the name is empty, and what follows `priority` is left out except for
+    `request`, unless the pool shares jobs. A job that is shown whole always has an `argv`.
+    """
 
     job_id: int
     name: str
@@ -255,7 +264,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, arr
     """A job in an overview; an array, because it travels every second."""
 
     job_id: int
-    name: str  #: or the beginning of its command
+    name: str  #: or the beginning of its command; empty if it is not for this user
     owner: str
     state: str  #: active, cancelling, done, failed or cancelled
     tasks: int

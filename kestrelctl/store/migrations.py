@@ -113,11 +113,20 @@ _FOURTH = (
 )
 
 _FIFTH = (
+    # What a user called the submission; NULL if it had no key.
+    "ALTER TABLE jobs ADD COLUMN submission_key TEXT",
+    """
+    CREATE UNIQUE INDEX jobs_by_key ON jobs (owner, submission_key)
+        WHERE submission_key IS NOT NULL
+    """,
+)
+
+_SIXTH = (
     # What seals are made with; drawn when a manager opens the store for the first time.
     "ALTER TABLE pool ADD COLUMN secret BLOB",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

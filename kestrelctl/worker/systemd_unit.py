@@ -61,7 +61,7 @@ User={user}
 StandardInput=file:{credentials}
 StateDirectory=kestrel/workers/{pool}
 StateDirectoryMode=0700
-# Processes of others are not seen; and this /proc is whole, so that sandboxes may have one of their own.
+# Processes of others are not seen. This /proc is whole, so that sandboxes may have one, too.
 ProtectProc=invisible
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from kestrelctl.errors import BY_CODE, KestrelError, TimedOut, Unreachable
+from kestrelctl.errors import BY_CODE, KestrelError, TimedOut, Undelivered, Unreachable
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
 from kestrelctl.protocol.requests import AnyRequest
@@ -60,7 +60,7 @@ class UserConnection:
 
     def on_bounce(self, sender: str, condition: str) -> None:
         self._fail(
-            Unreachable(
+            Undelivered(
                 "the manager does not answer",
                 cause=f"the server returned the request: {condition}",
                 hint="is the manager running? see `kestrelctl manager run --help`",

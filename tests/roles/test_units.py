@@ -132,3 +132,8 @@ def test_devices_and_paths_open_only_what_they_name() -> None:
     assert "PrivateDevices=no\nDevicePolicy=closed\nDeviceAllow=char-nvidia rw\n" in text
     assert 'ReadWritePaths="/scratch/a b"\n' in text
     assert "PrivateDevices=yes" in unit("worker")
+
+
+def test_users_see_each_others_jobs_only_where_the_operator_says_so() -> None:
+    assert "--share-jobs" not in unit("manager")
+    assert "--share-jobs" in unit("manager", manager_share_jobs=True)

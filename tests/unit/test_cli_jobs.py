@@ -49,6 +49,22 @@ def test_a_long_command_does_not_make_a_list_wide() -> None:
     assert len(line) < 150
 
 
+PRIVATE = replace(JOB, name="", argv=[], owner="bob@example.org", running=0, waiting=999)
+
+
+def test_of_anothers_job_a_list_says_that_it_is_private_and_asks_no_more() -> None:
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[PRIVATE]))
+    line = run(pool, "job", "list").stdout.splitlines()[1]
+    assert line.startswith("  7  (private)  active")
+    assert not pool.count(rq.ExplainJob)
+
+
+def test_all_about_anothers_job_is_what_the_pool_says() -> None:
+    said = run(FakePool(ListJobs=an.Jobs(id="", jobs=[PRIVATE])), "job", "info", "7").stdout
+    assert "(private)" in said
+    assert "1,000 (" not in said, "its numbers are not known"
+
+
 def test_a_list_says_why_jobs_wait() -> None:
     stuck = replace(JOB, running=0, waiting=999)
     pool = FakePool(ListJobs=an.Jobs(id="", jobs=[stuck]), ExplainJob=EXPLANATION)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kestrelctl.cli.array import read_elements, read_lines
 from kestrelctl.cli.upload import pieces
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.errors import NotAllowed, TimedOut, UsageError
+from kestrelctl.errors import NotAllowed, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES
@@ -219,7 +219,7 @@ def test_for_scripts_it_prints_the_id() -> None:
 
 def test_in_json_it_prints_the_object_and_nothing_else() -> None:
     result = run(FakePool(), "submit", "-o", "json", "--", "x")
-    assert json.loads(result.stdout) == {"job_id": 7, "tasks": 1000}
+    assert json.loads(result.stdout) == {"job_id": 7, "tasks": 1000, "repeated": False}
     assert result.stderr == ""
 
 
@@ -248,13 +248,6 @@ def test_advice_that_cannot_be_had_is_no_error() -> None:
     result = run(FakePool(ExplainJob=UsageError("it has ended")), "submit", "--", "x")
     assert result.exit_code == 0
     assert "warning" not in result.stderr
-
-
-def test_a_lost_answer_says_that_the_job_may_be_there() -> None:
-    result = run(FakePool(SubmitJob=TimedOut("no answer")), "submit", "--", "x")
-    assert result.exit_code == 6
-    assert "may have been accepted" in result.stderr
-    assert "hint: kestrelctl job list" in result.stderr
 
 
 def test_a_refusal_of_the_pool_is_an_error_with_its_status() -> None:

@@ -220,6 +220,11 @@ def test_names_of_others_cannot_move_the_cursor() -> None:
     assert not any("\x1b" in line or "\r" in line for line in drawn(history, 80, 24))
 
 
+def test_jobs_of_others_have_no_name() -> None:
+    lines = drawn(History(later(0, jobs=[job(1, name="")])), 80, 24)
+    assert any("  1  (private) " in line for line in lines)
+
+
 # -- rates -----------------------------------------------------------------------------------------
 
 

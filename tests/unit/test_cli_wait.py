@@ -12,7 +12,7 @@ from cli_fake_pool import ENDED_JOB, FAILED_JOB, JOB, FakePool, run
 from kestrelctl.cli import wait
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import KestrelError, NotFound, TasksFailed, TimedOut, Unreachable
+from kestrelctl.errors import KestrelError, NotAllowed, NotFound, TasksFailed, TimedOut, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 
@@ -172,3 +172,10 @@ def test_job_wait_gives_up_after_the_given_time() -> None:
     result = run(watched([JOB]), "job", "wait", "7", "--timeout", "0.01")
     assert result.exit_code == 6
     assert "error: the jobs have not ended in the given time\n" in result.stderr
+
+
+async def test_the_end_of_anothers_job_is_told_without_reasons() -> None:
+    pool = FakePool(ListTasks=NotAllowed("job 7 belongs to bob"))
+    with pytest.raises(TasksFailed) as caught:
+        await wait.check(pool, [FAILED_JOB])
+    assert caught.value.cause is None

@@ -408,7 +408,6 @@ def test_temporary_accounts_can_join_and_nothing_else() -> None:
         secret_file=Path("x"),
         data_dir=Path("x"),
         worker_hosts=(HOME,),
-        user_hosts=(HOME,),
     )
     access = Access(options)
     stranger = f"join-1-x@{HOME}/r"

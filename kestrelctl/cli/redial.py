@@ -1,0 +1,104 @@
+"""Requests whose answer is lost: those that may be sent twice are, over a fresh connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import TypeVar
+
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.screen import Screen
+from kestrelctl.errors import KestrelError, NotFound, TimedOut, Undelivered, Unreachable
+from kestrelctl.protocol.answers import Changed
+from kestrelctl.protocol.requests import AnyRequest
+
+T = TypeVar("T")
+
+#: Pauses before the second and each further try: long enough for a manager that is restarted.
+PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+
+
+class Redial:
+    """A connection to the pool that can be made anew, for the length of a `with`.
+
+    Args:
+        open_pool: makes a connection.
+
+    Attributes:
+        connection: the present one.
+    """
+
+    connection: Connection
+
+    def __init__(
+        self, open_pool: Callable[[], AbstractAsyncContextManager[Connection]], screen: Screen
+    ) -> None:
+        self._open_pool = open_pool
+        self._screen = screen
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Redial:
+        await self._connect()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._stack.aclose()
+
+    async def _connect(self) -> None:
+        self.connection = await self._stack.enter_async_context(self._open_pool())
+
+    async def change(self, request: AnyRequest, *, twice: bool) -> Changed:
+        """The answer to a request that changes something.
+
+        Args:
+            twice: whether it is safe to send it again.
+        """
+
+        async def send(connection: Connection) -> Changed:
+            return await ask(connection, request, Changed)
+
+        hint = "look at what it was to change before you ask again"
+        return await self.until_answered(send, hint, pauses=PAUSES_SECONDS if twice else ())
+
+    async def until_answered(
+        self,
+        send: Callable[[Connection], Awaitable[T]],
+        hint: str,
+        *,
+        pauses: tuple[float, ...] | None = None,
+    ) -> T:
+        """What `send` returns; it is called again when the answer is lost.
+
+        Args:
+            send: sends something that may be sent twice.
+            hint: for the user, if no answer comes at all.
+            pauses: seconds before the second and each further try.
+
+        Raises:
+            Undelivered: the first try did not reach the manager.
+            Unreachable: the last try had no answer because the connection was lost.
+            TimedOut: the last try had no answer in time.
+            KestrelError: the pool refused it.
+        """
+        try:
+            return await send(self.connection)
+        except Undelivered:
+            raise
+        except (Unreachable, TimedOut) as error:
+            lost: KestrelError = error
+        for pause in PAUSES_SECONDS if pauses is None else pauses:
+            hint_again = "it is sent again, which cannot do it twice"
+            self._screen.warn(f"no answer came: {lost.message}", hint=hint_again)
+            await asyncio.sleep(pause)
+            try:
+                await self._stack.aclose()
+                await self._connect()
+                return await send(self.connection)
+            except (Unreachable, TimedOut) as error:
+                lost = error
+            except NotFound as error:
+                cause = "an earlier try, whose answer was lost, may have done it"
+                raise NotFound(error.message, cause=cause, hint=error.hint) from None
+        kind = TimedOut if isinstance(lost, TimedOut) else Unreachable
+        raise kind(lost.message, cause="it may have been done all the same", hint=hint) from lost

@@ -1,0 +1,100 @@
+"""A manager with all of its parts but the server, the disk and the clock: callers are played."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from kestrelctl.core.pool import Pool
+from kestrelctl.manager.access import Access
+from kestrelctl.manager.enrollment_requests import EnrollmentRequests
+from kestrelctl.manager.listener import ManagerListener
+from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.pool_requests import Usage
+from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.service import Service
+from kestrelctl.manager.temporary_accounts import TemporaryAccounts
+from kestrelctl.protocol import answers, codec, requests, work
+from kestrelctl.store.memory import MemoryStore
+
+NOW = 1_795_190_000.0
+#: Turns of the loop after which everything that was said has been answered.
+TURNS = 200
+
+
+class AccountsThatWork:
+    """The twin of `xmpp.accounts.Accounts` on a server that does what it is told."""
+
+    async def create(self, jid: str, password: str) -> bool:
+        return True
+
+    async def delete(self, jid: str) -> None:
+        """It is gone."""
+
+    async def exists(self, jid: str) -> bool:
+        return False
+
+    async def end_sessions(self, jid: str) -> None:
+        """They are over."""
+
+
+class PlayedManager:
+    """A manager on a domain `pool`, whose admin is root.
+
+    Attributes:
+        sent: (receiver, payload) of all that it has sent.
+    """
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.store = MemoryStore()
+        self.sent: list[tuple[str, str]] = []
+        found = ManagerOptions(
+            domain="pool",
+            secret_file=Path("secret"),
+            data_dir=directory,
+            admins=("root@users.pool",),
+            **options,
+        )
+        access = Access(found)
+        clock: Any = SimpleNamespace(now=lambda: NOW)
+        self.service = Service(Pool(self.store.open()), self.store, "pool", clock)
+        accounts: Any = AccountsThatWork()
+        enrollment = EnrollmentRequests(
+            self.service, accounts, access, TemporaryAccounts(directory / "invited")
+        )
+        dispatcher = RequestDispatcher(
+            self.service, enrollment, lambda: Usage(cpu_seconds=0.0, rss_bytes=0)
+        )
+        self.listener = ManagerListener(self.service, dispatcher, access, "pool")
+        session: Any = SimpleNamespace(send=self._send, send_body=self._send)
+        self.service.session = self.listener.session = session
+        self.listener.on_online()
+
+    def _send(self, text: str, to: str, _sender: str | None = None) -> None:
+        self.sent.append((to, text))
+
+    async def work(self, sender: str, message: work.Message) -> None:
+        """A worker says something."""
+        self.listener.on_payload(sender, "pool@pool", codec.encode(message))
+        await settled()
+
+    async def ask(self, sender: str, request: requests.Request) -> str:
+        """What exactly the sender is answered, as JSON."""
+        before = len(self.sent)
+        self.listener.on_payload(sender, "jobs@pool", codec.encode(request))
+        await settled()
+        found = [text for to, text in self.sent[before:] if to == sender]
+        assert found, f"no answer to {request}"
+        return found[-1]
+
+    def told(self, whom: str) -> list[answers.AnyAnswer]:
+        """All that a user was told, in order."""
+        return [codec.answers.decode(text) for to, text in self.sent if to == whom]
+
+
+async def settled() -> None:
+    """Whatever was said, has been answered: nothing here takes time."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
