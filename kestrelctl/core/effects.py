@@ -104,11 +104,16 @@ class Acknowledge(Effect, frozen=True, kw_only=True):
 
 
 class Answer(Announcement, frozen=True, kw_only=True):
-    """Answer a user's request. An `error` is one of the codes in `kestrelctl.errors`."""
+    """Answer a user's request. An `error` is one of the codes in `kestrelctl.errors`.
+
+    Attributes:
+        repeated: a submission had made the job before.
+    """
 
     request: str
     job_id: int = 0
     tasks: int = 0
+    repeated: bool = False
     error: str | None = None
     message: str = ""
     hint: str = ""

@@ -24,11 +24,19 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submit(Event, frozen=True, kw_only=True):
-    """A user hands in a job; `request` names the reply."""
+    """A user hands in a job; `request` names the reply.
+
+    Attributes:
+        key: the user's own word for this submission; empty if there is none. One that comes again
+            is no second job.
+        earlier: the job that the store has under this key of this owner.
+    """
 
     request: str
     owner: str
     spec: JobSpec
+    key: str = ""
+    earlier: JobRecord | None = None
 
 
 class JobStored(Event, frozen=True, kw_only=True):

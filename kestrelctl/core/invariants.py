@@ -29,6 +29,10 @@ def violations(state: State) -> list[str]:
         "the queue does not hold the jobs with takeable tasks",
     )
     must(not (state.touched_jobs or state.touched_workers), "something was touched and not settled")
+    must(
+        all(not state.jobs[job_id].stored for job_id in state.keys.values()),
+        "a key is kept in memory that the store knows",
+    )
     totals = state.totals
     came = totals.tasks_restored + totals.tasks_submitted
     there = sum(job.remaining for job in state.jobs.values())

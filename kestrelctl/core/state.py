@@ -32,6 +32,8 @@ class State:
     Attributes:
         ending: jobs whose end is not yet durable: to users they are still active.
         forgetting: jobs that the store still has, but shall not.
+        keys: (owner, key) of submissions that are not yet durable -> the job that each made. Later
+            the store knows them.
         asked: workers that have yet to say what they hold.
         reconcile_until: while set, tasks that were dispatched before a restart wait for their
             workers to say that they have them.
@@ -52,6 +54,7 @@ class State:
         self.jobs: dict[int, Job] = {}
         self.ending: dict[int, Job] = {}
         self.forgetting: set[int] = set()
+        self.keys: dict[tuple[str, str], int] = {}
         self.workers: dict[str, Worker] = {}
         self.demand = Demand()
         self.supply = Supply()
@@ -92,6 +95,7 @@ class State:
         """A job as the store has it, with counts of its own."""
         job = self.new_job(record.job_id, record.owner, record.spec, record.submitted_at)
         job.stored = True
+        job.key = record.key
         job.cursor = job.restored_cursor = record.cursor
         job.counts = copy(record.counts)
         return job

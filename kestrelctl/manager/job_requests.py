@@ -42,6 +42,9 @@ class JobRequests:
         problem = problem_with_job(spec) or problem_with_size(spec)
         if problem:
             raise UsageError("the job cannot be accepted", cause=problem)
+        earlier = None
+        if request.key:
+            earlier = self._service.store.job_of_key(caller.user, request.key)
         answer = await self._pending.answer_to(
             lambda token: ev.Submit(
                 at=self._service.now(),
@@ -49,11 +52,20 @@ class JobRequests:
                 request=token,
                 owner=caller.user,
                 spec=spec,
+                key=request.key,
+                earlier=earlier,
             )
         )
-        if request.watch:
+        if request.watch and self._service.pool.job(answer.job_id):
             self._watchers.add(answer.job_id, caller, self._service.now())
-        caller.reply(an.Submitted(id=request.id, job_id=answer.job_id, tasks=answer.tasks))
+        caller.reply(
+            an.Submitted(
+                id=request.id,
+                job_id=answer.job_id,
+                tasks=answer.tasks,
+                repeated=answer.repeated,
+            )
+        )
 
     async def upload_items(self, caller: Caller, request: rq.UploadItems) -> None:
         held = self._uploads.add(caller.jid, request.upload, request.lines, self._service.now())

@@ -25,10 +25,15 @@ class Failed(Reply, frozen=True, kw_only=True, tag="error"):
 
 
 class Submitted(Reply, frozen=True, kw_only=True, tag="submitted"):
-    """The job is durable: nothing but its user can lose it now."""
+    """The job is durable: nothing but its user can lose it now.
+
+    Attributes:
+        repeated: an earlier submission with the same key has made it.
+    """
 
     job_id: int
     tasks: int
+    repeated: bool = False
 
 
 class Changed(Reply, frozen=True, kw_only=True, tag="changed"):

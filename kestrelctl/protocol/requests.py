@@ -16,6 +16,8 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.work import Message
 
+MAX_KEY_CHARACTERS = 200
+
 #: Short, because whatever is answered repeats it.
 RequestId = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -32,11 +34,16 @@ class SubmitJob(Request, frozen=True, kw_only=True, tag="submit"):
     Attributes:
         upload: name of lines sent before with `upload_items`, to be the job's items.
         watch: whether to be told when it ends, as after `watch`.
+        key: a word of the client's own for this submission, which makes it safe to send again: one
+            with a key that the user has used is answered with the job that it made then. It is
+            refused if its spec is another. Empty for none: then each submission is a new job. The
+            key of a forgotten job is free again.
     """
 
     spec: JobSpec
     upload: str = ""
     watch: bool = False
+    key: Annotated[str, msgspec.Meta(max_length=MAX_KEY_CHARACTERS)] = ""
 
 
 class UploadItems(Request, frozen=True, kw_only=True, tag="upload_items"):

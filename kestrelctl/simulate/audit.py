@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -129,10 +130,13 @@ class Audit:
 
     # -- manager -----------------------------------------------------------------------------------
 
-    def answered_submission(self, job_id: int) -> None:
-        """A user is told that this job is safe."""
+    def answered_submission(self, job_id: int, *, repeated: bool) -> None:
+        """A user is told that this job is safe, and whether an earlier submission had made it."""
         self.expect(job_id in self._jobs, f"job {job_id} was acknowledged before its commit")
-        self.expect(job_id not in self.acknowledged_jobs, f"job {job_id} was acknowledged twice")
+        self.expect(
+            repeated or job_id not in self.acknowledged_jobs,
+            f"job {job_id} was acknowledged twice as a new one",
+        )
         self.acknowledged_jobs.add(job_id)
 
     def tasks_ended(self, records: list[TaskRecord]) -> None:
@@ -247,6 +251,9 @@ class Audit:
         jobs = {job.job_id: job for job in tables.jobs(limit=len(self._jobs))}
         for job_id in sorted(self.acknowledged_jobs):
             self.expect(job_id in jobs, f"acknowledged job {job_id} is unknown")
+        keys = Counter((job.owner, job.key) for job in jobs.values() if job.key)
+        for (_, key), times in keys.items():
+            self.expect(times == 1, f"{times} jobs came of the one submission {key}")
         for job in jobs.values():
             self._job(job, tables.tasks(job.job_id, limit=job.spec.count))
 

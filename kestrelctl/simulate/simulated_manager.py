@@ -125,7 +125,7 @@ class SimulatedManager(SimulatedProcess):
         answer = codec.answers.decode(payload)
         self.clock.tell("pool", "answers", to, payload)
         if isinstance(answer, answers.Submitted):
-            self.audit.answered_submission(answer.job_id)
+            self.audit.answered_submission(answer.job_id, repeated=answer.repeated)
         elif isinstance(answer, answers.Ended):
             self.audit.job_ended(answer.job.job_id)
         elif isinstance(answer, answers.Failed):

@@ -140,11 +140,11 @@ class Owner(User):
             self.clock.after(submission.at_seconds, self._submit, which)
 
     def _submit(self, which: int) -> None:
-        request = requests.SubmitJob(spec=self._plans[which].spec, watch=True)
+        request = requests.SubmitJob(spec=self._plans[which].spec, watch=True, key=f"plan {which}")
         self._plan_of[self.ask(request)] = which
 
     def on_answer(self, answer: answers.Reply) -> None:
-        """Each acknowledged submission is a job, the second one to the same request too."""
+        """However often a submission was sent, one job comes of it."""
         if not isinstance(answer, answers.Submitted):
             return
         which = self._plan_of[answer.id]
@@ -152,6 +152,12 @@ class Owner(User):
         self.audit.expect(
             answer.tasks == plan.spec.count, f"{answer} is not about {plan.spec.count} tasks"
         )
+        known = self.submissions.get(which)
+        if known is not None:
+            self.audit.expect(
+                known == answer.job_id, f"{answer} is not about job {known}, as an earlier answer"
+            )
+            return
         self.submissions[which] = answer.job_id
         if plan.cancel_after_seconds is not None:
             self._think_again(plan.cancel_after_seconds, self._cancel, answer.job_id)

@@ -128,6 +128,11 @@ class MemoryStore:
         ]
         return fitting[-limit:] if limit > 0 else []
 
+    def job_of_key(self, owner: str, key: str) -> JobRecord | None:
+        return next(
+            (job for job in self._jobs.values() if (job.owner, job.key) == (owner, key)), None
+        )
+
     def tasks(
         self,
         job_id: int,

@@ -112,7 +112,16 @@ _FOURTH = (
     "ALTER TABLE workers ADD COLUMN ad BLOB",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+_FIFTH = (
+    # What a user called the submission; NULL if it had no key.
+    "ALTER TABLE jobs ADD COLUMN submission_key TEXT",
+    """
+    CREATE UNIQUE INDEX jobs_by_key ON jobs (owner, submission_key)
+        WHERE submission_key IS NOT NULL
+    """,
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

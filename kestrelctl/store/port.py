@@ -25,8 +25,9 @@ class Store(Protocol):
 
     A record replaces what an earlier one said of the same job, task or worker; the order within a
     batch counts. A `Happening` replaces nothing: each is kept. The caller promises that a
-    job's owner, spec and moment of submission never change, that no record of a job follows its
-    `JobForgotten`, and that job ids are not used twice.
+    job's owner, spec, key and moment of submission never change, that no record of a job follows
+    its `JobForgotten`, that job ids are not used twice, and that no two jobs of an owner that are
+    not forgotten have the same key.
     """
 
     def open(self) -> Snapshot:
@@ -69,6 +70,14 @@ class Store(Protocol):
             ids: only these; None for any.
             states: only those in one of these; empty for any.
             owner: only his; None for anybody's.
+        """
+        ...
+
+    def job_of_key(self, owner: str, key: str) -> JobRecord | None:
+        """The job that a submission of this owner with this key has made.
+
+        Args:
+            key: not empty.
         """
         ...
 

@@ -115,6 +115,14 @@ def jobs(
     return [job_record(row) for row in reversed(rows)]
 
 
+def job_of_key(connection: sqlite3.Connection, owner: str, key: str) -> JobRecord | None:
+    """As `Store.job_of_key`."""
+    row = connection.execute(
+        f"{_JOBS} WHERE owner = ? AND submission_key = ?", (owner, key)
+    ).fetchone()
+    return None if row is None else job_record(row)
+
+
 def tasks(
     connection: sqlite3.Connection,
     job_id: int,

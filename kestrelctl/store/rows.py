@@ -35,8 +35,8 @@ HAPPENING_COLUMNS = "job_id, idx, at, what, number, worker, cause, detail"
 
 #: The order in which `job_record` wants a job's row.
 JOB_COLUMNS = (
-    "job_id, owner, spec, submitted_at, state, cancelling, cursor, done, failed, lost, cancelled,"
-    " ended_at"
+    "job_id, owner, spec, submitted_at, submission_key, state, cancelling, cursor, done, failed,"
+    " lost, cancelled, ended_at"
 )
 
 #: The order in which `worker_record` wants a worker's row.
@@ -139,13 +139,14 @@ def worker_record(row: tuple[Any, ...]) -> WorkerRecord:
 
 def job_record(row: tuple[Any, ...]) -> JobRecord:
     """A job from a row in the order of `JOB_COLUMNS`."""
-    job_id, owner, spec, submitted_at, state, cancelling, cursor, *counts, ended_at = row
+    job_id, owner, spec, submitted_at, key, state, cancelling, cursor, *counts, ended_at = row
     done, failed, lost, cancelled = counts
     return JobRecord(
         job_id=job_id,
         owner=owner,
         spec=_spec_decoder.decode(spec),
         submitted_at=submitted_at,
+        key=key or "",
         state=state,
         cancelling=bool(cancelling),
         cursor=cursor,

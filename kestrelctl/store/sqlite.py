@@ -125,6 +125,10 @@ class SqliteStore:
         with explained(self.path):
             return reading.jobs(self._reader, ids, states, owner, limit)
 
+    def job_of_key(self, owner: str, key: str) -> JobRecord | None:
+        with explained(self.path):
+            return reading.job_of_key(self._reader, owner, key)
+
     def tasks(
         self,
         job_id: int,

@@ -41,8 +41,8 @@ _UPDATE_JOB = """
 
 _INSERT_JOB = """
     INSERT INTO jobs (state, cancelling, cursor, done, failed, lost, cancelled, ended_at,
-        job_id, owner, submitted_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        job_id, owner, submitted_at, submission_key)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _DELETE_SOME_TASKS = """
@@ -107,7 +107,8 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
     )
     if connection.execute(_UPDATE_JOB, changing).rowcount:
         return
-    connection.execute(_INSERT_JOB, (*changing, record.owner, record.submitted_at))
+    fixed = (record.owner, record.submitted_at, record.key or None)
+    connection.execute(_INSERT_JOB, (*changing, *fixed))
     connection.execute(
         "INSERT INTO specs (job_id, spec) VALUES (?, ?)", (record.job_id, encode_spec(record.spec))
     )

@@ -215,6 +215,32 @@ class TestJobs:
         )
         assert [found.job_id for found in store.jobs(**selection)] == expected
 
+    async def test_a_job_is_found_by_its_owner_and_the_key_of_its_submission(
+        self, store: Store
+    ) -> None:
+        ada = job(1, owner="ada", key="nightly 'ü'")
+        bob = job(2, owner="bob", key="nightly 'ü'")
+        await store.commit([ada, bob, job(3, owner="ada"), job(4, owner="ada")])
+        for _ in range(2):
+            assert store.job_of_key("ada", ada.key) == ada
+            assert store.job_of_key("bob", bob.key) == bob
+            assert store.job_of_key("ada", "nightly") is None
+            reopened(store)
+        ended = job(1, owner="ada", key=ada.key, state="done", ended_at=5.0)
+        await store.commit([ended])
+        assert store.job_of_key("ada", ada.key) == ended
+
+    async def test_the_key_of_a_forgotten_job_is_free_in_the_same_commit(
+        self, store: Store
+    ) -> None:
+        await store.commit([job(1, key="k", state="done")])
+        await store.commit([JobForgotten(1), job(2, key="k")])
+        found = store.job_of_key(job().owner, "k")
+        assert found is not None
+        assert found.job_id == 2
+        await store.commit([job(2, key="k", state="done"), JobForgotten(2)])
+        assert store.job_of_key(job().owner, "k") is None
+
     async def test_a_forgotten_job_is_gone_with_its_tasks(self, store: Store) -> None:
         await store.commit([job(1, state="done"), job(2), done(0, 1), failed(1, 1), failed(0, 2)])
         await store.commit([JobForgotten(1)])

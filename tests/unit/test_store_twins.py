@@ -32,6 +32,7 @@ from kestrelctl.store.sqlite import SqliteStore
 JOBS = range(1, 4)
 INDEXES = range(8)
 STORED_STATES = [TaskState.WAITING, *FINAL_STATES]
+KEYS = {1: "", 2: "k", 3: "k"}
 SPECS = {1: FULL_SPEC, 2: JobSpec(argv=("true",), count=10**9), 3: JobSpec(argv=("false",))}
 
 job_ids = st.sampled_from(JOBS)
@@ -58,6 +59,7 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         job_id,
         owner=f"owner {job_id % 2}",
         spec=SPECS[job_id],
+        key=KEYS[job_id],
         state=draw(st.sampled_from(["active", "active", "done", "failed", "cancelled"])),
         cancelling=draw(st.booleans()),
         cursor=draw(indexes),
@@ -128,6 +130,7 @@ def answers(store: Store) -> list[object]:
         store.jobs(),
         store.jobs(limit=2, states=["active", "done"]),
         store.jobs(ids=[1, 3], owner="owner 1"),
+        *(store.job_of_key(f"owner {n}", "k") for n in range(3)),
         store.statistics().commits,
         store.statistics().records,
     ]

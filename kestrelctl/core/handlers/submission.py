@@ -14,10 +14,18 @@ from kestrelctl.core.state import State
 
 
 def on_submit(state: State, event: Submit) -> None:
-    """Takes a job in; its tasks run, and the user hears of it, once it is durable."""
+    """Takes a job in; its tasks run, and the user hears of it, once it is durable.
+
+    A submission that comes again under its key is answered with the job that it has made.
+    """
+    if event.key and _was_submitted(state, event):
+        return
     job_id = state.next_job_id
     state.next_job_id += 1
     job = state.new_job(job_id, event.owner, event.spec, event.at)
+    if event.key:
+        job.key = event.key
+        state.keys[event.owner, event.key] = job_id
     state.totals.jobs_submitted += 1
     state.totals.tasks_submitted += event.spec.count
     state.record(job.record())
@@ -30,7 +38,29 @@ def on_job_stored(state: State, event: JobStored) -> None:
     job = state.jobs.get(event.job_id)
     if job is not None:
         job.stored = True
+        state.keys.pop((job.owner, job.key), None)
         state.touch_job(job)
+
+
+def _was_submitted(state: State, event: Submit) -> bool:
+    """Whether the owner has a job under this key; if so, the user has been told.
+
+    A forgotten job's key is free again: nothing of such a job is kept.
+    """
+    job_id = state.keys.get((event.owner, event.key))
+    if job_id is not None:
+        spec = state.jobs[job_id].spec
+    elif event.earlier is not None and event.earlier.job_id not in state.forgetting:
+        job_id, spec = event.earlier.job_id, event.earlier.spec
+    else:
+        return False
+    if spec == event.spec:
+        state.emit(Answer(request=event.request, job_id=job_id, tasks=spec.count, repeated=True))
+    else:
+        text = f"the key {event.key!r} belongs to job {job_id}, which is another one"
+        hint = "give each job a key of its own; the same key is for sending the same job again"
+        _refuse(state, event.request, "usage", text, hint)
+    return True
 
 
 def on_job_closed(state: State, event: JobClosed) -> None:

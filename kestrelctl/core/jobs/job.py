@@ -67,6 +67,7 @@ class Job:
     """An active job.
 
     Attributes:
+        key: of its submission; empty if that had none.
         ready: tasks that were dispatched before and shall be again, first come.
         running: its attempts under way.
         place: where it stands in the queue; None if it does not. The queue writes it.
@@ -86,6 +87,7 @@ class Job:
         "cursor",
         "happenings",
         "id",
+        "key",
         "latencies",
         "live",
         "mean_seconds",
@@ -106,6 +108,7 @@ class Job:
     ) -> None:
         self.id = job_id
         self.owner = owner
+        self.key = ""
         self.spec = spec
         self._template: Template | None = None
         self.shape = shape
@@ -191,6 +194,7 @@ class Job:
             owner=self.owner,
             spec=self.spec,
             submitted_at=self.submitted_at,
+            key=self.key,
             state=state,
             cancelling=self.cancelling,
             cursor=self.cursor,

@@ -11,12 +11,17 @@ from kestrelctl.core.model.task_state import Counts, TaskState
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A job. Written when it is submitted, cancelled, brought back, and when it ends."""
+    """A job. Written when it is submitted, cancelled, brought back, and when it ends.
+
+    Attributes:
+        key: of its submission; empty if that had none. No two jobs of an owner have the same.
+    """
 
     job_id: int
     owner: str
     spec: JobSpec
     submitted_at: float
+    key: str = ""
     state: str = "active"  #: active, then done, failed or cancelled
     cancelling: bool = False
     cursor: int = 0  #: how many tasks of the array were ever dispatched
