@@ -33,6 +33,7 @@ _REASONS = {
     "missing-tags": RED,
     "too-small": RED,
     "not-stored": ORANGE,
+    "store-failing": RED,
 }
 _WHY = (
     "The reasons that `kestrelctl job explain` gives. busy: all that could run it are full; "

@@ -22,6 +22,7 @@ _SENTENCES = {
     Reason.CANCELLING: "it is being cancelled",
     Reason.RECOVERING: "the manager has just started, and its workers have not all spoken yet",
     Reason.NO_WORKERS: "there are no workers",
+    Reason.STORE_FAILING: "the manager cannot write its store, so nothing is handed out",
 }
 _STATES = {
     Reason.BUSY: "busy",

@@ -9,7 +9,7 @@ import click
 from kestrelctl.cli.command import Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.quantities import duration, size
+from kestrelctl.cli.quantities import duration, size, store_trouble
 from kestrelctl.cli.traffic import traffic
 from kestrelctl.errors import NotFound, Unreachable
 from kestrelctl.protocol.answers import PoolSummary
@@ -82,7 +82,7 @@ def _page(url: str) -> str:
 def report(found: PoolSummary) -> Record:
     """A pool, for people and for programs."""
     blocks = [
-        ("store", f"FAILING: {found.store_error}" if found.store_error else ""),
+        ("store", store_trouble(found.store_error, found.store_error_since)),
         ("workers", _counts(found.workers)),
         ("jobs", f"{found.jobs_active:,} active"),
         ("tasks", f"{found.tasks_waiting:,} waiting, {found.tasks_running:,} running"),

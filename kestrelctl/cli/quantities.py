@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 
 from kestrelctl.errors import UsageError
@@ -106,3 +107,11 @@ def split_words(given: Iterable[str]) -> tuple[str, ...]:
     """Words of an option that was repeated, or has commas or blanks between them; each once."""
     words = (word for each in given for word in each.replace(",", " ").split())
     return tuple(dict.fromkeys(words))
+
+
+def store_trouble(error: str, since: float | None) -> str:
+    """What a store that cannot be written means for the pool; empty if it can."""
+    if not error:
+        return ""
+    begun = "" if since is None else time.strftime(" since %H:%M:%S", time.localtime(since))
+    return f"FAILING{begun}: {error}; nothing is handed out"

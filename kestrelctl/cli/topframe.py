@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kestrelctl.cli.history import History, ended_tasks
 from kestrelctl.cli.jobview import PRIVATE
 from kestrelctl.cli.lines import FittedColumn, Line, bar, crop, spread, table
-from kestrelctl.cli.quantities import duration, short_address, size
+from kestrelctl.cli.quantities import duration, short_address, size, store_trouble
 from kestrelctl.cli.screen import one_line
 from kestrelctl.cli.series import Series, rate, sparkline
 from kestrelctl.core.model.plural import plural
@@ -138,7 +138,8 @@ def _problems(found: Overview, view: View, now: float) -> list[Line]:
         text = f"AWAY since {since} ({ago}): {one_line(view.away_why)}"
         lines.append([(text, "bold red")])
     if found.store_error:
-        lines.append([(f"STORE FAILING: {one_line(found.store_error)}", "bold red")])
+        trouble = store_trouble(one_line(found.store_error), found.store_error_since)
+        lines.append([(f"STORE {trouble}", "bold red")])
     return lines
 
 

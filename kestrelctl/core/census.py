@@ -110,6 +110,11 @@ def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) 
     """Tasks that no worker has, by what holds them back."""
     found: Counter[str] = Counter(dict.fromkeys(WAITING_REASONS, 0))
     backoffs = _backoffs(state)
+    held_back: Reason | None = None
+    if state.store_error:
+        held_back = Reason.STORE_FAILING
+    elif not state.connected:
+        held_back = Reason.RECOVERING
     for job in state.jobs.values():
         backoff = backoffs[job.id]
         found[Reason.BACKOFF] += backoff
@@ -118,8 +123,8 @@ def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) 
         if gate is not None:
             found[gate] += job.waiting - takeable
         # What a plan would hand out this very moment has no worker yet either.
-        found[Reason.BUSY if state.connected else Reason.RECOVERING] += takeable
-    if state.connected:
+        found[held_back or Reason.BUSY] += takeable
+    if held_back is None:
         unmet = plan(state.demand, state.supply, state.config, now).unmet()
         for shape, tasks in unmet.items():
             found[Reason.BUSY] -= tasks

@@ -187,5 +187,15 @@ class Reconnected(Event, frozen=True, kw_only=True):
     """The manager is connected (again): every known worker is asked what it holds."""
 
 
+class StoreFailing(Event, frozen=True, kw_only=True):
+    """Nothing becomes durable from now on: `why` says what is wrong with the store."""
+
+    why: str
+
+
+class StoreWell(Event, frozen=True, kw_only=True):
+    """What was decided is durable (again), and so will be what comes."""
+
+
 class Tick(Event, frozen=True, kw_only=True):
     """Time has passed."""

@@ -30,10 +30,12 @@ from kestrelctl.core.events import (
     Retry,
     Returned,
     Revoked,
+    StoreFailing,
+    StoreWell,
     Submit,
     Tick,
 )
-from kestrelctl.core.handlers import leases, membership, reporting, submission
+from kestrelctl.core.handlers import durability, leases, membership, reporting, submission
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.availability import closed
@@ -68,6 +70,8 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Reconnected: membership.on_reconnected,
     Reported: reporting.on_reported,
     Returned: reporting.on_returned,
+    StoreFailing: durability.on_store_failing,
+    StoreWell: durability.on_store_well,
     Tick: leases.on_tick,
 }
 
@@ -103,7 +107,7 @@ class Pool:
         state.at, state.cause = now, "schedule"
         end_backoffs(state, now)
         self._settle(now)
-        if state.connected:
+        if state.connected and not state.store_error:
             if state.demand:
                 hand_out(state, plan(state.demand, state.supply, state.config, now), now)
                 self._settle(now)
@@ -222,5 +226,12 @@ class Pool:
         entries = [entry for entry in state.backoffs if entry[1] == job.id]
         until = min((e[0] for e in entries if in_backoff(state, e) is not None), default=None)
         return explain(
-            job, self.jobs, self.workers.values(), state.demand, state.supply, until, now
+            job,
+            self.jobs,
+            self.workers.values(),
+            state.demand,
+            state.supply,
+            until,
+            state.store_error,
+            now,
         )

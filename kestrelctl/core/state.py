@@ -45,6 +45,8 @@ class State:
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
         records: what is to be written with the next commit.
         ended_tasks: records of tasks that the event at hand brought to their end.
+        store_error: why nothing becomes durable now; empty if it does.
+        unread: workers whose reports were not taken in for that reason; in the order of a dict.
     """
 
     def __init__(self, config: Config, epoch: int, next_job_id: int, seals: Seals) -> None:
@@ -62,6 +64,8 @@ class State:
         self.supply = Supply()
         self.online = 0
         self.connected = True
+        self.store_error = ""
+        self.unread: dict[str, None] = {}
         self.asked: set[str] = set()
         self.reconcile_until: float | None = None
         self.backoffs: list[BackOff] = []

@@ -9,11 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.effects import Effect
-from kestrelctl.core.model.records import Record
+from kestrelctl.core.model.records import (
+    JobForgotten,
+    JobRecord,
+    Progress,
+    Record,
+    TaskRecord,
+    WorkerGone,
+    WorkerRecord,
+)
+from kestrelctl.core.model.task_state import FINAL_STATES, Counts
 from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.store.port import Store
@@ -22,6 +31,11 @@ log = logging.getLogger(__name__)
 
 #: Pause before a failed commit is tried again.
 RETRY_SECONDS = 1.0
+#: A commit that takes longer counts as one that fails, until it has ended.
+STUCK_SECONDS = 10.0
+#: With more records than this, those that a later one replaces are not kept while the store fails:
+#: a worker that comes and goes makes some each time.
+MOST_WAITING_RECORDS = 100_000
 #: How long a manager that was told to stop waits for its disk, and between two looks.
 CLOSE_SECONDS = 30.0
 CLOSE_LOOK_SECONDS = 0.02
@@ -38,6 +52,7 @@ class GroupCommit:
 
     Args:
         release: called with everything that waited for a commit, in order, when it is durable.
+        on_change: called with `store_error` whenever that changes.
         on_full: called with what waits for a commit, as often as one fails because the disk is
             full; what it removes from the list is not released.
         on_broken: called once if the store fails for good: nothing more becomes durable.
@@ -51,6 +66,7 @@ class GroupCommit:
         self,
         store: Store,
         release: Callable[[Effect], None],
+        on_change: Callable[[str], None],
         on_full: Callable[[list[Effect]], None],
         on_broken: Callable[[KestrelError], None],
     ) -> None:
@@ -58,9 +74,11 @@ class GroupCommit:
         self.seconds = Histogram(COMMIT_BOUNDS)
         self._store = store
         self._release = release
+        self._on_change = on_change
         self._on_full = on_full
         self._on_broken = on_broken
         self._records: list[Record] = []
+        self._under_way: list[Record] = []
         self._waiting: list[Effect] = []
         self._durable: deque[Effect] = deque()
         self._committing = False
@@ -118,32 +136,88 @@ class GroupCommit:
     async def _commit_all(self) -> None:
         records, self._records = self._records, []
         waiting, self._waiting = self._waiting, []
-        self._committing = True
-        await self._commit(records, waiting)
-        self._committing = False
+        self._under_way, self._committing = records, True
+        durable = await self._commit(records)
+        self._under_way, self._committing = [], False
+        if not durable:
+            self._records = [*records, *self._records]
+            if len(self._records) > MOST_WAITING_RECORDS:
+                self._records = latest(self._records)
+            self._waiting = [*waiting, *self._waiting]
+            self._on_full(self._waiting)
+            await asyncio.sleep(RETRY_SECONDS)
+            self._work.set()
+            return
         self._durable.extend(waiting)
         if not self._records:  # what came meanwhile depended on this commit only
             self._durable.extend(self._waiting)
             self._waiting.clear()
+        self._says("")
         while self._durable:
             self._release(self._durable.popleft())
 
-    async def _commit(self, records: list[Record], waiting: list[Effect]) -> None:
-        while records:
-            started = self._loop.time()
-            try:
-                await self._store.commit(records)
-            except StoreFull as error:
-                if not self.store_error:
-                    log.error("%s (%s); trying again", error.message, error.cause)
-                cause = f": {error.cause}" if error.cause else ""
-                self.store_error = f"{error.message}{cause}"
-                for gathered in (waiting, self._waiting):
-                    self._on_full(gathered)
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
-                if self.store_error:
-                    log.warning("the store can be written again")
-                self.store_error = ""
-                self.seconds.observe(self._loop.time() - started)
-                return
+    async def _commit(self, records: list[Record]) -> bool:
+        """Whether they are durable now; if not, the same may be tried again."""
+        if not records:
+            return True
+        started = self._loop.time()
+        stuck = self._loop.call_later(
+            STUCK_SECONDS, self._says, f"a commit takes longer than {STUCK_SECONDS:g} s"
+        )
+        try:
+            await self._store.commit(records)
+        except StoreFull as error:
+            cause = f": {error.cause}" if error.cause else ""
+            self._says(f"{error.message}{cause}")
+            return False
+        finally:
+            stuck.cancel()
+        self.seconds.observe(self._loop.time() - started)
+        return True
+
+    def _says(self, error: str) -> None:
+        """Takes note of how the store is."""
+        before, self.store_error = self.store_error, error
+        if error == before:
+            return
+        if error:
+            log.error("the store cannot be written: %s; nothing is handed out", error)
+        else:
+            log.warning("the store can be written again")
+        self._on_change(error)
+
+    @property
+    def waiting_records(self) -> int:
+        """How many records are not durable yet."""
+        return len(self._records) + len(self._under_way)
+
+    def unstored(self) -> dict[int, Counts]:
+        """For each job, how many of its ended tasks are not durable: a walk over what waits."""
+        found: dict[int, Counts] = {}
+        for record in latest([*self._under_way, *self._records]):
+            if isinstance(record, TaskRecord) and record.state in FINAL_STATES:
+                counts = found.setdefault(record.job_id, Counts())
+                word = record.state.value
+                setattr(counts, word, getattr(counts, word) + 1)
+        return found
+
+
+def latest(records: Iterable[Record]) -> list[Record]:
+    """Records without those that a later one replaces (`store.port.Store`), in the same order."""
+    kept: dict[Hashable, Record] = {}
+    for place, record in enumerate(records):
+        key = _what(record, place)
+        kept.pop(key, None)
+        kept[key] = record
+    return list(kept.values())
+
+
+def _what(record: Record, place: int) -> Hashable:
+    """What a record is about; a record about the same replaces it."""
+    if isinstance(record, TaskRecord):
+        return (record.job_id, record.index)
+    if isinstance(record, (JobRecord, Progress, JobForgotten)):
+        return (type(record), record.job_id)
+    if isinstance(record, (WorkerRecord, WorkerGone)):
+        return record.worker
+    return place

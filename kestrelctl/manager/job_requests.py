@@ -8,7 +8,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.effects import JobEnded
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord
 from kestrelctl.core.model.validate import problem_with_job
-from kestrelctl.errors import KestrelError, StoreFull, UsageError
+from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
@@ -42,8 +42,6 @@ class JobRequests:
         problem = problem_with_job(spec) or problem_with_size(spec)
         if problem:
             raise UsageError("the job cannot be accepted", cause=problem)
-        if self._service.store_error:
-            raise StoreFull("the manager cannot store the job", cause=self._service.store_error)
         earlier = None
         if request.key:
             earlier = self._service.store.job_of_key(caller.user, request.key)
@@ -98,8 +96,6 @@ class JobRequests:
         for job_id in [record.job_id for record in records]:
             if job_id in self._retrying:
                 raise KestrelError(f"job {job_id} is being retried just now", hint="try again")
-            if self._service.store_error:
-                raise StoreFull("the manager cannot store this", cause=self._service.store_error)
             self._retrying.add(job_id)
             try:
                 tasks += await self._retry(caller, job_id, request.task_ids)
@@ -170,9 +166,13 @@ class JobRequests:
         caller.reply(an.Jobs(id=request.id, jobs=self._views(caller, records)))
 
     def _views(self, caller: Caller, records: list[JobRecord]) -> list[an.JobView]:
-        find = self._service.pool.job
+        find, unstored = self._service.pool.job, self._service.unstored()
         found = [
-            _as_seen(caller, views.job_view(record, find(record.job_id))) for record in records
+            _as_seen(
+                caller,
+                views.job_view(record, find(record.job_id), unstored.get(record.job_id)),
+            )
+            for record in records
         ]
         return found if len(found) == 1 else [views.abridged(view) for view in found]
 
@@ -186,7 +186,8 @@ class JobRequests:
                 f"no task of job {record.job_id} waits: it ended as {record.state}",
                 hint=f"`kestrelctl job tasks {record.job_id}` shows how each task went",
             )
-        caller.reply(views.explanation(pool, job, request.id, self._service.now()))
+        unstored = self._service.unstored().get(job.id)
+        caller.reply(views.explanation(pool, job, unstored, request.id, self._service.now()))
 
     def _on_job_ended(self, ended: JobEnded) -> None:
         watchers = self._watchers.pop(ended.record.job_id, self._service.now())

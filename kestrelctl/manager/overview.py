@@ -14,9 +14,11 @@ from kestrelctl.core.census import WorkerNumbers
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.views import shown
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 from kestrelctl.protocol.requests import ENDED_STATES
 
@@ -54,6 +56,7 @@ class Overviews:
         service, pool = self._service, self._service.pool
         found = pool.census(now)
         totals = pool.totals
+        unstored = service.unstored()
         return Overview(
             id="",
             pool=service.domain,
@@ -75,10 +78,11 @@ class Overviews:
                 "tasks_sent": totals.tasks_sent,
             },
             jobs_active=len(pool.jobs),
-            jobs=[_active(job) for job in _foremost(pool)],
+            jobs=[_active(job, unstored.get(job.id)) for job in _foremost(pool)],
             ended=self._ended_lately(now),
             notable=_notable(pool, found.workers),
             store_error=service.store_error,
+            store_error_since=service.store_error_since,
         )
 
     def _ended_lately(self, now: float) -> list[JobLine]:
@@ -97,8 +101,8 @@ def _foremost(pool: Pool) -> list[Job]:
     return heapq.nsmallest(MOST_JOBS, pool.jobs, key=lambda job: (not job.running, pool.order(job)))
 
 
-def _active(job: Job) -> JobLine:
-    counts = job.counts
+def _active(job: Job, unstored: Counts | None) -> JobLine:
+    counts, running = shown(job, unstored)
     return JobLine(
         job_id=job.id,
         name=_name(job.spec.name, job.spec.argv),
@@ -107,7 +111,7 @@ def _active(job: Job) -> JobLine:
         tasks=job.spec.count,
         submitted_at=job.submitted_at,
         waiting=job.remaining - job.running,
-        running=job.running,
+        running=running,
         done=counts.done,
         failed=counts.failed,
         lost=counts.lost,

@@ -42,7 +42,9 @@ class PendingAnswers:
 
         Raises:
             KestrelError: the core's first refusal; the others were done nevertheless.
+            StoreFull: nothing can be stored now; nothing was done.
         """
+        self._service.must_store()
         futures = [self._hand_over(make) for make in makes]
         found = [await future for future in futures]
         refusals = [answer for answer in found if answer.error is not None]

@@ -12,6 +12,7 @@ import msgspec
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.manager.acknowledgements import Acknowledgements
@@ -54,7 +55,11 @@ class Service:
         self._loop = asyncio.get_running_loop()
         #: Set by `give_up`.
         self.broken: asyncio.Future[KestrelError] = self._loop.create_future()
-        self._commits = GroupCommit(store, self._do, self._refuse_answers, self.give_up)
+        #: Since when the store cannot be written; None while it can.
+        self.store_error_since: float | None = None
+        self.commits = GroupCommit(
+            store, self._do, self._store_changed, self._refuse_answers, self.give_up
+        )
         self._acknowledgements = Acknowledgements(
             lambda worker, numbers: self.send_to_worker(worker, work.Ack(numbers=numbers))
         )
@@ -106,9 +111,9 @@ class Service:
     def _perform(self, effects: Sequence[fx.Effect]) -> None:
         for effect in effects:
             if isinstance(effect, fx.Persist):
-                self._commits.write(effect.records)
+                self.commits.write(effect.records)
             elif effect.after_commit:
-                self._commits.after(effect)
+                self.commits.after(effect)
             else:
                 self._do(effect)
 
@@ -183,12 +188,39 @@ class Service:
     @property
     def store_error(self) -> str:
         """Why the store cannot be written now; empty if it can."""
-        return self._commits.store_error
+        return self.commits.store_error
 
     @property
     def commit_seconds(self) -> Histogram:
         """How long commits took."""
-        return self._commits.seconds
+        return self.commits.seconds
+
+    def unstored(self) -> dict[int, Counts]:
+        """For each job, how many ended tasks are not durable and so are not to be shown as ended.
+
+        Empty while the store can be written: then that is a matter of milliseconds.
+        """
+        return self.commits.unstored() if self.store_error else {}
+
+    def must_store(self) -> None:
+        """Raises StoreFull if what is decided now would not become durable."""
+        if self.store_error:
+            raise StoreFull(
+                "the manager cannot store this now; nothing was changed",
+                cause=self.store_error,
+                hint="try again when there is room; `kestrelctl pool status` tells",
+            )
+
+    def _store_changed(self, error: str) -> None:
+        """Has the core hold back what could not be kept."""
+        moment = self.now()
+        if error:
+            if self.store_error_since is None:
+                self.store_error_since = moment
+            self.handle(ev.StoreFailing(at=moment, cause="store", why=error))
+        else:
+            self.store_error_since = None
+            self.handle(ev.StoreWell(at=moment, cause="store"))
 
     def _refuse_answers(self, waiting: list[fx.Effect]) -> None:
         """Tells users that the disk is full, so that they need not wait for it."""
@@ -211,7 +243,7 @@ class Service:
 
     async def close(self) -> None:
         """Waits until what was decided is durable, then stops."""
-        await self._commits.close()
+        await self.commits.close()
         self._acknowledgements.send_all()
         if self._timer is not None:
             self._timer.cancel()

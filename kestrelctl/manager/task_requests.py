@@ -139,7 +139,9 @@ class TaskRequests:
         happenings = self._service.store.happenings(
             record.job_id, indexes=indexes, limit=MAX_HAPPENINGS + 1
         )
-        view = views.abridged(views.job_view(record, job))
+        view = views.abridged(
+            views.job_view(record, job, self._service.unstored().get(record.job_id))
+        )
         told = job_story.tell(record, happenings, asked, self._service.now())
         entries, more = job_story.cut(told, max(1, request.limit), view)
         caller.reply(an.Story(id=request.id, job=view, entries=entries, more=more))

@@ -12,6 +12,7 @@ from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import Pool
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import (
@@ -38,12 +39,33 @@ def percentile(values: list[float], percent: float) -> float | None:
     return values[min(len(values) - 1, int(len(values) * percent / 100))]
 
 
-def job_view(record: JobRecord, job: Job | None) -> JobView:
-    """A job: from memory while it is active, otherwise from its record."""
+def shown(job: Job, unstored: Counts | None) -> tuple[Counts, int]:
+    """How many tasks of an active job are shown as ended, and how many as running.
+
+    Args:
+        unstored: those whose end is not durable: to users they have not ended.
+    """
+    counts, running = job.counts, job.running
+    if unstored is None:
+        return counts, running
+    durable = Counts(
+        done=counts.done - unstored.done,
+        failed=counts.failed - unstored.failed,
+        lost=counts.lost - unstored.lost,
+        cancelled=counts.cancelled - unstored.cancelled,
+    )
+    return durable, running + unstored.total()
+
+
+def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None) -> JobView:
+    """A job: from memory while it is active, otherwise from its record.
+
+    Args:
+        unstored: as for `shown`.
+    """
     spec = record.spec
-    counts = job.counts if job else record.counts
-    running = job.running if job else 0
-    waiting = job.remaining - running if job else 0
+    counts, running = shown(job, unstored) if job else (record.counts, 0)
+    waiting = job.remaining - job.running if job else 0
     state = record.state
     if job is not None:
         state = "cancelling" if job.cancelling else "active"
@@ -173,12 +195,14 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
     )
 
 
-def explanation(pool: Pool, job: Job, request_id: str, now: float) -> JobExplanation:
+def explanation(
+    pool: Pool, job: Job, unstored: Counts | None, request_id: str, now: float
+) -> JobExplanation:
     """Why a job's tasks wait."""
     found = pool.explain(job, now)
     return JobExplanation(
         id=request_id,
-        job=job_view(job.record(), job),
+        job=job_view(job.record(), job, unstored),
         waiting=job.waiting,
         job_reasons=found.job_reasons,
         obstacles=[

@@ -242,6 +242,7 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
     commits: int
     commit_seconds_mean: float
     store_error: str = ""
+    store_error_since: float | None = None
 
 
 class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):
@@ -332,6 +333,7 @@ class Overview(Reply, frozen=True, kw_only=True, tag="overview"):
     ended: list[JobLine]
     notable: list[WorkerLine]
     store_error: str = ""
+    store_error_since: float | None = None
 
 
 AnyAnswer = (

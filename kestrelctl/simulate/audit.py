@@ -78,7 +78,7 @@ class Audit:
     def check_schedule(self, pool: Pool, now: float) -> None:
         """Verifies that nothing waits while somebody could take it."""
         state = pool.state
-        if not state.connected:
+        if not state.connected or state.store_error:
             return
         for shape, _ in state.demand.groups():
             for worker in state.workers.values():

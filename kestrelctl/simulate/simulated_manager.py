@@ -16,6 +16,7 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.errors import NotAllowed
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.pool_requests import Usage
@@ -45,6 +46,7 @@ class SimulatedManager(SimulatedProcess):
 
     Attributes:
         pool: the core of the living process; None if there is none.
+        commits: what it writes its store with.
         lease_ran_out: called when the pool has just given a silent worker up.
     """
 
@@ -62,6 +64,7 @@ class SimulatedManager(SimulatedProcess):
         super().__init__("manager", DOMAIN, clock, random, server, audit)
         self.store = store
         self.pool: WatchedPool | None = None
+        self.commits: GroupCommit | None = None
         self.lease_ran_out: Callable[[Pool], None] = lambda pool: None
         self._config = config
         self._check = check
@@ -72,6 +75,7 @@ class SimulatedManager(SimulatedProcess):
         self._told_to_stop = asyncio.Event()
         pool = WatchedPool(self, self.store.open(), self._config, check=self._check)
         service = Service(pool, self.store, DOMAIN, self.loop)
+        self.commits = service.commits
         dispatcher = RequestDispatcher(
             service, NobodyJoins(), lambda: Usage(cpu_seconds=0.0, rss_bytes=0)
         )
@@ -101,7 +105,7 @@ class SimulatedManager(SimulatedProcess):
 
     def on_ended(self) -> None:
         self.store.crash()
-        self.pool = None
+        self.pool = self.commits = None
 
     def said(self, payload: str, to: str) -> None:
         if f"@workers.{DOMAIN}" in to:

@@ -44,7 +44,13 @@ def busy_pool(workers: int, jobs: int) -> Pool:
 def main(workers: int, jobs: int) -> None:
     pool = busy_pool(workers, jobs)
     service = SimpleNamespace(
-        pool=pool, store=MemoryStore(), domain="pool", started_at=0.0, store_error=""
+        pool=pool,
+        store=MemoryStore(),
+        domain="pool",
+        started_at=0.0,
+        store_error="",
+        store_error_since=None,
+        unstored=dict,
     )
     overviews = Overviews(service)  # type: ignore[arg-type]
     made, sent = [], []

@@ -435,7 +435,9 @@ def test_a_quarantined_worker_says_for_how_long() -> None:
 
 def test_a_store_that_fails_is_shown_first() -> None:
     pool = FakePool(PoolStatus=replace(POOL, store_error="disk full"))
-    assert run(pool, "pool", "status").stdout.startswith("store         FAILING: disk full\n")
+    assert run(pool, "pool", "status").stdout.startswith(
+        "store         FAILING: disk full; nothing is handed out\n"
+    )
     assert "FAILING" not in run(FakePool(), "pool", "status").stdout
 
 

@@ -198,8 +198,14 @@ def test_a_pool_that_is_away_says_since_when_and_why() -> None:
 
 
 def test_a_store_that_fails_is_the_first_thing_one_sees() -> None:
-    history = History(later(0, store_error="database or disk is full"))
-    assert drawn(history, 80, 24)[1] == "STORE FAILING: database or disk is full"
+    full = later(
+        0,
+        store_error="disk is full",
+        store_error_since=time.mktime((2026, 1, 2, 3, 4, 5, 0, 0, -1)),
+    )
+    assert drawn(History(full), 80, 24)[1] == (
+        "STORE FAILING since 03:04:05: disk is full; nothing is handed out"
+    )
 
 
 def test_a_pause_is_shown() -> None:

@@ -26,7 +26,9 @@ class Disk:
         self.broken: list[Exception] = []
         self.under_way: list[asyncio.Future[None]] = []
         store: Any = SimpleNamespace(commit=self._commit)
-        self.commits = GroupCommit(store, self._release, lambda waiting: None, self.broken.append)
+        self.commits = GroupCommit(
+            store, self._release, lambda error: None, lambda waiting: None, self.broken.append
+        )
 
     async def _commit(self, records: Sequence[Record]) -> None:
         future = asyncio.get_running_loop().create_future()

@@ -26,6 +26,8 @@ class Watched:
             domain="pool.example.org",
             started_at=990.0,
             store_error="",
+            store_error_since=None,
+            unstored=dict,
             store=self,
         )
         self.reads = 0

@@ -262,7 +262,10 @@ class Counter:
     ) -> Story:
         store = self.driver.store()
         service: Any = SimpleNamespace(
-            pool=self.driver.pool, store=store, now=lambda: self.driver.now
+            pool=self.driver.pool,
+            store=store,
+            now=lambda: self.driver.now,
+            unstored=dict,
         )
         requests = TaskRequests(service, Selection(self.driver.pool, store), Outputs())
         caller = Caller(f"{who}/home", admin, self.replies.append)

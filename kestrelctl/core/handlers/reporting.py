@@ -24,9 +24,14 @@ def on_reported(state: State, event: Reported) -> None:
     """Accepts results, frees what they took, and acknowledges every one, accepted or not.
 
     A result that no longer counts, or of an attempt that the worker cannot show to have been
-    handed, is acknowledged too: the worker need not keep it.
+    handed, is acknowledged too: the worker need not keep it. While the store fails none is taken
+    in: the worker keeps them in its spool, and the manager would in memory.
     """
     worker = state.workers.get(event.worker)
+    if state.store_error:
+        if spoke(state, event.worker, event.at) is not None:
+            state.unread[event.worker] = None
+        return
     held = worker.held if worker is not None else {}
     at, jid, totals = event.at, event.worker, state.totals
     ran: list[float] = []

@@ -28,6 +28,7 @@ class Reason(enum.StrEnum):
     CANCELLING = "cancelling"
     RECOVERING = "recovering"
     NOT_STORED = "not-stored"
+    STORE_FAILING = "store-failing"
 
 
 #: Nothing but another worker or another ad can make these go away.

@@ -52,6 +52,7 @@ def explain(
     demand: Demand,
     supply: Supply,
     backoff_until: float | None,
+    store_error: str,
     now: float,
 ) -> Explanation:
     """Holds a job against itself, the other jobs and every worker.
@@ -59,6 +60,7 @@ def explain(
     Args:
         jobs, workers: all that the pool knows.
         backoff_until: when the next of its tasks in back-off may run again.
+        store_error: why nothing is handed out to anybody; empty if it is.
     """
     refusals: dict[Refusal, list[str]] = {}
     could = online = 0
@@ -72,6 +74,8 @@ def explain(
     groups = [Group(len(jids), jids[0], why) for why, jids in refusals.items()]
     groups.sort(key=lambda group: -group.refusal.closeness)
     reasons = _job_reasons(job, backoff_until, now)
+    if store_error:
+        reasons.insert(0, Refusal(Reason.STORE_FAILING, found=store_error))
     if not online:
         reasons.append(Refusal(Reason.NO_WORKERS))
     return Explanation(

@@ -1,0 +1,221 @@
+"""While the store cannot be written nothing is begun, shown as done, or lost."""
+
+from __future__ import annotations
+
+import pytest
+from byhand import SOON_SECONDS, M, Manager
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.errors import StoreFull
+from kestrelctl.manager.acknowledgements import COMPANY_SECONDS
+from kestrelctl.manager.commits import RETRY_SECONDS, STUCK_SECONDS
+from kestrelctl.protocol import answers, requests, work
+
+WHY = "a disk that was told to be full"
+
+
+@pytest.fixture
+def house() -> Manager:
+    """The disk is full since the first result of a job of a hundred tasks came."""
+    house = Manager()
+    house.hello()
+    house.submit(count=100)
+    house.wait(1.0)
+    house.store.full = True
+    report(house, house.attempts()[0])
+    return house
+
+
+def report(house: Manager, number: int) -> None:
+    """A result of job 1, whose tasks are handed out in the order of their indexes."""
+    house.report(number, index=house.attempts().index(number))
+
+
+def asked(house: Manager, request: requests.Request, kind: type[M]) -> M:
+    house.user.forget()
+    house.ask(request)
+    [found] = house.user.of(kind)
+    return found
+
+
+def come_back(house: Manager, *ended: int) -> None:
+    """The worker does what it does when it is asked who it is: it says hello, and reports again."""
+    numbers = house.attempts()
+    holds = [(n, 1, i, -1 if n in ended else 0) for i, n in enumerate(numbers)]
+    house.tell(
+        work.Hello(
+            version=work.VERSION,
+            incarnation="one",
+            greeting=2,
+            ad=WorkerAd(),
+            holds=[hold for hold in holds if hold[0] not in house.acknowledged()],
+            claims=[{"cpus": 1000}],
+        )
+    )
+    for number in ended:
+        index = numbers.index(number)
+        result = Result(number, 1, index, Outcome.DONE, house.clock.now - 1.0, 1.0)
+        house.tell(work.Report(results=[result]))
+
+
+def test_nothing_is_handed_out(house: Manager) -> None:
+    sent = house.attempts()
+    for number in sent[1:]:
+        report(house, number)
+    house.wait(5.0)
+    assert house.attempts() == sent
+
+
+def test_results_wait_at_their_workers(house: Manager) -> None:
+    """However many come, the manager holds those only that came before it knew."""
+    for number in house.attempts()[1:]:
+        report(house, number)
+    house.wait(5.0)
+    assert house.manager.pool is not None
+    assert house.manager.pool.totals.tasks_done == 1
+    assert house.acknowledged() == []
+
+
+def test_it_goes_on_by_itself_and_loses_and_repeats_nothing(house: Manager) -> None:
+    sent = house.attempts()
+    for number in sent[1:]:
+        report(house, number)
+    house.wait(5.0)
+    house.worker.forget()
+    house.store.full = False
+    house.wait(RETRY_SECONDS + SOON_SECONDS)
+    assert len(house.worker.of(work.Who)) == 1
+    house.worker.heard.insert(0, (0.0, work.Run(spans=[(sent[0], 1, 0, len(sent), 0, 0)])))
+    come_back(house, *sent[1:])
+    house.wait(COMPANY_SECONDS + 1.0)
+    assert sorted(set(house.acknowledged())) == sent
+    assert len(house.attempts()) > len(sent)
+    assert len(set(house.attempts())) == len(house.attempts())
+    view = asked(house, requests.ListJobs(id="j", jobs="1"), answers.Jobs).jobs[0]
+    assert (view.done, view.failed, view.lost) == (len(sent), 0, 0)
+    assert house.audit.problems == []
+
+
+def test_what_is_not_durable_is_not_shown_as_done(house: Manager) -> None:
+    for number in house.attempts()[1:]:
+        report(house, number)
+    view = asked(house, requests.ListJobs(id="j", jobs="1"), answers.Jobs).jobs[0]
+    assert (view.done, view.running, view.waiting) == (0, len(house.attempts()), 100 - view.running)
+    overview = asked(house, requests.PoolOverview(id="o"), answers.Overview)
+    assert overview.jobs[0].done == 0
+    assert overview.jobs[0].running == view.running
+    page = asked(house, requests.ListTasks(id="t", job="1"), answers.Tasks)
+    assert not any(task.state == "done" for task in page.tasks)
+
+
+def test_a_job_that_would_have_ended_is_shown_as_active() -> None:
+    house = Manager()
+    house.hello()
+    house.submit(count=1)
+    house.wait(1.0)
+    house.store.full = True
+    report(house, house.attempts()[0])
+    view = asked(house, requests.ListJobs(id="j", jobs="1"), answers.Jobs).jobs[0]
+    assert (view.state, view.done, view.running) == ("active", 0, 1)
+
+
+def test_everybody_who_asks_is_told(house: Manager) -> None:
+    since = house.clock.now
+    house.wait(7.0)
+    status = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
+    assert WHY in status.store_error
+    assert status.store_error_since == pytest.approx(since, abs=0.2)
+    overview = asked(house, requests.PoolOverview(id="o"), answers.Overview)
+    assert WHY in overview.store_error
+    assert overview.store_error_since == status.store_error_since
+    assert set(overview.waiting) == {Reason.STORE_FAILING.value}
+    why = asked(house, requests.ExplainJob(id="e", job="1"), answers.JobExplanation)
+    assert [reason.reason for reason in why.job_reasons] == [Reason.STORE_FAILING]
+    assert WHY in why.job_reasons[0].found
+
+
+def test_another_error_does_not_begin_anew() -> None:
+    house = Manager()
+    house.wait(1.0)
+    house.store.slowness = 2 * STUCK_SECONDS / 0.01
+    house.store.full = True
+    house.submit()
+    house.wait(STUCK_SECONDS)
+    first = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
+    house.wait(STUCK_SECONDS)
+    later = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
+    assert first.store_error != later.store_error
+    assert first.store_error_since == later.store_error_since is not None
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        requests.CancelJobs(id="c", jobs="1"),
+        requests.RetryJobs(id="r", jobs="1"),
+        requests.ForgetJobs(id="f", jobs="1"),
+    ],
+)
+def test_a_change_is_refused_at_once_and_does_not_happen_later(
+    house: Manager, request_: requests.Request
+) -> None:
+    refused = asked(house, request_, answers.Failed)
+    assert refused.code in (StoreFull.code, "usage")
+    house.store.full = False
+    house.wait(5.0)
+    assert [job.cancelling for job in house.store.jobs()] == [False]
+
+
+def test_a_refusal_says_why_and_what_to_do(house: Manager) -> None:
+    refused = asked(house, requests.CancelJobs(id="c", jobs="1"), answers.Failed)
+    assert refused.code == StoreFull.code
+    assert WHY in refused.cause
+    assert refused.hint
+
+
+def test_a_disk_that_does_not_answer_is_one_that_fails() -> None:
+    house = Manager()
+    house.hello()
+    house.submit(count=100)
+    house.wait(1.0)
+    house.store.slowness = 100 * STUCK_SECONDS / 0.01
+    sent = house.attempts()
+    report(house, sent[0])
+    house.wait(STUCK_SECONDS + SOON_SECONDS)
+    status = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
+    assert "takes" in status.store_error
+    sent = house.attempts()
+    report(house, sent[-1])
+    assert house.attempts() == sent
+    house.store.slowness = 1.0
+    house.wait(101 * STUCK_SECONDS)
+    status = asked(house, requests.PoolStatus(id="p"), answers.PoolSummary)
+    assert status.store_error == ""
+
+
+def test_a_worker_that_comes_and_goes_fills_no_memory(
+    house: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each loss and each return leaves a record; only the latest of a task is worth keeping."""
+    monkeypatch.setattr("kestrelctl.manager.commits.MOST_WAITING_RECORDS", 50)
+    commits = house.manager.commits
+    assert commits is not None
+    counts = []
+    for greeting in range(2, 40):
+        numbers = house.attempts()
+        house.tell(
+            work.Hello(
+                version=work.VERSION,
+                incarnation=f"life {greeting}",
+                greeting=greeting,
+                ad=WorkerAd(tags=(f"tag{greeting}",)),
+                holds=[(n, 1, i, 0) for i, n in enumerate(numbers)],
+                claims=[{"cpus": 1000}],
+            )
+        )
+        house.wait(2 * RETRY_SECONDS)
+        counts.append(commits.waiting_records)
+    assert max(counts) < 200, counts
+    assert len({record.worker for record in house.store.open().workers}) == 1
