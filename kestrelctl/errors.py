@@ -10,7 +10,8 @@ KestrelError                    1  something failed
 ├── StoreFull                   8  the manager could not write to its store
 ├── MissingTool                 9  a program that is needed is not installed
 ├── Untrusted                  10  the server cannot prove that it is the one that is meant
-└── HostsFailed                11  what was to be done on many hosts failed on some
+├── HostsFailed                11  what was to be done on many hosts failed on some
+└── Busy                       12  the account has too much under way; nothing was done
 
 The number is the exit status of `kestrelctl`; `docs/exit-codes.md` lists them for users.
 """
@@ -113,6 +114,13 @@ class HostsFailed(KestrelError):
     code = "hosts-failed"
 
 
+class Busy(KestrelError):
+    """The account has too much under way: nothing was done, and asking again later is safe."""
+
+    exit_status = 12
+    code = "busy"
+
+
 BY_CODE: dict[str, type[KestrelError]] = {
     cls.code: cls
     for cls in (
@@ -127,5 +135,6 @@ BY_CODE: dict[str, type[KestrelError]] = {
         MissingTool,
         Untrusted,
         HostsFailed,
+        Busy,
     )
 }

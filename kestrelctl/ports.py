@@ -45,6 +45,10 @@ class Session(Protocol):
     def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
         """Sends directed presence."""
 
+    def backlog_bytes(self) -> int:
+        """What was given to the connection and is not written yet."""
+        ...
+
     def certificate(self) -> tuple[str, float] | None:
         """The server's host and the end of its certificate, seconds since the epoch.
 

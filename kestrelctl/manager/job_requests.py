@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from kestrelctl.core import events as ev
@@ -14,7 +16,7 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_own, must_see
 from kestrelctl.manager.service import Service
-from kestrelctl.manager.uploads import Uploads
+from kestrelctl.manager.uploads import KEPT_SECONDS, Uploads
 from kestrelctl.manager.watchers import Watchers
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
@@ -29,6 +31,7 @@ class JobRequests:
         self._selection = selection
         self._pending = PendingAnswers(service)
         self._uploads = Uploads()
+        self._looks_at_uploads = False
         self._watchers: Watchers[Caller] = Watchers()
         #: Jobs whose retry is not durable yet: what the store says of their tasks is out of date.
         self._retrying: set[int] = set()
@@ -69,7 +72,20 @@ class JobRequests:
 
     async def upload_items(self, caller: Caller, request: rq.UploadItems) -> None:
         held = self._uploads.add(caller.jid, request.upload, request.lines, self._service.now())
+        self._look_at_uploads_later()
         caller.reply(an.Changed(id=request.id, what=[request.upload], tasks=held))
+
+    def _look_at_uploads_later(self) -> None:
+        """Drops in time what nobody submits, though nobody sends anything either."""
+        if not self._looks_at_uploads:
+            self._looks_at_uploads = True
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._look_at_uploads)
+
+    def _look_at_uploads(self) -> None:
+        self._looks_at_uploads = False
+        self._uploads.drop_old(self._service.now())
+        if self._uploads.bytes:
+            self._look_at_uploads_later()
 
     async def cancel(self, caller: Caller, request: rq.CancelJobs) -> None:
         ids = self._selection.jobs(caller, request.jobs)

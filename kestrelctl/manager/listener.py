@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.validate import problem_with_ad
-from kestrelctl.errors import KestrelError, NotAllowed, UsageError
-from kestrelctl.manager.access import Access
+from kestrelctl.errors import Busy, KestrelError, NotAllowed, UsageError
+from kestrelctl.manager.access import Access, bare
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.outbox import SMALL_BYTES
 from kestrelctl.manager.request_dispatch import RequestDispatcher, failed
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.turns import WORKER_LINES, Turns
 from kestrelctl.metrics import stanzas
 from kestrelctl.ports import Session
 from kestrelctl.protocol import answers, codec, work
@@ -20,6 +23,11 @@ log = logging.getLogger(__name__)
 #: Error conditions of a bounced message whose receiver has no session.
 GONE = ("service-unavailable", "recipient-unavailable", "item-not-found", "remote-server-not-found")
 
+TOO_MANY = Busy(
+    "too many requests of this account wait at the manager",
+    cause="they were sent faster than they can be answered, or the answers are not read",
+    hint="wait for answers before asking more; nothing was done, so ask again",
+)
 TOO_LARGE = UsageError("the answer is too large for one message", hint="ask for less at a time")
 
 
@@ -29,6 +37,7 @@ class ManagerListener:
     def __init__(
         self, service: Service, dispatcher: RequestDispatcher, access: Access, domain: str
     ) -> None:
+        self._turns = Turns(service.now, WORKER_LINES)
         self._service = service
         self._now = service.now
         self._dispatcher = dispatcher
@@ -65,22 +74,37 @@ class ManagerListener:
     def on_presence(self, sender: str, to: str, kind: str) -> None:
         self._service.stanzas.received(stanzas.PRESENCE)
         if kind == "unavailable" and to == self._pool and self._access.may_work(sender):
-            self._service.handle(ev.Lost(at=self._now(), worker=sender, cause="unavailable"))
+            # In turn: what it said before it left counts, and may have been its results.
+            done = self._turns.take(sender, bare(sender), 0, lambda: self._lost(sender))
+            if not done:
+                self._lost(sender)
+
+    def _lost(self, worker: str) -> None:
+        self._service.handle(ev.Lost(at=self._now(), worker=worker, cause="unavailable"))
 
     def on_bounce(self, sender: str, condition: str) -> None:
         self._service.stanzas.received(stanzas.BOUNCE)
         if condition in GONE and self._access.may_work(sender):
             self._service.handle(ev.Bounced(at=self._now(), cause=sender, worker=sender))
+        elif condition in GONE:
+            dropped = self._dispatcher.forget(sender)
+            if dropped:
+                log.warning("%s left without its answers: %d are dropped", sender, dropped)
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         if to == self._pool:
-            self._from_worker(sender, payload)
+            done = self._turns.take(
+                sender, bare(sender), len(payload), lambda: self._from_worker(sender, payload)
+            )
+            if not done:
+                self._service.stanzas.received(stanzas.BUSY, len(payload))
+                log.warning("dropped a message of %s: too many of its account wait", sender)
         elif to == self._jobs:
-            self._from_user(sender, payload, typed=False)
+            self._take_request(sender, payload, typed=False)
 
     def on_body(self, sender: str, to: str, body: str) -> None:
         if to == self._jobs:
-            self._from_user(sender, body, typed=True)
+            self._take_request(sender, body, typed=True)
 
     # -- workers -----------------------------------------------------------------------------------
 
@@ -167,19 +191,35 @@ class ManagerListener:
 
     # -- users -------------------------------------------------------------------------------------
 
-    def _from_user(self, sender: str, payload: str, *, typed: bool) -> None:
+    def _take_request(self, sender: str, payload: str, *, typed: bool) -> None:
+        """Answers a request in its account's turn, or refuses it unread."""
+        reply = self._reply(sender, typed=typed)
+        done = self._dispatcher.turns.take(
+            sender, bare(sender), len(payload), lambda: self._from_user(sender, payload, reply)
+        )
+        if not done:
+            self._service.stanzas.received(stanzas.BUSY, len(payload))
+            log.warning("refused a request of %s: too many of its account wait", sender)
+            # The id is looked for in what costs little: this must be cheaper than an answer.
+            small = len(payload) <= SMALL_BYTES
+            reply(failed(codec.id_in(payload) if small else "", TOO_MANY))
+
+    def _reply(self, sender: str, *, typed: bool) -> Callable[[answers.Reply], None]:
         def reply(message: answers.Reply) -> None:
             text = codec.encode(message)
             if not codec.fits(text):
                 log.warning("an answer to %s is too large: %d bytes", sender, len(text))
                 message = failed(message.id, TOO_LARGE)
                 text = codec.encode(message)
-            self._service.stanzas.sent(type(message), len(text))
-            if typed:
-                self.session.send_body(text, sender, self._jobs)
+            if self._dispatcher.outbox.put(sender, text, typed=typed):
+                self._service.stanzas.sent(type(message), len(text))
             else:
-                self.session.send(text, sender, self._jobs)
+                self._service.stanzas.sent(stanzas.DROPPED, len(text))
+                log.warning("dropped an answer to %s: it does not take those that wait", sender)
 
+        return reply
+
+    def _from_user(self, sender: str, payload: str, reply: Callable[[answers.Reply], None]) -> None:
         if not self._access.may_submit(sender):
             self._service.stanzas.received(stanzas.FORBIDDEN, len(payload))
             log.warning("refused a request of %s: no user of this pool", sender)

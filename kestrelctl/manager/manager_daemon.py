@@ -37,6 +37,13 @@ async def _told_to_stop() -> None:
     await told.wait()
 
 
+async def _say_repeats() -> None:
+    """Says in time what was left out of the log, though nothing new is to be said."""
+    while True:
+        await asyncio.sleep(logs.MINUTE_SECONDS)
+        logs.repeats.say()
+
+
 def usage_of(process: psutil.Process) -> Callable[[], Usage]:
     """Tells what a process takes of its machine."""
 
@@ -86,6 +93,7 @@ async def serve(options: ManagerOptions) -> None:
     service.session = listener.session = connection
     notifier = Notifier(listener.status)
     told = asyncio.ensure_future(_told_to_stop())
+    repeats = asyncio.ensure_future(_say_repeats())
     service.broken.add_done_callback(lambda _: told.cancel())
     metrics = None
     try:
@@ -101,6 +109,7 @@ async def serve(options: ManagerOptions) -> None:
             raise service.broken.result()
     finally:
         told.cancel()
+        repeats.cancel()
         if metrics is not None:
             await metrics.stop()
         await service.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -10,11 +9,13 @@ from typing import Any, Protocol
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.job_requests import JobRequests
+from kestrelctl.manager.outbox import Outbox
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.pool_requests import PoolRequests, Usage
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.task_requests import TaskRequests
+from kestrelctl.manager.turns import USER_LINES, Turns
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.joining import Join, ToJoiner
@@ -57,7 +58,10 @@ class RequestDispatcher:
     ) -> None:
         self.outputs = Outputs()
         self.enrollment = enrollment
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.outbox = Outbox(
+            lambda: service.session, f"jobs@{service.domain}", lambda: self.turns.go_on()
+        )
+        self.turns = Turns(service.now, USER_LINES, self.outbox.has_room)
         selection = Selection(service.pool, service.store)
         jobs = JobRequests(service, selection)
         tasks = TaskRequests(service, selection, self.outputs)
@@ -86,9 +90,12 @@ class RequestDispatcher:
 
     def serve(self, caller: Caller, request: rq.AnyRequest) -> None:
         """Answers a request, now or when what it asks for is done."""
-        task = asyncio.get_running_loop().create_task(self._guarded(caller, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.turns.spawn(caller.user, lambda: self._guarded(caller, request))
+
+    def forget(self, jid: str) -> int:
+        """Drops what waits for a user's session that has gone; returns how many answers."""
+        self.turns.drop(jid)
+        return self.outbox.drop(jid)
 
     async def _guarded(self, caller: Caller, request: rq.AnyRequest) -> None:
         try:

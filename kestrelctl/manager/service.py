@@ -171,7 +171,8 @@ class Service:
         self.handle(msgspec.structs.replace(effect.event, at=self.now()))
 
     def _note(self, effect: fx.Note) -> None:
-        log.log(logging.WARNING if effect.level == "warning" else logging.INFO, effect.text)
+        level = logging.WARNING if effect.level == "warning" else logging.INFO
+        log.log(level, "%s", effect.text)
 
     def send_to_worker(self, worker: str, message: work.Message) -> None:
         """Sends a worker a message, as the pool."""

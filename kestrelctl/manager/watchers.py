@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Generic, Protocol, TypeVar
 
 KEPT_SECONDS = 60.0
+#: Of one account, for one job.
+MOST_SESSIONS = 20
 
 
 class _HasJid(Protocol):
@@ -24,8 +26,14 @@ class Watchers(Generic[T]):
     def add(self, job_id: int, watcher: T, now: float) -> None:
         """Watches a job, or goes on doing so."""
         known = self._by_job.get(job_id, {})
-        self._by_job[job_id] = {jid: entry for jid, entry in known.items() if entry[0] >= now}
-        self._by_job[job_id][watcher.jid] = (now + KEPT_SECONDS, watcher)
+        live = {jid: entry for jid, entry in known.items() if entry[0] >= now}
+        live.pop(watcher.jid, None)
+        account = watcher.jid.partition("/")[0]
+        own = [jid for jid in live if jid.partition("/")[0] == account]
+        if len(own) >= MOST_SESSIONS:
+            del live[own[0]]  # the one that asked longest ago
+        live[watcher.jid] = (now + KEPT_SECONDS, watcher)
+        self._by_job[job_id] = live
 
     def pop(self, job_id: int, now: float) -> list[T]:
         """Those to be told that a job has ended."""

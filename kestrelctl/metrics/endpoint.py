@@ -21,8 +21,10 @@ log = logging.getLogger(__name__)
 MAX_REQUEST_BYTES = 8192
 #: How long a client may take to ask, and to read the answer.
 PATIENCE_SECONDS = 5.0
-#: More clients at a time than this are sent away.
-MAX_CLIENTS = 32
+#: With more clients than this, the oldest that has not asked yet is sent away. More than twice what
+#: asyncio accepts in one turn of the loop: a client that asks at once is heard before those that
+#: came after it can push it out.
+MAX_CLIENTS = 256
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TEXT_TYPE = "text/plain; charset=utf-8"
@@ -66,7 +68,8 @@ class Endpoint:
         self._render = render
         self._why_not_ready = why_not_ready
         self._server: asyncio.Server | None = None
-        self._clients: set[asyncio.Task[None]] = set()
+        #: In the order in which they came; of each, whether it has asked.
+        self._clients: dict[asyncio.Task[None], bool] = {}
 
     async def start(self, host: str, port: int) -> None:
         """Starts to listen.
@@ -97,29 +100,43 @@ class Endpoint:
         """Stops listening, and ends every connection."""
         if self._server is not None:
             self._server.close()
-        for client in self._clients:
+        clients = list(self._clients)
+        for client in clients:
             client.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
+        await asyncio.gather(*clients, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= MAX_CLIENTS:
-            writer.transport.abort()
-            return
+            self._send_one_away()
         client = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._clients.add(client)
-        client.add_done_callback(self._clients.discard)
+        self._clients[client] = False
+
+        def gone(client: asyncio.Task[None]) -> None:
+            self._clients.pop(client, None)
+            writer.transport.abort()  # here, because a task may be cancelled before it begins
+
+        client.add_done_callback(gone)
+
+    def _send_one_away(self) -> None:
+        """Ends the oldest connection of those that have not asked, or else the oldest."""
+        silent = (client for client, asked in self._clients.items() if not asked)
+        client = next(silent, None) or next(iter(self._clients))
+        del self._clients[client]
+        client.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                writer.write(await self._answer_to(reader))
+                answer = await self._answer_to(reader)
+                client = asyncio.current_task()
+                if client in self._clients:
+                    self._clients[client] = True
+                writer.write(answer)
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError, EOFError):
             log.debug("a client of the metrics left before it had the whole answer")
-        finally:
-            writer.transport.abort()
 
     async def _answer_to(self, reader: asyncio.StreamReader) -> bytes:
         try:

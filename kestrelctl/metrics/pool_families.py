@@ -12,6 +12,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.model.assets import MILLI, natural
 from kestrelctl.core.pool import Pool
+from kestrelctl.logs import repeats
 from kestrelctl.metrics.families import (
     by,
     certificate_family,
@@ -263,6 +264,12 @@ def _surroundings(numbers: ManagerProcessNumbers) -> Iterator[Metric]:
     yield gauge("kestrel_store_bytes", "The store on disk.", numbers.store.bytes_on_disk)
     yield gauge(
         "kestrel_store_error", "1 while the store cannot be written.", bool(numbers.store_error)
+    )
+    yield counters(
+        "kestrel_log_repeats",
+        "Warnings that were counted instead of written, because many like them were.",
+        ("logger",),
+        by({name.removeprefix("kestrelctl."): count for name, count in repeats.left_out.items()}),
     )
     yield gauge("kestrel_server_connected", "1 while the XMPP server is there.", numbers.connected)
     yield certificate_family(numbers.certificate)

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from kestrelctl.protocol.work import Message
 
 #: Kinds of stanzas without a message type: presence, a message that came back, one that cannot be
-#: read, one from an account that may not send any.
+#: read, one from an account that may not send any, one too many of an account.
 PRESENCE, BOUNCE, UNREADABLE, FORBIDDEN = "presence", "bounce", "unreadable", "forbidden"
+BUSY = "busy"
+#: An answer that was not sent, because its reader takes none.
+DROPPED = "dropped"
 
 
 class StanzaCounts:
@@ -21,9 +24,9 @@ class StanzaCounts:
     def __init__(self) -> None:
         # Rare kinds start at zero: a series that begins at one hides its first event.
         self._in: dict[type[Message] | str, list[int]] = {
-            kind: [0, 0] for kind in (BOUNCE, UNREADABLE, FORBIDDEN)
+            kind: [0, 0] for kind in (BOUNCE, UNREADABLE, FORBIDDEN, BUSY)
         }
-        self._out: dict[type[Message] | str, list[int]] = {}
+        self._out: dict[type[Message] | str, list[int]] = {DROPPED: [0, 0]}
 
     def received(self, kind: type[Message] | str, size_bytes: int = 0) -> None:
         """Counts a stanza that came in."""

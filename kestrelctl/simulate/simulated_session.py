@@ -66,6 +66,9 @@ class SimulatedSession:
             self._timer.cancel()
         self.vanish(lossy=False)
 
+    def backlog_bytes(self) -> int:
+        return 0  # the network takes all at once
+
     def certificate(self) -> tuple[str, float] | None:
         return None
 

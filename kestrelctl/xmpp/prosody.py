@@ -28,6 +28,9 @@ _PORTS = range(20000, 32000)  # below Linux's ip_local_port_range, and that of o
 _PROBE_INTERVAL_SECONDS = 0.02
 _DIRECTORIES_BESIDE_PATH = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/opt/homebrew/bin")
 
+#: Ours, for Prosody; see there what they do.
+_MODULES = Path(__file__).parent / "prosody_modules"
+
 _CONFIGURATION = """\
 -- Written by kestrelctl at each start; changes are lost.
 run_as_root = true
@@ -38,7 +41,8 @@ pidfile = {pidfile}
 certificates = {certificates}
 log = {{ info = {log} }}
 
-modules_enabled = {{ "saslauth", "ping"{metrics_module} }}
+plugin_paths = {{ {modules} }}
+modules_enabled = {{ "saslauth", "ping", "kestrel_guard"{metrics_module} }}
 modules_disabled = {{ "s2s", "s2s_auth_certs", "offline" }}
 
 interfaces = {{ "{loopback}" }}
@@ -50,6 +54,8 @@ network_backend = "epoll"
 network_settings = {{ tcp_backlog = 1024 }}
 c2s_stanza_size_limit = {max_stanza_bytes}
 component_stanza_size_limit = {max_stanza_bytes}
+
+kestrel_guard_worker_hosts = {{ {workers_domain} }}
 
 authentication = "internal_plain"
 c2s_require_encryption = false
@@ -213,6 +219,7 @@ class PrivateServer:
         return _CONFIGURATION.format(
             data=_lua_string(str(self._data)),
             certificates=_lua_string(str(self.directory / "certificates")),
+            modules=_lua_string(str(_MODULES)),
             pidfile=_lua_string(str(self.directory / "prosody.pid")),
             log=_lua_string(str(self.log_file)),
             loopback=LOOPBACK,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 
-from kestrelctl.errors import BY_CODE, KestrelError, TimedOut, Undelivered, Unreachable
+from kestrelctl.core.pacing.backoff import pause_seconds
+from kestrelctl.errors import BY_CODE, Busy, KestrelError, TimedOut, Undelivered, Unreachable
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
 from kestrelctl.protocol.requests import AnyRequest
@@ -99,11 +101,28 @@ class UserConnection:
     async def ask(self, request: AnyRequest, timeout_seconds: float = 30.0) -> AnyAnswer:
         """Sends a request and returns its answer.
 
+        While the manager says that the account has too much under way, it waits and asks again:
+        nothing was done then (`errors.Busy`).
+
         Raises:
             KestrelError: the pool refused it (the class belongs to its code).
+            Busy: it did so until the time was over.
             Unreachable: the manager or the server is away.
             TimedOut: no answer in time.
         """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_seconds
+        for refusals in itertools.count(1):
+            try:
+                return await self._ask_once(request, timeout_seconds)
+            except Busy:
+                pause = pause_seconds(refusals, random.random())
+                if clock() + pause >= deadline:
+                    raise
+                await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    async def _ask_once(self, request: AnyRequest, timeout_seconds: float) -> AnyAnswer:
         request_id = str(next(self._ids))
         request = msgspec.structs.replace(request, id=request_id)
         future: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()

@@ -66,6 +66,7 @@ class XmppSession:
         self._host, self._port = host, port
         self._tls, self._ca_file = tls, ca_file
         self._outbox: list[str] = []
+        self._outbox_characters = 0
         self._iq_ids = itertools.count(1)
         self._iqs: dict[str, tuple[str, asyncio.Future[Element]]] = {}
         self._flushed_at = 0.0
@@ -173,6 +174,12 @@ class XmppSession:
             raise IqRefused(_condition(answer))
         return answer
 
+    def backlog_bytes(self) -> int:
+        """What was given to the connection and is not written yet, in bytes of UTF-8 or so."""
+        transport = self._stream.transport
+        written = transport.get_write_buffer_size() if transport is not None else 0
+        return written + self._outbox_characters
+
     def _put(self, text: str) -> None:
         if not self.online:
             return
@@ -189,12 +196,14 @@ class XmppSession:
             else:
                 loop.call_later(COMPANY_SECONDS - since, self._flush)
         self._outbox.append(text)
+        self._outbox_characters += len(text)
 
     def _flush(self) -> None:
         self._flushed_at = asyncio.get_running_loop().time()
         if self._outbox and self.online and self._stream.transport is not None:
             self._stream.transport.write("".join(self._outbox).encode())
         self._outbox.clear()
+        self._outbox_characters = 0
 
     # -- in ----------------------------------------------------------------------------------------
 
@@ -314,6 +323,7 @@ class XmppSession:
         self._calm_watchdog()
         was_online, self.online = self.online, False
         self._outbox.clear()
+        self._outbox_characters = 0
         for _, future in self._iqs.values():
             if not future.done():
                 future.set_exception(Unreachable("the connection to the server was lost"))

@@ -23,7 +23,7 @@ DOMAIN = "pool.internal"
 NAMES = (DOMAIN, f"workers.{DOMAIN}", f"users.{DOMAIN}")
 
 _TLS = """\
-modules_enabled = {{ "saslauth", "ping", "tls", "net_multiplex" }}
+modules_enabled = {{ "saslauth", "ping", "tls", "net_multiplex", "kestrel_guard" }}
 c2s_require_encryption = true
 allow_unencrypted_plain_auth = false
 ssl_ports = {{ {port} }}

@@ -68,7 +68,9 @@ class PlayedManager:
             self.service, enrollment, lambda: Usage(cpu_seconds=0.0, rss_bytes=0)
         )
         self.listener = ManagerListener(self.service, dispatcher, access, "pool")
-        session: Any = SimpleNamespace(send=self._send, send_body=self._send)
+        session: Any = SimpleNamespace(
+            send=self._send, send_body=self._send, backlog_bytes=lambda: 0
+        )
         self.service.session = self.listener.session = session
         self.listener.on_online()
 

@@ -14,6 +14,8 @@ from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.listener import GONE, ManagerListener
 from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.outbox import Outbox
+from kestrelctl.manager.turns import USER_LINES, Turns
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.protocol import answers, codec, requests, work
 
@@ -38,11 +40,20 @@ class Told:
             now=lambda: 1000.0, handle=self.events.append, stanzas=StanzaCounts()
         )
         nobody = SimpleNamespace(doubts=lambda worker: False)
-        dispatcher = SimpleNamespace(enrollment=nobody, serve=self._serve)
+        session = SimpleNamespace(
+            send=lambda text, to, sender: self.sent.append((text, to)), backlog_bytes=lambda: 0
+        )
+        outbox = Outbox(lambda: session, JOBS, lambda: None)  # type: ignore[arg-type, return-value]
+        dispatcher = SimpleNamespace(
+            enrollment=nobody,
+            serve=self._serve,
+            outbox=outbox,
+            turns=Turns(service.now, USER_LINES),
+            forget=lambda jid: 0,
+        )
         options = ManagerOptions(domain="pool", secret_file=Path("s"), data_dir=Path("d"))
         parts: list[Any] = [service, dispatcher, Access(options), "pool"]
         self.manager = ManagerListener(*parts)
-        session = SimpleNamespace(send=lambda text, to, sender: self.sent.append((text, to)))
         self.manager.session = session  # type: ignore[assignment]
 
     def _serve(self, caller: Caller, request: requests.Request) -> None:

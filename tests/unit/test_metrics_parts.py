@@ -179,7 +179,7 @@ def test_messages_of_one_name_are_one_series() -> None:
 
 def test_what_is_rare_is_there_before_it_happens() -> None:
     kinds = [kind for kind, _, n, _ in StanzaCounts().counted() if n == 0]
-    assert kinds == ["bounce", "forbidden", "unreadable"]
+    assert kinds == ["bounce", "busy", "forbidden", "unreadable", "dropped"]
 
 
 # -- certificates ----------------------------------------------------------------------------------

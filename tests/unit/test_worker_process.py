@@ -86,6 +86,9 @@ class Connection:
     def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
         """Nobody looks."""
 
+    def backlog_bytes(self) -> int:
+        return 0
+
     def certificate(self) -> tuple[str, float] | None:
         return None
 

@@ -1,0 +1,141 @@
+"""Answers on their way to users: written as fast as the server takes them, in turns by account.
+
+What the connection holds is one for all: an answer that waits there keeps attempts from workers and
+answers from everybody else. So little is given to it at a time, small answers before large ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+#: An answer that is not larger goes out at once while the connection has room.
+SMALL_BYTES = 16 * 1024
+#: Answers are held back while more than this waits in the connection.
+ROOM_BYTES = 256 * 1024
+#: Above this, requests of an account wait until its answers have gone out.
+ENOUGH_BYTES = 1 << 20
+#: Above these, answers to an account are dropped: it asked for them and does not take them.
+MOST_BYTES = 4 << 20
+MOST_ANSWERS = 1000
+#: How often the connection is looked at while answers wait.
+LOOK_SECONDS = 0.005
+
+
+class Way(Protocol):
+    """Where answers go: a `ports.Session`."""
+
+    def send(self, payload: str, to: str, sender: str | None = None) -> None:
+        """Sends a JSON payload."""
+
+    def send_body(self, text: str, to: str, sender: str | None = None) -> None:
+        """Sends a chat message."""
+
+    def backlog_bytes(self) -> int:
+        """What was given to the connection and is not written yet."""
+        ...
+
+
+class _Line:
+    __slots__ = ("bytes", "large", "small")
+
+    def __init__(self) -> None:
+        #: (session, text, whether a person typed the request)
+        self.small: deque[tuple[str, str, bool]] = deque()
+        self.large: deque[tuple[str, str, bool]] = deque()
+        self.bytes = 0
+
+
+class Outbox:
+    """Answers that wait for room.
+
+    Args:
+        session: the connection as it is now.
+        sender: the address that answers come from.
+        drained: called with nothing when an account's answers have gone out.
+    """
+
+    def __init__(
+        self, session: Callable[[], Way], sender: str, drained: Callable[[], None]
+    ) -> None:
+        self._session = session
+        self._sender = sender
+        self._drained = drained
+        self._lines: dict[str, _Line] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, jid: str, text: str, *, typed: bool) -> bool:
+        """Sends an answer, now or in its turn.
+
+        Returns:
+            False if it was dropped: too much waits for that account.
+        """
+        account = jid.partition("/")[0]
+        small = len(text) <= SMALL_BYTES
+        if (small or not self._lines) and self._session().backlog_bytes() < ROOM_BYTES:
+            self._send(jid, text, typed)
+            return True
+        line = self._lines.setdefault(account, _Line())
+        if line.bytes + len(text) > MOST_BYTES or len(line.small) + len(line.large) >= MOST_ANSWERS:
+            return False
+        (line.small if small else line.large).append((jid, text, typed))
+        line.bytes += len(text)
+        self._look_soon()
+        return True
+
+    def has_room(self, account: str) -> bool:
+        """Whether so little waits for an account that it may ask for more."""
+        line = self._lines.get(account)
+        return line is None or line.bytes < ENOUGH_BYTES
+
+    def waiting_bytes(self) -> int:
+        """All that waits."""
+        return sum(line.bytes for line in self._lines.values())
+
+    def drop(self, jid: str) -> int:
+        """Forgets the answers to a session that has gone; returns how many there were."""
+        account = jid.partition("/")[0]
+        line = self._lines.get(account)
+        if line is None:
+            return 0
+        dropped = 0
+        for waiting in (line.small, line.large):
+            kept = [entry for entry in waiting if entry[0] != jid]
+            dropped += len(waiting) - len(kept)
+            waiting.clear()
+            waiting.extend(kept)
+        line.bytes = sum(len(text) for each in (line.small, line.large) for _, text, _ in each)
+        if not line.bytes:
+            del self._lines[account]
+        return dropped
+
+    def _look_soon(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        while self._lines and self._session().backlog_bytes() < ROOM_BYTES:
+            self._send_next()
+        if self._lines:
+            self._look_soon()
+        self._drained()
+
+    def _send_next(self) -> None:
+        """Sends one answer: a small one if there is any; accounts take turns."""
+        account = next((name for name, line in self._lines.items() if line.small), "")
+        account = account or next(iter(self._lines))
+        line = self._lines.pop(account)
+        jid, text, typed = (line.small or line.large).popleft()
+        line.bytes -= len(text)
+        if line.small or line.large:
+            self._lines[account] = line  # at the end: a dict keeps the order in which it was filled
+        self._send(jid, text, typed)
+
+    def _send(self, jid: str, text: str, typed: bool) -> None:
+        if typed:
+            self._session().send_body(text, jid, self._sender)
+        else:
+            self._session().send(text, jid, self._sender)
