@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import math
 import os
@@ -24,6 +25,7 @@ from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.limits import GRACE_SECONDS, LimitEnforcer
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
 from kestrelctl.worker.output import STREAMS, KeptOutputs
+from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.sandbox import FileActions, Sandbox
 from kestrelctl.worker.spawner import Spawner
@@ -64,17 +66,21 @@ class ProcessExecutor:
         self._on_completion = on_completion
         self._output_limit_bytes = output_limit_bytes
         directory = directory.absolute()
-        self._sandboxes_directory = directory / "sandboxes"
+        self._directory = OwnDirectory(directory)
         self._trash = Trash(directory / "trash")
-        self._trash.discard(self._sandboxes_directory)
+        self._trash.discard("sandboxes", self._directory.fd)
+        self._sandboxes = OwnDirectory(directory / "sandboxes")
         self._kept = KeptOutputs(
-            directory / "outputs", limit_bytes=kept_bytes, limit_files=kept_files
+            directory / "outputs",
+            self._trash.discard,
+            limit_bytes=kept_bytes,
+            limit_files=kept_files,
         )
 
         self._processes: dict[int, RunningProcess] = {}  # by attempt: from start to completion
         self._by_pid: dict[int, RunningProcess] = {}  # in order of start
         self._free_sandboxes: list[Sandbox] = []
-        self._sandboxes_made = 0
+        self._sandbox_names = map(str, itertools.count())
         self._limits = LimitEnforcer(self._loop, self._by_pid, output_limit_bytes, self._reap)
         self._spawner = Spawner()
         self.start_seconds = self._spawner.start_seconds
@@ -142,19 +148,22 @@ class ProcessExecutor:
                 kill_group(process.pid)
             self._orphans.kill_all()
             await asyncio.sleep(0.005)
-        await self._trash.wait()
+        await self._trash.close()
         self._child_signal.close()
         self._orphans.close()
         prctl(PR_SET_CHILD_SUBREAPER, 0)
         self._limits.close()
         self._spawner.close()
+        self._kept.close()
+        self._sandboxes.close()
+        self._directory.close()
 
     # ---- starting
 
     def _new_sandbox(self) -> Sandbox:
-        place = self._sandboxes_directory / str(self._sandboxes_made)
-        self._sandboxes_made += 1
-        return Sandbox(place, self._spawner.null, self._trash.discard)
+        return Sandbox(
+            self._sandboxes, self._sandbox_names, self._spawner.null, self._trash.discard
+        )
 
     def _spawn(
         self,

@@ -194,7 +194,7 @@ async def test_a_full_disk_at_the_start_says_so(
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sandbox.os, "makedirs", full)
+    monkeypatch.setattr(sandbox.os, "mkdir", full)
     ended = await machine.run("/bin/true")
     assert ended.reason == "no-space: No space left on device"
     monkeypatch.undo()
