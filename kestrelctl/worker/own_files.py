@@ -7,6 +7,7 @@ O_NOFOLLOW), and no open waits for somebody (O_NONBLOCK; fifo(7)).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -48,7 +49,8 @@ class OwnDirectory:
 
 
 def _open_or_make(path: Path) -> int:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # perhaps no directory; the next line says so
+        path.parent.mkdir(mode=0o700, parents=True)
     parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
@@ -120,6 +122,23 @@ def open_file(name: str, flags: int, parent: int) -> int:
         os.close(file)
         raise OSError(errno.EINVAL, "somebody put something else in its place", name)
     return file
+
+
+def make_file(name: str, flags: int, parent: int) -> int:
+    """Open a file of the worker's own, which is made if it is missing, for this user alone.
+
+    Raises:
+        OSError: as `open_file`, or it cannot be made.
+    """
+    made = os.open(name, flags | os.O_CREAT | NO_LINKS | os.O_NONBLOCK, 0o600, dir_fd=parent)
+    try:
+        if not is_own_file(os.fstat(made)):
+            raise OSError(errno.EINVAL, "somebody put something else in its place", name)
+        os.fchmod(made, 0o600)
+    except OSError:
+        os.close(made)
+        raise
+    return made
 
 
 def is_own_file(state: os.stat_result) -> bool:

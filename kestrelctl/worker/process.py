@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Protocol
 
@@ -115,13 +115,21 @@ class WorkerProcess:
         """
         left = []
         if not self.sessions:
-            left = [_decode(payload) for _, payload in self._spool.load()]
+            left = list(self._left_results())
         if left:
             log.info("%d results of an earlier run are still to be reported", len(left))
         agent = Agent(ad.assets, left)
         worker = WorkerSession(f"s{len(self.sessions) + 1}", pool, ad, agent, self, jid)
         worker.session = connect(worker)
         self.sessions.append(worker)
+
+    def _left_results(self) -> Iterator[Result]:
+        for number, payload in self._spool.load():
+            try:
+                yield _decode(payload)
+            except msgspec.MsgspecError as error:
+                log.warning("spool: the result of attempt %d cannot be read: %s", number, error)
+                self._spool.forget([number])
 
     async def run(self) -> None:
         """Connects, and works until `done` is set."""

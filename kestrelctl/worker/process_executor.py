@@ -21,6 +21,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kestrelctl.worker.child_signal import ChildSignal
+from kestrelctl.worker.disk_space import is_full
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.limits import GRACE_SECONDS, LimitEnforcer
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
@@ -234,6 +235,8 @@ class ProcessExecutor:
     def _complete(self, process: RunningProcess, completion: Completion) -> None:
         """Free the sandbox and hand the completion out."""
         sandbox = process.sandbox
+        failed = process.pid and completion.exit_code != 0 and not completion.reason
+        full = failed and is_full(self._sandboxes.fd)
         try:
             if process.pid:
                 sizes = sandbox.sizes()
@@ -244,12 +247,20 @@ class ProcessExecutor:
                 sandbox.empty_scratch()
         except OSError as error:
             log.warning("attempt %d: its files: %s", completion.number, error)
+        if full:
+            completion = replace(completion, reason=self._why_full())
         self._free_sandboxes.append(sandbox)
         self._processes.pop(completion.number, None)
         try:
             self._on_completion(completion)
         except Exception:
             log.exception("attempt %d: its completion was not accepted", completion.number)
+
+    def _why_full(self) -> str:
+        # Who fills a disk must not have all workers blamed for it, one after the other.
+        if is_full(self._sandboxes.fd):
+            return "no-space: the worker's disk is full"
+        return "disk-full: there is room without what the task wrote"
 
     def _with_outputs(
         self, completion: Completion, sandbox: Sandbox, sizes: tuple[int, int]
