@@ -10,7 +10,8 @@ KestrelError                    1  something failed
 ├── StoreFull                   8  the manager could not write to its store
 ├── MissingTool                 9  a program that is needed is not installed
 ├── Untrusted                  10  the server cannot prove that it is the one that is meant
-└── HostsFailed                11  what was to be done on many hosts failed on some
+├── HostsFailed                11  what was to be done on many hosts failed on some
+└── Incomplete                 12  only a part of what was asked for can be had
 
 The number is the exit status of `kestrelctl`; `docs/exit-codes.md` lists them for users.
 """
@@ -109,6 +110,13 @@ class HostsFailed(KestrelError):
     code = "hosts-failed"
 
 
+class Incomplete(KestrelError):
+    """Only a part of it can be had."""
+
+    exit_status = 12
+    code = "incomplete"
+
+
 BY_CODE: dict[str, type[KestrelError]] = {
     cls.code: cls
     for cls in (
@@ -123,5 +131,6 @@ BY_CODE: dict[str, type[KestrelError]] = {
         MissingTool,
         Untrusted,
         HostsFailed,
+        Incomplete,
     )
 }

@@ -6,11 +6,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.errors import NotFound
 from kestrelctl.worker.own_files import OwnDirectory, is_own_file, open_file
-
-TAIL_BYTES = 4096
-"""How much of the end of an output travels with the report."""
 
 STREAMS = ("stdout", "stderr")
 

@@ -19,7 +19,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from kestrelctl.worker.output import STREAMS, TAIL_BYTES, KeptOutputs
+from kestrelctl.core.model.result import TAIL_BYTES
+from kestrelctl.worker.output import STREAMS, KeptOutputs
 from kestrelctl.worker.own_files import (
     NO_LINKS,
     OwnDirectory,

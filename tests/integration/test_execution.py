@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.errors import NotFound
 from kestrelctl.worker import limits, process_executor, sandbox
 from kestrelctl.worker.executor import CommandSpec, Completion
-from kestrelctl.worker.output import TAIL_BYTES
 from kestrelctl.worker.process_executor import ProcessExecutor
 
 PATH = os.environ["PATH"]

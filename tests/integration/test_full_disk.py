@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from test_execution import Machine
 
+from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.worker import spool as spool_module
-from kestrelctl.worker.output import TAIL_BYTES
 from kestrelctl.worker.spool import DiskSpool
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
