@@ -11,7 +11,8 @@ KestrelError                    1  something failed
 ├── MissingTool                 9  a program that is needed is not installed
 ├── Untrusted                  10  the server cannot prove that it is the one that is meant
 ├── HostsFailed                11  what was to be done on many hosts failed on some
-└── Busy                       12  the account has too much under way; nothing was done
+├── Busy                       12  the account has too much under way; nothing was done
+└── Incomplete                 13  only a part of what was asked for can be had
 
 The number is the exit status of `kestrelctl`; `docs/exit-codes.md` lists them for users.
 """
@@ -121,6 +122,13 @@ class Busy(KestrelError):
     code = "busy"
 
 
+class Incomplete(KestrelError):
+    """Only a part of it can be had."""
+
+    exit_status = 13
+    code = "incomplete"
+
+
 BY_CODE: dict[str, type[KestrelError]] = {
     cls.code: cls
     for cls in (
@@ -136,5 +144,6 @@ BY_CODE: dict[str, type[KestrelError]] = {
         Untrusted,
         HostsFailed,
         Busy,
+        Incomplete,
     )
 }

@@ -16,11 +16,13 @@ from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.tasks import task_pages
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import Incomplete, UsageError
 from kestrelctl.protocol.answers import JobView, Log
 from kestrelctl.protocol.requests import ListTasks, Logs
 
 _ASK_SECONDS = 60.0
+#: How many tasks an error names.
+_MOST_NAMED = 10
 
 
 @click.command("logs", cls=CliCommand)
@@ -35,40 +37,84 @@ def logs(invocation: Invocation, job: str, task: int | None, stream: str, every:
     if every and task is not None:
         raise UsageError("one task or --all, not both")
 
-    async def work(connection: Connection) -> CommandOutput:
+    async def work(connection: Connection) -> None:
         view = await one_job(connection, job)
         if every:
-            return TaskLogs(connection, view.job_id, started_tasks(connection, view), stream)
+            found = TaskLogs(connection, view.job_id, started_tasks(connection, view), stream)
+            await invocation.show(found)
+            found.missing.check()
+            return
         if task is None and view.tasks > 1:
             raise UsageError(
                 f"job {view.job_id} has {plural(view.tasks, 'task')}; whose output?",
                 hint=f"kestrelctl job logs {view.job_id} {view.first}, or --all",
             )
-        return TaskLog(connection, view.job_id, view.first if task is None else task, stream)
+        task_id = view.first if task is None else task
+        missing = Missing()
+        await invocation.show(TaskLog(connection, view.job_id, task_id, stream, missing))
+        missing.check()
 
     invocation.talk(work)
+
+
+class Missing:
+    """What could not be shown."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._tasks: dict[int, str] = {}
+
+    def add(self, task_id: int, log: Log) -> None:
+        """Notes what is missing before and after a piece of output."""
+        missing_bytes = log.skipped_bytes + log.cut_bytes
+        if missing_bytes:
+            self._bytes += missing_bytes
+            self._tasks[task_id] = log.why_missing
+
+    def check(self) -> None:
+        """Incomplete if anything is missing."""
+        if self._tasks:
+            ids = ", ".join(map(str, list(self._tasks)[:_MOST_NAMED]))
+            more = ", …" if len(self._tasks) > _MOST_NAMED else ""
+            raise Incomplete(
+                f"{plural(self._bytes, 'byte')} of the output of task {ids}{more} cannot be had",
+                cause=next(filter(None, self._tasks.values()), None),
+                hint="let tasks write what must last into a file of their own",
+            )
 
 
 class TaskLog(CommandOutput):
     """A stream of one task."""
 
-    def __init__(self, connection: Connection, job_id: int, task_id: int, stream: str) -> None:
+    def __init__(
+        self, connection: Connection, job_id: int, task_id: int, stream: str, missing: Missing
+    ) -> None:
+        self._missing = missing
         self._connection = connection
         self._job_id = job_id
         self._task_id = task_id
         self._stream = stream
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
-        data, skipped, size = b"", 0, 0
+        data, skipped, cut, why, size = b"", 0, 0, "", 0
         async for log in self._pieces():
             data += base64.b64decode(log.data)
             skipped += log.skipped_bytes
-            size = log.size_bytes
+            cut += log.cut_bytes
+            why = why or log.why_missing
+            size = log.size_bytes + log.cut_bytes
         fields = {"job_id": self._job_id, "task_id": self._task_id, "stream": self._stream}
         text = data.decode(errors="replace")
         yield (
             str(self._task_id),
-            {**fields, "size_bytes": size, "skipped_bytes": skipped, "text": text},
+            {
+                **fields,
+                "size_bytes": size,
+                "skipped_bytes": skipped,
+                "cut_bytes": cut,
+                "why_missing": why,
+                "text": text,
+            },
         )
 
     async def tabulate(self, screen: Screen) -> None:
@@ -77,8 +123,7 @@ class TaskLog(CommandOutput):
             size = log.size_bytes
             if log.skipped_bytes:
                 screen.warn(
-                    f"{plural(log.skipped_bytes, 'byte')} of task {self._task_id} are missing here",
-                    cause="the worker that ran it no longer has them",
+                    f"{plural(log.skipped_bytes, 'byte')} of task {self._task_id} are missing here"
                 )
             screen.write_bytes(base64.b64decode(log.data))
         if not size:
@@ -98,6 +143,7 @@ class TaskLog(CommandOutput):
                 offset=offset,
             )
             log = await ask(self._connection, request, Log, _ASK_SECONDS)
+            self._missing.add(self._task_id, log)
             yield log
             offset = log.next_offset
 
@@ -114,17 +160,21 @@ class TaskLogs(CommandOutput):
         self._job_id = job_id
         self._task_ids = task_ids
         self._stream = stream
+        self.missing = Missing()
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
         async for task_id in self._task_ids:
-            log = TaskLog(self._connection, self._job_id, task_id, self._stream)
+            log = self._log(task_id)
             async for entry in log.entries():
                 yield entry
 
     async def tabulate(self, screen: Screen) -> None:
         async for task_id in self._task_ids:
             screen.write(f"==> task {task_id} <==\n")
-            await TaskLog(self._connection, self._job_id, task_id, self._stream).tabulate(screen)
+            await self._log(task_id).tabulate(screen)
+
+    def _log(self, task_id: int) -> TaskLog:
+        return TaskLog(self._connection, self._job_id, task_id, self._stream, self.missing)
 
     async def name(self, screen: Screen) -> None:
         await self.tabulate(screen)

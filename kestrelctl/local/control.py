@@ -62,6 +62,7 @@ async def down(name: str) -> None:
         shutil.rmtree(directory, ignore_errors=True)
         return
     os.kill(state.pid, signal.SIGTERM)
+    os.kill(state.pid, signal.SIGCONT)  # should somebody have stopped it
     deadline = time.monotonic() + STOP_SECONDS
     while is_alive(state.pid):
         if time.monotonic() > deadline:

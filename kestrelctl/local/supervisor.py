@@ -25,6 +25,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.local.pool_state import PoolState, write_state
 from kestrelctl.worker.discovery import discover
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
+from kestrelctl.worker.stops import Stops
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer, free_ports
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.started_at = 0.0
         self.failures = 0
+        self.stops = Stops()
         self.start_at = 0.0
 
     def start(self) -> None:
@@ -81,6 +83,21 @@ class Child:
                 preexec_fn=before_exec,
             )
         self.started_at = time.monotonic()
+        self.stops = Stops()
+
+    def continue_if_stopped(self) -> None:
+        """Has it go on if somebody stopped it; kills it if that happens all the time."""
+        if self.process is None or self.process.returncode is not None:
+            return
+        try:
+            stopped = os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG)
+        except ChildProcessError:  # it has ended
+            return
+        if stopped is None:
+            return
+        number = self.stops.answer(time.monotonic())
+        log.warning("%s was stopped by somebody; it gets %s", self.name, number.name)
+        os.kill(self.process.pid, number)
 
     @property
     def pid(self) -> int:
@@ -129,6 +146,8 @@ class Supervisor:
                 child.start()
             while not self._stop.is_set():
                 self._publish(user, admin, server, manager)
+                for child in self.children:
+                    child.continue_if_stopped()
                 self._restart_ended()
                 try:
                     await asyncio.wait_for(self._stop.wait(), 0.1)
@@ -248,6 +267,7 @@ class Supervisor:
                 continue
             for number in child.stop_signals:
                 child.process.send_signal(number)
+                child.process.send_signal(signal.SIGCONT)  # should it be stopped
             deadline = time.monotonic() + STOP_SECONDS
             while child.process.poll() is None and time.monotonic() < deadline:
                 await asyncio.sleep(0.01)

@@ -7,6 +7,7 @@ import base64
 import itertools
 
 from kestrelctl.core.model.records import TaskRecord
+from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.protocol import work
 from kestrelctl.protocol.answers import Log
 
@@ -41,33 +42,43 @@ class Outputs:
             future.set_result(message)
 
 
-def tail_log(request_id: str, record: TaskRecord, stream: str, offset: int) -> Log:
-    """What the manager itself has of an output: its end."""
-    data, size = _tail(record, stream)
-    skipped = max(0, size - len(data) - offset) if offset < size else 0
-    start = max(0, offset - (size - len(data)))
+def tail_log(request_id: str, record: TaskRecord, stream: str, offset: int, why: str = "") -> Log:
+    """What the manager itself has of an output: its end.
+
+    Args:
+        why: why the rest cannot be had.
+    """
+    data, size, lost = _tail(record, stream)
     return Log(
         id=request_id,
-        data=base64.b64encode(data[start:]).decode(),
-        size_bytes=size,
-        skipped_bytes=skipped,
+        data=base64.b64encode(data[max(0, offset - lost) :]).decode(),
+        size_bytes=max(size, len(data)),
+        skipped_bytes=max(0, lost - offset),
+        why_missing=why if lost else "",
     )
 
 
 def whole_in_tail(record: TaskRecord, stream: str) -> bool:
     """Whether the stored tail is all there is."""
-    data, size = _tail(record, stream)
-    return size == len(data)
+    return not _tail(record, stream)[2]
 
 
-def _tail(record: TaskRecord, stream: str) -> tuple[bytes, int]:
-    """The end of an output that is stored, and the size of the whole in bytes."""
+def size_bytes(record: TaskRecord, stream: str) -> int:
+    """How much a task wrote, as its worker reported."""
+    return _tail(record, stream)[1]
+
+
+def _tail(record: TaskRecord, stream: str) -> tuple[bytes, int, int]:
+    """The end of an output that is stored, the size of the whole in bytes, and how much is missing.
+
+    What is stored is text: bytes that are none have been replaced, which made it longer.
+    """
     result = record.result
     if result is None:
-        return b"", 0
+        return b"", 0, 0
     if stream == "stderr":
         text, size = result.stderr, result.stderr_bytes
     else:
         text, size = result.stdout, result.stdout_bytes
     data = text.encode()
-    return data, max(size, len(data))
+    return data, size, max(0, size - min(len(data), TAIL_BYTES))

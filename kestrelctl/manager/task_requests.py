@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job, Standing
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, TaskRecord
@@ -13,7 +15,13 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.manager import job_story, views
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.outputs import FETCH_SECONDS, Outputs, tail_log, whole_in_tail
+from kestrelctl.manager.outputs import (
+    FETCH_SECONDS,
+    Outputs,
+    size_bytes,
+    tail_log,
+    whole_in_tail,
+)
 from kestrelctl.manager.selection import Selection, must_own, must_see
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
@@ -163,33 +171,36 @@ class TaskRequests:
                 f"task {request.task_id} of job {record.job_id} has not run",
                 hint=f"`kestrelctl job explain {record.job_id}` says why",
             )
+        fetched: an.Log | str = ""
         if attempt is not None:
             fetched = await self._fetch(attempt.worker, attempt.number, request)
         elif row is not None and row.result is not None and not whole_in_tail(row, request.stream):
             fetched = await self._fetch(row.worker, row.result.number, request)
-        else:
-            fetched = None
-        if fetched is not None:
+            if isinstance(fetched, an.Log) and fetched.next_offset is None:
+                fetched = _with_what_was_cut(fetched, size_bytes(row, request.stream))
+        if isinstance(fetched, an.Log):
             caller.reply(fetched)
         elif row is not None:
-            caller.reply(tail_log(request.id, row, request.stream, request.offset))
+            caller.reply(tail_log(request.id, row, request.stream, request.offset, fetched))
         else:
-            raise NotFound(f"the output of task {request.task_id} cannot be had just now")
+            raise NotFound(
+                f"the output of task {request.task_id} cannot be had just now", cause=fetched
+            )
 
-    async def _fetch(self, worker: str, number: int, request: rq.Logs) -> an.Log | None:
-        """A piece of output from the worker that has it; None if it cannot be had."""
+    async def _fetch(self, worker: str, number: int, request: rq.Logs) -> an.Log | str:
+        """A piece of output from the worker that has it, or why it cannot be had."""
         known = self._service.pool.workers.get(worker)
         if known is None or not known.online:
-            return None
+            return f"worker {worker}, which has it, is away"
         message, future = self._outputs.fetch(worker, number, request.stream, request.offset)
         self._service.send_to_worker(worker, message)
         try:
             output: Output = await asyncio.wait_for(future, FETCH_SECONDS)
         except TimeoutError:
             log.info("worker %s did not send the output of attempt %d", worker, number)
-            return None
+            return f"worker {worker}, which has it, does not answer"
         if output.size_bytes is None:
-            return None
+            return f"worker {worker} no longer has it; of long outputs the oldest go first"
         end = output.offset + len(output.data) * 3 // 4 - output.data[-2:].count("=")
         return an.Log(
             id=request.id,
@@ -197,6 +208,15 @@ class TaskRequests:
             size_bytes=output.size_bytes,
             next_offset=end if output.offset < end < output.size_bytes else None,
         )
+
+
+def _with_what_was_cut(last: an.Log, whole_bytes: int) -> an.Log:
+    """The last piece of an output, with how much was not kept, because there was too much."""
+    cut_bytes = whole_bytes - last.size_bytes
+    if cut_bytes <= 0:
+        return last
+    why = f"a worker keeps no more than {last.size_bytes:,} bytes of this output"
+    return replace(last, cut_bytes=cut_bytes, why_missing=why)
 
 
 def _whereabouts(job: Job, index: int) -> job_story.Whereabouts | None:

@@ -118,13 +118,17 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
     Attributes:
         data: base64.
         next_offset: where the next piece starts; None at the end.
-        skipped_bytes: how much before this piece is no longer to be had.
+        skipped_bytes: how much before this piece cannot be had.
+        cut_bytes: how much after the last piece was never kept.
+        why_missing: why that is so.
     """
 
     data: str
     size_bytes: int
     next_offset: int | None = None
     skipped_bytes: int = 0
+    cut_bytes: int = 0
+    why_missing: str = ""
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

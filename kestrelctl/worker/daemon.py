@@ -20,6 +20,7 @@ from kestrelctl.worker.credentials import read_credentials
 from kestrelctl.worker.discovery import discover
 from kestrelctl.worker.executor import Completion, Executor
 from kestrelctl.worker.inline_executor import InlineExecutor
+from kestrelctl.worker.keeper import keep_the_keeper
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
@@ -85,7 +86,7 @@ async def serve(options: WorkerOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.on_signal)
     loop.add_signal_handler(signal.SIGHUP, process.stop)
-    metrics_server = None
+    metrics_server = keeping = None
     try:
         _add_sessions(process, options)
         if options.metrics:
@@ -95,11 +96,14 @@ async def serve(options: WorkerOptions) -> int:
         gc.collect()
         gc.freeze()
         notifier.ready()
+        keeping = loop.create_task(keep_the_keeper())
         log.info("worker with %d sessions for %s", len(process.sessions), options.pool)
         await process.run()
     finally:
         if metrics_server is not None:
             await metrics_server.stop()
+        if keeping is not None:
+            keeping.cancel()
         await process.close()
         notifier.close()
     if process.refused:

@@ -41,6 +41,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         signal: the signal that ended it.
         reason: empty, or one of: time-limit, cancelled, output-limit, `cannot-start: …` (the
             task's fault), `no-space: …` and `no-resources: …` (the machine's fault),
+            `disk-full: …` (beside the exit code of a task that itself filled the disk),
             `cleanup-failed: …`, or what `kill` was given.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.

@@ -2,17 +2,20 @@
 
 A worker ends its tasks itself, unless it is killed with SIGKILL, by the kernel for want of memory,
 or by a fault. Then its processes are handed to the keeper, which kills them and passes the worker's
-status on. The keeper forks before anything heavy is loaded, sleeps in sigwaitinfo(2) and so costs
+status on. A worker that was stopped goes on at once (SIGSTOP: each task of the same user can send
+it). The keeper forks before anything heavy is loaded, sleeps in sigwaitinfo(2) and so costs
 one small process and no CPU time.
 
 If the keeper itself is killed with SIGKILL, the worker dies with it (prctl(2),
 PR_SET_PDEATHSIG), and the tasks go to the next subreaper above or to init: as a service,
 systemd kills them, because they are in the worker's control group; without a service manager
-they run to their end.
+they run to their end. A keeper that is stopped is continued by the worker. If both are stopped,
+whoever started the keeper has to notice: the supervisor of a local pool, or systemd's watchdog.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -26,6 +29,7 @@ from kestrelctl.worker.orphans import (
     kill,
     prctl,
 )
+from kestrelctl.worker.stops import Stops
 
 _FORWARDED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _GIVE_UP_SECONDS = 10.0
@@ -61,8 +65,23 @@ def run_kept(main: Callable[[], int]) -> int:
     return main()
 
 
+async def keep_the_keeper(pause_seconds: float = 5.0) -> None:
+    """Keep this worker's keeper from being stopped for long; runs until it is cancelled.
+
+    The signal means nothing to a process that runs. Nothing is asked first, because with
+    `ProtectProc=` /proc shows the keeper to nobody.
+    """
+    import asyncio
+
+    while sys.platform == "linux":
+        await asyncio.sleep(pause_seconds)
+        with contextlib.suppress(OSError):
+            os.kill(os.getppid(), signal.SIGCONT)
+
+
 def _keep(worker: int) -> int:
     """Pass signals on to the worker until it ends. Returns its status."""
+    stops = Stops()
     while True:
         heard = signal.sigwaitinfo({signal.SIGCHLD, *_FORWARDED})
         if heard.si_signo != signal.SIGCHLD:
@@ -71,8 +90,11 @@ def _keep(worker: int) -> int:
                 os.kill(worker, heard.si_signo)
             continue
         while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == worker:
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            if os.WIFSTOPPED(status):
+                if pid == worker:
+                    os.kill(worker, stops.answer(time.monotonic()))
+            elif pid == worker:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
             if not pid:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import math
 import os
@@ -20,10 +21,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kestrelctl.worker.child_signal import ChildSignal
+from kestrelctl.worker.disk_space import is_full
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.limits import GRACE_SECONDS, LimitEnforcer
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
 from kestrelctl.worker.output import STREAMS, KeptOutputs
+from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.sandbox import FileActions, Sandbox
 from kestrelctl.worker.spawner import Spawner
@@ -64,17 +67,21 @@ class ProcessExecutor:
         self._on_completion = on_completion
         self._output_limit_bytes = output_limit_bytes
         directory = directory.absolute()
-        self._sandboxes_directory = directory / "sandboxes"
+        self._directory = OwnDirectory(directory)
         self._trash = Trash(directory / "trash")
-        self._trash.discard(self._sandboxes_directory)
+        self._trash.discard("sandboxes", self._directory.fd)
+        self._sandboxes = OwnDirectory(directory / "sandboxes")
         self._kept = KeptOutputs(
-            directory / "outputs", limit_bytes=kept_bytes, limit_files=kept_files
+            directory / "outputs",
+            self._trash.discard,
+            limit_bytes=kept_bytes,
+            limit_files=kept_files,
         )
 
         self._processes: dict[int, RunningProcess] = {}  # by attempt: from start to completion
         self._by_pid: dict[int, RunningProcess] = {}  # in order of start
         self._free_sandboxes: list[Sandbox] = []
-        self._sandboxes_made = 0
+        self._sandbox_names = map(str, itertools.count())
         self._limits = LimitEnforcer(self._loop, self._by_pid, output_limit_bytes, self._reap)
         self._spawner = Spawner()
         self.start_seconds = self._spawner.start_seconds
@@ -142,19 +149,22 @@ class ProcessExecutor:
                 kill_group(process.pid)
             self._orphans.kill_all()
             await asyncio.sleep(0.005)
-        await self._trash.wait()
+        await self._trash.close()
         self._child_signal.close()
         self._orphans.close()
         prctl(PR_SET_CHILD_SUBREAPER, 0)
         self._limits.close()
         self._spawner.close()
+        self._kept.close()
+        self._sandboxes.close()
+        self._directory.close()
 
     # ---- starting
 
     def _new_sandbox(self) -> Sandbox:
-        place = self._sandboxes_directory / str(self._sandboxes_made)
-        self._sandboxes_made += 1
-        return Sandbox(place, self._spawner.null, self._trash.discard)
+        return Sandbox(
+            self._sandboxes, self._sandbox_names, self._spawner.null, self._trash.discard
+        )
 
     def _spawn(
         self,
@@ -225,6 +235,8 @@ class ProcessExecutor:
     def _complete(self, process: RunningProcess, completion: Completion) -> None:
         """Free the sandbox and hand the completion out."""
         sandbox = process.sandbox
+        failed = process.pid and completion.exit_code != 0 and not completion.reason
+        full = failed and is_full(self._sandboxes.fd)
         try:
             if process.pid:
                 sizes = sandbox.sizes()
@@ -235,12 +247,20 @@ class ProcessExecutor:
                 sandbox.empty_scratch()
         except OSError as error:
             log.warning("attempt %d: its files: %s", completion.number, error)
+        if full:
+            completion = replace(completion, reason=self._why_full())
         self._free_sandboxes.append(sandbox)
         self._processes.pop(completion.number, None)
         try:
             self._on_completion(completion)
         except Exception:
             log.exception("attempt %d: its completion was not accepted", completion.number)
+
+    def _why_full(self) -> str:
+        # Who fills a disk must not have all workers blamed for it, one after the other.
+        if is_full(self._sandboxes.fd):
+            return "no-space: the worker's disk is full"
+        return "disk-full: there is room without what the task wrote"
 
     def _with_outputs(
         self, completion: Completion, sandbox: Sandbox, sizes: tuple[int, int]

@@ -12,7 +12,7 @@ from kestrelctl.worker.executor import START_BOUNDS
 from kestrelctl.worker.orphans import ATTEMPT_VARIABLE
 from kestrelctl.worker.programs import Programs, why_not_started
 from kestrelctl.worker.running_process import RunningProcess
-from kestrelctl.worker.sandbox import FileActions
+from kestrelctl.worker.sandbox import FileActions, is_spoiled
 
 
 class Spawner:
@@ -64,7 +64,7 @@ class Spawner:
                 )
                 break
             except (OSError, ValueError, TypeError) as error:
-                if may_renew and isinstance(error, (PermissionError, IsADirectoryError)):
+                if may_renew and is_spoiled(error):
                     # An earlier task may have made the sandbox unusable; this one is not to blame.
                     may_renew = False
                     process.sandbox.renew()

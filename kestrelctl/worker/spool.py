@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from kestrelctl.errors import KestrelError
+from kestrelctl.worker.own_files import OwnDirectory, make_file
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,7 @@ SMALL_BYTES = 64 << 10
 """A file of acknowledged records only is emptied from this size on, and when it is closed."""
 GARBAGE_BYTES = 4 << 20
 """A file with this much in it beyond what is still needed is written anew."""
+_NEW = "results.new"
 RETRY_SECONDS = 1.0
 """How often a disk that was full is tried again."""
 
@@ -64,9 +66,9 @@ class DiskSpool:
         self.degraded: str | None = None
         """Why records are only in memory; None if all is well."""
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(path / "lock")
-            self._file = os.open(path / "results", os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+            self._directory = OwnDirectory(path)
+            self._lock = _lock(path, self._directory.fd)
+            self._file = make_file("results", os.O_RDWR | os.O_APPEND, self._directory.fd)
         except OSError as error:
             raise KestrelError(
                 f"the spool {path} cannot be used",
@@ -118,6 +120,9 @@ class DiskSpool:
         """Let another worker have the directory."""
         if not self._records:
             self._truncate(0)
+        self._retry_at = 0.0
+        self._write()
+        self._directory.close()
         os.close(self._file)
         os.close(self._lock)
 
@@ -165,21 +170,23 @@ class DiskSpool:
 
     def _rewrite(self) -> None:
         """Replace the file by one that holds what is still needed; on trouble the old one stays."""
-        new = self._path / "results.new"
+        directory = self._directory.fd
         line = b"\n" + _encode(list(self._records.items()))
         file = -1
         try:
-            file = os.open(new, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(_NEW, dir_fd=directory)
+            file = make_file(_NEW, os.O_RDWR | os.O_APPEND | os.O_EXCL, directory)
             if os.write(file, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.rename(new, self._path / "results")
+            os.rename(_NEW, "results", src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
             self.degraded = f"the spool cannot be made smaller: {error.strerror}"
             self._most_garbage_bytes = self._size_bytes - self._live_bytes + SMALL_BYTES
             if file >= 0:
                 os.close(file)
             with contextlib.suppress(OSError):
-                new.unlink()
+                os.unlink(_NEW, dir_fd=directory)
             return
         os.close(self._file)
         self._file, self._size_bytes, self._unwritten = file, len(line), []
@@ -192,15 +199,15 @@ def _estimate(payload: bytes | None) -> int:
     return 0 if payload is None else len(payload) * 4 // 3 + 24
 
 
-def _lock(path: Path) -> int:
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+def _lock(path: Path, directory: int) -> int:
+    file = make_file("lock", os.O_RDWR, directory)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         owner = os.pread(file, 20, 0).decode() or "unknown"
         os.close(file)
         raise KestrelError(
-            f"the spool {path.parent} is in use",
+            f"the spool {path} is in use",
             cause=f"another worker has it (process {owner})",
             hint="stop that worker, or give this one another directory",
         ) from None

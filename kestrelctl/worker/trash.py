@@ -1,15 +1,22 @@
-"""Removes directory trees of any size without keeping the event loop."""
+"""Removes directory trees of any size and depth without keeping the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
-import shutil
+import secrets
+from collections.abc import Callable
 from pathlib import Path
 
+from kestrelctl.worker.own_files import OwnDirectory, move, open_directory
+
 log = logging.getLogger(__name__)
+
+_PASSES = 2
+"""How often a directory is emptied: somebody may still put something into it."""
 
 
 class Trash:
@@ -21,52 +28,90 @@ class Trash:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._directory = OwnDirectory(directory)
         self._loop = asyncio.get_running_loop()
-        self._moved = 0
+        numbers = itertools.count(1)
+        start = secrets.token_hex(4)
+        self._new_name = lambda: f"{start}-{next(numbers)}"
         self._removals: set[asyncio.Future[None]] = set()
-        directory.mkdir(parents=True, exist_ok=True)
-        for tree in directory.iterdir():
-            self._remove(tree)
+        for name in os.listdir(self._directory.fd):
+            try:
+                self.discard(name, self._directory.fd)
+            except OSError as error:
+                log.warning("%s is not removed: %s", directory / name, error)
 
-    def discard(self, tree: Path) -> None:
-        """Let a tree vanish from its place now, from the disk soon. A missing one is no error.
+    def discard(self, name: str, parent: int) -> None:
+        """Let what is called `name` in an open directory vanish from there now, from the disk soon.
 
-        If the machine has no thread to spare, it stays on the disk until the next start.
+        A missing one is no error. If the machine has no thread to spare, it stays on the disk
+        until the next start.
+
+        Raises:
+            OSError: it cannot be moved: something is mounted there, or it is marked immutable.
         """
-        self._moved += 1
-        target = self._directory / f"{os.getpid()}-{self._loop.time()}-{self._moved}"
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(tree, target)
-            self._remove(target)
-
-    def _remove(self, tree: Path) -> None:
+        target = self._new_name()
         try:
-            removal = self._loop.run_in_executor(None, remove_tree, tree)
+            move(name, parent, target, self._directory.fd)
+        except FileNotFoundError:
+            if not self._directory.renew():
+                return
+            with contextlib.suppress(FileNotFoundError):
+                move(name, parent, target, self._directory.fd)
+        self._remove(target)
+
+    def _remove(self, name: str) -> None:
+        try:
+            removal = self._loop.run_in_executor(
+                None, remove_tree, name, self._directory.fd, self._new_name
+            )
         except RuntimeError as error:  # what Python raises if it cannot start a thread
-            log.warning("%s is not removed yet: %s", tree, error)
+            log.warning("%s is not removed yet: %s", name, error)
             return
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)
 
-    async def wait(self) -> None:
-        """Until everything is removed."""
+    async def close(self) -> None:
+        """Wait until everything is removed, and give the descriptor back."""
         while self._removals:
             await asyncio.wait(self._removals)
+        self._directory.close()
 
 
-def remove_tree(tree: Path) -> None:
-    """Remove a tree, also through directories that may not be read; what still resists stays."""
-    shutil.rmtree(tree, ignore_errors=True)
-    if not tree.exists():
-        return
-    with contextlib.suppress(OSError):
-        tree.chmod(0o700)
-    for top, directories, _ in os.walk(tree):
-        for path in (os.path.join(top, name) for name in directories):
+def remove_tree(name: str, trash: int, new_name: Callable[[], str]) -> None:
+    """Remove a tree, also through directories that may not be read; what still resists stays.
+
+    A directory below another is first moved to the top, and entered there. So no depth is too
+    great. And rename(2) moves neither what is mounted nor anything across a mount, so nothing is
+    entered that is mounted there, whoever swaps directories meanwhile.
+
+    Args:
+        name: of the tree.
+        trash: the open directory that it is in.
+        new_name: gives names that are free there.
+    """
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        try:
+            directory = open_directory(name, trash)
+        except OSError:
             with contextlib.suppress(OSError):
-                if not os.path.islink(path):
-                    os.chmod(path, 0o700)
-    shutil.rmtree(tree, ignore_errors=True)
-    if tree.is_file():
-        tree.unlink()
+                os.unlink(name, dir_fd=trash)
+            continue
+        try:
+            for _ in range(_PASSES):
+                for entry in os.listdir(directory):
+                    try:
+                        os.unlink(entry, dir_fd=directory)
+                    except OSError:
+                        target = new_name()
+                        with contextlib.suppress(OSError):
+                            move(entry, directory, target, trash)
+                            waiting.append(target)
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=trash)
+                    break
+        except OSError as error:
+            log.warning("%s is not removed: %s", name, error)
+        finally:
+            os.close(directory)

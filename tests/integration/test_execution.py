@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.errors import NotFound
 from kestrelctl.worker import limits, process_executor, sandbox
 from kestrelctl.worker.executor import CommandSpec, Completion
-from kestrelctl.worker.output import TAIL_BYTES
 from kestrelctl.worker.process_executor import ProcessExecutor
 
 PATH = os.environ["PATH"]
@@ -194,7 +194,7 @@ async def test_a_full_disk_at_the_start_says_so(
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sandbox.os, "makedirs", full)
+    monkeypatch.setattr(sandbox.os, "mkdir", full)
     ended = await machine.run("/bin/true")
     assert ended.reason == "no-space: No space left on device"
     monkeypatch.undo()

@@ -15,6 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kestrelctl.worker.stops import MOST_STOPS
+
 WORKER = """
 import os, sys
 from kestrelctl.worker.keeper import run_kept
@@ -25,7 +27,10 @@ def main():
     from kestrelctl.worker.executor import CommandSpec
     from kestrelctl.worker.process_executor import ProcessExecutor
 
+    from kestrelctl.worker.keeper import keep_the_keeper
+
     async def work():
+        keeping = asyncio.create_task(keep_the_keeper(0.2))
         executor = ProcessExecutor(Path(sys.argv[1]), print)
         heard = []
         ended = asyncio.Event()
@@ -121,6 +126,40 @@ def test_a_worker_does_not_outlive_its_keeper(kept: Kept) -> None:
     kept.keeper.kill()
     kept.popen.wait()
     until(lambda: is_gone(kept.worker))
+
+
+def is_stopped(process: psutil.Process) -> bool:
+    return process.status() == psutil.STATUS_STOPPED
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
+def test_a_worker_that_is_stopped_goes_on(kept: Kept, number: signal.Signals) -> None:
+    for _ in range(3):
+        kept.worker.send_signal(number)
+        until(lambda: not is_stopped(kept.worker))
+    assert not any(map(is_gone, kept.tasks))
+    kept.keeper.send_signal(signal.SIGTERM)
+    assert kept.popen.wait(10) == 7
+
+
+def test_a_worker_that_is_stopped_all_the_time_ends_with_its_tasks(kept: Kept) -> None:
+    for _ in range(50 * MOST_STOPS):
+        if kept.popen.poll() is not None:
+            break
+        with contextlib.suppress(psutil.NoSuchProcess):
+            kept.worker.suspend()
+        time.sleep(0.01)
+    assert kept.popen.wait(10) == 128 + signal.SIGKILL
+    assert kept.tasks_are_gone()
+
+
+def test_a_keeper_that_is_stopped_goes_on(kept: Kept) -> None:
+    kept.keeper.suspend()
+    time.sleep(0.5)
+    until(lambda: not is_stopped(kept.keeper))
+    kept.worker.kill()
+    assert kept.popen.wait(10) == 128 + signal.SIGKILL
+    assert kept.tasks_are_gone()
 
 
 def test_a_keeper_is_small_and_sleeps(kept: Kept) -> None:

@@ -195,6 +195,7 @@ def in_pieces(data: bytes, size: int = 4, skipped: int = 0) -> FakePool:
             data[start:end],
             size_bytes=len(data),
             skipped_bytes=start - request.offset,
+            why_missing="worker w1 is away" if start > request.offset else "",
             next_offset=end if end < len(data) else None,
         )
 
@@ -219,10 +220,36 @@ def test_logs_are_the_same_bytes_in_every_mode_for_people(mode: str) -> None:
 def test_logs_say_what_is_missing() -> None:
     result = run(in_pieces(b"0123456789", 4, skipped=6), "job", "logs", "7")
     assert result.stdout == "6789"
+    assert result.exit_code == 13
     assert result.stderr == (
         "warning: 6 bytes of task 4 are missing here\n"
-        "cause: the worker that ran it no longer has them\n"
+        "error: 6 bytes of the output of task 4 cannot be had\n"
+        "cause: worker w1 is away\n"
+        "hint: let tasks write what must last into a file of their own\n"
     )
+
+
+def test_logs_say_what_was_cut_off() -> None:
+    cut = log_of(b"0123", cut_bytes=6, why_missing="there is too much")
+    result = run(FakePool(Logs=cut, ListJobs=ONE), "job", "logs", "7")
+    assert (result.stdout, result.exit_code) == ("0123", 13)
+    assert "error: 6 bytes of the output of task 4 cannot be had" in result.stderr
+    result = run(FakePool(Logs=cut, ListJobs=ONE), "job", "logs", "7", "-o", "json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["size_bytes"], found["cut_bytes"]) == (12, 10, 6)
+
+
+def test_all_logs_are_shown_before_it_is_said_what_is_missing() -> None:
+    def answer(request: rq.Logs) -> an.Log:
+        return log_of(b"x\n", skipped_bytes=2 * (request.task_id == 1), why_missing="away")
+
+    tasks = an.Tasks(id="", tasks=[replace(TASK, task_id=n) for n in (1, 2)])
+    pool = FakePool(ListTasks=tasks, Logs=answer)
+    result = run(pool, "job", "logs", "7", "--all")
+    assert result.stdout == "==> task 1 <==\nx\n==> task 2 <==\nx\n"
+    assert result.exit_code == 13
+    assert "error: 2 bytes of the output of task 1 cannot be had\n" in result.stderr
+    assert len(json.loads(run(pool, "job", "logs", "7", "--all", "-o", "json").stdout)) == 2
 
 
 def test_logs_in_json_are_text_with_what_is_known_of_it() -> None:
@@ -235,6 +262,8 @@ def test_logs_in_json_are_text_with_what_is_known_of_it() -> None:
         "stream": "stderr",
         "size_bytes": 6,
         "skipped_bytes": 2,
+        "cut_bytes": 0,
+        "why_missing": "worker w1 is away",
         "text": "23�5",
     }
 

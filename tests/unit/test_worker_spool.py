@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -166,3 +166,38 @@ def test_a_directory_that_cannot_be_written_is_explained(tmp_path: Path) -> None
     with pytest.raises(KestrelError) as caught:
         DiskSpool(tmp_path / "file" / "spool")
     assert caught.value.cause == "Not a directory"
+
+
+@pytest.mark.parametrize("name", ["results", "lock", "results.new"])
+@pytest.mark.parametrize("kind", ["symbolic link", "hard link", "fifo", "directory"])
+def test_a_spool_is_never_another_file(tmp_path: Path, name: str, kind: str) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.write_text("years of work\n")
+    foreign.chmod(0o644)
+    path = tmp_path / "spool"
+    with closing(DiskSpool(path)) as spool:
+        spool.append([(1, b"one")])
+    place = path / name
+    place.unlink(missing_ok=True)
+    if kind == "symbolic link":
+        place.symlink_to(foreign)
+    elif kind == "hard link":
+        place.hardlink_to(foreign)
+    elif kind == "fifo":
+        os.mkfifo(place)
+    else:
+        place.mkdir()
+    with suppress(KestrelError), closing(DiskSpool(path)) as spool:
+        spool.append([(2, b"two")])
+    assert foreign.read_text() == "years of work\n"
+    assert foreign.stat().st_mode & 0o777 == 0o644
+
+
+def test_nobody_else_reads_a_spool(tmp_path: Path) -> None:
+    path = tmp_path / "spool"
+    path.mkdir(mode=0o755)
+    (path / "results").touch(mode=0o644)
+    spool = DiskSpool(path)
+    for file in (path, *path.iterdir()):
+        assert file.stat().st_mode & 0o077 == 0, file
+    spool.close()

@@ -14,13 +14,17 @@ Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
 
+#: How much of the end of an output travels with the report, in bytes.
+TAIL_BYTES = 4096
+
+
 class Outcome:
     """How an attempt ended (`Result.outcome`). Numbers, because fifty thousand of them travel."""
 
     DONE = 0  #: exit status 0
     FAILED = 1  #: any other end: exit status, signal, limit, could not start
     KILLED = 2  #: the manager asked for it
-    UNABLE = 3  #: the machine could not start it: no space, no processes; not the task's fault
+    UNABLE = 3  #: the machine could not run it: no space, no processes; not the task's fault
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
