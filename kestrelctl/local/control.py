@@ -118,6 +118,7 @@ async def throw_away_pool(
     finally:
         if process.poll() is None:
             process.terminate()
+            process.send_signal(signal.SIGCONT)  # one that was stopped hears nothing before it
             while process.poll() is None:
                 await asyncio.sleep(0.02)
         shutil.rmtree(directory, ignore_errors=True)

@@ -184,11 +184,16 @@ class Run:
         if states != {"idle": workers}:
             verdict.breaches.append(f"of {workers} workers, in peace: {states}")
         roll = self.pool.witness.with_name("roll-call")
+        roll.touch()
         for _ in range(3):
             script = f'echo "$KESTREL_WORKER" >> {roll}; sleep 1.5'
             spec = JobSpec(argv=("/bin/sh", "-c", script), count=workers)
-            job = await self._ask(rq.SubmitJob(spec=spec), an.Submitted, 20.0)
-            await self.pool.ended(job.job_id)
+            job = await again(lambda spec=spec: self._ask(rq.SubmitJob(spec=spec), an.Submitted))
+            try:
+                await self.pool.ended(job.job_id, STUCK_SECONDS)
+            except AssertionError as error:
+                verdict.breaches.append(f"a job in peace: {error}")
+                return
             if len(set(roll.read_text().split())) >= workers:
                 return
         used = len(set(roll.read_text().split()))
