@@ -14,6 +14,8 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
+
 from kestrelctl.errors import KestrelError, NotFound, TimedOut, UsageError
 from kestrelctl.local.pool_state import PoolState, is_alive, pool_directory, read_state
 from kestrelctl.protocol.answers import PoolSummary
@@ -42,7 +44,7 @@ async def up(name: str, workers: int, executor: str = "process") -> PoolState:
         raise UsageError(
             f"the pool {name} runs already", hint=f"`kestrelctl down --name {name}` stops it"
         )
-    shutil.rmtree(directory, ignore_errors=True)
+    await _clear(directory)
     directory.mkdir(parents=True, mode=0o700)
     process = _start(directory, name, workers, executor, detached=True)
     return await _ready(process, directory, max(1, workers))
@@ -59,16 +61,48 @@ async def down(name: str) -> None:
     if state is None:
         if not directory.exists():
             raise NotFound(f"no pool {name} runs here")
-        shutil.rmtree(directory, ignore_errors=True)
+        await _clear(directory)
         return
-    os.kill(state.pid, signal.SIGTERM)
-    os.kill(state.pid, signal.SIGCONT)  # should somebody have stopped it
+    # One that was stopped (SIGSTOP) does not hear the first before the second.
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(state.pid, number)
     deadline = time.monotonic() + STOP_SECONDS
     while is_alive(state.pid):
         if time.monotonic() > deadline:
             raise TimedOut(f"the pool {name} did not stop", cause=f"its supervisor is {state.pid}")
         await asyncio.sleep(0.02)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _clear(directory: Path) -> None:
+    """Removes what a pool without a supervisor has left: its directory, and keepers of workers.
+
+    All its processes were told to end when the supervisor died, but a keeper that is stopped
+    (SIGSTOP) does not hear it.
+    """
+    keepers = _keepers(directory)
+    for pid in keepers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    deadline = time.monotonic() + STOP_SECONDS
+    while left := [pid for pid in keepers if is_alive(pid)]:
+        if time.monotonic() > deadline:
+            raise TimedOut("workers of an earlier pool did not stop", cause=f"processes {left}")
+        await asyncio.sleep(0.02)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _keepers(directory: Path) -> list[int]:
+    """The keepers that still run; a number that now belongs to another process does not count."""
+    found = []
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        state = msgspec.json.decode((directory / "pool.json").read_bytes(), type=PoolState)
+        for pid in state.worker_pids:
+            with contextlib.suppress(OSError):
+                if os.fsencode(directory) in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+    return found
 
 
 @contextlib.asynccontextmanager
@@ -84,6 +118,7 @@ async def throw_away_pool(
     finally:
         if process.poll() is None:
             process.terminate()
+            process.send_signal(signal.SIGCONT)  # one that was stopped hears nothing before it
             while process.poll() is None:
                 await asyncio.sleep(0.02)
         shutil.rmtree(directory, ignore_errors=True)

@@ -24,7 +24,7 @@ from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError
 from kestrelctl.local.pool_state import PoolState, write_state
 from kestrelctl.worker.discovery import discover
-from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
+from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, kill, prctl
 from kestrelctl.worker.stops import Stops
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer, free_ports
 
@@ -261,19 +261,32 @@ class Supervisor:
         _reap_strangers({child.pid for child in self.children})
 
     async def _stop_all(self) -> None:
-        """Workers first, so that they can say goodbye; the server last."""
-        for child in reversed(self.children):
-            if child.process is None or child.process.poll() is not None:
-                continue
-            for number in child.stop_signals:
-                child.process.send_signal(number)
-                child.process.send_signal(signal.SIGCONT)  # should it be stopped
-            deadline = time.monotonic() + STOP_SECONDS
-            while child.process.poll() is None and time.monotonic() < deadline:
-                await asyncio.sleep(0.01)
-            if child.process.poll() is None:
-                child.process.kill()
-                child.process.wait()
+        """Workers first, all at once, so that they can say goodbye; the server last."""
+        others = [child for child in reversed(self.children) if child not in self.worker_children]
+        for together in (self.worker_children, *([child] for child in others)):
+            await _stop(together)
+        await _end_strangers()
+
+
+async def _stop(children: list[Child]) -> None:
+    """Stops processes; one that takes too long is killed."""
+    running = [
+        (child, child.process)
+        for child in children
+        if child.process is not None and child.process.poll() is None
+    ]
+    for child, process in running:
+        # A process that was stopped (SIGSTOP) does not hear the others before it is continued.
+        for number in (*child.stop_signals, signal.SIGCONT):
+            process.send_signal(number)
+    deadline = time.monotonic() + STOP_SECONDS
+    while any(process.poll() is None for _, process in running) and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+    for child, process in running:
+        if process.poll() is None:
+            log.warning("%s did not stop; it is killed", child.name)
+            process.kill()
+            process.wait()
 
 
 _KESTRELCTL = [sys.executable, "-m", "kestrelctl"]
@@ -289,17 +302,31 @@ def _write_private(file: Path, text: str) -> None:
         opened.write(text)
 
 
-def _reap_strangers(own: set[int]) -> None:
-    """Kills and reaps what killed children have left: it is handed to the subreaper."""
+def _reap_strangers(own: set[int]) -> list[int]:
+    """Kills and reaps what killed children have left: it is handed to the subreaper.
+
+    Returns:
+        Those found: what they leave in turn is handed over when they are gone.
+    """
     try:
         listing = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     except OSError:
-        return
-    for word in listing.split():
-        pid = int(word)
-        if pid not in own:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+        return []
+    strangers = [pid for pid in map(int, listing.split()) if pid not in own]
+    for pid in strangers:
+        kill(pid)
+        os.waitpid(pid, os.WNOHANG)
+    return strangers
+
+
+async def _end_strangers() -> None:
+    """The same when no child is left, until there are no strangers either."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while strangers := _reap_strangers(set()):
+        if time.monotonic() > deadline:
+            log.warning("processes are left behind: %s", strangers)
+            return
+        await asyncio.sleep(0.005)
 
 
 def main() -> int:
@@ -335,7 +362,6 @@ def main() -> int:
         log.error("%s%s", error.message, f" ({error.hint})" if error.hint else "")
         return error.exit_status
     else:
-        _reap_strangers(set())
         shutil.rmtree(options.directory, ignore_errors=True)
         return 0
 

@@ -88,6 +88,7 @@ def _keep(worker: int) -> int:
             # A terminal (the kernel) has already told the whole process group, the worker included.
             if heard.si_code != _SI_KERNEL:
                 os.kill(worker, heard.si_signo)
+                os.kill(worker, signal.SIGCONT)  # a worker that was stopped hears nothing before it
             continue
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)

@@ -12,49 +12,13 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from brokenpool import BrokenPool
+from line import Line
 
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
+from kestrelctl.xmpp.prosody import PrivateServer
 
 StartPool = Callable[[int], AbstractAsyncContextManager[BrokenPool]]
-
-
-class Line:
-    """A TCP relay that can go dead: it keeps connections open and passes nothing on."""
-
-    def __init__(self, port: int) -> None:
-        self._to = port
-        self._whole = asyncio.Event()
-        self._whole.set()
-        self.port = 0
-
-    @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator[Line]:
-        server = await asyncio.start_server(self._accept, LOOPBACK, 0)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
-            yield self
-        finally:
-            server.close()
-
-    def cut(self) -> None:
-        self._whole.clear()
-
-    def mend(self) -> None:
-        self._whole.set()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(LOOPBACK, self._to)
-        await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                await self._whole.wait()
-                writer.write(data)
-                await writer.drain()
-        writer.close()
 
 
 @contextlib.asynccontextmanager

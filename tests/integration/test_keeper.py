@@ -122,6 +122,13 @@ def test_signals_reach_the_worker_and_its_status_comes_back(
     assert kept.tasks_are_gone()
 
 
+def test_a_worker_that_was_stopped_hears_that_it_shall_end(kept: Kept) -> None:
+    kept.worker.suspend()
+    kept.keeper.send_signal(signal.SIGTERM)
+    assert kept.popen.wait(10) == 7
+    assert kept.tasks_are_gone()
+
+
 def test_a_worker_does_not_outlive_its_keeper(kept: Kept) -> None:
     kept.keeper.kill()
     kept.popen.wait()
