@@ -25,7 +25,7 @@ from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.validate import problem_with_job
-from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.errors import KestrelError, StoreFull, UsageError
 from kestrelctl.protocol.answers import JobExplanation, Submitted
 from kestrelctl.protocol.requests import MAX_KEY_CHARACTERS, ExplainJob, SubmitJob, UploadItems
 
@@ -154,10 +154,14 @@ def submit(
     look = Look.ANYWHERE if progress else Look.TERMINAL
 
     async def work(redial: Redial) -> None:
-        answer = await redial.until_answered(
-            lambda connection: send(connection, spec, items, key, watch=waits),
-            f"the same command with --key {shlex.quote(key)} sends it again, for one job in all",
-        )
+        again = f"the same command with --key {shlex.quote(key)} sends it again, for one job in all"
+        try:
+            answer = await redial.until_answered(
+                lambda connection: send(connection, spec, items, key, watch=waits), again
+            )
+        except StoreFull as error:  # the manager may have begun, and goes on when it can
+            hint = f"free space there; {again}"
+            raise StoreFull(error.message, cause=error.cause, hint=hint) from None
         connection = redial.connection
         job_id, summary = answer.job_id, f"job {answer.job_id}: {plural(answer.tasks, 'task')}"
         if answer.repeated:

@@ -52,6 +52,11 @@ async def test_a_user_cannot_touch_or_read_anothers_job_but_an_admin_can(
             mallory.session.send(encode(request), f"jobs@{local_pool.domain}")
             answer = await mallory.answer()
             assert (answer["type"], answer["code"]) == ("error", "not-allowed"), request
+        for request in (requests.ListJobs(jobs=at_work), requests.Watch(jobs=at_work)):
+            mallory.session.send(encode(request), f"jobs@{local_pool.domain}")
+            [seen] = (await mallory.answer())["jobs"]
+            assert (seen["name"], seen.get("argv")) == ("", None), request
+            assert seen["owner"] == local_pool.user
     cancelled = await admin.ask(requests.CancelJobs(jobs=at_work))
     assert cancelled == answers.Changed(id=cancelled.id, what=[at_work], tasks=1)
     ended = await anext(aiter(user.pushed()))  # what it ran is gone from its worker then

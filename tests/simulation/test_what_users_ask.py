@@ -162,6 +162,22 @@ def test_what_is_refused_for_a_full_disk_does_not_happen_later(house: Manager) -
     assert (first.job_id, first.state) == (1, "failed")
 
 
+def test_a_submission_that_met_a_full_disk_can_be_sent_again(house: Manager) -> None:
+    """It was refused, but the manager goes on to store what it had begun."""
+    request = requests.SubmitJob(id="s", spec=JobSpec(argv=("task",), name="long"), key="k")
+    house.store.full = True
+    for _ in range(2):
+        refused = answer(house, request)
+        assert isinstance(refused, answers.Failed)
+        assert refused.code == StoreFull.code
+    house.store.full = False
+    house.wait(2 * RETRY_SECONDS)
+    submitted = answer(house, request)
+    assert isinstance(submitted, answers.Submitted)
+    assert (submitted.job_id, submitted.repeated) == (1, True)
+    assert [job.job_id for job in house.store.jobs()] == [1]
+
+
 def test_a_story_stays_bounded_when_its_job_is_retried(house: Manager) -> None:
     house.fail_a_job()
     told = [Happening(job_id=1, index=0, at=house.clock.now, what="lost", number=1)]

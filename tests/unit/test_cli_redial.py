@@ -10,7 +10,15 @@ import pytest
 from cli_fake_pool import FakePool, run
 
 from kestrelctl.cli import redial, submit
-from kestrelctl.errors import KestrelError, NotFound, TimedOut, Undelivered, Unreachable, UsageError
+from kestrelctl.errors import (
+    KestrelError,
+    NotFound,
+    StoreFull,
+    TimedOut,
+    Undelivered,
+    Unreachable,
+    UsageError,
+)
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 
@@ -90,6 +98,15 @@ def test_trying_again_has_an_end_and_leaves_the_key() -> None:
     assert len(submissions(pool)) == 1 + len(redial.PAUSES_SECONDS)
     assert "cause: it may have been done all the same" in result.stderr
     assert "hint: the same command with --key 'my key'" in result.stderr
+
+
+def test_a_full_disk_leaves_the_key_too() -> None:
+    """The manager tries to store what it has until it can: it may become a job later."""
+    pool = FakePool(SubmitJob=StoreFull("the manager cannot store this now"))
+    result = run(pool, "submit", "--key", "k", "--", "x")
+    assert result.exit_code == 8
+    assert "hint: free space there; the same command with --key k" in result.stderr
+    assert len(submissions(pool)) == 1
 
 
 def test_nothing_is_sent_again_that_surely_did_not_arrive() -> None:

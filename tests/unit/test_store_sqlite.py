@@ -589,3 +589,21 @@ class TestSize:
         await store.commit([job(spec=record.spec, state="done")])
         assert (data_dir / "kestrel.db-wal").stat().st_size < 200_000
         assert store.jobs() == [job(spec=record.spec, state="done")]
+
+
+class TestKeys:
+    async def test_a_key_is_found_without_walking_through_the_jobs(
+        self, store: SqliteStore
+    ) -> None:
+        await store.commit([job(n, key=f"k{n}") for n in range(1, 4)])
+        query = "SELECT job_id FROM jobs WHERE owner = 'x' AND submission_key = 'y'"
+        [(*_, plan)] = store._reader.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
+        assert plan.startswith("SEARCH jobs USING")
+        assert "jobs_by_key" in plan
+
+    async def test_two_jobs_of_an_owner_cannot_have_one_key(self, store: SqliteStore) -> None:
+        await store.commit([job(1, key="k")])
+        with pytest.raises(sqlite3.IntegrityError):
+            await store.commit([job(2, key="k")])
+        assert [found.job_id for found in store.jobs()] == [1]
+        await store.commit([job(3), job(4), job(5, key="k", owner="bob")])
