@@ -10,7 +10,8 @@ KestrelError                    1  something failed
 ├── StoreFull                   8  the manager could not write to its store
 ├── MissingTool                 9  a program that is needed is not installed
 ├── Untrusted                  10  the server cannot prove that it is the one that is meant
-└── HostsFailed                11  what was to be done on many hosts failed on some
+├── HostsFailed                11  what was to be done on many hosts failed on some
+└── StoreUnusable              13  the manager's store is damaged, or not for this program
 
 The number is the exit status of `kestrelctl`; `docs/exit-codes.md` lists them for users.
 """
@@ -109,6 +110,22 @@ class HostsFailed(KestrelError):
     code = "hosts-failed"
 
 
+class StoreUnusable(KestrelError):
+    """The manager's store cannot be used as it is; trying again does not help."""
+
+    exit_status = 13
+    code = "store-unusable"
+
+    @classmethod
+    def damaged(cls, path: object, cause: str) -> StoreUnusable:
+        """The store at a path is damaged."""
+        return cls(
+            "The manager's store is damaged",
+            cause=cause,
+            hint=f"restore {path} from a backup, or move it away to start with an empty one",
+        )
+
+
 BY_CODE: dict[str, type[KestrelError]] = {
     cls.code: cls
     for cls in (
@@ -123,5 +140,6 @@ BY_CODE: dict[str, type[KestrelError]] = {
         MissingTool,
         Untrusted,
         HostsFailed,
+        StoreUnusable,
     )
 }
