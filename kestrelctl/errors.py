@@ -12,7 +12,8 @@ KestrelError                    1  something failed
 ├── Untrusted                  10  the server cannot prove that it is the one that is meant
 ├── HostsFailed                11  what was to be done on many hosts failed on some
 ├── Busy                       12  the account has too much under way; nothing was done
-└── Incomplete                 13  only a part of what was asked for can be had
+├── Incomplete                 13  only a part of what was asked for can be had
+└── StoreUnusable              14  the manager's store is damaged, or not for this program
 
 The number is the exit status of `kestrelctl`; `docs/exit-codes.md` lists them for users.
 """
@@ -129,6 +130,22 @@ class Incomplete(KestrelError):
     code = "incomplete"
 
 
+class StoreUnusable(KestrelError):
+    """The manager's store cannot be used as it is; trying again does not help."""
+
+    exit_status = 14
+    code = "store-unusable"
+
+    @classmethod
+    def damaged(cls, path: object, cause: str) -> StoreUnusable:
+        """The store at a path is damaged."""
+        return cls(
+            "The manager's store is damaged",
+            cause=cause,
+            hint=f"restore {path} from a backup, or move it away to start with an empty one",
+        )
+
+
 BY_CODE: dict[str, type[KestrelError]] = {
     cls.code: cls
     for cls in (
@@ -145,5 +162,6 @@ BY_CODE: dict[str, type[KestrelError]] = {
         HostsFailed,
         Busy,
         Incomplete,
+        StoreUnusable,
     )
 }

@@ -83,6 +83,7 @@ def report(found: PoolSummary) -> Record:
     """A pool, for people and for programs."""
     blocks = [
         ("store", store_trouble(found.store_error, found.store_error_since)),
+        *(("store", f"NOTE: {note}") for note in found.store_notes),
         ("workers", _counts(found.workers)),
         ("jobs", f"{found.jobs_active:,} active"),
         ("tasks", f"{found.tasks_waiting:,} waiting, {found.tasks_running:,} running"),

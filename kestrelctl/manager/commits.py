@@ -167,8 +167,7 @@ class GroupCommit:
         try:
             await self._store.commit(records)
         except StoreFull as error:
-            cause = f": {error.cause}" if error.cause else ""
-            self._says(f"{error.message}{cause}")
+            self._says(error.cause or error.message)
             return False
         finally:
             stuck.cancel()

@@ -88,6 +88,7 @@ class PoolRequests:
                 commits=statistics.commits,
                 commit_seconds_mean=statistics.commit_seconds / max(1, statistics.commits),
                 store_error=service.store_error,
+                store_notes=service.store.notes(),
                 store_error_since=service.store_error_since,
             )
         )

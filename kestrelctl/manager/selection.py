@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.pool import Pool
-from kestrelctl.errors import NotAllowed, NotFound, UsageError
+from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.store.port import Store
 
@@ -117,6 +117,18 @@ def must_see(record: JobRecord, caller: Caller) -> None:
         raise NotAllowed(f"job {record.job_id} belongs to {record.owner}")
 
 
+def must_be_readable(job_ids: Iterable[int], store: Store) -> None:
+    """Raises KestrelError for a job that is there, but damaged."""
+    for job_id in job_ids:
+        why = store.damaged.get(job_id)
+        if why is not None:
+            raise KestrelError(
+                f"job {job_id} cannot be read in the manager's store, and was set aside",
+                cause=why,
+                hint="its operator can restore a backup: docs/operations.md",
+            )
+
+
 def select_jobs(selector: str, owner: str, pool: Pool, store: Store) -> list[int]:
     """The ids that a selector names, ascending.
 
@@ -138,6 +150,7 @@ def select_jobs(selector: str, owner: str, pool: Pool, store: Store) -> list[int
         job.id for job in pool.jobs
     }
     missing = [job_id for job_id in ids if job_id not in known]
+    must_be_readable(missing, store)
     if missing:
         raise NotFound(f"there is no job {missing[0]}", hint="`kestrelctl job list` shows all jobs")
     return ids

@@ -247,6 +247,7 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
     commit_seconds_mean: float
     store_error: str = ""
     store_error_since: float | None = None
+    store_notes: list[str] = []
 
 
 class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):

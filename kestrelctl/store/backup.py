@@ -16,15 +16,12 @@ from pathlib import Path
 
 import msgspec
 
-from kestrelctl.errors import KestrelError, NotFound, StoreFull, UsageError
+from kestrelctl.errors import KestrelError, NotFound, StoreFull, StoreUnusable, UsageError
 from kestrelctl.store.directory import claim
-from kestrelctl.store.migrations import MIGRATIONS
+from kestrelctl.store.mark import UNKNOWN_JOBS, UNKNOWN_STARTS, Reached, read_mark
+from kestrelctl.store.migrations import MIGRATIONS, migrate
 from kestrelctl.store.sqlite import DATABASE
 from kestrelctl.store.sqlite_errors import explained
-
-#: How many starts and jobs are taken to have followed the copy, if no store is left to ask.
-UNKNOWN_STARTS = 10_000
-UNKNOWN_JOBS = 100_000
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,13 +82,15 @@ def restore(source: Path, data_dir: Path, set_aside: Path) -> Copy:
     lock = claim(data_dir)
     try:
         database = data_dir / DATABASE
-        epoch, last_job_id = _numbers_used(database, copy)
+        used = _numbers_used(database, copy)
         unfinished = data_dir / f"{DATABASE}.restoring"
         with _written(unfinished, database, lambda: _keep(database, set_aside)):
             _copy(source, unfinished)
             with explained(unfinished), closing(sqlite3.connect(unfinished)) as connection:
+                migrate(connection, unfinished)
                 connection.execute(
-                    "UPDATE pool SET epoch = ?, last_job_id = ?", (epoch, last_job_id)
+                    "UPDATE pool SET commits = max(commits, ?), epoch = ?, last_job_id = ?",
+                    (used.commits, used.epoch, used.last_job_id),
                 )
                 connection.commit()
     finally:
@@ -116,7 +115,7 @@ def checked(path: Path) -> Copy:
         if not version:
             raise sqlite3.DatabaseError("there are no tables of a manager in it")
         if version > len(MIGRATIONS):
-            raise KestrelError(
+            raise StoreUnusable(
                 f"{path} was made by a newer Kestrel",
                 cause=f"its schema has version {version}; this knows up to {len(MIGRATIONS)}",
                 hint="install the newer Kestrel first",
@@ -143,8 +142,12 @@ def _intact(path: Path) -> Iterator[None]:
         raise KestrelError(f"{path} is no intact copy of a store", cause=str(error)) from error
 
 
-def _numbers_used(database: Path, copy: Copy) -> tuple[int, int]:
-    """The highest epoch and job id that the store to be replaced may have used."""
+def _numbers_used(database: Path, copy: Copy) -> Reached:
+    """How far the store to be replaced may have come, and its copy at least.
+
+    The mark beside it counts too: the store may have lost what came last.
+    """
+    mark = read_mark(database.parent) or Reached(0, 0, 0)
     try:
         with closing(sqlite3.connect(database.as_uri() + "?mode=rw", uri=True)) as connection:
             # Also empties the log into the database, so that both can be moved away together.
@@ -152,8 +155,13 @@ def _numbers_used(database: Path, copy: Copy) -> tuple[int, int]:
             row = connection.execute("SELECT epoch, last_job_id FROM pool").fetchone()
             epoch, last_job_id = row
     except (sqlite3.Error, TypeError):
-        return copy.epoch + UNKNOWN_STARTS, copy.last_job_id + UNKNOWN_JOBS
-    return max(epoch, copy.epoch), max(last_job_id, copy.last_job_id)
+        epoch = max(copy.epoch, mark.epoch) + UNKNOWN_STARTS
+        last_job_id = max(copy.last_job_id, mark.last_job_id) + UNKNOWN_JOBS
+    return Reached(
+        mark.commits,
+        max(epoch, copy.epoch, mark.epoch),
+        max(last_job_id, copy.last_job_id, mark.last_job_id),
+    )
 
 
 def _files(database: Path) -> list[Path]:

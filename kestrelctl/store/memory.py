@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -42,6 +42,13 @@ class MemoryStore:
         self._workers: dict[str, WorkerRecord] = {}
         self._commits = 0
         self._records = 0
+
+    @property
+    def damaged(self) -> Mapping[int, str]:
+        return {}
+
+    def notes(self) -> list[str]:
+        return []
 
     def open(self) -> Snapshot:
         self._epoch += 1

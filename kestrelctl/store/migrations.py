@@ -9,7 +9,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from kestrelctl.errors import KestrelError
+from kestrelctl.errors import StoreUnusable
+from kestrelctl.store.opening import APPLICATION_ID
 
 _FIRST = (
     """
@@ -126,7 +127,29 @@ _SIXTH = (
     "ALTER TABLE pool ADD COLUMN secret BLOB",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+_SEVENTH = (
+    # Each commit counts itself, so that a store that has lost some can be told (`store.mark`).
+    "ALTER TABLE pool ADD COLUMN commits INTEGER NOT NULL DEFAULT 0",
+    """
+    CREATE TABLE gaps (
+        noticed_at REAL NOT NULL,
+        commits INTEGER NOT NULL,  -- how many are missing; 0 if nobody knows
+        last_kept_job INTEGER NOT NULL,
+        next_job INTEGER NOT NULL
+    )
+    """,
+    f"PRAGMA application_id = {APPLICATION_ID}",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    _FIRST,
+    _SECOND,
+    _THIRD,
+    _FOURTH,
+    _FIFTH,
+    _SIXTH,
+    _SEVENTH,
+)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
@@ -136,11 +159,11 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         path: the database's, for the message.
 
     Raises:
-        KestrelError: a newer program made it.
+        StoreUnusable: a newer program made it.
     """
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > len(MIGRATIONS):
-        raise KestrelError(
+        raise StoreUnusable(
             f"{path} was made by a newer Kestrel",
             cause=f"its schema has version {version}; this program knows up to {len(MIGRATIONS)}",
             hint="start the newer Kestrel, or give this one another --data-dir",

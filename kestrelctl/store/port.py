@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -30,14 +30,26 @@ class Store(Protocol):
     not forgotten have the same key.
     """
 
+    @property
+    def damaged(self) -> Mapping[int, str]:
+        """Jobs that were found unreadable since `open`, by id, and why."""
+        ...
+
+    def notes(self) -> list[str]:
+        """What whoever runs the manager must know of the store: what was lost, what is damaged."""
+        ...
+
     def open(self) -> Snapshot:
         """Takes the store for this manager, durably counts the epoch up, returns what it finds.
 
         Snapshot cursors lie beyond every stored task, so a job has left below its cursor exactly
         what its `unfinished` says, even if the cursor itself had not become durable in time.
+        A job that cannot be read is set aside: it is not in the snapshot, but in `damaged`. If
+        commits are missing, epoch and job ids go on above all that may have been used (`notes`).
 
         Raises:
-            KestrelError: another manager has it, it is damaged, or a newer program made it.
+            KestrelError: another manager has it, or its directory cannot be used.
+            StoreUnusable: it is damaged, or another or a newer program made it.
             StoreFull: it cannot be written.
         """
         ...
@@ -50,7 +62,8 @@ class Store(Protocol):
 
         Raises:
             StoreFull: nothing of the batch counts, and the same batch may be tried again.
-            KestrelError: the store is damaged; nothing of the batch counts.
+            StoreUnusable: the store is damaged, or another manager has it now; nothing of the
+                batch counts.
         """
         ...
 
@@ -64,7 +77,8 @@ class Store(Protocol):
     ) -> list[JobRecord]:
         """The newest `limit` jobs that fit, newest last.
 
-        Counts are those of the job's last `JobRecord`: of an ended job the final ones.
+        Those that cannot be read are left out, and noted in `damaged`. Counts are those of the
+        job's last `JobRecord`: of an ended job the final ones.
 
         Args:
             ids: only these; None for any.

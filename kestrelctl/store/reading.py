@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from kestrelctl.core.model.records import (
     UnfinishedJob,
 )
 from kestrelctl.core.model.task_state import Counts, TaskState
+from kestrelctl.errors import KestrelError
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     JOB_COLUMNS,
@@ -24,8 +25,10 @@ from kestrelctl.store.rows import (
     STATES,
     TASK_COLUMNS,
     WORKER_COLUMNS,
+    Unreadable,
     happening,
     job_record,
+    readable,
     task_record,
     worker_record,
 )
@@ -38,7 +41,11 @@ _DONE = STATE_CODES[TaskState.DONE]
 _NOT_DONE = f"state <> {_DONE}"
 
 
-def snapshot(connection: sqlite3.Connection) -> Snapshot:
+#: Called with the id of a job that cannot be read, and why.
+SetAside = Callable[[int, str], None]
+
+
+def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
     """What a manager needs to go on. Walks once over the tasks of each active job."""
     pool = connection.execute("SELECT epoch, last_job_id, secret FROM pool")
     epoch, last_job_id, secret = pool.fetchone()
@@ -48,25 +55,42 @@ def snapshot(connection: sqlite3.Connection) -> Snapshot:
         epoch=epoch,
         secret=secret,
         next_job_id=last_job_id + 1,
-        jobs=[_unfinished(connection, job_record(row)) for row in active],
-        workers=[worker_record(row) for row in workers],
+        jobs=list(_unfinished_jobs(connection, active, set_aside)),
+        workers=[worker_record(row) for row in workers if isinstance(row[0], str)],
     )
+
+
+def _unfinished_jobs(
+    connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]], set_aside: SetAside
+) -> Iterator[UnfinishedJob]:
+    """The jobs of these rows, without those that cannot be read."""
+    for row in rows:
+        try:
+            record = job_record(row)
+            with readable("rows of its tasks"):
+                yield _unfinished(connection, record)
+        except Unreadable as error:
+            set_aside(row[0], str(error))
 
 
 def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> UnfinishedJob:
     """Counts a job's tasks and collects the gaps between them, keeping nothing else in memory."""
-    counts = [0] * len(STATES)
+    counts = dict.fromkeys(range(len(STATES)), 0)
     unfinished: list[int] = []
     beyond = 0
     walk = "SELECT idx, state FROM tasks WHERE job_id = ? ORDER BY idx"
     for index, state in connection.execute(walk, (record.job_id,)):
         counts[state] += 1
         if index != beyond:
+            if not beyond < index < record.spec.count:
+                raise ValueError(f"there is no task {index}")
             unfinished.extend(range(beyond, index))
         if state == _WAITING:
             unfinished.append(index)
         beyond = index + 1
     cursor = max(record.cursor, beyond)
+    if cursor > record.spec.count:
+        raise ValueError(f"there is no task {beyond - 1}")
     unfinished.extend(range(beyond, cursor))
     by_state = {state.value: counts[code] for state, code in STATE_CODES.items() if code}
     remembered = connection.execute(
@@ -75,6 +99,9 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
         " AND (failures <> 0 OR losses <> 0 OR concluded <> 0)",
         (record.job_id,),
     ).fetchall()
+    for _, *numbers in remembered:
+        if not all(isinstance(n, int) and n >= 0 for n in numbers):
+            raise ValueError(f"failures, losses and the last attempt cannot be {numbers}")
     [happenings] = connection.execute(
         "SELECT count(*) FROM happenings WHERE job_id = ?", (record.job_id,)
     ).fetchone()
@@ -97,6 +124,7 @@ def jobs(
     states: Sequence[str],
     owner: str | None,
     limit: int,
+    set_aside: SetAside,
 ) -> list[JobRecord]:
     """As `Store.jobs`."""
     conditions = ["true"]
@@ -114,7 +142,13 @@ def jobs(
         f"{_JOBS} WHERE {' AND '.join(conditions)} ORDER BY job_id DESC LIMIT ?",
         (*values, max(limit, 0)),
     ).fetchall()
-    return [job_record(row) for row in reversed(rows)]
+    found = []
+    for row in reversed(rows):
+        try:
+            found.append(job_record(row))
+        except Unreadable as error:
+            set_aside(row[0], str(error))
+    return found
 
 
 def job_of_key(connection: sqlite3.Connection, owner: str, key: str) -> JobRecord | None:
@@ -122,7 +156,12 @@ def job_of_key(connection: sqlite3.Connection, owner: str, key: str) -> JobRecor
     row = connection.execute(
         f"{_JOBS} WHERE owner = ? AND submission_key = ?", (owner, key)
     ).fetchone()
-    return None if row is None else job_record(row)
+    if row is None:
+        return None
+    try:
+        return job_record(row)
+    except Unreadable as error:
+        raise KestrelError(f"job {row[0]} cannot be read in the store", cause=str(error)) from error
 
 
 def tasks(
@@ -139,7 +178,13 @@ def tasks(
         f"SELECT {TASK_COLUMNS} FROM tasks WHERE {where} ORDER BY idx LIMIT ?",
         (*values, max(limit, 0)),
     )
-    return [task_record(row) for row in rows]
+    try:
+        with readable(f"tasks of job {job_id}"):
+            return [task_record(row) for row in rows]
+    except Unreadable as error:
+        raise KestrelError(
+            f"tasks of job {job_id} cannot be read in the store", cause=str(error)
+        ) from error
 
 
 def ended_badly(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -132,13 +134,66 @@ def encode_ad(ad: WorkerAd | None) -> bytes | None:
 
 
 def worker_record(row: tuple[Any, ...]) -> WorkerRecord:
-    """A worker from a row in the order of `WORKER_COLUMNS`."""
+    """A worker from a row in the order of `WORKER_COLUMNS`; without its ad if that is damaged.
+
+    The worker says again what it offers as soon as it speaks.
+    """
     worker, draining, ad = row
-    return WorkerRecord(worker, bool(draining), None if ad is None else _ad_decoder.decode(ad))
+    try:
+        said = None if ad is None else _ad_decoder.decode(ad)
+    except (msgspec.MsgspecError, TypeError, ValueError):
+        said = None
+    return WorkerRecord(worker, bool(draining), said)
+
+
+class Unreadable(ValueError):
+    """What a row says cannot be: the store is damaged there."""
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Raises Unreadable if the block finds something that no record can hold.
+
+    Args:
+        what: that is read, for the message.
+    """
+    try:
+        yield
+    except (msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
+        raise Unreadable(f"{what}: {error!r}") from error
 
 
 def job_record(row: tuple[Any, ...]) -> JobRecord:
-    """A job from a row in the order of `JOB_COLUMNS`."""
+    """A job from a row in the order of `JOB_COLUMNS`.
+
+    Raises:
+        Unreadable: it is damaged.
+    """
+    with readable("its row"):
+        record = _job_record(row)
+        _must_make_sense(record)
+        return record
+
+
+def _must_make_sense(record: JobRecord) -> None:
+    """Raises ValueError for what no manager writes: a bit that flipped may leave valid JSON."""
+    spec, counts = record.spec, record.counts
+    whole = (record.job_id, record.cursor, counts.done, counts.failed, counts.lost)
+    if not all(isinstance(n, int) and n >= 0 for n in (*whole, counts.cancelled)):
+        raise ValueError("a count is no natural number")
+    if not isinstance(record.submitted_at, float):
+        raise ValueError("its moment of submission is none")
+    if not isinstance(record.owner, str) or "\ufffd" in record.owner or not record.owner:
+        raise ValueError("its owner is no address")
+    if record.state not in ("active", "done", "failed", "cancelled"):
+        raise ValueError(f"there is no state {record.state!r}")
+    if record.cursor > spec.count or not spec.argv:
+        raise ValueError(f"a cursor of {record.cursor} in {spec.count} tasks")
+    if spec.items is not None and len(spec.items) != spec.count:
+        raise ValueError(f"{len(spec.items)} items for {spec.count} tasks")
+
+
+def _job_record(row: tuple[Any, ...]) -> JobRecord:
     job_id, owner, spec, submitted_at, key, state, cancelling, cursor, *counts, ended_at = row
     done, failed, lost, cancelled = counts
     return JobRecord(

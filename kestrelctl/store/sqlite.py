@@ -8,31 +8,52 @@ Reads go through a second connection: they see what is durable, and never wait f
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 
+from kestrelctl import clock
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Happening, JobRecord, Record, Snapshot, TaskRecord
 from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.errors import StoreUnusable
 from kestrelctl.store import reading
-from kestrelctl.store.directory import claim, create_private
+from kestrelctl.store.directory import claim, create_private, unusable
+from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.migrations import migrate
+from kestrelctl.store.opening import Gap, begin_epoch, gaps, must_be_ours, must_be_whole
 from kestrelctl.store.port import Statistics
 from kestrelctl.store.sqlite_errors import explained
 from kestrelctl.store.writing import delete_forgotten, write
+
+log = logging.getLogger(__name__)
 
 DATABASE = "kestrel.db"
 
 #: A commit waits for the disk. https://www.sqlite.org/pragma.html#pragma_synchronous
 SYNCHRONOUS = "FULL"
 
+#: Of jobs that cannot be read, so many are named at once.
+MOST_NAMED = 20
+
+_COUNT_COMMIT = """
+    UPDATE pool SET commits = commits + 1 WHERE epoch = ? RETURNING commits, epoch, last_job_id
+"""
+
 #: How long to wait for another program that has the database locked.
 LOCKED_SECONDS = 1.0
+
+
+def _text(raw: bytes) -> str:
+    """What a damaged text says, as far as it can be read; otherwise SQLite would end the query."""
+    return raw.decode(errors="replace")
 
 
 class SqliteStore:
@@ -51,6 +72,10 @@ class SqliteStore:
         self._connections: list[sqlite3.Connection] = []
         self._thread: ThreadPoolExecutor
         self._ending: Future[None] | None = None
+        self._mark: Mark | None = None
+        self._epoch = 0
+        self._gaps: list[Gap] = []
+        self._damaged: dict[int, str] = {}
         self._commits = 0
         self._records = 0
         self._commit_seconds = 0.0
@@ -62,14 +87,16 @@ class SqliteStore:
             with explained(self.path):
                 self._writer = self._connect()
                 self._writer.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+                must_be_ours(self._writer, self.path)
                 migrate(self._writer, self.path)
                 self._writer.execute("PRAGMA journal_mode = WAL")
-                self._writer.execute(
-                    "UPDATE pool SET epoch = epoch + 1, secret = ifnull(secret, ?)",
-                    (secrets.token_bytes(SECRET_BYTES),),
-                )
+                must_be_whole(self._writer, self.path)
+                reached = self._begin_epoch()
                 self._reader = self._connect()
-                snapshot = reading.snapshot(self._reader)
+                self._reader.text_factory = _text
+                self._damaged = {}
+                snapshot = reading.snapshot(self._reader, self._set_aside)
+            self._epoch = reached.epoch
         except BaseException:
             self._let_go()
             raise
@@ -77,6 +104,42 @@ class SqliteStore:
         self._commits = self._records = 0
         self._commit_seconds = 0.0
         return snapshot
+
+    def _begin_epoch(self) -> Reached:
+        """Counts the epoch up, and notices if the store has lost commits."""
+        data_dir = self.path.parent
+        now = clock.wall()
+        fresh = secrets.token_bytes(SECRET_BYTES)
+        reached, gap = begin_epoch(self._writer, read_mark(data_dir), now, fresh)
+        if gap is not None:
+            log.warning("the store: %s", gap.told())
+        self._gaps = gaps(self._writer, now)
+        try:
+            self._mark = Mark(data_dir)
+            self._mark.write(reached)
+            self._mark.flush()
+        except OSError as error:
+            raise unusable(data_dir, error) from error
+        return reached
+
+    def _set_aside(self, job_id: int, why: str) -> None:
+        """Notes a job that cannot be read; it stays in the tables as it is."""
+        if job_id not in self._damaged:
+            log.error("job %s cannot be read in the store, and is set aside: %s", job_id, why)
+            self._damaged[job_id] = why
+
+    @property
+    def damaged(self) -> Mapping[int, str]:
+        return self._damaged
+
+    def notes(self) -> list[str]:
+        found = [gap.told() for gap in self._gaps]
+        if self._damaged:
+            some = ", ".join(map(str, sorted(self._damaged)[:MOST_NAMED]))
+            found.append(
+                f"{plural(len(self._damaged), 'job')} cannot be read and set aside: {some}"
+            )
+        return found
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -114,10 +177,20 @@ class SqliteStore:
         """The part of a commit that runs in the thread."""
         try:
             delete_forgotten(self._writer)
+            counted = self._writer.execute(_COUNT_COMMIT, (self._epoch,)).fetchall()
+            if not counted:
+                raise StoreUnusable(
+                    "Another manager has taken the store over",
+                    cause=f"{self.path} has another epoch than {self._epoch}, that of this start",
+                    hint="run one manager for each store, on a file system with locks",
+                )
             self._writer.commit()
         except BaseException:
             self._writer.rollback()
             raise
+        assert self._mark is not None
+        with suppress(OSError):  # The commit counts; the mark lags behind, which harms nothing.
+            self._mark.write(Reached(*counted[0]))
 
     def jobs(
         self,
@@ -128,7 +201,8 @@ class SqliteStore:
         limit: int = 100,
     ) -> list[JobRecord]:
         with explained(self.path):
-            return reading.jobs(self._reader, ids, states, owner, limit)
+            found = reading.jobs(self._reader, ids, states, owner, limit, self._set_aside)
+        return [job for job in found if job.job_id not in self._damaged]
 
     def job_of_key(self, owner: str, key: str) -> JobRecord | None:
         with explained(self.path):
@@ -173,6 +247,9 @@ class SqliteStore:
     def _let_go(self) -> None:
         while self._connections:
             self._connections.pop().close()
+        if self._mark is not None:
+            self._mark.close()
+            self._mark = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kestrelctl.errors import KestrelError, StoreFull
+from kestrelctl.errors import KestrelError, StoreFull, StoreUnusable
 
 #: Primary result codes, https://www.sqlite.org/rescode.html
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -26,7 +26,8 @@ def explained(path: Path) -> Iterator[None]:
 
     Raises:
         StoreFull: no space, an I/O error, or a lock of another program; it may work later.
-        KestrelError: the database is damaged, or SQLite cannot go on.
+        StoreUnusable: the database is damaged.
+        KestrelError: SQLite cannot go on.
     """
     try:
         yield
@@ -40,11 +41,7 @@ def _explain(error: sqlite3.DatabaseError, path: Path) -> KestrelError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     cause = f"{path}: {error} ({getattr(error, 'sqlite_errorname', 'no code')})"
     if code in _DAMAGED:
-        return KestrelError(
-            "The manager's store is damaged",
-            cause=cause,
-            hint=f"restore {path} from a backup, or move it away to start with an empty one",
-        )
+        return StoreUnusable.damaged(path, cause)
     if code in _LOCKED:
         return StoreFull(cause=cause, hint=f"end the program that has {path.name} locked")
     if code in _UNWRITABLE:

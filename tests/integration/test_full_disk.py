@@ -1,121 +1,164 @@
-"""A worker whose disk is full: the machine is at fault, not the task."""
+"""A manager's store on a small disk that somebody else fills: real files, real errors."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_execution import Machine
 
-from kestrelctl.core.model.result import TAIL_BYTES
-from kestrelctl.worker import spool as spool_module
-from kestrelctl.worker.spool import DiskSpool
+from kestrelctl import clock
+from kestrelctl.core import effects as fx
+from kestrelctl.core import events as ev
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.pool import Pool
+from kestrelctl.manager.service import Service
+from kestrelctl.store.sqlite import SqliteStore
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MiB and 300 files."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    options = "size=4m,nr_inodes=300,mode=0700"
-    command = ["mount", "-t", "tmpfs", "-o", options, "small", str(disk)]
-    if subprocess.run(command, check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+WORKER = "w0@workers.pool/1"
 
 
 @pytest.fixture
-async def machine(small_disk: Path) -> AsyncIterator[Machine]:
-    machine = Machine(small_disk / "work")
-    yield machine
-    await machine.executor.close()
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a file system")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
-def fill(disk: Path) -> None:
-    """As somebody else who writes on this disk."""
-    with open(disk / "filler", "wb", buffering=0) as file:
+class Wire:
+    """What the manager sends, and to nobody: the test says what a worker would."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def send(self, payload: str, to: str, sender: str | None = None) -> None:
+        self.sent.append(payload)
+
+
+class House:
+    """A manager on that disk, with a worker and a job."""
+
+    def __init__(self, disk: Path) -> None:
+        self.store = SqliteStore(disk / "manager")
+        self.pool = Pool(self.store.open())
+        self.service = Service(self.pool, self.store, "pool", clock)
+        self.wire = self.service.session = Wire()  # type: ignore[assignment]
+        self.ended: list[tuple[int, int]] = []
+        self.service.listen(fx.TasksEnded, self._tasks_ended)
+        self.greeting = 0
+        self.done: set[int] = set()
+        self.handle(ev.Reconnected)
+
+    def _tasks_ended(self, ended: fx.TasksEnded) -> None:
+        self.ended.extend((record.job_id, record.index) for record in ended.records)
+
+    def handle(self, kind: type[ev.Event], **fields: object) -> None:
+        self.service.handle(kind(at=clock.now(), cause="test", **fields))
+
+    def held(self) -> dict[int, tuple[int, int]]:
+        """(job id, index) of each attempt that the pool thinks the worker has."""
+        worker = self.pool.workers[WORKER]
+        return {number: (task.job.id, task.index) for number, task in worker.held.items()}
+
+    def hello(self) -> None:
+        """The worker still holds all that it has, ended or not."""
+        known = self.pool.workers.get(WORKER)
+        holds = [(n, *what, 0) for n, what in self.held().items()] if known else []
+        self.handle(
+            ev.Joined,
+            worker=WORKER,
+            incarnation="one",
+            ad=WorkerAd(assets={"cpus": 8.0}),
+            holds=holds,
+            claims=[{"cpus": 1000}],
+        )
+
+    def report_all(self) -> None:
+        """Everything that the worker has is done."""
+        now = clock.now()
+        results = [
+            Result(number, job_id, index, Outcome.DONE, now - 0.1, 0.1, stdout="x" * 500)
+            for number, (job_id, index) in self.held().items()
+        ]
+        self.handle(ev.Reported, worker=WORKER, results=results)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                await asyncio.sleep(0.02)
+
+
+async def test_a_full_disk_stops_the_pool_and_room_starts_it_again(disk: Path) -> None:
+    house = House(disk)
+    pool = house.pool
+    house.hello()
+    house.handle(ev.Submit, request="s", owner="ada", spec=JobSpec(argv=("true",), count=600))
+    await house.until(lambda: bool(house.held()))
+
+    filler = disk / "somebody elses"
+    with filler.open("wb", buffering=0) as file:
         try:
-            while file.write(b"x" * 65536):
+            while file.write(b"x" * 1024):
                 pass
         except OSError:
-            return
+            pass
+    async with asyncio.timeout(30):
+        while not house.service.store_error:
+            house.report_all()
+            await asyncio.sleep(0.02)
+    assert "full" in house.service.store_error
+    assert pool.state.store_error == house.service.store_error
+    shown, sent = len(house.ended), pool.totals.tasks_sent
+    durable = house.store.tasks(1, limit=1000)
+    assert shown == len(durable)
+    for _ in range(50):
+        house.report_all()
+        await asyncio.sleep(0.02)
+    assert pool.totals.tasks_sent == sent
+    assert house.service.commits.waiting_records < 600
+    assert len(house.ended) == shown
+
+    filler.unlink()
+    await house.until(lambda: not house.service.store_error)
+    async with asyncio.timeout(30):
+        while pool.job(1) is not None:
+            if any('"who"' in payload for payload in house.wire.sent):
+                house.wire.sent.clear()
+                house.hello()
+            house.report_all()
+            await asyncio.sleep(0.02)
+    assert sorted(house.ended) == [(1, index) for index in range(600)]
+    [job] = house.store.jobs()
+    assert (job.state, job.counts.done) == ("done", 600)
+    await house.service.close()
+    house.store.close()
 
 
-async def test_a_task_that_fails_on_a_full_disk_is_not_to_blame(
-    machine: Machine, small_disk: Path
-) -> None:
-    await machine.run("/bin/true")
-    fill(small_disk)
-    ended = await machine.sh("cp /bin/sh . || exit 1")
-    assert ended.exit_code == 1
-    assert ended.reason == "no-space: the worker's disk is full"
-    assert (await machine.sh("echo lost || exit 3")).reason.startswith("no-space: ")
-    assert (await machine.sh("kill -BUS $$")).reason.startswith("no-space: ")
-    assert (await machine.run("/bin/true")).reason == ""
-    assert (await machine.run("sleep", "60", limit=0.1)).reason == "time-limit"
-    (small_disk / "filler").unlink()
-    ended = await machine.sh("cp /bin/sh . && exit 4")
-    assert (ended.exit_code, ended.reason) == (4, "")
+def test_a_store_that_is_opened_on_a_full_disk_is_opened_later(disk: Path) -> None:
+    from kestrelctl.errors import KestrelError
 
-
-async def test_a_disk_without_room_for_files_is_full(machine: Machine, small_disk: Path) -> None:
-    await machine.run("/bin/true")
-    try:
-        for number in range(1000):
-            (small_disk / str(number)).touch()
-    except OSError:
-        pass
-    assert (await machine.sh(": > file || exit 1")).reason.startswith("no-space: ")
-
-
-async def test_a_task_that_fills_the_disk_itself_is_to_blame(machine: Machine) -> None:
-    ended = await machine.sh("cat /dev/zero > file; exit 1")
-    assert ended.exit_code == 1
-    assert ended.reason == "disk-full: there is room without what the task wrote"
-    assert (await machine.sh("cp /bin/sh .")).exit_code == 0
-
-
-async def test_an_output_for_which_there_is_no_room_says_how_much_there_is(
-    machine: Machine, small_disk: Path
-) -> None:
-    ended = await machine.sh("seq 10000000; exit 0")
-    assert ended.stdout_bytes > 1 << 20
-    assert len(ended.stdout) == TAIL_BYTES
-    kept = machine.executor.read_output(ended.number, "stdout", 0, 1 << 25)
-    assert len(kept) == ended.stdout_bytes
-
-
-def test_results_on_a_full_disk_wait_for_room(
-    small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spool_module, "RETRY_SECONDS", 0.0)
-    spool = DiskSpool(small_disk / "spool")
-    spool.append([(1, b"one")])
-    fill(small_disk)
-    spool.append([(2, b"x" * 100_000)])
-    assert "only in memory" in (spool.degraded or "")
-    assert [number for number, _ in spool.load()] == [1, 2]
-    spool.forget([1])
-    (small_disk / "filler").unlink()
-    spool.append([(3, b"three")])
-    assert spool.degraded is None
-    spool.close()
-    spool = DiskSpool(small_disk / "spool")
-    assert {number for number, _ in spool.load()} >= {2, 3}
-    spool.close()
-
-
-def test_a_worker_finds_its_results_though_its_disk_is_full(small_disk: Path) -> None:
-    spool = DiskSpool(small_disk / "spool")
-    spool.append([(number, b"x" * 1000) for number in range(100)])
-    spool.close()
-    fill(small_disk)
-    spool = DiskSpool(small_disk / "spool")
-    assert len(spool.load()) == 100
-    spool.close()
+    with (disk / "somebody elses").open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 1024):
+                pass
+        except OSError:
+            pass
+    store = SqliteStore(disk / "manager")
+    with pytest.raises(KestrelError) as caught:
+        store.open()
+    assert "space" in (caught.value.cause or "") or "full" in (caught.value.cause or "")
+    assert caught.value.exit_status != 14
+    (disk / "somebody elses").unlink()
+    assert store.open().epoch == 1
+    assert store.notes() == []
+    store.close()

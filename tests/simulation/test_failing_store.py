@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from byhand import SOON_SECONDS, M, Manager
+from byhand import POOL, SOON_SECONDS, M, Manager
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.refusal import Reason
@@ -12,6 +12,7 @@ from kestrelctl.errors import StoreFull
 from kestrelctl.manager.acknowledgements import COMPANY_SECONDS
 from kestrelctl.manager.commits import RETRY_SECONDS, STUCK_SECONDS
 from kestrelctl.protocol import answers, requests, work
+from kestrelctl.simulate.network import DOMAIN
 
 WHY = "a disk that was told to be full"
 
@@ -64,8 +65,29 @@ def test_nothing_is_handed_out(house: Manager) -> None:
     sent = house.attempts()
     for number in sent[1:]:
         report(house, number)
+    idle = house.puppet(f"w1@workers.{DOMAIN}/1")
+    house.audit.machine(idle.address, {})
+    house.wait()
+    idle.say(work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd()), POOL)
     house.wait(5.0)
     assert house.attempts() == sent
+    assert len(idle.of(work.Welcome)) == 1
+    assert idle.of(work.Run) == []
+    house.store.full = False
+    house.wait(2 * RETRY_SECONDS)
+    assert len(idle.of(work.Run)) == 1
+
+
+def test_whoever_waits_for_the_next_commit_hears_of_it_too() -> None:
+    house = Manager(commit_seconds=(1.0, 1.0))
+    house.wait(5.0)
+    house.store.full = True
+    house.submit()
+    house.wait(0.5)
+    house.submit()
+    assert house.failures() == []
+    house.wait(1.0)
+    assert house.failures() == [StoreFull.code] * 2
 
 
 def test_results_wait_at_their_workers(house: Manager) -> None:
@@ -217,5 +239,5 @@ def test_a_worker_that_comes_and_goes_fills_no_memory(
         )
         house.wait(2 * RETRY_SECONDS)
         counts.append(commits.waiting_records)
-    assert max(counts) < 200, counts
+    assert max(counts) < 120, counts
     assert len({record.worker for record in house.store.open().workers}) == 1

@@ -31,10 +31,10 @@ FULL_SPEC = JobSpec(
 
 
 def job(job_id: int = 1, **changes: Any) -> JobRecord:
-    """An active job of ten tasks, none of them sent yet, unless the changes say otherwise."""
+    """An active job of many tasks, none of them sent yet, unless the changes say otherwise."""
     fields: dict[str, Any] = {
         "owner": "ada@pool.internal",
-        "spec": JobSpec(argv=("true",), count=10),
+        "spec": JobSpec(argv=("true",), count=100_000),
         "submitted_at": 1_700_000_000.25,
     }
     return JobRecord(job_id=job_id, **(fields | changes))

@@ -15,7 +15,8 @@ from store_samples import done, job
 
 from kestrelctl.core.model.records import JobForgotten
 from kestrelctl.errors import KestrelError, NotFound, StoreFull, UsageError
-from kestrelctl.store.backup import UNKNOWN_JOBS, UNKNOWN_STARTS, back_up, checked, restore
+from kestrelctl.store.backup import back_up, checked, restore
+from kestrelctl.store.mark import MARK, UNKNOWN_JOBS, UNKNOWN_STARTS
 from kestrelctl.store.sqlite import DATABASE, SqliteStore
 
 
@@ -278,4 +279,4 @@ class TestRestore:
         with pytest.raises(StoreFull, match=DATABASE) as caught:
             restore(file, data_dir, aside)
         assert caught.value.cause is not None
-        assert {path.name for path in data_dir.iterdir()} == {DATABASE, "manager.lock"}
+        assert {path.name for path in data_dir.iterdir()} == {DATABASE, MARK, "manager.lock"}

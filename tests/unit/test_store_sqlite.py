@@ -60,7 +60,9 @@ class TestFiles:
             store.close()
         finally:
             os.umask(umask)
-        assert set(found) == {"kestrel.db", "kestrel.db-wal", "kestrel.db-shm", "manager.lock"}
+        assert set(found) == {
+            "kestrel.db", "kestrel.db-wal", "kestrel.db-shm", "kestrel.mark", "manager.lock"
+        }  # fmt: skip
         assert set(found.values()) == {0o600}
 
     def test_a_readable_database_is_made_private(self, data_dir: Path) -> None:

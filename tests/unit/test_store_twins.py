@@ -35,7 +35,11 @@ JOBS = range(1, 4)
 INDEXES = range(8)
 STORED_STATES = [TaskState.WAITING, *FINAL_STATES]
 KEYS = {1: "", 2: "k", 3: "k"}
-SPECS = {1: FULL_SPEC, 2: JobSpec(argv=("true",), count=10**9), 3: JobSpec(argv=("false",))}
+SPECS = {
+    1: replace(FULL_SPEC, items=None, count=10**9),
+    2: JobSpec(argv=("true",), count=10**9),
+    3: JobSpec(argv=("false",), count=10**9),
+}
 
 job_ids = st.sampled_from(JOBS)
 indexes = st.sampled_from(INDEXES)

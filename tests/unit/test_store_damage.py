@@ -1,0 +1,183 @@
+"""A row that cannot be: its job is set aside and told of, and all others go on."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from store_samples import done, job, waiting
+
+from kestrelctl.core.model.records import Snapshot, WorkerRecord
+from kestrelctl.core.pool import Pool
+from kestrelctl.errors import KestrelError, NotFound, StoreUnusable
+from kestrelctl.manager.selection import select_jobs
+from kestrelctl.store.sqlite import DATABASE, SqliteStore
+
+
+@pytest.fixture
+async def data_dir(tmp_path: Path) -> Path:
+    """A store with three active jobs, and one that has ended."""
+    store = SqliteStore(tmp_path / "manager")
+    store.open()
+    await store.commit([job(n, key=f"key {n}") for n in (1, 2, 3)])
+    await store.commit([done(index, 2) for index in range(5)])
+    await store.commit([waiting(7, failures=1, losses=1, concluded=3, job_id=2)])
+    await store.commit([job(4, state="done", ended_at=5.0, key="key 4"), done(0, 4)])
+    await store.commit([WorkerRecord("w")])
+    store.close()
+    return tmp_path / "manager"
+
+
+def damage(data_dir: Path, *statements: str) -> None:
+    connection = sqlite3.connect(data_dir / DATABASE)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+DAMAGES = [
+    "UPDATE specs SET spec = x'7b22617267' WHERE job_id = 2",
+    "UPDATE specs SET spec = x'ffff00ff' WHERE job_id = 2",
+    "UPDATE specs SET spec = 17 WHERE job_id = 2",
+    """UPDATE specs SET spec = '{"argv":["true"],"count":"many"}' WHERE job_id = 2""",
+    """UPDATE specs SET spec = '{"argv":[]}' WHERE job_id = 2""",
+    """UPDATE specs SET spec = '{"argv":["x"],"count":99,"items":["a"]}' WHERE job_id = 2""",
+    "UPDATE jobs SET cursor = 'far' WHERE job_id = 2",
+    "UPDATE jobs SET cursor = -4 WHERE job_id = 2",
+    "UPDATE jobs SET cursor = 4611686018427387904 WHERE job_id = 2",
+    "UPDATE jobs SET done = x'00' WHERE job_id = 2",
+    "UPDATE jobs SET owner = CAST(x'ff41' AS TEXT) WHERE job_id = 2",
+    "UPDATE jobs SET submitted_at = 'yesterday' WHERE job_id = 2",
+    "UPDATE tasks SET state = 9 WHERE job_id = 2 AND idx = 3",
+    "UPDATE tasks SET state = -1 WHERE job_id = 2 AND idx = 3",
+    "UPDATE tasks SET state = 'done' WHERE job_id = 2 AND idx = 3",
+    "UPDATE tasks SET idx = -5 WHERE job_id = 2 AND idx = 3",
+    "UPDATE tasks SET idx = 1073741824 WHERE job_id = 2 AND idx = 3",
+    "UPDATE tasks SET idx = 'three' WHERE job_id = 2 AND idx = 3",
+    "UPDATE tasks SET failures = 'one' WHERE job_id = 2 AND idx = 7",
+    "UPDATE tasks SET concluded = -1 WHERE job_id = 2 AND idx = 7",
+]
+
+
+@pytest.mark.parametrize("statement", DAMAGES)
+def test_a_damaged_job_is_set_aside_and_all_others_go_on(
+    data_dir: Path, statement: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(data_dir, statement)
+    store = SqliteStore(data_dir)
+    snapshot = store.open()
+    pool = Pool(snapshot)
+    pool.check()
+    assert [found.record.job_id for found in snapshot.jobs] == [1, 3]
+    assert snapshot.next_job_id == 5
+    assert list(store.damaged) == [2]
+    assert [found.job_id for found in store.jobs()] == [1, 3, 4]
+    [note] = store.notes()
+    assert "1 job cannot be read" in note
+    assert note.endswith(": 2")
+    assert "job 2 cannot be read" in caplog.text
+    with pytest.raises(KestrelError, match="set aside") as caught:
+        select_jobs("2", "ada", pool, store)
+    assert not isinstance(caught.value, NotFound)
+    assert caught.value.cause
+    assert caught.value.hint
+    store.close()
+
+
+def test_a_damaged_job_that_has_ended_is_left_out_of_lists(data_dir: Path) -> None:
+    damage(data_dir, "UPDATE specs SET spec = x'00' WHERE job_id = 4")
+    store = SqliteStore(data_dir)
+    store.open()
+    assert store.notes() == []
+    assert [found.job_id for found in store.jobs()] == [1, 2, 3]
+    assert list(store.damaged) == [4]
+    with pytest.raises(KestrelError, match="job 4 cannot be read"):
+        store.job_of_key("ada@pool.internal", "key 4")
+    store.close()
+
+
+def test_a_damaged_task_that_is_asked_for_is_said_to_be(data_dir: Path) -> None:
+    damage(data_dir, "UPDATE tasks SET state = 77 WHERE job_id = 4")
+    store = SqliteStore(data_dir)
+    store.open()
+    with pytest.raises(KestrelError, match="tasks of job 4 cannot be read"):
+        store.tasks(4)
+    store.close()
+
+
+async def test_a_damaged_job_stays_in_the_store_as_it_is(data_dir: Path) -> None:
+    damage(data_dir, "UPDATE jobs SET cursor = -4 WHERE job_id = 2")
+    store = SqliteStore(data_dir)
+    store.open()
+    await store.commit([job(5), done(0, 5)])
+    store.close()
+    damage(data_dir, "UPDATE jobs SET cursor = 8 WHERE job_id = 2")
+    snapshot = store.open()
+    assert [found.record.job_id for found in snapshot.jobs] == [1, 2, 3, 5]
+    assert snapshot.jobs[1].record.counts.done == 5
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("UPDATE workers SET ad = x'00ff'", [WorkerRecord("w")]),
+        ("UPDATE workers SET worker = x'00ff'", []),
+    ],
+)
+def test_a_damaged_worker_says_again_what_it_offers(
+    data_dir: Path, statement: str, found: list[WorkerRecord]
+) -> None:
+    damage(data_dir, statement)
+    store = SqliteStore(data_dir)
+    assert store.open().workers == found
+    assert store.notes() == []
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM pool",
+        "UPDATE pool SET epoch = 'one'",
+        "UPDATE pool SET last_job_id = -1",
+        "UPDATE pool SET commits = x'00'",
+    ],
+)
+def test_without_the_pools_own_row_nothing_is_safe(data_dir: Path, statement: str) -> None:
+    damage(data_dir, statement)
+    with pytest.raises(StoreUnusable, match="damaged") as caught:
+        SqliteStore(data_dir).open()
+    assert "pool" in (caught.value.cause or "")
+    assert "backup" in (caught.value.hint or "")
+    assert caught.value.exit_status == 14
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("PRAGMA application_id = 252006674",),
+        ("PRAGMA user_version = 0",),
+        ("DROP TABLE pool",),
+    ],
+)
+def test_a_database_of_another_program_is_left_alone(
+    data_dir: Path, statements: tuple[str, ...]
+) -> None:
+    damage(data_dir, *statements)
+    before = (data_dir / DATABASE).read_bytes()
+    with pytest.raises(StoreUnusable, match="no manager's store") as caught:
+        SqliteStore(data_dir).open()
+    assert caught.value.cause
+    assert "--data-dir" in (caught.value.hint or "")
+    assert (data_dir / DATABASE).read_bytes() == before
+
+
+def test_a_snapshot_of_a_sound_store_sets_nothing_aside(data_dir: Path) -> None:
+    store = SqliteStore(data_dir)
+    snapshot: Snapshot = store.open()
+    assert [found.record.job_id for found in snapshot.jobs] == [1, 2, 3]
+    assert (store.notes(), dict(store.damaged)) == ([], {})
+    store.close()
