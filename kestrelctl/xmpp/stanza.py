@@ -35,6 +35,12 @@ def chat(text: str, to: str, sender: str | None = None) -> str:
     )
 
 
+def mark(id_: str, address: str) -> str:
+    """A message without content from an address to itself."""
+    own = attribute(address)
+    return f"<message to='{own}' from='{own}' id='{attribute(id_)}' type='headline'/>"
+
+
 def presence(to: str, kind: str | None = None, sender: str | None = None) -> str:
     """Directed presence: available, or of the given type."""
     source = f" from='{attribute(sender)}'" if sender else ""

@@ -37,6 +37,8 @@ _CONNECT_SECONDS = 30.0
 MOST_STANZA_BYTES = 1_000_000
 #: Stanzas that follow a write sooner than this are written together.
 COMPANY_SECONDS = 0.003
+#: After so much the server is asked how far it is.
+ECHO_CHARACTERS = 64 * 1024
 _MOST_CHARACTER_BYTES = 4  # UTF-8
 
 
@@ -67,6 +69,9 @@ class XmppSession:
         self._tls, self._ca_file = tls, ca_file
         self._outbox: list[str] = []
         self._outbox_characters = 0
+        self._echo_address = ""
+        #: Characters since the start: written, up to the last mark, up to the last that came back.
+        self._written = self._marked = self._echoed = 0
         self._iq_ids = itertools.count(1)
         self._iqs: dict[str, tuple[str, asyncio.Future[Element]]] = {}
         self._flushed_at = 0.0
@@ -175,10 +180,37 @@ class XmppSession:
         return answer
 
     def backlog_bytes(self) -> int:
-        """What was given to the connection and is not written yet, in bytes of UTF-8 or so."""
+        """What was given to the connection and the server has yet to deal with, about.
+
+        Of a session with echoes; of others, what is not written yet: the kernels' buffers hold
+        megabytes more, which nobody can look into.
+        """
+        if self._echo_address:
+            return self._outbox_characters + self._written - self._echoed
         transport = self._stream.transport
         written = transport.get_write_buffer_size() if transport is not None else 0
         return written + self._outbox_characters
+
+    def use_echoes(self, address: str) -> None:
+        """Learns from messages to oneself how far the server is: it deals with one after another.
+
+        Args:
+            address: of this session; what is sent there comes back.
+        """
+        self._echo_address = address
+
+    def _add_echo(self) -> None:
+        """Lets a message follow that comes back when the server has dealt with all before it."""
+        self._outbox.append(stanza.mark(str(self._written), self._echo_address))
+        self._marked = self._written
+
+    def _is_echo(self, xml: Element) -> bool:
+        if not self._echo_address or xml.get("from") != self._echo_address:
+            return False
+        mark = xml.get("id", "")
+        if mark.isdecimal():
+            self._echoed = max(self._echoed, min(int(mark), self._written))
+        return True
 
     def _put(self, text: str) -> None:
         if not self.online:
@@ -201,6 +233,9 @@ class XmppSession:
     def _flush(self) -> None:
         self._flushed_at = asyncio.get_running_loop().time()
         if self._outbox and self.online and self._stream.transport is not None:
+            self._written += self._outbox_characters
+            if self._echo_address and self._written - self._marked >= ECHO_CHARACTERS:
+                self._add_echo()
             self._stream.transport.write("".join(self._outbox).encode())
         self._outbox.clear()
         self._outbox_characters = 0
@@ -214,7 +249,8 @@ class XmppSession:
         """
         if not found.xml.tag.endswith(("}message", "}presence")):
             return None if self._iqs and self._is_answer(found.xml) else found
-        self._receive(found.xml)
+        if not self._is_echo(found.xml):
+            self._receive(found.xml)
         return None
 
     def _is_answer(self, xml: Element) -> bool:
@@ -324,6 +360,7 @@ class XmppSession:
         was_online, self.online = self.online, False
         self._outbox.clear()
         self._outbox_characters = 0
+        self._marked = self._echoed = self._written  # what was under way is lost
         for _, future in self._iqs.values():
             if not future.done():
                 future.set_exception(Unreachable("the connection to the server was lost"))
@@ -392,7 +429,9 @@ def component(
         stream.default_domain = domain  # the name that the server's certificate must have
         stream.tls_services = {"direct"}  # one kind of connection to try, and no other
         stream.enable_plaintext = False
-    return XmppSession(stream, listener, host, port, tls=tls, ca_file=ca_file)
+    session = XmppSession(stream, listener, host, port, tls=tls, ca_file=ca_file)
+    session.use_echoes(domain)
+    return session
 
 
 def client(

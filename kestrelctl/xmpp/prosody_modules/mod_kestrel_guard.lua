@@ -31,7 +31,7 @@ local unsent_limit = module:get_option_number("kestrel_guard_unsent_bytes", 8 * 
 local free_guesses = module:get_option_number("kestrel_guard_free_guesses", 20);
 local guesses_per_second = module:get_option_number("kestrel_guard_guesses_per_second", 4);
 
-local BURST_SECONDS = 2;
+local BURST_SECONDS = 1;
 local LONGEST_PAUSE_SECONDS = 5;
 -- Longer than that nobody waits in line: clients give up after 30 seconds.
 local LONGEST_LINE_SECONDS = 20;
@@ -41,12 +41,12 @@ local MOST_LINES = 10000;
 
 local rates = {
 	user = {
-		stanzas = module:get_option_number("kestrel_guard_user_stanzas_per_second", 300);
-		bytes = module:get_option_number("kestrel_guard_user_bytes_per_second", 16e6);
+		stanzas = module:get_option_number("kestrel_guard_user_stanzas_per_second", 200);
+		bytes = module:get_option_number("kestrel_guard_user_bytes_per_second", 4e6);
 	};
 	worker = {
-		stanzas = module:get_option_number("kestrel_guard_worker_stanzas_per_second", 3000);
-		bytes = module:get_option_number("kestrel_guard_worker_bytes_per_second", 64e6);
+		stanzas = module:get_option_number("kestrel_guard_worker_stanzas_per_second", 1000);
+		bytes = module:get_option_number("kestrel_guard_worker_bytes_per_second", 16e6);
 	};
 };
 
