@@ -15,6 +15,7 @@ from kestrelctl.cli.explain import explain
 from kestrelctl.cli.id_ranges import parse_job, parse_jobs, parse_tasks
 from kestrelctl.cli.jobview import job_list, job_record, one_job, totals, why_waiting
 from kestrelctl.cli.logs import logs
+from kestrelctl.cli.outputview import output_of
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration
 from kestrelctl.cli.redial import Redial
@@ -75,7 +76,8 @@ def info(invocation: Invocation, job_id: str) -> None:
     async def work(connection: Connection) -> CommandOutput:
         view = await one_job(connection, job_id)
         reasons = await why_waiting(connection, [view])
-        return job_record(view, invocation.now(), reasons.get(view.job_id, ""))
+        output = await output_of(connection, view) if invocation.screen.is_table else ""
+        return job_record(view, invocation.now(), reasons.get(view.job_id, ""), output)
 
     invocation.talk(work)
 

@@ -90,12 +90,13 @@ def totals(views: Sequence[JobView]) -> str:
     return f"{plural(len(views), 'job')}; tasks: {', '.join(counts) or 'none'}"
 
 
-def job_record(view: JobView, now: float, reason: str) -> Record:
+def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
     """Everything about a job.
 
     Args:
         now: seconds since the epoch.
         reason: why it waits, if it does.
+        output: how much its tasks wrote, and where that is.
     """
     last = view.first + (view.tasks - 1) * view.step
     step = f":{view.step}" if view.step != 1 else ""
@@ -112,6 +113,7 @@ def job_record(view: JobView, now: float, reason: str) -> Record:
         ("ended", ago(view.ended_at, now)),
         ("took", duration(view.ended_at - view.submitted_at) if view.ended_at else ""),
         ("time of a task", duration(view.mean_seconds)),
+        ("output", output),
         ("priority", str(view.priority)),
         ("cpus", f"{view.request.get('cpus', 0):g}"),
         ("memory", size(int(view.request.get("memory", 0)))),

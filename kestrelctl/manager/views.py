@@ -170,6 +170,8 @@ def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
         cpu_seconds=result.cpu_seconds if result else None,
         peak_bytes=result.peak_bytes if result else None,
         waited_seconds=result.waited_seconds if result else None,
+        stdout_bytes=result.stdout_bytes if result else 0,
+        stderr_bytes=result.stderr_bytes if result else 0,
     )
 
 

@@ -103,6 +103,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     cpu_seconds: float | None = None
     peak_bytes: int | None = None
     waited_seconds: float | None = None
+    stdout_bytes: int = 0  #: what it wrote in all, whoever has it
+    stderr_bytes: int = 0
 
 
 class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):

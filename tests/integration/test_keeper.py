@@ -139,7 +139,7 @@ def is_stopped(process: psutil.Process) -> bool:
     return process.status() == psutil.STATUS_STOPPED
 
 
-@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP], ids=lambda number: number.name)
 def test_a_worker_that_is_stopped_goes_on(kept: Kept, number: signal.Signals) -> None:
     for _ in range(3):
         kept.worker.send_signal(number)

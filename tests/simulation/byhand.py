@@ -237,8 +237,18 @@ class Manager(House):
         self.worker.say(message, POOL)
         self.wait()
 
-    def report(self, number: int, outcome: int = Outcome.DONE, index: int = 0) -> None:
-        result = Result(number, 1, index, outcome, self.clock.now - 1.0, 1.0)
+    def report(
+        self, number: int, outcome: int = Outcome.DONE, index: int = 0, **more: object
+    ) -> None:
+        result = Result(
+            number,
+            1,
+            index,
+            outcome,
+            self.clock.now - 1.0,
+            1.0,
+            **more,  # type: ignore[arg-type]
+        )
         self.audit.began(number, 1, index, self.worker.address, None)
         self.audit.ended(number, outcome)
         self.audit.kept(number, 1, index, outcome)

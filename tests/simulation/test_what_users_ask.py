@@ -10,7 +10,7 @@ from byhand import JOBS, POOL, SOON_SECONDS, Manager, Puppet
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import MAX_HAPPENINGS, Happening
-from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.result import TAIL_BYTES, Outcome
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, StoreFull
@@ -144,6 +144,66 @@ def test_nobody_waits_for_output_of_a_worker_that_is_gone(house: Manager) -> Non
     house.ask(requests.Logs(id="l", job="1", task_id=0))
     house.wait(SOON_SECONDS)
     assert house.failures() == [NotFound.code]
+
+
+def wrote(house: Manager, size_bytes: int, tail: str) -> None:
+    """Job 1 has one task, which has written something."""
+    house.hello()
+    house.submit()
+    house.report(house.attempts()[0], stdout=tail, stdout_bytes=size_bytes)
+    house.wait(1.0)
+
+
+def the_log(house: Manager) -> answers.Log:
+    [log] = house.user.of(answers.Log)
+    return log
+
+
+def test_a_short_output_is_whole_though_it_is_no_text(house: Manager) -> None:
+    wrote(house, 3, "\ufffd\ufffdx")
+    house.user.forget()
+    house.ask(requests.Logs(id="l", job="1", task_id=0))
+    house.wait()
+    log = the_log(house)
+    assert (log.skipped_bytes, log.cut_bytes, log.why_missing) == (0, 0, "")
+
+
+@pytest.mark.parametrize("tail", ["x" * TAIL_BYTES, "\ufffd" * TAIL_BYTES], ids=["text", "bytes"])
+def test_of_a_long_output_that_its_worker_dropped_the_end_is_left(
+    house: Manager, tail: str
+) -> None:
+    wrote(house, TAIL_BYTES + 10, tail)
+    asked = ask_for_output(house)
+    house.tell(work.Output(request=asked.request, offset=0))
+    log = the_log(house)
+    assert base64.b64decode(log.data).decode() == tail
+    assert log.skipped_bytes == 10
+    assert "no longer has it" in log.why_missing
+
+
+def test_of_a_long_output_whose_worker_is_away_the_end_is_left(house: Manager) -> None:
+    wrote(house, TAIL_BYTES + 10, "x" * TAIL_BYTES)
+    assert house.worker.session is not None
+    house.worker.session.send_presence(POOL)
+    house.wait()
+    house.worker.kill()
+    house.wait()
+    house.user.forget()
+    house.ask(requests.Logs(id="l", job="1", task_id=0))
+    house.wait(SOON_SECONDS)
+    log = the_log(house)
+    assert log.skipped_bytes == 10
+    assert "is away" in log.why_missing
+
+
+def test_the_last_piece_says_what_was_cut_off(house: Manager) -> None:
+    wrote(house, TAIL_BYTES + 10, "x" * TAIL_BYTES)
+    house.tell(piece(ask_for_output(house).request, b"x" * 5000, 4100))
+    log = the_log(house)
+    assert log.cut_bytes == 6
+    assert "keeps no more than 4,100 bytes" in log.why_missing
+    house.tell(piece(ask_for_output(house).request, b"x" * 5000, TAIL_BYTES + 10))
+    assert the_log(house).cut_bytes == 0
 
 
 # -- retries ---------------------------------------------------------------------------------------

@@ -296,6 +296,23 @@ def test_one_task_and_all_exclude_each_other() -> None:
     assert run(FakePool(), "job", "logs", "7", "1", "--all").exit_code == 2
 
 
+def test_a_job_says_how_much_was_written_and_where_it_is() -> None:
+    tasks = [
+        replace(TASK, worker="w1@x/a", stdout_bytes=10, stderr_bytes=2),
+        replace(TASK, worker="w2@x/a", stdout_bytes=5000),
+        replace(TASK, worker="w3@x/a", stdout_bytes=70 << 20, reason="output-limit"),
+    ]
+    pool = FakePool(ListTasks=an.Tasks(id="", tasks=tasks[:1]))
+    assert "12 B of 1 task, all with the manager\n" in run(pool, "job", "info", "7").stdout
+    pool = FakePool(ListTasks=an.Tasks(id="", tasks=tasks, after=99))
+    assert (
+        "of the first 3 tasks that ended: 70 MiB of 3 tasks; of 2 the manager has the last 4 KiB, "
+        "the rest is on w2, w3; 1 cut off at the limit\n"
+    ) in run(pool, "job", "info", "7").stdout
+    pool = FakePool(ListTasks=an.Tasks(id="", tasks=[TASK]))
+    assert "output" not in run(pool, "job", "info", "7").stdout
+
+
 # -- explain ---------------------------------------------------------------------------------------
 
 

@@ -98,15 +98,18 @@ class Worker:
 
     Attributes:
         executor: what it runs commands with.
+        spool: with what an earlier process left.
         connection: of all sessions.
     """
 
-    def __init__(self, sessions: int) -> None:
+    def __init__(self, sessions: int, left: dict[int, bytes] | None = None) -> None:
         clock = Clock()
         self.connection = Connection()
+        self.spool = SimulatedSpool()
+        self.spool.append((left or {}).items())
         self.process = WorkerProcess(
             "one",
-            SimulatedSpool(),
+            self.spool,
             lambda on_completion: self._executor(clock, on_completion),
             clock,
             Random(1),
@@ -267,3 +270,10 @@ async def test_a_drain_without_a_connection_says_nothing() -> None:
     worker.connection.online = False
     worker.process.on_signal()
     assert worker.said == []
+
+
+async def test_a_result_that_cannot_be_read_keeps_no_worker_from_starting() -> None:
+    sound = b"[2,1,0,0,1000.0,1.0]"
+    worker = Worker(sessions=1, left={1: b"nonsense", 2: sound, 3: b"[3]", 4: b'["4",{}]'})
+    assert list(worker.process.sessions[0].agent.unacknowledged) == [2]
+    assert worker.spool.records == {2: sound}

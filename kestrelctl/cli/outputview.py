@@ -1,0 +1,47 @@
+"""How much the tasks of a job wrote, and where that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.quantities import short_address, size
+from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.result import TAIL_BYTES
+from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.protocol.answers import JobView, Tasks, TaskView
+from kestrelctl.protocol.requests import ListTasks
+
+#: How many tasks are looked at: those of one answer.
+MOST_TASKS = 1000
+_MOST_WORKERS = 5
+
+
+async def output_of(connection: Connection, view: JobView) -> str:
+    """A sentence on the output of a job's tasks that have ended; empty if they wrote nothing."""
+    states = [TaskState.DONE, TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED]
+    request = ListTasks(job=str(view.job_id), states=states, limit=MOST_TASKS)
+    page = await ask(connection, request, Tasks)
+    told = describe(page.tasks)
+    if told and page.after is not None:
+        return f"of the first {plural(len(page.tasks), 'task')} that ended: {told}"
+    return told
+
+
+def describe(tasks: Sequence[TaskView]) -> str:
+    """How much they wrote, who has it, and what was cut off."""
+    wrote = [task for task in tasks if task.stdout_bytes or task.stderr_bytes]
+    if not wrote:
+        return ""
+    whole = size(sum(task.stdout_bytes + task.stderr_bytes for task in wrote))
+    said = f"{whole} of {plural(len(wrote), 'task')}"
+    long = [task for task in wrote if max(task.stdout_bytes, task.stderr_bytes) > TAIL_BYTES]
+    if not long:
+        return f"{said}, all with the manager"
+    workers = sorted({short_address(task.worker) for task in long})
+    named = ", ".join(workers[:_MOST_WORKERS]) + (", …" if workers[_MOST_WORKERS:] else "")
+    said += (
+        f"; of {len(long):,} the manager has the last {size(TAIL_BYTES)}, the rest is on {named}"
+    )
+    cut = sum(task.reason == "output-limit" for task in long)
+    return f"{said}; {cut:,} cut off at the limit" if cut else said
