@@ -42,10 +42,12 @@ class Sandbox:
         "_scratch",
         "for_cleanup",
         "for_task",
+        "place",
     )
 
     def __init__(self, directory: Path, stdin: int, discard: Callable[[Path], None]) -> None:
         self._directory = directory
+        self.place = str(directory)
         self._paths = tuple(str(directory / stream) for stream in STREAMS)
         self._scratch = str(directory / "scratch")
         self._discard = discard
