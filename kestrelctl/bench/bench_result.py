@@ -16,6 +16,9 @@ from kestrelctl.bench.reference import REFERENCE_2009, Reference
 SCHEMA = 1
 """Of a result as JSON. It grows when a field changes its meaning, not when one is added."""
 
+PLAIN = "plain"
+"""The isolation of a pool that is made for a bench, unless it is told another."""
+
 PROCESS = "process"
 """The executor that starts one operating-system process per task."""
 
@@ -116,6 +119,7 @@ class BenchResult(msgspec.Struct, frozen=True, omit_defaults=True):
         spawn_limit_per_second: None for a given pool, whose workers may be on other machines.
         sweep: only if every task length ran on every number of workers.
         schema: of this document; left out while it is 1.
+        isolation: between the tasks of the pool that was made for it.
     """
 
     machine: BenchMachine
@@ -124,6 +128,7 @@ class BenchResult(msgspec.Struct, frozen=True, omit_defaults=True):
     command: str | None = None
     sweep: Sweep | None = None
     schema: int = SCHEMA
+    isolation: str = PLAIN
 
     def limit(self, run: BenchRun) -> Limit | None:
         """What bounds this run: worker time or process starts; None if nothing known does."""

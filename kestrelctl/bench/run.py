@@ -10,7 +10,14 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 import psutil
 
-from kestrelctl.bench.bench_result import PROCESS, BenchResult, BenchRun, LatencyMs, measured_run
+from kestrelctl.bench.bench_result import (
+    PLAIN,
+    PROCESS,
+    BenchResult,
+    BenchRun,
+    LatencyMs,
+    measured_run,
+)
 from kestrelctl.bench.bounds import Sleep, parse_sleep
 from kestrelctl.bench.machine import prosody_version, this_machine
 from kestrelctl.bench.spawn_rate import measure_spawn_rate
@@ -36,6 +43,7 @@ class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
         jobs: tasks of each run (the word of 2009).
         workers: of the throw-away pool; a given pool is measured with those it has.
         sleeps: one run each: `0`, `10`, or `0-10` for random times.
+        isolation: between the tasks of the throw-away pool.
         metrics: whether the throw-away pool serves them; off only to measure what they cost.
         command: how the sweep was called, for the report.
     """
@@ -44,6 +52,7 @@ class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 917
     sleeps: tuple[str, ...] = ("0", "1", "10", "0-10")
     executor: str = PROCESS
+    isolation: str = PLAIN
     metrics: bool = True
     command: str | None = None
 
@@ -70,6 +79,7 @@ async def bench(
         spawn_limit_per_second=spawn_limit,
         runs=runs,
         command=plan.command,
+        isolation=plan.isolation,
     )
 
 
@@ -98,7 +108,7 @@ async def measured_pool(
         yield pool, None
         return
     async with (
-        throw_away_pool(plan.workers, plan.executor, metrics=plan.metrics) as state,
+        throw_away_pool(plan.workers, plan.executor, plan.isolation, metrics=plan.metrics) as state,
         connect_local(state) as connection,
     ):
         yield connection, state

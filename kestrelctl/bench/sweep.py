@@ -57,6 +57,7 @@ async def sweep(
         spawn_limit_per_second=spawn_limit,
         runs=runs,
         command=plan.command,
+        isolation=plan.isolation,
         sweep=Sweep(cell_seconds, knees),
     )
 

@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from kestrelctl.bench.bench_result import BenchResult, BenchRun
+from kestrelctl.bench.bench_result import PLAIN, BenchResult, BenchRun
 from kestrelctl.bench.efficiency import curves, length
 from kestrelctl.bench.reference import Reference
 from kestrelctl.bench.wording import share_of_limit
@@ -73,8 +73,9 @@ def headline(result: BenchResult) -> str:
     cores = f"{machine.cores} cores ({machine.cpu_model})"
     if result.spawn_limit_per_second is None:
         return f"Kestrel {machine.kestrel}, a given pool, seen from {cores}"
+    tasks = "" if result.isolation == PLAIN else f", isolation {result.isolation}"
     starts = f"{result.spawn_limit_per_second:,.0f} processes/s bare"
-    return f"Kestrel {machine.kestrel} on {cores}, which start {starts}"
+    return f"Kestrel {machine.kestrel} on {cores}, which start {starts}{tasks}"
 
 
 def text_table(result: BenchResult) -> str:

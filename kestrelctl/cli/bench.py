@@ -18,6 +18,7 @@ from kestrelctl.cli.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.quantities import parse_percent, split_words
 from kestrelctl.cli.screen import Screen
+from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ class Bench(Noun):
     "--executor",
     type=click.Choice(["process", "inline"]),
     help="Processes, or (with --sleep 0) nothing at all.  [default: process]",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(RUNGS),
+    help="What stands between tasks, in the pool that is made.  [default: plain]",
 )
 @click.option("--metrics/--no-metrics", default=None, hidden=True, help="To see what they cost.")
 @click.option("--report", type=Path, metavar="DIR", help="Write a page with curves there.")

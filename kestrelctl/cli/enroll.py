@@ -17,7 +17,7 @@ from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.quantities import parse_duration, split_words
+from kestrelctl.cli.quantities import parse_duration
 from kestrelctl.cli.redial import Redial
 from kestrelctl.errors import UsageError
 from kestrelctl.protocol.answers import Enrolled
@@ -111,6 +111,8 @@ def join(
     service: bool,
     log_format: str,
     tags: tuple[str, ...],
+    isolation: str,
+    shares: tuple[Path, ...],
     **offered: Any,
 ) -> int:
     """Make this machine a worker, by a TOKEN of the pool, and run it.
@@ -135,7 +137,9 @@ def join(
         host=found.host,
         port=found.port,
         tls=found.tls,
-        tags=split_words(tags),
+        tags=tags,
+        isolation=isolation,
+        shares=tuple(str(share.absolute()) for share in shares),
         **offered,
     )
     system = os.geteuid() == 0

@@ -30,6 +30,7 @@ OPTIONS = (
     "cpus",
     "memory",
     "requires",
+    "isolation",
     "max-running",
     "max-failures",
     "max-losses",

@@ -9,6 +9,7 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
+from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.core.model.plural import plural
 
 
@@ -28,13 +29,20 @@ from kestrelctl.core.model.plural import plural
     show_default=True,
     help="Processes, or (to measure a pool) nothing but the time they would take.",
 )
+@click.option(
+    "--isolation",
+    type=click.Choice(["auto", *RUNGS]),
+    default="plain",
+    show_default=True,
+    help="What stands between tasks; here they are all your own.",
+)
 @pass_invocation
-def up(invocation: Invocation, name: str, workers: int, executor: str) -> None:
+def up(invocation: Invocation, name: str, workers: int, executor: str, isolation: str) -> None:
     """Start a pool on this machine: a server, a manager and workers, for you alone."""
     from kestrelctl.local import control
 
     async def work() -> None:
-        pool = await control.up(name, workers, executor)
+        pool = await control.up(name, workers, executor, isolation)
         summary = f"pool {pool.name} is up: {plural(pool.workers, 'worker')}"
         await invocation.show(Record(pool.name, pool, [summary]))
 

@@ -22,6 +22,7 @@ from kestrelctl.cli.progress import Look
 from kestrelctl.cli.quantities import parse_duration, parse_size, split_words
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
+from kestrelctl.core.model.isolation import RUNGS, tag
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.validate import problem_with_job
@@ -87,6 +88,11 @@ class _SubmitCommand(CliCommand):
     multiple=True,
     metavar="TAG",
     help="Only on workers with this tag; several: comma or repeated.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(RUNGS),
+    help="Only on workers that isolate tasks at least so well.",
 )
 @click.option("--max-running", type=click.IntRange(1), help="The most tasks at a time.")
 @click.option(
@@ -210,6 +216,7 @@ def job_of(
         items = read_elements(options["from_json"])
     span = options["array"] or Range(count=1 if items is None else len(items))
     memory = options["memory"]
+    isolation = (tag(options["isolation"]),) if options["isolation"] else ()
     spec = JobSpec(
         argv=argv,
         cleanup=job_file.cleanup if job_file is not None else (),
@@ -219,7 +226,7 @@ def job_of(
         name=options["name"],
         priority=options["priority"],
         request={"cpus": options["cpus"]} | ({"memory": memory} if memory else {}),
-        requires=split_words(options["requires"]),
+        requires=split_words(options["requires"]) + isolation,
         max_running=options["max_running"],
         max_failures=options["max_failures"],
         max_losses=options["max_losses"],

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from kestrelctl.cli.aggregate import aggregate_options
@@ -16,12 +17,35 @@ from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.enroll import enroll, join, revoke
-from kestrelctl.cli.quantities import ago, duration, short_address, size, split_words
+from kestrelctl.cli.quantities import ago, duration, short_address, size
 from kestrelctl.cli.redial import Redial
+from kestrelctl.core.model import isolation
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol.answers import Workers, WorkerView
 from kestrelctl.protocol.requests import DrainWorkers, ListWorkers, ResumeWorkers
+
+
+class DescribedWorker(WorkerView, frozen=True, kw_only=True):
+    """A worker, with what its tags say of isolation.
+
+    Attributes:
+        isolation: its rung; empty if it says none.
+        not_enforced: what is not kept from its tasks, or not kept exactly.
+    """
+
+    isolation: str = ""
+    not_enforced: tuple[str, ...] = ()
+
+
+def described(view: WorkerView) -> DescribedWorker:
+    """A worker, with what its tags say of isolation."""
+    rung = isolation.rung_of(view.tags)
+    return DescribedWorker(
+        **msgspec.structs.asdict(view),
+        isolation=rung,
+        not_enforced=isolation.NOT_ENFORCED.get(rung, ()),
+    )
 
 
 @click.group("worker", cls=Noun)
@@ -40,7 +64,7 @@ def list_(invocation: Invocation, names: tuple[str, ...]) -> None:
 
     async def work(connection: Connection) -> CommandOutput:
         return Listing(
-            _counted(invocation, worker_pages(connection, names)),
+            _counted(invocation, _described(worker_pages(connection, names))),
             worker_columns(invocation.now()),
             lambda w: w.worker,
             nothing="no workers",
@@ -56,7 +80,7 @@ def info(invocation: Invocation, name: str) -> None:
     """Everything about one worker."""
 
     async def work(connection: Connection) -> CommandOutput:
-        return worker_record(await one_worker(connection, name), invocation.now())
+        return worker_record(described(await one_worker(connection, name)), invocation.now())
 
     invocation.talk(work)
 
@@ -141,7 +165,6 @@ def run(ctx: click.Context, invocation: Invocation, /, **options: Any) -> int:
     from kestrelctl.worker.joined_pools import joined
     from kestrelctl.worker.options import WorkerOptions
 
-    options["tags"] = split_words(options["tags"])
     options["data_dir"] = options["data_dir"] or pools_directory().parent / "worker"
     if options["credentials"] is None:
         given = {
@@ -213,11 +236,12 @@ def worker_columns(now: float) -> list[Column[WorkerView]]:
         Column("HOST", lambda w: w.host, wide=True),
         Column("SYSTEM", lambda w: f"{w.os} {w.arch}".strip(), wide=True),
         Column("VERSION", lambda w: w.version, wide=True),
-        Column("TAGS", lambda w: " ".join(w.tags)),
+        Column("ISOLATION", lambda w: isolation.rung_of(w.tags), wide=True),
+        Column("TAGS", lambda w: " ".join(isolation.without_isolation(w.tags))),
     ]
 
 
-def worker_record(view: WorkerView, now: float) -> Record:
+def worker_record(view: DescribedWorker, now: float) -> Record:
     """Everything about a worker.
 
     Args:
@@ -233,7 +257,9 @@ def worker_record(view: WorkerView, now: float) -> Record:
         ("joined", ago(view.joined_at, now)),
         ("cpus", f"{view.free.get('cpus', 0):g} of {view.assets.get('cpus', 0):g} free"),
         ("memory", f"{_memory(view.free) or 0} of {_memory(view.assets) or 0} free"),
-        ("tags", " ".join(view.tags)),
+        ("tags", " ".join(isolation.without_isolation(view.tags))),
+        ("isolation", view.isolation),
+        ("not enforced", ", ".join(view.not_enforced)),
         ("tasks", f"{view.running:,} running, {view.queued:,} queued"),
         ("so far", f"{view.done:,} done, {view.failed:,} failed"),
     ]
@@ -242,6 +268,13 @@ def worker_record(view: WorkerView, now: float) -> Record:
 
 def _memory(assets: dict[str, float]) -> str:
     return size(int(assets.get("memory", 0)))
+
+
+async def _described(
+    pages: AsyncIterator[Sequence[WorkerView]],
+) -> AsyncIterator[Sequence[DescribedWorker]]:
+    async for page in pages:
+        yield [described(view) for view in page]
 
 
 async def _counted(

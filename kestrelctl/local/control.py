@@ -27,11 +27,14 @@ START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 
 
-async def up(name: str, workers: int, executor: str = "process") -> PoolState:
+async def up(
+    name: str, workers: int, executor: str = "process", isolation: str = "plain"
+) -> PoolState:
     """Starts a local pool that goes on when this process ends; returns when it can run tasks.
 
     Args:
         workers: so many workers of one processor each; 0 for one with all that the machine has.
+        isolation: as of `kestrelctl worker run`.
 
     Raises:
         UsageError: a pool of that name runs.
@@ -46,7 +49,7 @@ async def up(name: str, workers: int, executor: str = "process") -> PoolState:
         )
     await _clear(directory)
     directory.mkdir(parents=True, mode=0o700)
-    process = _start(directory, name, workers, executor, detached=True)
+    process = _start(directory, name, workers, executor, isolation, detached=True)
     return await _ready(process, directory, max(1, workers))
 
 
@@ -107,12 +110,18 @@ def _keepers(directory: Path) -> list[int]:
 
 @contextlib.asynccontextmanager
 async def throw_away_pool(
-    workers: int, executor: str = "process", *, metrics: bool = True
+    workers: int,
+    executor: str = "process",
+    isolation: str = "plain",
+    *,
+    metrics: bool = True,
 ) -> AsyncIterator[PoolState]:
     """A pool for the length of a `with`, which ends with this process at the latest."""
     find_prosody()
     directory = Path(tempfile.mkdtemp(prefix="kestrel-"))
-    process = _start(directory, directory.name, workers, executor, detached=False, metrics=metrics)
+    process = _start(
+        directory, directory.name, workers, executor, isolation, detached=False, metrics=metrics
+    )
     try:
         yield await _ready(process, directory, max(1, workers))
     finally:
@@ -140,6 +149,7 @@ def _start(
     name: str,
     workers: int,
     executor: str,
+    isolation: str,
     *,
     detached: bool,
     metrics: bool = True,
@@ -147,6 +157,7 @@ def _start(
     command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
     command += ["--directory", str(directory), "--name", name]
     command += ["--workers", str(workers), "--executor", executor]
+    command += ["--isolation", isolation]
     if not detached:
         command.append("--with-parent")
     if not metrics:

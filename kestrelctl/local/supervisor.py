@@ -108,12 +108,20 @@ class Supervisor:
     """Server, manager and workers of one local pool."""
 
     def __init__(
-        self, directory: Path, name: str, workers: int, executor: str, *, metrics: bool
+        self,
+        directory: Path,
+        name: str,
+        workers: int,
+        executor: str,
+        isolation: str,
+        *,
+        metrics: bool,
     ) -> None:
         self.directory = directory
         self.name = name
         self.workers = workers
         self.executor = executor
+        self.isolation = isolation
         self.processes = max(1, min(workers, os.cpu_count() or 1))
         self._with_metrics = metrics
         #: HOST:PORT of the manager's metrics and of those of each worker process, or nothing.
@@ -204,6 +212,7 @@ class Supervisor:
                 "--sessions", str(len(accounts)),
                 "--data-dir", str(self.directory / f"worker-{index + 1}"),
                 "--executor", self.executor,
+                "--isolation", self.isolation,
             ]  # fmt: skip
             command += _metrics_option(self.metrics, 1 + index)
             if self.workers:
@@ -336,6 +345,7 @@ def main() -> int:
     parser.add_argument("--name", required=True)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--executor", default="process")
+    parser.add_argument("--isolation", default="plain")
     parser.add_argument("--with-parent", action="store_true", help="stop when the parent dies")
     parser.add_argument("--no-metrics", dest="metrics", action="store_false")
     options = parser.parse_args()
@@ -355,6 +365,7 @@ def main() -> int:
             options.name,
             options.workers,
             options.executor,
+            options.isolation,
             metrics=options.metrics,
         )
         asyncio.run(supervisor.run())

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import secrets
+import shutil
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -13,13 +14,18 @@ from pathlib import Path
 from random import Random
 
 from kestrelctl import clock, logs
+from kestrelctl.core.model import isolation
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.errors import KestrelError, NotAllowed
+from kestrelctl.errors import KestrelError, NotAllowed, UsageError
 from kestrelctl.notify import Notifier
 from kestrelctl.worker.credentials import read_credentials
-from kestrelctl.worker.discovery import discover
+from kestrelctl.worker.discovery import Machine, discover
 from kestrelctl.worker.executor import Completion, Executor
 from kestrelctl.worker.inline_executor import InlineExecutor
+from kestrelctl.worker.isolation.file_view import FileView
+from kestrelctl.worker.isolation.plain import Plain
+from kestrelctl.worker.isolation.probe import choose
+from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.process import WorkerProcess
@@ -31,17 +37,20 @@ log = logging.getLogger(__name__)
 
 #: Exit status after a second signal, which ends tasks instead of waiting for them.
 STOPPED = 143
+#: Of what is free on the disk when a worker starts, the most that one task may take.
+MOST_OF_FREE_DISK = 0.5
 
 
-def _add_sessions(process: WorkerProcess, options: WorkerOptions) -> None:
-    machine = discover()
+def _add_sessions(
+    process: WorkerProcess, options: WorkerOptions, machine: Machine, rung: Rung
+) -> None:
     n = options.sessions
     ad = WorkerAd(
         assets={
             "cpus": options.cpus or (float(machine.cpus) if n == 1 else 1.0),
             "memory": options.memory_bytes or machine.memory_bytes // n,
         },
-        tags=options.tags,
+        tags=(*options.tags, *isolation.tags_of(rung.name)),
         host=machine.hostname,
         os=machine.os,
         arch=machine.arch,
@@ -60,10 +69,33 @@ def _add_sessions(process: WorkerProcess, options: WorkerOptions) -> None:
         process.add_session(options.pool, ad, jid, connect)
 
 
-def _executor(options: WorkerOptions, on_completion: Callable[[Completion], None]) -> Executor:
+def _rung(options: WorkerOptions, machine: Machine) -> Rung:
+    """What keeps tasks apart. UsageError if that does not work here."""
+    if options.executor == "inline":
+        return Plain()  # no process of anybody
+    for share in options.shares:
+        if not share.exists():
+            raise UsageError(f"{share} cannot be shared", cause="it is not there")
+    secrets = [] if str(options.credentials) == "-" else [options.credentials]
+    view = FileView(options.data_dir, options.shares, secrets, memory_bytes=machine.memory_bytes)
+    rung = choose(options.isolation, options.data_dir, view)
+    log.info("isolation of tasks: %s", rung.name)
+    return rung
+
+
+def _executor(
+    options: WorkerOptions,
+    machine: Machine,
+    rung: Rung,
+    on_completion: Callable[[Completion], None],
+) -> Executor:
     if options.executor == "inline":
         return InlineExecutor(on_completion)
-    return ProcessExecutor(options.data_dir / "tasks", on_completion)
+    limits = TaskLimits(
+        memory_bytes=machine.memory_bytes,
+        disk_bytes=int(shutil.disk_usage(options.data_dir).free * MOST_OF_FREE_DISK),
+    )
+    return ProcessExecutor(options.data_dir / "tasks", on_completion, rung=rung, task_limits=limits)
 
 
 async def serve(options: WorkerOptions) -> int:
@@ -73,10 +105,12 @@ async def serve(options: WorkerOptions) -> int:
         KestrelError: it cannot start.
         NotAllowed: the server or the pool refuses it.
     """
+    machine = discover()
+    rung = _rung(options, machine)
     process = WorkerProcess(
         secrets.token_hex(8),
         DiskSpool(options.data_dir / "spool"),
-        partial(_executor, options),
+        partial(_executor, options, machine, rung),
         clock,
         Random(),
     )
@@ -88,7 +122,7 @@ async def serve(options: WorkerOptions) -> int:
     loop.add_signal_handler(signal.SIGHUP, process.stop)
     metrics_server = keeping = None
     try:
-        _add_sessions(process, options)
+        _add_sessions(process, options, machine, rung)
         if options.metrics:
             from kestrelctl.worker.worker_metrics import serve_metrics
 

@@ -20,6 +20,12 @@ def raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def switch_core_dumps_off() -> None:
+    """Have no process that this one starts leave a core file, unless it asks for one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
 def seal_descriptors() -> int:
     """Keep every open descriptor but 0, 1 and 2 from the processes that are started.
 

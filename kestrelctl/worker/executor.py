@@ -23,6 +23,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
             limit.
         cleanup: a second command, which runs after the first in the same directory and
             environment. Its failure is a reason in the report and changes no exit code.
+        memory_bytes, disk_bytes: the most that it may use; 0 for what any task may use.
     """
 
     number: int
@@ -30,6 +31,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
     env: dict[str, str]
     time_limit_seconds: float | None = None
     cleanup: tuple[str, ...] = ()
+    memory_bytes: int = 0
+    disk_bytes: int = 0
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -39,10 +42,11 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         number: of the attempt.
         exit_code: None if a signal ended it or it never ran.
         signal: the signal that ended it.
-        reason: empty, or one of: time-limit, cancelled, output-limit, `cannot-start: …` (the
-            task's fault), `no-space: …` and `no-resources: …` (the machine's fault),
-            `disk-full: …` (beside the exit code of a task that itself filled the disk),
-            `cleanup-failed: …`, or what `kill` was given.
+        reason: empty, or one of: time-limit, cancelled, output-limit, `memory-limit: …`,
+            `process-limit: …`, `disk-limit: …`, `cannot-start: …` (all the task's fault),
+            `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
+            exit code of a task that itself filled the disk), `cleanup-failed: …`, or what `kill`
+            was given.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
         cpu_seconds: user and system time, with that of the children it waited for.

@@ -31,6 +31,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cpus: float | None = None
     memory_bytes: int | None = None
     tags: tuple[str, ...] = ()
+    isolation: str = "auto"
+    shares: tuple[str, ...] = ()
 
 
 class Membership:
@@ -121,6 +123,7 @@ class Membership:
             raise KestrelError(f"{file} cannot be read", cause=str(error)) from error
         return {
             **msgspec.structs.asdict(settings),
+            "shares": tuple(map(Path, settings.shares)),
             "credentials": self.credentials,
             "ca_file": self.ca_file,
             "data_dir": self.directory / "data",

@@ -1,4 +1,4 @@
-"""Enforces the limits of running processes: time and output. Notes their memory on the way."""
+"""Enforces the limits of running processes: time, output, memory, processes, scratch space."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from kestrelctl.worker.orphans import kill_group
+from kestrelctl.worker.isolation.rung import Rung
+from kestrelctl.worker.process_tree import proportional_bytes, resident_bytes
 from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.usage import sample
 
@@ -18,6 +19,12 @@ YOUNG_SECONDS = 0.1
 """A process younger than this is not looked at, so that most short tasks cost nothing here."""
 GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL."""
+SETUP_SECONDS = 0.02
+"""Pause before a task whose sandbox is still being made is signalled again."""
+MOST_LOOKING = 0.05
+"""The most of one processor that looking takes; where much runs, it is done less often."""
+SCRATCH_SLICE_SECONDS = 0.002
+"""How long the files of one task are counted at a time."""
 
 
 class LimitEnforcer:
@@ -25,41 +32,53 @@ class LimitEnforcer:
 
     Args:
         running: by process id.
+        rung: how they run.
         output_limit_bytes: a task that writes more to stdout or stderr is killed.
         reap: takes the processes that have ended out of `running`.
+        orphans_of: the processes of an attempt that lost their parent to the worker.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         running: Mapping[int, RunningProcess],
+        rung: Rung,
         output_limit_bytes: int,
         reap: Callable[[], None],
+        orphans_of: Callable[[int], list[int]],
     ) -> None:
         self._loop = loop
         self._running = running
+        self._rung = rung
         self._output_limit_bytes = output_limit_bytes
         self._reap = reap
+        self._orphans_of = orphans_of
+        self._usage_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, process: RunningProcess, time_limit_seconds: float | None) -> None:
         """Takes care of a process that has just started."""
         now = time.monotonic()
-        process.sample_at = now + YOUNG_SECONDS
         process.terminated = False
         process.deadline = math.inf if time_limit_seconds is None else now + time_limit_seconds
         self._look_by(min(process.deadline, now + WATCH_SECONDS))
 
     def terminate(self, process: RunningProcess, reason: str) -> None:
-        """Ends a process: SIGTERM to its group, SIGKILL after the grace or at the second call."""
+        """Ends a task: SIGTERM to its process group, SIGKILL after the grace or at the second call.
+
+        SIGKILL goes to all that it has started.
+        """
         process.reason = process.reason or reason
         if process.terminated:
-            kill_group(process.pid, signal.SIGKILL)
+            self._rung.kill(process.pid)
             process.deadline = math.inf
             return
-        kill_group(process.pid, signal.SIGTERM)
-        process.terminated = True
-        process.deadline = time.monotonic() + GRACE_SECONDS
+        now = time.monotonic()
+        if self._rung.signal(process.pid, signal.SIGTERM) or now - process.since > GRACE_SECONDS:
+            process.terminated = True
+            process.deadline = now + GRACE_SECONDS
+        else:
+            process.deadline = now + SETUP_SECONDS
         self._look_by(process.deadline)
 
     def look_soon(self) -> None:
@@ -81,8 +100,9 @@ class LimitEnforcer:
     def _look(self) -> None:
         self._timer = None
         self._reap()  # in case a thread without our signal mask swallowed the signal
-        now = time.monotonic()
+        began = now = time.monotonic()
         again = now + WATCH_SECONDS
+        with_usage = self._usage_at <= now
         for process in self._running.values():
             if process.deadline <= now:
                 self.terminate(process, "time-limit")
@@ -90,11 +110,54 @@ class LimitEnforcer:
             if now - process.since < YOUNG_SECONDS:
                 continue
             if max(process.sandbox.sizes()) > self._output_limit_bytes:
-                process.terminated = True  # no grace: it would go on writing
-                self.terminate(process, "output-limit")
-            if process.sample_at <= now and process.completion is None:
-                # At ages that double: a high-water mark needs no more.
-                process.sample_at = now + (now - process.since)
-                process.peak_bytes = sample(process.pid) or process.peak_bytes
+                self._kill(process, "output-limit")
+            elif with_usage and (why := self._beyond(process)):
+                self._kill(process, why)
+        if with_usage:
+            now = time.monotonic()
+            self._usage_at = now + (now - began) / MOST_LOOKING
         if self._running:
             self._look_by(max(again, now + 0.01))
+
+    def _kill(self, process: RunningProcess, reason: str) -> None:
+        process.terminated = True  # no grace: it would take more meanwhile
+        self.terminate(process, reason)
+
+    def _beyond(self, process: RunningProcess) -> str:
+        """The limit that a task is beyond, with figures; empty if there is none."""
+        limits = process.limits
+        if not self._rung.has_kernel_limits:
+            pids = self._rung.processes(process.pid, limits.processes)
+            pids += self._orphans_of(process.command.number)
+            if len(pids) > limits.processes:
+                return f"process-limit: more than {limits.processes:,} processes"
+            in_files = self._rung.memory_files_bytes(process.pid)
+            used = resident_bytes(pids) + in_files
+            if 0 < limits.memory_bytes < used:
+                own, shared = proportional_bytes(pids)
+                used = own + max(shared, in_files)
+                if used > limits.memory_bytes:
+                    return memory_limit_reason(used, limits.memory_bytes)
+            if process.completion is None:
+                process.peak_bytes = max(process.peak_bytes, used, self._high_water(process))
+        used, files = process.scratch.advance(time.monotonic() + SCRATCH_SLICE_SECONDS)
+        if process.scratch.unreadable:
+            return f"disk-limit: {process.scratch.unreadable}"
+        if files > limits.files:
+            return f"disk-limit: more than {limits.files:,} files in the scratch directory"
+        if 0 < limits.disk_bytes < used:
+            allowed = _mebibytes(limits.disk_bytes)
+            return f"disk-limit: {_mebibytes(used)} in the scratch directory, of {allowed}"
+        return ""
+
+    def _high_water(self, process: RunningProcess) -> int:
+        return sample(process.pid) if self._rung.name == "plain" else 0
+
+
+def memory_limit_reason(used_bytes: int, limit_bytes: int) -> str:
+    """The reason of a task that took too much memory."""
+    return f"memory-limit: used {_mebibytes(used_bytes)} of {_mebibytes(limit_bytes)}"
+
+
+def _mebibytes(amount_bytes: int) -> str:
+    return f"{amount_bytes / (1 << 20):,.0f} MiB"

@@ -18,6 +18,9 @@ class WorkerOptions:
         sessions: workers that this process is; each has a connection and an aggregate of its own.
         cpus, memory_bytes: of each session; None for an equal share of what the machine has.
         metrics: HOST:PORT for Prometheus; empty for none.
+        isolation: how tasks are kept apart: a rung of `core.model.isolation`; `auto` is the best
+            that works here.
+        shares: directories that tasks may write where their files are isolated.
         executor: `process`, or `inline` to measure scheduling alone.
     """
 
@@ -32,6 +35,8 @@ class WorkerOptions:
     cpus: float | None = None
     memory_bytes: int | None = None
     tags: tuple[str, ...] = ()
+    isolation: str = "auto"
+    shares: tuple[Path, ...] = ()
     executor: str = "process"
     metrics: str = ""
     log_format: str = "text"

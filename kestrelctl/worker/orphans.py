@@ -127,6 +127,10 @@ class Orphans:
         """Whether an orphan exists that belongs, or may belong, to this attempt."""
         return any(owner is None or owner == number for owner in self._attempts.values())
 
+    def of(self, number: int) -> list[int]:
+        """The orphans that say they belong to this attempt."""
+        return [pid for pid, owner in self._attempts.items() if owner == number]
+
     def kill_all(self) -> None:
         """Kill every orphan known."""
         for pid in self._attempts:

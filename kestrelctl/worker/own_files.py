@@ -28,17 +28,18 @@ class OwnDirectory:
 
     Attributes:
         fd: the same as long as this lives.
+        path: where it was made.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.fd = _open_or_make(path)
 
     def renew(self) -> bool:
         """Make it again if somebody removed it. Returns whether that was so."""
         if os.fstat(self.fd).st_nlink:
             return False
-        made = _open_or_make(self._path)
+        made = _open_or_make(self.path)
         os.dup2(made, self.fd, inheritable=False)
         os.close(made)
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import logging
 import math
@@ -23,6 +24,8 @@ from msgspec.structs import replace
 from kestrelctl.worker.child_signal import ChildSignal
 from kestrelctl.worker.disk_space import is_full
 from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.worker.isolation.plain import Plain
+from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.limits import GRACE_SECONDS, LimitEnforcer
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
 from kestrelctl.worker.output import STREAMS, KeptOutputs
@@ -51,6 +54,8 @@ class ProcessExecutor:
         output_limit_bytes: a task that writes more to stdout or stderr is killed.
         kept_bytes: room for outputs that are longer than their tail; the oldest go first.
         kept_files: the same, in number.
+        rung: how tasks are isolated from each other and from this process.
+        task_limits: for tasks that ask for nothing themselves.
     """
 
     def __init__(
@@ -61,6 +66,8 @@ class ProcessExecutor:
         output_limit_bytes: int = 64 << 20,
         kept_bytes: int = 1 << 30,
         kept_files: int = 10_000,
+        rung: Rung | None = None,
+        task_limits: TaskLimits | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._child_signal = ChildSignal(self._loop, self._reap)  # before Trash has threads
@@ -82,12 +89,21 @@ class ProcessExecutor:
         self._by_pid: dict[int, RunningProcess] = {}  # in order of start
         self._free_sandboxes: list[Sandbox] = []
         self._sandbox_names = map(str, itertools.count())
-        self._limits = LimitEnforcer(self._loop, self._by_pid, output_limit_bytes, self._reap)
-        self._spawner = Spawner()
-        self.start_seconds = self._spawner.start_seconds
-        self.depth_first = True
+        self._rung = rung or Plain()
+        self._task_limits = task_limits or TaskLimits()
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._orphans = Orphans()
+        self._limits = LimitEnforcer(
+            self._loop,
+            self._by_pid,
+            self._rung,
+            output_limit_bytes,
+            self._reap,
+            self._orphans.of,
+        )
+        self._spawner = Spawner(self._rung)
+        self.start_seconds = self._spawner.start_seconds
+        self.depth_first = True
 
     # ---- asked from outside
 
@@ -101,7 +117,9 @@ class ProcessExecutor:
         if number in self._processes:
             raise ValueError(f"attempt {number} runs already")
         sandbox = self._free_sandboxes.pop() if self._free_sandboxes else self._new_sandbox()
-        process = self._processes[number] = RunningProcess(command, sandbox, time.time())
+        process = self._processes[number] = RunningProcess(
+            command, sandbox, self._limits_of(command), time.time()
+        )
         why_not = self._spawn(process, command.argv, sandbox.for_task, command.time_limit_seconds)
         if why_not:
             completion = Completion(number, reason=why_not, started_at=process.started_at)
@@ -146,7 +164,7 @@ class ProcessExecutor:
         while (self._by_pid or self._orphans) and time.monotonic() < give_up:
             for process in self._by_pid.values():
                 process.command = replace(process.command, cleanup=())
-                kill_group(process.pid)
+                self._rung.kill(process.pid)
             self._orphans.kill_all()
             await asyncio.sleep(0.005)
         await self._trash.close()
@@ -164,6 +182,16 @@ class ProcessExecutor:
     def _new_sandbox(self) -> Sandbox:
         return Sandbox(
             self._sandboxes, self._sandbox_names, self._spawner.null, self._trash.discard
+        )
+
+    def _limits_of(self, command: CommandSpec) -> TaskLimits:
+        common = self._task_limits
+        if not command.memory_bytes and not command.disk_bytes:
+            return common
+        return dataclasses.replace(
+            common,
+            memory_bytes=command.memory_bytes or common.memory_bytes,
+            disk_bytes=command.disk_bytes or common.disk_bytes,
         )
 
     def _spawn(
@@ -199,23 +227,48 @@ class ProcessExecutor:
                     continue
                 # At once, before the group's id can belong to anybody else.
                 process.left_something |= kill_group(pid)
-                ended.append((process, status, usage))
+                process.add(usage)
+                if self._is_over(process, os.waitstatus_to_exitcode(status)):
+                    ended.append(process)
         now = time.monotonic()
         self._orphans.look(self._by_pid, now)
         inherited = own_peak()
-        for process, status, usage in ended:
+        for process in ended:
             if self._orphans and self._orphans.may_write(process.command.number):
                 process.left_something = True
-            code = os.waitstatus_to_exitcode(status)
-            if process.completion is None:
-                self._clean_up(process, process.completed(code, usage, inherited, now))
-            else:
-                why = f"exit code {code}" if code > 0 else f"signal {-code}"
-                self._complete(process, _with_cleanup(process.completion, why if code else ""))
+            self._ended(process, inherited, now)
         if self._orphans:
             oldest = next((process.since for process in self._by_pid.values()), math.inf)
             self._orphans.kill_finished(self._has_process, oldest)
             self._limits.look_soon()
+
+    def _is_over(self, process: RunningProcess, code: int) -> bool:
+        """Whether the task is over, now that a process of it is."""
+        if process.code is None:
+            process.code = code
+            left = self._rung.left_behind(process.sandbox.place)
+            if left:
+                process.pid = left
+                self._by_pid[left] = process
+                return False
+        return True
+
+    def _ended(self, process: RunningProcess, inherited: int, now: float) -> None:
+        assert process.code is not None
+        ending = self._rung.ended(process.sandbox.place, process.code, asked=bool(process.reason))
+        process.code = None
+        process.reason = process.reason or ending.reason
+        code = ending.code
+        if process.completion is not None:
+            why = f"exit code {code}" if code > 0 else f"signal {-code}"
+            why = ending.reason or (why if code else "")
+            self._complete(process, _with_cleanup(process.completion, why))
+        elif not ending.ran:
+            process.pid = 0
+            self._complete(process, _never_ran(process))
+        else:
+            process.peak_bytes = max(process.peak_bytes, ending.peak_bytes)
+            self._clean_up(process, process.completed(code, inherited, now))
 
     def _has_process(self, number: int) -> bool:
         process = self._processes.get(number)
@@ -226,6 +279,7 @@ class ProcessExecutor:
         cleanup = process.command.cleanup
         if cleanup:
             process.completion = completion
+            process.reason = ""
             why_not = self._spawn(process, cleanup, process.sandbox.for_cleanup, CLEANUP_SECONDS)
             if not why_not:
                 return
@@ -275,6 +329,10 @@ class ProcessExecutor:
 
 def _ignore(completion: Completion) -> None:
     """What `on_completion` is after `close`."""
+
+
+def _never_ran(process: RunningProcess) -> Completion:
+    return Completion(process.command.number, reason=process.reason, started_at=process.started_at)
 
 
 def _with_cleanup(completion: Completion, why: str) -> Completion:

@@ -7,6 +7,8 @@ import os
 
 _CACHE_ENTRIES = 10_000
 _MACHINE_SHORT = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+_FIRST_LINE_BYTES = 256  # BINPRM_BUF_SIZE
+_OTHER_FORMATS = "/proc/sys/fs/binfmt_misc/status"
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
@@ -44,6 +46,30 @@ class Programs:
     def forget(self, name: str, path: str | None) -> None:
         """Search again next time: what was found could not be executed."""
         self._found.pop((name, os.defpath if path is None else path), None)
+
+
+def check_executable(program: str) -> None:
+    """Finds out ahead what execve(2) would say to a file, for a program that is started by another.
+
+    Raises:
+        OSError: as execve would.
+    """
+    if os.path.isdir(program):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), program)
+    if not os.access(program, os.F_OK | os.X_OK):
+        code = errno.EACCES if os.path.lexists(program) else errno.ENOENT
+        raise OSError(code, os.strerror(code), program)
+    try:
+        with open(program, "rb", buffering=0) as file:
+            line = file.read(_FIRST_LINE_BYTES).partition(b"\n")[0]
+    except PermissionError:  # one that may be executed, and not read
+        return
+    if line.startswith(b"#!"):
+        interpreter = os.fsdecode(line[2:].split()[0]) if line[2:].split() else ""
+        if not os.access(interpreter, os.X_OK):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    elif not line.startswith(b"\x7fELF") and not os.path.exists(_OTHER_FORMATS):
+        raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC), program)
 
 
 def _search(name: str, path: str) -> str:

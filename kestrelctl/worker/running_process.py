@@ -6,7 +6,9 @@ import math
 import resource
 
 from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.worker.isolation.rung import TaskLimits
 from kestrelctl.worker.sandbox import Sandbox
+from kestrelctl.worker.scratch_size import ScratchSize
 from kestrelctl.worker.usage import peak_bytes
 
 
@@ -14,42 +16,54 @@ class RunningProcess:
     """The process of an attempt: first that of the task itself, then that of its cleanup."""
 
     __slots__ = (
+        "code",
         "command",
         "completion",
+        "cpu_seconds",
         "deadline",
         "left_something",
+        "limits",
+        "max_rss",
         "peak_bytes",
         "pid",
         "reason",
-        "sample_at",
         "sandbox",
+        "scratch",
         "since",
         "started_at",
         "terminated",
     )
 
-    def __init__(self, command: CommandSpec, sandbox: Sandbox, started_at: float) -> None:
+    def __init__(
+        self, command: CommandSpec, sandbox: Sandbox, limits: TaskLimits, started_at: float
+    ) -> None:
         self.command = command
         self.sandbox = sandbox
+        self.limits = limits
+        self.scratch = ScratchSize(f"{sandbox.place}/scratch")
         self.pid = 0  # of what runs now; 0 if nothing could be started
         self.started_at = started_at
         self.since = 0.0  # start of what runs now, monotonic
         self.deadline = math.inf
         self.terminated = False  # SIGTERM was sent; SIGKILL is next
         self.reason = ""
+        self.code: int | None = None  # of a process that leaves one behind which is to end first
+        self.cpu_seconds = 0.0
+        self.max_rss = 0  # as the kernel counts it, in its unit
         self.peak_bytes = 0
-        self.sample_at = 0.0
         self.left_something = False
         self.completion: Completion | None = None  # of the task itself, while its cleanup runs
 
-    def completed(
-        self, code: int, usage: resource.struct_rusage, inherited: int, now: float
-    ) -> Completion:
+    def add(self, usage: resource.struct_rusage) -> None:
+        """Counts what a process of the task has used, as wait4 tells it."""
+        self.cpu_seconds += usage.ru_utime + usage.ru_stime
+        self.max_rss = max(self.max_rss, usage.ru_maxrss)
+
+    def completed(self, code: int, inherited: int, now: float) -> Completion:
         """How the task ended, still without its outputs.
 
         Args:
             code: exit code, or minus the signal.
-            usage: from wait4.
             inherited: see `peak_bytes`.
             now: monotonic seconds.
         """
@@ -60,6 +74,6 @@ class RunningProcess:
             self.reason,
             self.started_at,
             now - self.since,
-            usage.ru_utime + usage.ru_stime,
-            peak_bytes(usage, inherited, self.peak_bytes),
+            self.cpu_seconds,
+            peak_bytes(self.max_rss, inherited, self.peak_bytes),
         )

@@ -91,6 +91,11 @@ class Sandbox:
         self.for_cleanup = _file_actions(stdin, append)
         """The same for a command that goes on writing after the task."""
 
+    @property
+    def place(self) -> str:
+        """The path of its directory."""
+        return f"{self._parent.path}/{self._name}"
+
     def enter(self) -> None:
         """Make the scratch directory the current one. OSError if the machine cannot."""
         try:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.template import fill
@@ -270,6 +271,8 @@ class WorkerSession:
             self._environments.of(attempt),
             template.time_limit_seconds,
             fill(template.cleanup, task_id, attempt.index, attempt.item),
+            attempt.claim.amounts.get("memory", 0) // MILLI,
+            attempt.claim.amounts.get("disk", 0) // MILLI,
         )
 
     def on_completion(self, end: Completion) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
 
 from kestrelctl.core.counting.histogram import Histogram
-from kestrelctl.worker.descriptors import raise_descriptor_limit, seal_descriptors
+from kestrelctl.worker.descriptors import (
+    raise_descriptor_limit,
+    seal_descriptors,
+    switch_core_dumps_off,
+)
 from kestrelctl.worker.executor import START_BOUNDS
+from kestrelctl.worker.isolation.rung import Rung
 from kestrelctl.worker.orphans import ATTEMPT_VARIABLE
 from kestrelctl.worker.programs import Programs, why_not_started
 from kestrelctl.worker.running_process import RunningProcess
@@ -18,13 +24,18 @@ from kestrelctl.worker.sandbox import FileActions, is_spoiled
 class Spawner:
     """Starts processes. It changes the current directory of this process.
 
+    Args:
+        rung: how what is to be started is isolated.
+
     Attributes:
         null: descriptor of /dev/null.
         start_seconds: how long starts took.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rung: Rung) -> None:
+        self._rung = rung
         raise_descriptor_limit()
+        switch_core_dumps_off()
         self.null = seal_descriptors()
         self.start_seconds = Histogram(START_BOUNDS)
         self._programs = Programs()
@@ -47,21 +58,34 @@ class Spawner:
         env = process.command.env.copy()
         env[ATTEMPT_VARIABLE] = str(process.command.number)
         program = name = argv[0] if argv else ""
+        path = self._rung.visible_path(env.get("PATH"))
         may_renew = process.completion is None  # not under a cleanup: the task's output is there
         while True:
             try:
                 process.sandbox.enter()
-                program = self._programs.find(name, env.get("PATH"))
-                process.since = time.monotonic()  # it runs before the call returns
-                process.pid = os.posix_spawn(
-                    program,
-                    argv,
-                    env,
-                    file_actions=file_actions,
-                    setsid=True,
-                    setsigmask=(),
-                    setsigdef=self._ignored_signals,
+                program = self._programs.find(name, path)
+                launch = self._rung.launch(
+                    process.sandbox.place, program, argv, env, process.limits
                 )
+                process.since = time.monotonic()  # it runs before the call returns
+                try:
+                    process.pid = os.posix_spawn(
+                        launch.program,
+                        launch.argv,
+                        launch.env,
+                        file_actions=file_actions + launch.file_actions,
+                        setsid=True,
+                        setsigmask=(),
+                        setsigdef=self._ignored_signals,
+                    )
+                except FileNotFoundError as error:
+                    if launch.program == program:
+                        raise
+                    why = f"{launch.program} has gone"
+                    raise OSError(errno.EAGAIN, why) from error  # the task is not to blame
+                finally:
+                    if launch.descriptor >= 0:
+                        os.close(launch.descriptor)
                 break
             except (OSError, ValueError, TypeError) as error:
                 if may_renew and is_spoiled(error):
@@ -69,7 +93,7 @@ class Spawner:
                     may_renew = False
                     process.sandbox.renew()
                     continue
-                self._programs.forget(name, env.get("PATH"))
+                self._programs.forget(name, path)
                 return why_not_started(error, program)
         self.start_seconds.observe(time.monotonic() - began)
         return ""

@@ -118,6 +118,9 @@ def unit_text(membership: Membership, settings: Settings, *, system: bool) -> st
         words += ["--cpus", str(settings.cpus)] if settings.cpus else []
         words += ["--memory", str(settings.memory_bytes)] if settings.memory_bytes else []
         words += ["--tags", ",".join(settings.tags)] if settings.tags else []
+        words += ["--isolation", settings.isolation]
+        for share in settings.shares:
+            words += ["--share", share]
         command = " ".join(map(_quoted, words))
         if membership.ca_file is not None:
             rest += f"LoadCredential=ca.pem:{_escaped(str(membership.ca_file))}\n"

@@ -14,7 +14,7 @@ def own_peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + _SLACK
 
 
-def peak_bytes(usage: resource.struct_rusage, inherited: int, sampled_bytes: int) -> int:
+def peak_bytes(max_rss: int, inherited: int, sampled_bytes: int) -> int:
     """Peak resident memory of an ended task.
 
     A child starts with the peak of its parent: exec adds the address space it leaves to the
@@ -22,14 +22,14 @@ def peak_bytes(usage: resource.struct_rusage, inherited: int, sampled_bytes: int
     counts only where it is larger than our own; below that there are the samples.
 
     Args:
-        usage: from wait4.
+        max_rss: `ru_maxrss` from wait4.
         inherited: `own_peak()`.
         sampled_bytes: largest `sample`.
 
     Returns:
         Bytes; 0 if it is not known.
     """
-    return usage.ru_maxrss * _UNIT_BYTES if usage.ru_maxrss > inherited else sampled_bytes
+    return max_rss * _UNIT_BYTES if max_rss > inherited else sampled_bytes
 
 
 def sample(pid: int) -> int:

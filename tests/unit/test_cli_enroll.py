@@ -325,13 +325,16 @@ def test_the_machines_unit_hands_the_account_over_and_is_not_root(home: Path) ->
     found = Membership(home, "example.org")
     found.prepare("PEM")
     found.store(SETTINGS, "lab7@workers.example.org", "secret")
-    settings = msgspec.structs.replace(SETTINGS, cpus=2.0, memory_bytes=1 << 30, tags=("R", "GPU"))
+    settings = msgspec.structs.replace(
+        SETTINGS, cpus=2.0, memory_bytes=1 << 30, tags=("R", "GPU"), shares=("/scratch",)
+    )
     unit = service.unit_text(found, settings, system=True)
     assert f"StandardInput=file:{found.credentials}\n" in unit
     assert f"LoadCredential=ca.pem:{found.ca_file}\n" in unit
     assert (
         "worker run --pool example.org --credentials - --host xmpp.example.org --port 5222 --tls"
-        " --sessions 1 --cpus 2.0 --memory 1073741824 --tags R,GPU"
+        " --sessions 1 --cpus 2.0 --memory 1073741824 --tags R,GPU --isolation auto"
+        " --share /scratch"
         " --ca-file ${CREDENTIALS_DIRECTORY}/ca.pem --data-dir ${STATE_DIRECTORY}\n"
     ) in unit
     assert "User=kestrel-worker\n" in unit

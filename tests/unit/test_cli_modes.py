@@ -332,8 +332,8 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
 
     calls: list[tuple[object, ...]] = []
 
-    async def up(name: str, workers: int, executor: str) -> PoolState:
-        calls.append((name, workers, executor))
+    async def up(name: str, workers: int, executor: str, isolation: str) -> PoolState:
+        calls.append((name, workers, executor, isolation))
         return PoolState(
             name=name, pid=1, domain="d", host="h", port=1, user="u", password_file="p",
             admin="a", admin_password_file="q", workers=4, server_pid=2, manager_pid=3,
@@ -349,8 +349,14 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.stdout == "pool test is up: 4 workers\n"
     assert result.stderr == "next: kestrelctl submit --pool test --array 1-10 -- echo {}\n"
     assert json.loads(run(FakePool(), "up", "-o", "json").stdout)["workers"] == 4
+    run(FakePool(), "up", "--isolation", "bubblewrap")
     assert run(FakePool(), "down", "-o", "quiet").stdout == "default\n"
-    assert calls == [("test", 4, "process"), ("default", 0, "process"), ("default",)]
+    assert calls == [
+        ("test", 4, "process", "plain"),
+        ("default", 0, "process", "plain"),
+        ("default", 0, "process", "bubblewrap"),
+        ("default",),
+    ]
 
 
 def test_a_worker_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -66,13 +66,14 @@ def test_all_options_reach_the_pool() -> None:
     spec = submitted(
         *("--array", "0-9:3", "--name", "n", "--priority", "255", "--cpus", "0.5"),
         *("--memory", "2G", "--requires", "A,B", "--requires", "C", "--max-running", "4"),
+        *("--isolation", "bubblewrap"),
         *("--max-failures", "2", "--max-losses", "3", "--time-limit", "15m"),
         *("--on-worker-lost", "wait", "--env", "A=1", "--env", "B=x=y", "--", "run", "{}"),
     )
     assert (spec.first, spec.count, spec.step) == (0, 4, 3)
     assert (spec.name, spec.priority) == ("n", 255)
     assert spec.request == {"cpus": 0.5, "memory": 2 << 30}
-    assert spec.requires == ("A", "B", "C")
+    assert spec.requires == ("A", "B", "C", "isolation:bubblewrap")
     assert (spec.max_running, spec.max_failures, spec.max_losses) == (4, 2, 3)
     assert (spec.time_limit_seconds, spec.on_worker_lost.value) == (900.0, "wait")
     assert spec.env == {"A": "1", "B": "x=y"}

@@ -1,0 +1,158 @@
+"""Namespaces of files, processes and IPC, made by bubblewrap (bwrap(1)).
+
+bwrap reads its options from a file in memory, not from its command line: the environment of a task
+is nobody else's business. Its own environment is empty: a job's LD_PRELOAD is for the task, and
+must not be obeyed by bwrap, which still sees everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+from kestrelctl.worker.isolation.file_view import FileView
+from kestrelctl.worker.isolation.rung import (
+    Ending,
+    Launch,
+    Namespaced,
+    TaskLimits,
+    init_of,
+    told_code,
+)
+from kestrelctl.worker.orphans import ATTEMPT_VARIABLE
+from kestrelctl.worker.programs import check_executable
+
+OPTIONS_DESCRIPTOR = 3
+STATUS_DESCRIPTOR = 4
+STATUS_FILE = "bwrap-status"
+
+_FLAGS = (
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--die-with-parent",
+    "--new-session",
+    "--cap-drop",
+    "ALL",
+    "--clearenv",
+    "--json-status-fd",
+    str(STATUS_DESCRIPTOR),
+)
+_NOT_EXECUTED = re.compile(r"bwrap: execvp (?P<program>.*): (?P<why>[^:]+)\n?\Z", re.DOTALL)
+_CHILD = re.compile(r'"child-pid": (\d+)')
+_MESSAGE_BYTES = 4096
+_IN_MEMORY = ("tmp", "var/tmp", "dev/shm")
+
+
+class Bubblewrap(Namespaced):
+    """Rung `bubblewrap`."""
+
+    name = "bubblewrap"
+    #: Exit codes by which what runs ahead of the task may say that it has failed itself.
+    own_failures = frozenset({1})
+
+    def __init__(self, view: FileView, program: str | None = None) -> None:
+        self.program = program or shutil.which("bwrap") or "/usr/bin/bwrap"
+        self._view = view
+        self._before = (*_FLAGS, *view.before_scratch())
+        self._after = tuple(view.after_scratch())
+        self._visible_paths: dict[str | None, str | None] = {}
+
+    def visible_path(self, path: str | None) -> str | None:
+        if path not in self._visible_paths:
+            if len(self._visible_paths) > 1000:
+                self._visible_paths.clear()
+            directories = (os.defpath if path is None else path).split(":")
+            self._visible_paths[path] = ":".join(d for d in directories if self._view.shows(d))
+        return self._visible_paths[path]
+
+    def launch(
+        self,
+        place: str,
+        program: str,
+        argv: tuple[str, ...],
+        env: dict[str, str],
+        limits: TaskLimits,
+    ) -> Launch:
+        check_executable(program)
+        scratch = f"{place}/scratch"
+        words = [*self._before, "--bind", scratch, scratch, *self._after, "--chdir", scratch]
+        for name, value in env.items():
+            if not name or "=" in name:
+                raise ValueError("illegal environment variable name")
+            words += ("--setenv", name, value)
+        options = os.fsencode("\0".join(words)) + b"\0"
+        if options.count(b"\0") != len(words):  # it would end one option and begin another
+            raise ValueError("embedded null byte")
+        status = f"{place}/{STATUS_FILE}"
+        descriptor = os.memfd_create("bwrap-options")
+        os.write(descriptor, options)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return Launch(
+            self.program,
+            ("bwrap", "--args", str(OPTIONS_DESCRIPTOR), "--", program, *argv[1:]),
+            {ATTEMPT_VARIABLE: env.get(ATTEMPT_VARIABLE, "")},
+            (
+                (os.POSIX_SPAWN_DUP2, descriptor, OPTIONS_DESCRIPTOR),
+                (
+                    os.POSIX_SPAWN_OPEN,
+                    STATUS_DESCRIPTOR,
+                    status,
+                    os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+                    0o600,
+                ),
+            ),
+            descriptor,
+        )
+
+    def memory_files_bytes(self, pid: int) -> int:
+        init = init_of(pid)
+        total = 0
+        for directory in _IN_MEMORY if init else ():
+            with contextlib.suppress(OSError):
+                state = os.statvfs(f"/proc/{init}/root/{directory}")
+                total += (state.f_blocks - state.f_bfree) * state.f_frsize
+        return total
+
+    def left_behind(self, place: str) -> int:
+        # The monitor ends with the task, and does not wait for the init. That dies of it
+        # (--die-with-parent), with all that the task has left, and is the one who knows how much
+        # processor time was used.
+        told = _CHILD.search(_tail(f"{place}/{STATUS_FILE}"))
+        init = int(told[1]) if told else 0
+        try:
+            os.waitid(os.P_PID, init, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # the monitor has seen it die
+            return 0
+        return init
+
+    def ended(self, place: str, code: int, *, asked: bool) -> Ending:
+        if code not in self.own_failures or asked or _has_exit_code(f"{place}/{STATUS_FILE}"):
+            return Ending(told_code(code))
+        said = _tail(f"{place}/stderr")
+        missing = _NOT_EXECUTED.search(said)
+        if missing is None:
+            return Ending(code, f"no-resources: {said.strip() or 'bwrap failed'}", ran=False)
+        return Ending(
+            code, self._why_not_executed(missing["program"], missing["why"].strip()), ran=False
+        )
+
+    def _why_not_executed(self, program: str, why: str) -> str:
+        hint = "" if self._view.shows(program) else " (tasks on this worker do not see that place)"
+        return f"cannot-start: {why}: {program!r}{hint}"
+
+
+def _has_exit_code(status: str) -> bool:
+    """Whether the program was executed; bwrap says so in a file that the program cannot reach."""
+    return '"exit-code"' in _tail(status)
+
+
+def _tail(file: str) -> str:
+    try:
+        data = Path(file).read_bytes()
+    except OSError:
+        return ""
+    return data[-_MESSAGE_BYTES:].decode("utf-8", "replace")

@@ -1,0 +1,102 @@
+"""What tasks see of the machine's files, as mounts of bubblewrap (bwrap(1))."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+#: All that names are resolved with, and the programs that ask for it.
+_NAME_RESOLUTION = (
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager/resolv.conf",
+    "/run/nscd/socket",
+)
+_OWN = ("/tmp", "/var/tmp", "/dev/shm")
+_HIDDEN = ("/run", "/root")
+_CONFIGURATION = ("/etc/kestrel",)
+
+
+class FileView:
+    """The file system of the machine, read-only, with parts of it hidden, replaced or shared.
+
+    Args:
+        data_dir: the worker's; tasks see their own scratch directory in it and nothing else.
+        shares: directories (or devices) that tasks may write.
+        secrets: further files and directories of the worker's that no task may see.
+        home: of the worker's user.
+        memory_bytes: the most that tasks can keep in each of their own /tmp, /var/tmp and /dev/shm;
+            0 for what the kernel allows.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        shares: Iterable[Path] = (),
+        secrets: Iterable[Path] = (),
+        home: Path | None = None,
+        memory_bytes: int = 0,
+    ) -> None:
+        self._data_dir = os.path.realpath(data_dir)
+        self._shares = [os.path.realpath(share) for share in shares]
+        self._memory_bytes = memory_bytes
+        home = Path.home() if home is None else home
+        broad = [os.path.realpath(each) for each in (*_HIDDEN, home)]
+        self._hidden = [d for d in dict.fromkeys(broad) if d != "/" and os.path.isdir(d)]
+        self._own = [d for d in _OWN if os.path.isdir(d) and not os.path.islink(d)]
+        kestrel_home = os.environ.get("XDG_CONFIG_HOME") or str(home / ".config")
+        narrow = (*_CONFIGURATION, f"{kestrel_home}/kestrel", *map(str, secrets))
+        self._secrets = [s for s in map(os.path.realpath, narrow) if self._would_be_seen(s)]
+
+    def before_scratch(self) -> list[str]:
+        """Options of bwrap for everything but the scratch directory, which is to follow."""
+        size = ["--size", str(self._memory_bytes)] if self._memory_bytes else []
+        words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        for directory in self._own:
+            words += [*size, "--perms", "1777", "--tmpfs", directory]
+        for directory in self._hidden:
+            words += ["--tmpfs", directory]
+        for path in _NAME_RESOLUTION:
+            if os.path.exists(path):
+                words += ["--ro-bind", path, path]
+        for share in self._shares:
+            words += ["--dev-bind" if share.startswith("/dev/") else "--bind", share, share]
+        for secret in self._secrets:
+            if os.path.isdir(secret):
+                words += ["--tmpfs", secret, "--remount-ro", secret]
+            else:
+                words += ["--ro-bind", "/dev/null", secret]  # without `nodev`: it cannot be opened
+        return [*words, "--tmpfs", self._data_dir]
+
+    def after_scratch(self) -> list[str]:
+        """Options of bwrap: nothing can be written to what only hides something."""
+        words = ["--remount-ro", self._data_dir, "--remount-ro", "/dev"]
+        for directory in self._hidden:
+            words += ["--remount-ro", directory]
+        return words
+
+    def shows(self, path: str) -> bool:
+        """Whether tasks see what the machine has at that path."""
+        place = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        return self._shows(place) and self._shows(os.path.realpath(path))
+
+    def _shows(self, path: str) -> bool:
+        if _is_below(path, self._data_dir) or any(_is_below(path, s) for s in self._secrets):
+            return False
+        return self._is_shared(path) or not self._is_hidden(path)
+
+    def _is_shared(self, path: str) -> bool:
+        return any(_is_below(path, share) for share in self._shares)
+
+    def _would_be_seen(self, path: str) -> bool:
+        if not os.path.exists(path) or _is_below(path, self._data_dir):
+            return False
+        return self._is_shared(path) or not self._is_hidden(path)
+
+    def _is_hidden(self, path: str) -> bool:
+        return any(_is_below(path, directory) for directory in (*self._own, *self._hidden))
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

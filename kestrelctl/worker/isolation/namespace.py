@@ -1,0 +1,91 @@
+"""Namespaces of processes, made by unshare(1) of util-linux: for machines without bubblewrap.
+
+A task sees its own processes alone, so it can signal no other, and nothing of it survives its end.
+It sees all files that the worker sees.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from kestrelctl.worker.isolation.rung import Ending, Launch, Namespaced, TaskLimits, told_code
+from kestrelctl.worker.orphans import kill_group
+from kestrelctl.worker.programs import check_executable
+
+#: Variables by which the dynamic linker, the C library (ld.so(8); glibc ignores the same ones in
+#: set-user-ID programs) and the shell are told what to do. They are for the task, not for the
+#: programs that run ahead of it.
+_FOR_THE_TASK_ALONE = (
+    "LD_",
+    "GLIBC_",
+    "MALLOC_",
+    "GCONV_PATH",
+    "LOCPATH",
+    "NLSPATH",
+    "ENV",
+    "BASH",
+    "SHELLOPTS",
+    "IFS",
+    "PS4",
+)
+
+#: The shell is the namespace's init, so it must not be replaced by the task, whose default actions
+#: for signals would be off (pid_namespaces(7)).
+_INIT = '"$@"; exit $?'
+
+
+class Namespace(Namespaced):
+    """Rung `namespace`."""
+
+    name = "namespace"
+
+    def __init__(self, program: str | None = None) -> None:
+        self.program = program or shutil.which("unshare") or "/usr/bin/unshare"
+        self._prefix = (
+            "unshare",
+            "--user",
+            "--map-current-user",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--ipc",
+            "--",
+            "/bin/sh",
+            "-c",
+            _INIT,
+            "sh",
+        )
+
+    def launch(
+        self,
+        place: str,
+        program: str,
+        argv: tuple[str, ...],
+        env: dict[str, str],
+        limits: TaskLimits,
+    ) -> Launch:
+        check_executable(program)
+        if any(not name or "=" in name for name in env):
+            raise ValueError("illegal environment variable name")
+        outside, inside = {}, []
+        for name, value in env.items():
+            if name.startswith(_FOR_THE_TASK_ALONE):
+                inside.append(f"{name}={value}")
+            else:
+                outside[name] = value
+        words = (program, *argv[1:])
+        if inside:
+            if "=" in program:  # env(1) takes it for a variable
+                raise ValueError(f"no `=` in the name of a program with {inside[0]!r}")
+            words = ("env", "--", *inside, *words)
+        return Launch(self.program, (*self._prefix, *words), outside)
+
+    def kill(self, pid: int) -> None:
+        # The init would be the better mark, but unshare 2.38 complains in the task's stderr when
+        # that is killed. It has asked the kernel to kill the init after itself (--kill-child); the
+        # worker is handed the init then, and lets nobody write where that may still write to.
+        kill_group(pid)
+
+    def ended(self, place: str, code: int, *, asked: bool) -> Ending:
+        return Ending(told_code(code))

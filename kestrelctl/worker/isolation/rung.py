@@ -1,0 +1,174 @@
+"""What a rung of the ladder is: it turns a task's command into the one that is spawned.
+
+From `namespace` up, a process of the sandbox program stands between the worker and the task: the
+*monitor*. It is what the worker spawns and waits for. Its only child is the *init* of a process
+namespace (pid_namespaces(7)): when that is killed, the kernel kills everything in the namespace and
+lets the monitor know after the last one has gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from kestrelctl.worker.orphans import kill_group
+from kestrelctl.worker.process_tree import children, descendants
+from kestrelctl.worker.sandbox import FileActions
+
+MOST_PROCESSES = 4096
+"""Of one task; threads count where the kernel does the counting."""
+_STANDARD_SIGNALS = range(1, 32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskLimits:
+    """What one task may use.
+
+    Attributes:
+        memory_bytes, disk_bytes: 0 for no limit.
+        files: in its scratch directory.
+    """
+
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    files: int = 1_000_000
+    processes: int = MOST_PROCESSES
+
+
+class Launch(NamedTuple):
+    """What is to be spawned for a task.
+
+    Attributes:
+        descriptor: to be closed once it is spawned; -1 for none.
+    """
+
+    program: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    file_actions: FileActions = ()
+    descriptor: int = -1
+
+
+class Ending(NamedTuple):
+    """How a task ended, as far as its rung can tell.
+
+    Attributes:
+        code: exit code, or minus the signal.
+        reason: if not empty, why it ended, or why it never ran.
+        ran: False if the task's program was never started.
+        peak_bytes: of all its processes; 0 if the rung does not know.
+    """
+
+    code: int
+    reason: str = ""
+    ran: bool = True
+    peak_bytes: int = 0
+
+
+class Rung(Protocol):
+    """One way to run tasks. `place` is the directory of a sandbox; a task's own is `scratch`."""
+
+    name: str
+    #: Whether the kernel enforces the limits of memory and processes.
+    has_kernel_limits: bool
+
+    def visible_path(self, path: str | None) -> str | None:
+        """PATH without the directories that tasks do not see."""
+
+    def launch(
+        self,
+        place: str,
+        program: str,
+        argv: tuple[str, ...],
+        env: dict[str, str],
+        limits: TaskLimits,
+    ) -> Launch:
+        """What to spawn for a command.
+
+        Raises:
+            OSError: it could not be executed, or the machine cannot start anything.
+            ValueError: it holds what no kernel accepts.
+        """
+
+    def signal(self, pid: int, number: int) -> bool:
+        """Sends a signal to the task's first process group.
+
+        Returns:
+            False if there is no task yet, only what prepares its sandbox; nothing is sent then.
+        """
+
+    def kill(self, pid: int) -> None:
+        """Ends the task and whatever it has started, as far as the rung can, at once."""
+
+    def processes(self, pid: int, most: int) -> list[int]:
+        """The task's processes; not much more than `most`, which keeps a fork bomb cheap to see."""
+
+    def memory_files_bytes(self, pid: int) -> int:
+        """What the task keeps in file systems that are made of memory."""
+
+    def left_behind(self, place: str) -> int:
+        """What has to end after the spawned process, as this process's child, before the task has;
+        0 for nothing."""
+
+    def ended(self, place: str, code: int, *, asked: bool) -> Ending:
+        """What the end of the spawned process says about the task.
+
+        Args:
+            code: exit code, or minus the signal.
+            asked: whether the worker has signalled it.
+        """
+
+
+def init_of(monitor: int) -> int:
+    """The init of a task's namespace; 0 if there is none (yet)."""
+    return next(iter(children(monitor)), 0)
+
+
+class Namespaced:
+    """What all rungs with a process namespace have in common."""
+
+    has_kernel_limits = False
+
+    def visible_path(self, path: str | None) -> str | None:
+        return path
+
+    def signal(self, pid: int, number: int) -> bool:
+        init = init_of(pid)
+        if not init or not children(init):
+            return False
+        # The task's group is also the init's, which takes no notice (pid_namespaces(7)).
+        with contextlib.suppress(ProcessLookupError):
+            kill_group(os.getpgid(init), number)
+        return True
+
+    def kill(self, pid: int) -> None:
+        init = init_of(pid)
+        if not init:
+            kill_group(pid)
+            return
+        try:
+            os.kill(init, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def processes(self, pid: int, most: int) -> list[int]:
+        init = init_of(pid)
+        return descendants(init, most) if init else []
+
+    def memory_files_bytes(self, pid: int) -> int:
+        return 0
+
+    def left_behind(self, place: str) -> int:
+        return 0
+
+
+def told_code(code: int) -> int:
+    """An exit code of a sandbox program, back as what the task's was.
+
+    Such programs hand on "killed by signal n" as the exit code 128+n, as shells do. A task that
+    exits with one of these codes by itself cannot be told apart from that.
+    """
+    return 128 - code if code - 128 in _STANDARD_SIGNALS else code
