@@ -30,7 +30,14 @@ from kestrelctl.protocol.requests import TellStory
 
 T0 = 1_700_000_000.0
 W1 = "w1@pool.internal/a"
-ENDED = job(submitted_at=T0, state="done", cursor=10, counts=Counts(done=10), ended_at=T0 + 9)
+ENDED = job(
+    spec=JobSpec(argv=("true",), count=10),
+    submitted_at=T0,
+    state="done",
+    cursor=10,
+    counts=Counts(done=10),
+    ended_at=T0 + 9,
+)
 VIEW = JobView(job_id=1, name="", owner="ada", state="done", tasks=10, submitted_at=T0)
 
 
@@ -262,7 +269,7 @@ class Counter:
     ) -> Story:
         store = self.driver.store()
         service: Any = SimpleNamespace(
-            pool=self.driver.pool, store=store, now=lambda: self.driver.now
+            pool=self.driver.pool, store=store, now=lambda: self.driver.now, unstored=dict
         )
         requests = TaskRequests(service, Selection(self.driver.pool, store), Outputs())
         caller = Caller(f"{who}/home", admin, self.replies.append)
