@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 
 from kestrelctl.errors import KestrelError, NotFound, StoreFull, StoreUnusable, UsageError
-from kestrelctl.store.directory import claim
-from kestrelctl.store.mark import UNKNOWN_JOBS, UNKNOWN_STARTS, Reached, read_mark
+from kestrelctl.store.directory import claim, unusable
+from kestrelctl.store.mark import UNKNOWN_JOBS, UNKNOWN_STARTS, Mark, Reached, read_mark
 from kestrelctl.store.migrations import MIGRATIONS, migrate
 from kestrelctl.store.sqlite import DATABASE
 from kestrelctl.store.sqlite_errors import explained
@@ -93,6 +93,9 @@ def restore(source: Path, data_dir: Path, set_aside: Path) -> Copy:
                     (used.commits, used.epoch, used.last_job_id),
                 )
                 connection.commit()
+                reached = connection.execute("SELECT commits, epoch, last_job_id FROM pool")
+                counted = Reached(*reached.fetchone())
+        _mark(data_dir, counted)
     finally:
         os.close(lock)
     return checked(database)
@@ -162,6 +165,16 @@ def _numbers_used(database: Path, copy: Copy) -> Reached:
         max(epoch, copy.epoch, mark.epoch),
         max(last_job_id, copy.last_job_id, mark.last_job_id),
     )
+
+
+def _mark(data_dir: Path, reached: Reached) -> None:
+    """Notes how far the restored store has come: without a mark it would seem to lack something."""
+    try:
+        mark = Mark(data_dir)
+        mark.write(reached)
+        mark.close()
+    except OSError as error:
+        raise unusable(data_dir, error) from error
 
 
 def _files(database: Path) -> list[Path]:

@@ -66,6 +66,13 @@ def test_trouble_around_the_workers_repeats_nothing(kind: Kind, seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_store_that_fills_while_all_else_breaks_loses_nothing(seed: int) -> None:
+    kinds = (faults.fill_store, faults.crash_manager, faults.drop_worker, faults.slow_commits)
+    report = live_through(seed, *kinds, max_losses=9)
+    assert report.counts.done == TASKS * report.jobs
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_broken_connections_lose_nothing_however_often_they_break(seed: int) -> None:
     assert live_through(seed, faults.drop_worker, max_losses=4).counts.done == TASKS
 

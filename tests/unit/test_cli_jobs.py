@@ -487,6 +487,14 @@ def test_a_store_that_fails_is_shown_first() -> None:
     assert "FAILING" not in run(FakePool(), "pool", "status").stdout
 
 
+def test_what_a_store_lost_and_cannot_read_is_shown() -> None:
+    notes = ["3 commits were missing", "1 job cannot be read and set aside: 17"]
+    said = run(FakePool(PoolStatus=replace(POOL, store_notes=notes)), "pool", "status").stdout
+    assert [line for line in said.splitlines() if line.startswith("store")] == [
+        f"store         NOTE: {note}" for note in notes
+    ]
+
+
 def test_other_pools_are_named_before_or_after_the_command(tmp_path: Path) -> None:
     pool = FakePool()
     run(pool, "--pool", "lab", "pool", "status")

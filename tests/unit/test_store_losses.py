@@ -161,6 +161,19 @@ async def test_a_backup_is_no_loss_though_it_is_older(tmp_path: Path, data_dir: 
     assert (snapshot.epoch, snapshot.next_job_id) == (2, 6)
 
 
+async def test_a_backup_on_a_new_machine_is_no_loss(tmp_path: Path, data_dir: Path) -> None:
+    store = SqliteStore(tmp_path / "old")
+    store.open()
+    await store.commit([job(1)])
+    back_up(tmp_path / "old", tmp_path / "copy")
+    store.close()
+    restore(tmp_path / "copy", data_dir, tmp_path / "aside")
+    snapshot, notes = opened(data_dir)
+    assert notes == []
+    assert snapshot.epoch == 1 + UNKNOWN_STARTS + 1
+    assert snapshot.next_job_id == 1 + UNKNOWN_JOBS + 1
+
+
 async def test_a_backup_that_replaces_a_store_without_its_log_reuses_no_number(
     crashed: Path, tmp_path: Path
 ) -> None:
