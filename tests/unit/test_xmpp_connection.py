@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from kestrelctl.errors import Unreachable, Untrusted
+from kestrelctl.errors import Busy, Unreachable, Untrusted
+from kestrelctl.protocol import codec
+from kestrelctl.protocol.answers import Changed, Failed, Reply
+from kestrelctl.protocol.requests import CancelJobs
 from kestrelctl.xmpp import xmpp_session
-from kestrelctl.xmpp.xmpp_session import MOST_STANZA_BYTES, IqRefused
+from kestrelctl.xmpp.user import UserConnection
+from kestrelctl.xmpp.xmpp_session import ECHO_CHARACTERS, MOST_STANZA_BYTES, IqRefused
 
 
 class Wire:
@@ -195,3 +200,47 @@ async def test_who_asks_does_not_wait_for_a_connection_that_is_gone(wire: Wire) 
     assert asked.done()
     with pytest.raises(Unreachable):
         await asked
+
+
+async def test_marks_that_come_back_tell_how_far_the_server_is(wire: Wire) -> None:
+    wire.session.use_echoes("x")
+    wire.up()
+    wire.session.send("y" * ECHO_CHARACTERS, "b@x")
+    marked = re.search("<message to='x' from='x' id='(\\d+)'", await wire.said())
+    assert marked is not None
+    wire.session.send("z" * 100, "b@x")
+    await wire.said()
+    assert wire.session.backlog_bytes() > ECHO_CHARACTERS
+    wire.hears(f"<message xmlns='c' from='eve@x' id='{marked[1]}'></message>")
+    assert wire.session.backlog_bytes() > ECHO_CHARACTERS
+    wire.hears(f"<message xmlns='c' from='x' id='{marked[1]}' type='headline'/>")
+    assert 100 <= wire.session.backlog_bytes() < 300
+    wire.session.send("y" * ECHO_CHARACTERS, "b@x")
+    await wire.said()
+    wire.breaks()
+    assert wire.session.backlog_bytes() == 0
+
+
+async def test_who_is_told_to_come_back_later_does(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelctl.xmpp.user.pause_seconds", lambda failures, chance: 0.0)
+    busy = [True, False]
+    user = UserConnection("x")
+    asked: list[str] = []
+
+    def send(text: str, to: str) -> None:
+        request = codec.requests.decode(text)
+        asked.append(request.id)
+        answer: Reply = Changed(id=request.id, what=[])
+        if busy.pop(0):
+            answer = Failed(id=request.id, code="busy", message="too many")
+        user.on_payload("jobs@x", "ada@x/1", codec.encode(answer))
+
+    user.session = SimpleNamespace(send=send)  # type: ignore[assignment]
+    answer = await user.ask(CancelJobs(jobs="7"))
+    assert isinstance(answer, Changed)
+    assert len(asked) == 2
+    busy.append(True)
+    with pytest.raises(Busy):
+        await user.ask(CancelJobs(jobs="7"), 0.0)
