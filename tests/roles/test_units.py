@@ -89,6 +89,14 @@ def test_systemd_understands_every_line(role: str, tmp_path: Path) -> None:
     assert [line for line in found.stderr.splitlines() if path.name in line] == []
 
 
+@pytest.mark.parametrize("role", BOUNDS)
+def test_a_daemon_that_is_stuck_or_stopped_is_started_again(role: str) -> None:
+    settings = dict(line.split("=", 1) for line in unit(role).splitlines() if "=" in line)
+    assert 0 < int(settings["WatchdogSec"]) <= 60
+    # systemd.service(5), "Exit causes and the effect of the Restart= settings".
+    assert settings["Restart"] in ("always", "on-failure", "on-abnormal", "on-watchdog")
+
+
 def test_no_secret_is_in_a_unit() -> None:
     for role in BOUNDS:
         assert "--password" not in unit(role)

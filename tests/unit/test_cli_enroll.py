@@ -321,6 +321,13 @@ def test_the_users_unit_runs_what_was_joined(home: Path) -> None:
     assert "User=" not in unit
 
 
+@pytest.mark.parametrize("system", [False, True])
+def test_a_worker_that_is_stuck_or_stopped_is_started_again(home: Path, system: bool) -> None:
+    unit = service.unit_text(keep(home, "example.org"), SETTINGS, system=system)
+    assert "\nRestart=on-failure\n" in unit  # that includes the watchdog: systemd.service(5)
+    assert "\nWatchdogSec=1min\n" in unit
+
+
 def test_the_machines_unit_hands_the_account_over_and_is_not_root(home: Path) -> None:
     found = Membership(home, "example.org")
     found.prepare("PEM")
