@@ -87,6 +87,13 @@ def manager() -> None:
     help="Who may touch anybody's jobs, and workers; repeatable.",
 )
 @click.option(
+    "--max-account-cpus",
+    type=click.FloatRange(0, min_open=True),
+    default=512,
+    show_default=True,
+    help="What the workers of one account may offer together.",
+)
+@click.option(
     "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
 )
 @click.option(

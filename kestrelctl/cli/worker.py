@@ -213,7 +213,15 @@ def worker_columns(now: float) -> list[Column[WorkerView]]:
         Column("SYSTEM", lambda w: f"{w.os} {w.arch}".strip(), wide=True),
         Column("VERSION", lambda w: w.version, wide=True),
         Column("TAGS", lambda w: " ".join(w.tags)),
+        Column("REMARK", _remark),
     ]
+
+
+def _remark(view: WorkerView) -> str:
+    """What an operator should know of a worker, in a few words."""
+    if view.quarantined_for:
+        return view.quarantined_for
+    return f"offers {view.offered_cpus:,.10g} cpus" if view.offered_cpus is not None else ""
 
 
 def worker_record(view: WorkerView, now: float) -> Record:
@@ -226,17 +234,27 @@ def worker_record(view: WorkerView, now: float) -> Record:
     blocks = [
         ("worker", view.worker),
         ("state", view.state + (f" for {duration(left)} more" if left > 0 else "")),
+        ("because", view.quarantined_for),
         ("host", view.host),
         ("system", f"{view.os} {view.arch}".strip()),
         ("version", view.version),
         ("joined", ago(view.joined_at, now)),
-        ("cpus", f"{view.free.get('cpus', 0):g} of {view.assets.get('cpus', 0):g} free"),
+        (
+            "cpus",
+            f"{view.free.get('cpus', 0):g} of {view.assets.get('cpus', 0):g} free{_cut(view)}",
+        ),
         ("memory", f"{_memory(view.free) or 0} of {_memory(view.assets) or 0} free"),
         ("tags", " ".join(view.tags)),
         ("tasks", f"{view.running:,} running, {view.queued:,} queued"),
         ("so far", f"{view.done:,} done, {view.failed:,} failed"),
     ]
     return Record(view.worker, view, blocks)
+
+
+def _cut(view: WorkerView) -> str:
+    if view.offered_cpus is None:
+        return ""
+    return f"; of the {view.offered_cpus:,.10g} that it offers, more than an account may"
 
 
 def _memory(assets: dict[str, float]) -> str:

@@ -32,6 +32,7 @@ class State:
     Attributes:
         ending: jobs whose end is not yet durable: to users they are still active.
         forgetting: jobs that the store still has, but shall not.
+        sessions: the workers of each account that are online.
         asked: workers that have yet to say what they hold.
         reconcile_until: while set, tasks that were dispatched before a restart wait for their
             workers to say that they have them.
@@ -51,6 +52,7 @@ class State:
         self.ending: dict[int, Job] = {}
         self.forgetting: set[int] = set()
         self.workers: dict[str, Worker] = {}
+        self.sessions: dict[str, dict[str, Worker]] = {}
         self.demand = Demand()
         self.supply = Supply()
         self.online = 0
