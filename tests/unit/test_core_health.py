@@ -81,6 +81,21 @@ def test_tasks_that_travelled_together_are_one_round() -> None:
     assert driver.pool.state.totals.workers_quarantined == 0
 
 
+def test_what_was_handed_out_before_proves_nothing() -> None:
+    """From somewhere on all tasks fail: the others still end those from before, well."""
+    driver = PoolDriver()
+    driver.join("good", cpus=64)
+    driver.submit(300, max_failures=50)
+    driver.now += 1.0
+    driver.join("late")
+    for attempt in driver.held("good"):
+        driver.fail("late")
+        driver.now += 0.001
+        driver.report("good", attempt)
+    assert driver.worker("late").streak == 64
+    assert driver.pool.state.totals.workers_quarantined == 0
+
+
 def quarantined(driver: PoolDriver) -> int:
     """A job at which `bad` fails where `good` does not; returns the job."""
     driver.join("good", "bad")
@@ -248,6 +263,46 @@ def test_a_worker_that_is_lost_again_and_again_is_put_in_quarantine() -> None:
     assert driver.pool.state.totals.quarantines["losses"] == 1
     assert driver.held("a") == []
     assert driver.worker("a").quarantined_for == "lost 5 times within 60 s"
+
+
+def test_a_worker_is_not_blamed_for_a_task_that_was_lost_elsewhere_before() -> None:
+    driver = PoolDriver()
+    driver.join("a", "b")
+    for process in range(4):
+        driver.submit(max_losses=2)
+        for _ in "ab":
+            [holder] = [name for name in "ab" if driver.held(name)]
+            driver.lose(holder)
+            driver.join(holder, incarnation=f"{process} {driver.now}")
+            driver.now += 0.1
+        driver.live(1.0, step=0.5)
+    assert driver.pool.state.totals.losses["unavailable"] == 8
+    assert sum(len(driver.worker(name).lapses) for name in "ab") == 4
+
+
+def test_a_task_that_was_lost_is_passed_over_only_for_others_that_can_take_it() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    driver.join("busy", tags=["x"])
+    job = driver.submit(2, max_losses=9)
+    driver.lose("a")
+    driver.join("a", incarnation="two")
+    assert driver.jobs_at("a") == [job]
+
+
+def test_what_a_suspected_task_leaves_of_a_machine_is_used() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=8)
+    driver.submit(max_losses=9)
+    for process in "ab":
+        driver.lose("w")
+        driver.hold_back()
+        driver.join("w", cpus=8, incarnation=process)
+        driver.live(2.0)
+        if process == "b":
+            driver.submit(6)
+        driver.let_go()
+    assert len(driver.held("w")) == 7
 
 
 def test_that_a_machine_cannot_start_a_task_is_no_loss_of_the_task() -> None:

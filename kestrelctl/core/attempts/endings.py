@@ -120,11 +120,12 @@ def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bo
         _run_again(state, task, 0.0)
         return
     task.losses += 1
+    worker = attempt.worker
     if task.losses >= task.job.spec.max_losses and not task.job.cancelling:
-        finish(state, task, TaskState.LOST, attempt.worker, None)
+        finish(state, task, TaskState.LOST, worker, None)
         return
     if not task.job.cancelling:
-        remember(state, task, TaskState.WAITING, attempt.worker, None)
+        remember(state, task, TaskState.WAITING, worker, None)
     _run_again(state, task, _pause_seconds(state, task.losses - 1))
 
 
