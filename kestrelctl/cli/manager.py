@@ -92,6 +92,13 @@ def manager() -> None:
     help="Users see each other's commands and tasks; else only whose jobs there are.",
 )
 @click.option(
+    "--max-account-cpus",
+    type=click.FloatRange(0, min_open=True),
+    default=512,
+    show_default=True,
+    help="What the workers of one account may offer together.",
+)
+@click.option(
     "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
 )
 @click.option(

@@ -31,6 +31,7 @@ _SENTENCES = {
     "recalled": "taken back from {worker} before it started",
     "given-back": "given back by {worker} before it started",
     "superseded": "stopped{on}: an earlier attempt had survived",
+    "quarantined": "worker {worker} was put in quarantine",
     "dropped": "the story is full: what follows is not told",
     "started": "started{on}",
     "waiting": "waits",

@@ -238,7 +238,15 @@ def worker_columns(now: float) -> list[Column[WorkerView]]:
         Column("VERSION", lambda w: w.version, wide=True),
         Column("ISOLATION", lambda w: isolation.rung_of(w.tags), wide=True),
         Column("TAGS", lambda w: " ".join(isolation.without_isolation(w.tags))),
+        Column("REMARK", _remark),
     ]
+
+
+def _remark(view: WorkerView) -> str:
+    """What an operator should know of a worker, in a few words."""
+    if view.quarantined_for:
+        return view.quarantined_for
+    return f"offers {view.offered_cpus:,.10g} cpus" if view.offered_cpus is not None else ""
 
 
 def worker_record(view: DescribedWorker, now: float) -> Record:
@@ -251,11 +259,15 @@ def worker_record(view: DescribedWorker, now: float) -> Record:
     blocks = [
         ("worker", view.worker),
         ("state", view.state + (f" for {duration(left)} more" if left > 0 else "")),
+        ("because", view.quarantined_for),
         ("host", view.host),
         ("system", f"{view.os} {view.arch}".strip()),
         ("version", view.version),
         ("joined", ago(view.joined_at, now)),
-        ("cpus", f"{view.free.get('cpus', 0):g} of {view.assets.get('cpus', 0):g} free"),
+        (
+            "cpus",
+            f"{view.free.get('cpus', 0):g} of {view.assets.get('cpus', 0):g} free{_cut(view)}",
+        ),
         ("memory", f"{_memory(view.free) or 0} of {_memory(view.assets) or 0} free"),
         ("tags", " ".join(isolation.without_isolation(view.tags))),
         ("isolation", view.isolation),
@@ -264,6 +276,12 @@ def worker_record(view: DescribedWorker, now: float) -> Record:
         ("so far", f"{view.done:,} done, {view.failed:,} failed"),
     ]
     return Record(view.worker, view, blocks)
+
+
+def _cut(view: WorkerView) -> str:
+    if view.offered_cpus is None:
+        return ""
+    return f"; of the {view.offered_cpus:,.10g} that it offers, more than an account may"
 
 
 def _memory(assets: dict[str, float]) -> str:

@@ -44,6 +44,14 @@ def violations(state: State) -> list[str]:
         there,
     )
     must(state.online == sum(w.online for w in state.workers.values()), "online count is off")
+    must(
+        state.sessions
+        == {
+            account: {w.jid: w for w in state.workers.values() if w.online and w.account == account}
+            for account in {w.account for w in state.workers.values() if w.online}
+        },
+        "the sessions of accounts are off",
+    )
     online_of = Counter(id(w.cls) for w in state.workers.values() if w.online)
     for supply in state.supply.classes():
         members = online_of[id(supply.cls)]

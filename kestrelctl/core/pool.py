@@ -45,7 +45,7 @@ from kestrelctl.core.model.records import Snapshot
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.recovery import restore
 from kestrelctl.core.scheduling.explain import Explanation, explain
-from kestrelctl.core.scheduling.plan import plan
+from kestrelctl.core.scheduling.plan import Plan, plan
 from kestrelctl.core.scheduling.recall import recalls
 
 #: Pause between two looks at what could be recalled.
@@ -109,12 +109,29 @@ class Pool:
         self._settle(now)
         if state.connected and not state.store_error:
             if state.demand:
-                hand_out(state, plan(state.demand, state.supply, state.config, now), now)
-                self._settle(now)
+                self._hand_out(now)
             if state.jobs and now >= state.next_recall_at:
                 state.next_recall_at = now + RECALL_ROUND_SECONDS
                 self._recall(now)
         return state.take_effects()
+
+    def _hand_out(self, now: float) -> None:
+        """Hands out as long as there is something to hand out and somebody who can take it."""
+        state = self.state
+        passed_over: list[Worker] = []
+        left = hand_out(state, self._plan(now), now, passed_over)
+        self._settle(now)
+        if passed_over:
+            hand_out(state, self._plan(now), now, passed_over)
+            for worker in passed_over:
+                state.touch(worker)
+            self._settle(now)
+        while left and state.demand:
+            left = hand_out(state, self._plan(now), now)
+            self._settle(now)
+
+    def _plan(self, now: float) -> Plan:
+        return plan(self.state.demand, self.state.supply, self.state.config, now)
 
     def _recall(self, now: float) -> None:
         state = self.state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kestrelctl.core.attempts.endings import settle_job
 from kestrelctl.core.jobs.job import Standing, Task
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.ad import WorkerAd, with_cpus
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import Snapshot, UnfinishedJob, WorkerRecord
 from kestrelctl.core.model.seal import Seals
@@ -43,6 +43,7 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> None:
 
 
 def _restore_worker(state: State, known: WorkerRecord) -> None:
-    worker = Worker(known.worker, state.class_of(known.ad), known.ad or WorkerAd(), 0.0)
+    ad = known.ad and with_cpus(known.ad, state.config.max_account_cpus)
+    worker = Worker(known.worker, state.class_of(ad), known.ad or WorkerAd(), 0.0)
     worker.draining = known.draining
     state.workers[known.worker] = worker

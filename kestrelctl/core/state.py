@@ -37,6 +37,7 @@ class State:
         forgetting: jobs that the store still has, but shall not.
         keys: (owner, key) of submissions that are not yet durable -> the job that each made. Later
             the store knows them.
+        sessions: the workers of each account that are online.
         asked: workers that have yet to say what they hold.
         reconcile_until: while set, tasks that were dispatched before a restart wait for their
             workers to say that they have them.
@@ -60,6 +61,7 @@ class State:
         self.forgetting: set[int] = set()
         self.keys: dict[tuple[str, str], int] = {}
         self.workers: dict[str, Worker] = {}
+        self.sessions: dict[str, dict[str, Worker]] = {}
         self.demand = Demand()
         self.supply = Supply()
         self.online = 0

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import psutil
 
 from kestrelctl import clock, logs
+from kestrelctl.core.model.config import Config
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.access import Access
@@ -64,7 +65,7 @@ async def serve(options: ManagerOptions) -> None:
     from_stdin = str(options.secret_file) == "-"
     secret = (sys.stdin.read() if from_stdin else options.secret_file.read_text()).strip()
     store = SqliteStore(options.data_dir)
-    pool = Pool(store.open())
+    pool = Pool(store.open(), Config(max_account_cpus=options.max_account_cpus))
     gc.collect()
     gc.freeze()
     log.info(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from kestrelctl.core.model.config import Config
+
 
 @dataclass(frozen=True, kw_only=True)
 class ManagerOptions:
@@ -17,6 +19,7 @@ class ManagerOptions:
         ca_file: certificates (PEM) of the only authorities to trust; None for the system's.
         worker_hosts: domains whose accounts may join as workers, and nothing else.
         user_hosts: domains whose accounts may submit, and nothing else.
+        max_account_cpus: what the workers of one account may offer together.
         metrics: HOST:PORT for Prometheus; empty for none.
         share_jobs: whether users see each other's jobs whole, except for output and story.
         admins: users (bare JIDs) who may touch anybody's jobs, and workers.
@@ -33,6 +36,7 @@ class ManagerOptions:
     user_hosts: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
     share_jobs: bool = False
+    max_account_cpus: float = Config().max_account_cpus
     metrics: str = ""
     log_format: str = "text"
     verbose: bool = False

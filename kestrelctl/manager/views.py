@@ -194,6 +194,8 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
         version=ad.version,
         joined_at=worker.joined_at,
         quarantined_until=worker.quarantined_until or None,
+        quarantined_for=worker.quarantined_for,
+        offered_cpus=ad.assets["cpus"] if worker.is_cut else None,
     )
 
 

@@ -208,10 +208,11 @@ def _workers(found: Census, totals: Totals) -> Iterator[Metric | LabelledGauges]
     yield counter(
         "kestrel_worker_joins", "Times that a worker came or came back.", totals.worker_joins
     )
-    yield counter(
+    yield counters(
         "kestrel_quarantines",
-        "Times that a worker failed too fast too often.",
-        totals.workers_quarantined,
+        "Times that a worker was put in quarantine.",
+        ("cause",),
+        by(totals.quarantines),
     )
     used = {name: amount - found.free.get(name, 0) for name, amount in found.capacity.items()}
     for name, text, amounts in (

@@ -213,6 +213,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""
     joined_at: float = 0.0
     quarantined_until: float | None = None
+    quarantined_for: str = ""
+    offered_cpus: float | None = None  #: what it offers, if less of it counts
 
 
 class Workers(Reply, frozen=True, kw_only=True, tag="workers"):

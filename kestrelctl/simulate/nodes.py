@@ -25,6 +25,7 @@ class Nodes:
     owner: Owner
     operator: Operator
     broken: set[str] = field(default_factory=set)  #: workers that fail everything just now
+    hollow: set[str] = field(default_factory=set)  #: workers that run nothing and report success
     full: set[str] = field(default_factory=set)  #: workers that can start nothing just now
 
     @property

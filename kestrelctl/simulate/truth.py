@@ -28,8 +28,16 @@ SECONDS: dict[str, tuple[float, float]] = {
     "poison": (0.01, 0.1),  #: each fifth task always fails
     "killer": (0.05, 0.5),  #: each seventh task ends its worker
 }
-
+#: What users of worlds by chance have.
 KINDS = tuple(SECONDS)
+
+#: Further kinds, for worlds about one thing.
+SECONDS |= {
+    "ends": (0.02, 0.021),  #: from task 300 on all fail
+    "second": (1.0, 1.1),
+    "trivial": (0.002, 0.02),  #: one in three takes seconds
+    "three killers": (5.0, 6.0),  #: the first three end their worker
+}
 
 
 def fate(random: Random, kind: str, index: int) -> Fate:
@@ -38,6 +46,15 @@ def fate(random: Random, kind: str, index: int) -> Fate:
     outcome = Outcome.DONE
     if kind == "mixed" and random.random() < 0.1:
         seconds = random.uniform(1.0, 5.0)
-    elif (kind == "flaky" and random.random() < 0.3) or (kind == "poison" and index % 5 == 3):
+    elif (
+        (kind == "flaky" and random.random() < 0.3)
+        or (kind == "poison" and index % 5 == 3)
+        or (kind == "ends" and index >= 300)
+    ):
         outcome = Outcome.FAILED
-    return Fate(seconds, outcome, kills_worker=kind == "killer" and index % 7 == 5)
+    elif kind == "trivial" and random.random() < 0.3:
+        seconds = random.uniform(1.0, 5.0)
+    elif kind == "three killers" and index < 3:
+        seconds = 0.05
+    kills = (kind == "killer" and index % 7 == 5) or (kind == "three killers" and index < 3)
+    return Fate(seconds, outcome, kills_worker=kills)

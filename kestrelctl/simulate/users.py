@@ -9,6 +9,7 @@ from random import Random
 import msgspec
 
 from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull
 from kestrelctl.protocol import answers, codec, requests
 from kestrelctl.simulate.audit import Audit
@@ -138,6 +139,11 @@ class Owner(User):
         for which, submission in enumerate(submissions):
             self._plans.append(submission)
             self.clock.after(submission.at_seconds, self._submit, which)
+
+    def hand_in(self, spec: JobSpec) -> None:
+        """Hands in one more job, at once."""
+        self._plans.append(Submission(at_seconds=0.0, spec=spec))
+        self._submit(len(self._plans) - 1)
 
     def _submit(self, which: int) -> None:
         request = requests.SubmitJob(spec=self._plans[which].spec, watch=True, key=f"plan {which}")

@@ -139,6 +139,8 @@ class World:
     def _fate(self, worker: str, kind: str, index: int) -> Fate:
         if worker in self.nodes.broken:
             return Fate(0.001, Outcome.FAILED)
+        if worker in self.nodes.hollow:
+            return Fate(0.0001, Outcome.DONE)
         if worker in self.nodes.full:
             return Fate(0.001, Outcome.UNABLE)
         return fate(self._truth, kind, index)
@@ -183,6 +185,7 @@ class World:
         self.clock.tell("world", "has peace")
         nodes.broken.clear()
         nodes.full.clear()
+        nodes.hollow.clear()
         nodes.server.start()
         nodes.store.slowness = 1.0
         nodes.store.full = False

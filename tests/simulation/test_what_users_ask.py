@@ -305,3 +305,21 @@ def test_a_selector_means_the_users_own_unless_it_names_jobs(
     jobs = answer(house, requests.ListJobs(id="j", jobs=selector))
     assert isinstance(jobs, answers.Jobs)
     assert sum(job.tasks for job in jobs.jobs) == tasks
+
+
+def test_a_selection_is_cancelled_as_one() -> None:
+    """What the first of the jobs frees is not for the second, which is about to be cancelled."""
+    house = Manager(commit_seconds=(1.0, 1.0))
+    house.hello()
+    for _ in range(2):
+        house.submit()
+        house.wait(3.0)
+    [first] = house.attempts()
+    house.ask(requests.CancelJobs(id="c", jobs="all"))
+    house.report(first, Outcome.KILLED)
+    house.wait(10.0)
+    assert house.attempts() == [first]
+    assert [job.state for job in house.store.jobs()] == ["cancelled", "cancelled"]
+    [changed] = house.user.of(answers.Changed)
+    assert changed.what == ["1", "2"]
+    assert not house.audit.problems

@@ -200,7 +200,11 @@ class PoolDriver:
         job = self.pool.state.jobs.get(job_id)
         return job.shape.request if job is not None else amounts({"cpus": 1.0})
 
-    def lose(self, name: str) -> list[fx.Effect]:
+    def lose(self, name: str, *, begun: bool = True) -> list[fx.Effect]:
+        """A worker goes away; what it has had begun, because it gave a sign of life."""
+        if begun:
+            self.now += 0.001
+            self.tell(ev.Heard(at=self.now, worker=name))
         return self.tell(ev.Lost(at=self.now, worker=name, cause="unavailable"))
 
     def held(self, name: str) -> list[Attempt]:

@@ -471,9 +471,20 @@ def test_a_worker_is_found_by_its_name_or_by_a_part_of_its_address() -> None:
 
 
 def test_a_quarantined_worker_says_for_how_long() -> None:
-    view = replace(WORKER, state="quarantined", quarantined_until=1_000_030.0)
+    view = replace(
+        WORKER, state="quarantined", quarantined_until=1_000_030.0, quarantined_for="lost 5 times"
+    )
     pool = FakePool(ListWorkers=an.Workers(id="", workers=[view]))
     assert "quarantined for 30 s more\n" in run(pool, "worker", "info", "w1").stdout
+    assert "lost 5 times\n" in run(pool, "worker", "info", "w1").stdout
+    assert "lost 5 times\n" in run(pool, "worker", "list").stdout
+
+
+def test_a_worker_that_offers_more_than_counts_is_told_apart() -> None:
+    view = replace(WORKER, assets={"cpus": 512.0}, offered_cpus=1e6)
+    pool = FakePool(ListWorkers=an.Workers(id="", workers=[view]))
+    assert "of the 1,000,000 that it offers" in run(pool, "worker", "info", "w1").stdout
+    assert "offers 1,000,000 cpus\n" in run(pool, "worker", "list").stdout
 
 
 # -- the pool --------------------------------------------------------------------------------------

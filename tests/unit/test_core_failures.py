@@ -262,16 +262,56 @@ def test_failures_are_counted_in_a_row() -> None:
 
 def test_each_quarantine_is_longer_but_not_for_ever() -> None:
     driver = PoolDriver(Config(quarantine_seconds=100.0, max_quarantine_seconds=300.0))
-    driver.join("full")
-    driver.submit(max_losses=9)
+    driver.join("full", "too-small", cpus=2)
+    assert quarantines(driver, "full", 4) == [100.0, 200.0, 300.0, 300.0]
+
+
+def quarantines(driver: PoolDriver, name: str, n: int) -> list[float]:
+    """How long a worker is out, each time that it cannot start a task."""
+    driver.tell(ev.Drain(at=driver.now, worker="too-small", by="root"))
     pauses = []
-    for _ in range(4):
-        driver.report("full", outcome=Outcome.UNABLE, reason="no-space: no space left on device")
+    for _ in range(n):
+        driver.submit()
+        driver.report(name, outcome=Outcome.UNABLE, reason="no-space: no space left on device")
         began = driver.now
-        while not driver.held("full"):
-            driver.live(10.0, step=10.0)
+        while not driver.held(name):
+            driver.live(5.0, step=5.0)
         pauses.append(driver.now - began)
-    assert pauses == [100.0, 200.0, 300.0, 300.0]
+        driver.report(name, *driver.held(name))
+    return pauses
+
+
+def test_good_behaviour_makes_the_next_quarantine_shorter_and_an_admin_forgets_all() -> None:
+    driver = PoolDriver(Config(quarantine_seconds=100.0, quarantine_forgiven_seconds=500.0))
+    driver.join("full", "too-small", cpus=2)
+    assert quarantines(driver, "full", 3) == [100.0, 200.0, 400.0]
+    driver.live(1000.0, step=5.0)
+    assert quarantines(driver, "full", 2) == [200.0, 400.0]
+    driver.tell(ev.Resume(at=driver.now, worker="full"))
+    assert quarantines(driver, "full", 1) == [100.0]
+
+
+def test_a_worker_that_can_start_nothing_rests_for_seconds_if_it_is_the_last() -> None:
+    driver = PoolDriver()
+    driver.join("full")
+    job = driver.submit(max_losses=1)
+    for _ in range(3):
+        driver.report("full", outcome=Outcome.UNABLE, reason="no-space: no space left on device")
+        assert driver.held("full") == []
+        driver.live(5.5, step=0.5)
+        assert driver.jobs_at("full") == [job], "nothing else could run it"
+    assert driver.pool.state.totals.workers_quarantined == 0
+
+
+@pytest.mark.parametrize(("workers", "most"), [(1, 0), (2, 1), (4, 1), (8, 2)])
+def test_never_is_more_than_a_share_of_a_pool_in_quarantine(workers: int, most: int) -> None:
+    driver = PoolDriver()
+    names = [f"w{n}" for n in range(workers)]
+    driver.join(*names)
+    driver.submit(workers)
+    for name in names:
+        driver.report(name, outcome=Outcome.UNABLE, reason="no-space: no space left on device")
+    assert driver.pool.state.totals.quarantines["unable"] == most
 
 
 def test_after_a_quarantine_failures_are_counted_anew() -> None:

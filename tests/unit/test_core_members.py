@@ -391,6 +391,7 @@ def test_a_quarantine_is_not_prolonged_by_what_was_already_on_the_way() -> None:
     driver = PoolDriver()
     driver.join("w", cpus=8)
     driver.submit(8)
+    driver.join("another")
     driver.report("w", *driver.held("w"), outcome=3, reason="no-space")
     assert driver.worker("w").quarantines == 1
 
@@ -496,6 +497,7 @@ def test_a_worker_that_comes_back_with_other_tags_stays_in_quarantine() -> None:
     driver = PoolDriver()
     driver.join("w")
     driver.submit()
+    driver.join("another")
     driver.report("w", outcome=Outcome.UNABLE, reason="no space")
     until = driver.worker("w").quarantined_until
     assert until > driver.now

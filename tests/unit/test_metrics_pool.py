@@ -274,10 +274,11 @@ def test_drained_and_quarantined_workers_are_told_apart() -> None:
     driver.submit(2)
     assert board.page().value("kestrel_unmatched_tasks", reason="draining") == 2
     driver.tell(ev.Resume(at=driver.now, worker="w1"))
+    driver.join("too-small", cpus=0.5)
     driver.report("w1", outcome=Outcome.UNABLE, reason="no-space: /")
     page = board.page()
     assert page.value("kestrel_unmatched_tasks", reason="quarantined") == 2
-    assert page.value("kestrel_quarantines_total") == 1
+    assert page.value("kestrel_quarantines_total", cause="unable") == 1
     assert page.by("kestrel_losses_total", "cause")["unable"] == 1
 
 

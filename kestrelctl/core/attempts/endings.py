@@ -11,6 +11,7 @@ from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.state import BackOff, State
 
 #: An enumeration looks its members up slowly, and this one is needed for each task.
@@ -92,35 +93,81 @@ def in_backoff(state: State, entry: BackOff) -> Task | None:
     return task
 
 
-def lose(state: State, task: Task, attempt: Attempt, cause: str) -> None:
-    """Decides about a task whose attempt's worker went away.
+def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bool = False) -> None:
+    """Decides about a task whose attempt's worker went away; it runs again, rather elsewhere.
 
-    An attempt that had begun counts as a loss. One that was only queued there costs nothing.
+    An attempt that was only queued there costs nothing. Of one that the worker said nothing after,
+    nobody knows whether it had begun: the first of these is not counted.
 
     Args:
         attempt: as it was when it ended.
         cause: one of `totals.LOSS_CAUSES`.
+        innocent: something else that ran there is suspected: then it is not counted either.
     """
-    if attempt.phase is Phase.RUNNING:
-        count_loss(state, task, attempt, cause)
-    else:
+    if attempt.phase is not Phase.RUNNING:
         put_back(state, task, attempt.worker)
-
-
-def count_loss(state: State, task: Task, attempt: Attempt, cause: str) -> None:
-    """Counts a loss for a task; it runs again, or is given up at its limit."""
-    worker = attempt.worker
-    state.totals.losses[cause] += 1
+        return
+    unbegun = state.workers[attempt.worker].heard_at <= attempt.sent_at
+    if innocent:
+        spared = "not counted: a task beside it is suspected"
+    elif unbegun and not task.spared_numbers:
+        spared = "not counted: it may not have begun"
+    else:
+        spared = ""
+    _note_loss(state, task, attempt, cause, spared)
+    if spared:
+        task.spared_numbers += (attempt.number,)
+        _run_again(state, task, 0.0)
+        return
     task.losses += 1
-    task.lost_numbers += (attempt.number,)
-    state.tell(task.job, task.index, "lost", number=attempt.number, worker=worker, cause=cause)
+    worker = attempt.worker
     if task.losses >= task.job.spec.max_losses and not task.job.cancelling:
         finish(state, task, TaskState.LOST, worker, None)
         return
     if not task.job.cancelling:
-        state.totals.retries["loss"] += 1
         remember(state, task, TaskState.WAITING, worker, None)
-    put_back(state, task, worker)
+    _run_again(state, task, _pause_seconds(state, task.losses - 1))
+
+
+def cannot_start(state: State, task: Task, attempt: Attempt, why: str) -> None:
+    """Lets a task run elsewhere that its worker's machine could not start. It is not counted."""
+    _note_loss(state, task, attempt, "unable", why)
+    task.unable += 1
+    _run_again(state, task, _pause_seconds(state, task.unable - 1))
+
+
+def _note_loss(state: State, task: Task, attempt: Attempt, cause: str, detail: str) -> None:
+    worker = attempt.worker
+    state.totals.losses[cause] += 1
+    task.lost_numbers += (attempt.number,)
+    task.lost_at, task.shun_until = worker, state.at + state.config.shun_seconds
+    state.tell(
+        task.job,
+        task.index,
+        "lost",
+        number=attempt.number,
+        worker=worker,
+        cause=cause,
+        detail=detail,
+    )
+
+
+def _pause_seconds(state: State, before: int) -> float:
+    """The pause after a loss with so many before it: the first costs no time."""
+    config = state.config
+    if not before:
+        return 0.0
+    return doubled_seconds(config.backoff_seconds, before - 1, config.max_backoff_seconds)
+
+
+def _run_again(state: State, task: Task, pause_seconds: float) -> None:
+    """Makes a task ready that was lost, after a pause."""
+    if not task.job.cancelling:
+        state.totals.retries["loss"] += 1
+        if pause_seconds:
+            back_off(state, task, state.at + pause_seconds)
+            return
+    put_back(state, task, "")
 
 
 def find_again(state: State, task: Task) -> None:
@@ -129,9 +176,11 @@ def find_again(state: State, task: Task) -> None:
     if attempt is None or attempt.number not in task.lost_numbers:
         return
     task.lost_numbers = tuple(n for n in task.lost_numbers if n != attempt.number)
-    task.losses -= 1
     state.totals.losses_found_again += 1
     state.tell(task.job, task.index, "found-again", number=attempt.number, worker=attempt.worker)
+    if attempt.number in task.spared_numbers:
+        return
+    task.losses -= 1
     remember(state, task, TaskState.WAITING, attempt.worker, None)
 
 

@@ -2,48 +2,87 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from kestrelctl.core.attempts.book import begin
 from kestrelctl.core.effects import Run, Span
-from kestrelctl.core.jobs.job import Job, Task
+from kestrelctl.core.jobs.job import SUSPECT_LOSSES, Job, Task
+from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.records import Progress
+from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.plan import Assignment, Plan
 from kestrelctl.core.state import State
 
 #: Templates a worker may hold before it is told which jobs have ended.
 KNOWN_JOBS = 16
+#: A task that has just come under suspicion is charged one of so many parts of a machine.
+SUSPECT_PARTS = 4
 
 
-def hand_out(state: State, plan: Plan, now: float) -> None:
-    """Gives tasks to workers as a plan for this very state says, in one message for each worker."""
+def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | None = None) -> bool:
+    """Gives tasks to workers as a plan for this very state says, in one message for each worker.
+
+    Args:
+        passed_over: gets the workers that were given nothing because all that they would have got
+            was just lost there, and others can take it. Without it nobody is passed over.
+
+    Returns:
+        Whether some of it was not done, so that another plan would find more to do.
+    """
     for worker in plan.sated:
         state.supply.park(worker)
     if not plan.assignments:
-        return
+        return False
+    sent, planned = state.totals.tasks_sent, 0
     moved: dict[Job, None] = {}
     for worker, assignments in plan.assignments.items():
         if not worker.held:
             worker.reported_at = now
-        state.emit(_give(state, worker, assignments, now))
-        moved.update((assignment.job, None) for assignment in assignments)
+        run = _give(state, worker, assignments, now, choosy=passed_over is not None)
+        if run.spans:
+            state.emit(run)
+        elif passed_over is not None:
+            state.supply.park(worker)
+            passed_over.append(worker)
+        for assignment in assignments:
+            planned += assignment.tasks
+            moved[assignment.job] = None
     state.totals.last_dispatch_at = now
     for job in moved:
         state.touch_job(job)
         state.record(Progress(job.id, job.cursor))
+    left = state.totals.tasks_sent - sent < planned
+    if left:
+        # There is more room than the plan thought.
+        for worker in (*plan.assignments, *plan.sated):
+            if passed_over is None or worker not in passed_over:
+                state.touch(worker)
+    return left
 
 
-def _give(state: State, worker: Worker, assignments: list[Assignment], now: float) -> Run:
+def _give(
+    state: State, worker: Worker, assignments: list[Assignment], now: float, *, choosy: bool
+) -> Run:
     """Begins the attempts of one worker."""
     spans: list[Span] = []
     items: list[str] = []
     items_of: set[int] = set()
     claims: list[Claim] = []
+    given: dict[Job, None] = {}
     for assignment in assignments:
         job, claim = assignment.job, assignment.claim
         cursor = job.cursor
-        tasks = job.take(assignment.tasks)
+        shuns = choosy and job.ready and _should_shun(state, worker, assignment, now)
+        tasks = job.take(assignment.tasks, worker.jid if shuns else "", now)
         fresh = job.cursor - cursor
+        suspect = _suspect(tasks[: len(tasks) - fresh])
+        if suspect is not None:
+            _put_back(tasks, suspect)
+            tasks, fresh, claim = [suspect], 0, _wide(claim, worker, suspect)
+        elif not tasks:
+            continue
         if fresh:
             state.totals.waits.observe(now - job.waits_since, fresh)
         if claim not in claims:
@@ -59,11 +98,10 @@ def _give(state: State, worker: Worker, assignments: list[Assignment], now: floa
             items.extend(job.spec.items[task.index] for task in tasks)
         state.next_number += len(tasks)
         state.totals.tasks_sent += len(tasks)
-    templates = [
-        job.template
-        for job in dict.fromkeys(assignment.job for assignment in assignments)
-        if job.id not in worker.known_jobs
-    ]
+        given[job] = None
+        if suspect is not None:
+            break
+    templates = [job.template for job in given if job.id not in worker.known_jobs]
     worker.known_jobs.update(template.job_id for template in templates)
     forget: list[int] = []
     if len(worker.known_jobs) > KNOWN_JOBS:
@@ -77,6 +115,44 @@ def _give(state: State, worker: Worker, assignments: list[Assignment], now: floa
         items=items,
         items_of=frozenset(items_of),
         forget=forget,
+    )
+
+
+def _should_shun(state: State, worker: Worker, assignment: Assignment, now: float) -> bool:
+    """Whether some of these tasks were just lost at the worker, and others could begin one now."""
+    first = islice(assignment.job.ready.values(), assignment.tasks)
+    if not any(task.lost_at == worker.jid and task.shun_until > now for task in first):
+        return False
+    return any(
+        other is not worker and startable(terms.claim, other.free, other.queued)
+        for cls in state.supply.classes()
+        if isinstance(terms := cls.terms(assignment.job.shape), Terms)
+        for crowd in (cls.hungry, cls.parked)
+        for other in crowd.values()
+    )
+
+
+def _suspect(tasks: list[Task]) -> Task | None:
+    """The first of these tasks that may end its worker."""
+    return next((task for task in tasks if task.is_suspect), None)
+
+
+def _put_back(tasks: list[Task], suspect: Task) -> None:
+    """Leaves the others of these tasks for later: they need not run beside it."""
+    for task in reversed(tasks):
+        if task is not suspect:
+            task.job.make_ready(task)
+
+
+def _wide(claim: Claim, worker: Worker, suspect: Task) -> Claim:
+    """What a suspected task is charged, so that little runs beside it that it could take along.
+
+    First a quarter of the worker's machine, then all of it: who was there by chance runs alone
+    then, and ends well.
+    """
+    part = SUSPECT_PARTS if suspect.losses == SUSPECT_LOSSES else 1
+    return Claim(
+        {name: max(n, worker.cls.capacity[name] // part) for name, n in claim.amounts.items()}
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kestrelctl.core.attempts.book import end
 from kestrelctl.core.attempts.endings import lose
+from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.state import State
@@ -12,12 +14,29 @@ from kestrelctl.core.state import State
 def let_go(state: State, worker: Worker, *, cause: str, keep_waiting: bool) -> None:
     """Takes attempts away from a worker that went offline.
 
+    If a task ran there that is suspected of ending its workers, nothing is held against the others.
+
     Args:
         cause: one of `totals.LOSS_CAUSES`.
         keep_waiting: whether attempts of jobs with `on_worker_lost = wait` stay with it.
     """
+    suspected = any(task.is_suspect for task in _running(worker))
     for task in reversed(list(worker.held.values())):
         job = task.job
         if keep_waiting and job.spec.on_worker_lost is OnWorkerLost.WAIT and not job.cancelling:
             continue
-        lose(state, task, end(state, worker, task), cause)
+        innocent = suspected and not task.is_suspect
+        lose(state, task, end(state, worker, task), cause, innocent=innocent)
+
+
+def lost_elsewhere(worker: Worker) -> bool:
+    """Whether something runs at a worker that was lost at another before: it may be to blame."""
+    return any(task.lost_at not in ("", worker.jid) for task in _running(worker))
+
+
+def _running(worker: Worker) -> list[Task]:
+    return [
+        task
+        for task in worker.held.values()
+        if task.attempt is not None and task.attempt.phase is Phase.RUNNING
+    ]

@@ -18,6 +18,10 @@ RUN_BOUNDS = (0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3
 #: wait`), the machine could not start them, or its account was revoked.
 LOSS_CAUSES = ("unavailable", "lease", "bounce", "restarted", "away", "unable", "revoked")
 
+#: Why workers were put in quarantine: failures in a row, successes in no time, losses in a row, and
+#: nothing could be started there.
+QUARANTINE_CAUSES = ("failures", "speed", "losses", "unable")
+
 
 class Totals:
     """Counters and histograms, shared by manager, simulator and tests.
@@ -36,6 +40,7 @@ class Totals:
         "leases_expired",
         "losses",
         "losses_found_again",
+        "quarantines",
         "reports_refused",
         "retries",
         "runs",
@@ -49,7 +54,6 @@ class Totals:
         "tasks_submitted",
         "waits",
         "worker_joins",
-        "workers_quarantined",
     )
 
     def __init__(self) -> None:
@@ -71,7 +75,7 @@ class Totals:
         self.reports_refused = 0  #: results of attempts that no longer count: duplicates
         self.leases_expired = 0
         self.worker_joins = 0
-        self.workers_quarantined = 0
+        self.quarantines = Counter(dict.fromkeys(QUARANTINE_CAUSES, 0))
         self.last_dispatch_at: float | None = None
         self.waits = Histogram(WAIT_BOUNDS)
         self.dispatches = Histogram(DISPATCH_BOUNDS)
@@ -86,6 +90,11 @@ class Totals:
     def attempts_lost(self) -> int:
         """Losses that still stand."""
         return self.losses.total() - self.losses_found_again
+
+    @property
+    def workers_quarantined(self) -> int:
+        """Times that a worker was put in quarantine."""
+        return self.quarantines.total()
 
     def summary(self) -> dict[str, int]:
         """The most telling ones, for people."""

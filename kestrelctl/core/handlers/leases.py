@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.events import Tick
+from kestrelctl.core.handlers.health import release
 from kestrelctl.core.handlers.presence import forget, lose_worker
 from kestrelctl.core.handlers.reconciliation import end_reconciliation
 from kestrelctl.core.members.worker import Worker
@@ -42,6 +43,4 @@ def _check_lease(state: State, worker: Worker, now: float) -> None:
         state.note("warning", f"worker {worker.jid} fell silent; its lease ran out")
         lose_worker(state, worker, now, "lease")
     elif worker.quarantined_until and worker.quarantined_until <= now:
-        worker.quarantined_until = 0.0
-        worker.streak = 0
-        state.touch(worker)
+        release(state, worker)

@@ -18,6 +18,8 @@ from kestrelctl.core.events import (
     Resume,
     Revoked,
 )
+from kestrelctl.core.handlers.health import release
+from kestrelctl.core.handlers.offers import admitted
 from kestrelctl.core.handlers.presence import (
     ask,
     forget,
@@ -29,6 +31,7 @@ from kestrelctl.core.handlers.presence import (
 )
 from kestrelctl.core.handlers.reconciliation import end_reconciliation_if_all_spoke
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.records import WorkerRecord
 from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
 from kestrelctl.core.state import State
@@ -45,8 +48,9 @@ def on_joined(state: State, event: Joined) -> None:
         if reborn:
             lose_worker(state, worker, event.at, "restarted")
         end_unnamed(state, worker, event, reborn=reborn)
-    if worker is None or state.class_of(event.ad) is not worker.cls:
-        worker = _replace(state, worker, event)
+    cls = state.class_of(admitted(state, event, worker))
+    if worker is None or cls is not worker.cls:
+        worker = _replace(state, worker, event, cls)
     elif worker.ad != event.ad:
         worker.ad = event.ad
         _record(state, worker)
@@ -55,7 +59,7 @@ def on_joined(state: State, event: Joined) -> None:
     if worker.incarnation != event.incarnation:
         worker.incarnation = event.incarnation
         worker.leaving = False
-    worker.joined_at = worker.reported_at = event.at
+    worker.joined_at = worker.reported_at = worker.heard_at = event.at
     if event.said_at is not None:
         worker.skew.greet(event.said_at, event.at)
     worker.synced = True
@@ -77,13 +81,15 @@ def on_joined(state: State, event: Joined) -> None:
     end_reconciliation_if_all_spoke(state)
 
 
-def _replace(state: State, old: Worker | None, event: Joined) -> Worker:
+def _replace(state: State, old: Worker | None, event: Joined, cls: WorkerClass) -> Worker:
     """A worker object for a new worker, or for one whose capacity or tags have changed."""
-    worker = Worker(event.worker, state.class_of(event.ad), event.ad, event.at)
+    worker = Worker(event.worker, cls, event.ad, event.at)
     if old is not None:
         worker.draining = old.draining
         worker.quarantined_until, worker.quarantines = old.quarantined_until, old.quarantines
-        worker.streak = old.streak
+        worker.quarantined_for = old.quarantined_for
+        worker.quarantine_ended_at = old.quarantine_ended_at
+        worker.streak, worker.lapses = old.streak, old.lapses
         worker.tasks_done, worker.tasks_failed = old.tasks_done, old.tasks_failed
         worker.incarnation, worker.leaving = old.incarnation, old.leaving
         set_offline(state, old, event.at)
@@ -165,9 +171,8 @@ def on_resume(state: State, event: Resume) -> None:
         return
     state.note("info", f"worker {worker.jid} was resumed by {event.cause}")
     _set_draining(state, worker, False)
-    worker.quarantined_until = 0.0
-    worker.streak = 0
-    state.touch(worker)
+    worker.quarantines = 0
+    release(state, worker)
 
 
 def _set_draining(state: State, worker: Worker, draining: bool) -> None:

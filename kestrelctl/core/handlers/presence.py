@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.losses import let_go
+from kestrelctl.core.attempts.losses import let_go, lost_elsewhere
 from kestrelctl.core.effects import AskWho
+from kestrelctl.core.handlers.health import note_lapse
+from kestrelctl.core.handlers.offers import ask_for_more
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.records import WorkerGone
 from kestrelctl.core.state import State
@@ -19,9 +21,12 @@ def lose_worker(state: State, worker: Worker, now: float, cause: str) -> None:
     if not worker.online:
         return
     state.note("info", f"worker {worker.jid} is gone ({cause}), {len(worker.held)} held")
+    if worker.running and not worker.leaving and not lost_elsewhere(worker):
+        note_lapse(state, worker, now)
     set_offline(state, worker, now)
     worker.away_until = now + state.config.away_seconds
     let_go(state, worker, cause=cause, keep_waiting=True)
+    ask_for_more(state, worker.account)
 
 
 def spoke(state: State, jid: str, now: float) -> Worker | None:
@@ -34,6 +39,7 @@ def spoke(state: State, jid: str, now: float) -> Worker | None:
     """
     worker = state.workers.get(jid)
     if worker is not None and worker.synced:
+        worker.heard_at = now
         renew(state, worker, now)
         return worker
     if jid not in state.asked:
@@ -59,6 +65,7 @@ def set_online(state: State, worker: Worker) -> None:
         state.totals.worker_joins += 1
         worker.online = True
         state.supply.of(worker).members += 1
+        state.sessions.setdefault(worker.account, {})[worker.jid] = worker
         state.online += 1
 
 
@@ -70,6 +77,10 @@ def set_offline(state: State, worker: Worker, now: float) -> None:
         worker.online = False
         worker.offline_since = now
         state.supply.of(worker).members -= 1
+        sessions = state.sessions[worker.account]
+        del sessions[worker.jid]
+        if not sessions:
+            del state.sessions[worker.account]
         state.online -= 1
 
 

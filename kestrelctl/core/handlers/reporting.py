@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from kestrelctl.core.attempts.adoption import reach, stop
 from kestrelctl.core.attempts.book import end, withdraw
-from kestrelctl.core.attempts.endings import DONE, back_off, count_loss, finish, put_back, remember
+from kestrelctl.core.attempts.endings import (
+    DONE,
+    back_off,
+    cannot_start,
+    finish,
+    put_back,
+    remember,
+)
 from kestrelctl.core.effects import Acknowledge
 from kestrelctl.core.events import Reported, Returned
-from kestrelctl.core.handlers.health import note_failure, quarantine
+from kestrelctl.core.handlers.health import note_failure, note_successes, note_unable
 from kestrelctl.core.handlers.presence import spoke
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
@@ -38,6 +45,7 @@ def on_reported(state: State, event: Reported) -> None:
     dispatched: list[float] = []
     walls: dict[Job, list[float]] = {}
     proof: Proof | None = None  # made when it is needed, which is rare
+    sent: dict[Job, float] = {}
     for result in event.results:
         task = held.get(result.number)
         if task is not None and worker is not None:
@@ -64,6 +72,7 @@ def on_reported(state: State, event: Reported) -> None:
             of_job = walls.get(job)
             if of_job is None:
                 walls[job] = [wall_seconds]
+                sent[job] = attempt.sent_at
             else:
                 of_job.append(wall_seconds)
             finish(state, task, DONE, jid, result)
@@ -79,6 +88,9 @@ def on_reported(state: State, event: Reported) -> None:
     totals.dispatches.observe_all(dispatched)
     for job, seconds in walls.items():
         job.learn(sum(seconds), len(seconds))
+        if worker is not None:
+            ahead_seconds = -min(dispatched, default=0.0)
+            note_successes(state, worker, job, sent[job], seconds, ahead_seconds)
     numbers = [result.number for result in event.results]
     state.emit(Acknowledge(worker=event.worker, numbers=numbers))
     worker = spoke(state, event.worker, event.at)
@@ -136,16 +148,15 @@ def _failed(
         put_back(state, task, attempt.worker)
         return
     if result.outcome == Outcome.UNABLE:
-        count_loss(state, task, attempt, "unable")
+        cannot_start(state, task, attempt, result.reason)
         if worker is not None:
-            quarantine(state, worker, result.reason, state.at)
+            note_unable(state, worker, result.reason, state.at)
         return
     state.totals.attempts_failed += 1
-    job.attempts_failed += 1
     task.failures += 1
     if worker is not None:
         worker.tasks_failed += 1
-        note_failure(state, worker, job, result, state.at)
+        note_failure(state, worker, job, attempt.sent_at, result, state.at)
     if task.failures >= job.spec.max_failures:
         finish(state, task, TaskState.FAILED, attempt.worker, result)
         return

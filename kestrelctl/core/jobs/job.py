@@ -9,6 +9,7 @@ from copy import copy
 import msgspec
 
 from kestrelctl.core.jobs.attempt import Attempt
+from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
@@ -17,6 +18,8 @@ from kestrelctl.core.model.template import Template
 
 #: Of so many refused attempts a task remembers the numbers: they matter while a hello is under way.
 MOST_REFUSED = 16
+#: After so many losses a task is suspected of ending its worker.
+SUSPECT_LOSSES = 2
 #: Where a job comes among others: the lower first. It ends with the job's id.
 Order = tuple[float, ...]
 
@@ -36,7 +39,10 @@ class Task(msgspec.Struct, eq=False):
     Attributes:
         attempt: the one under way, if the task is UNDER_WAY.
         backoff_until: when its latest back-off ends or ended, in seconds since the epoch.
-        lost_numbers: attempts that were counted as losses.
+        lost_numbers: attempts that were lost.
+        spared_numbers: those of them that do not count as losses.
+        lost_at, shun_until: where it was lost last, and how long it rather runs elsewhere.
+        unable: how many workers could not start it.
         concluded: attempts up to this number are over, their results counted: nobody can still run
             them.
         refused_numbers: the latest attempts after that which are over though their results were
@@ -51,8 +57,17 @@ class Task(msgspec.Struct, eq=False):
     losses: int = 0
     backoff_until: float = 0.0
     lost_numbers: tuple[int, ...] = ()
+    spared_numbers: tuple[int, ...] = ()
+    lost_at: str = ""
+    shun_until: float = 0.0
+    unable: int = 0
     concluded: int = 0
     refused_numbers: tuple[int, ...] = ()
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be the task itself that ends its workers."""
+        return self.losses >= SUSPECT_LOSSES
 
     def refuse(self, number: int) -> None:
         """Remembers that this attempt is over, and that its result was not counted."""
@@ -72,6 +87,9 @@ class Job:
         running: its attempts under way.
         place: where it stands in the queue; None if it does not. The queue writes it.
         waits_since: its submission, or the retry that brought it back.
+        latest_account, latest_seconds: who last brought a task to a good end, and its run time.
+        before_seconds: the same of the last one before whose account was another; None if none was.
+        recent: how its latest attempts went, and where; None before the first.
         mean_seconds: smoothed run time of its tasks; None until one has ended.
         latencies: what dispatch added to its latest tasks, in seconds: from hand-out to report,
             less the time in the worker's queue and the run time.
@@ -80,7 +98,7 @@ class Job:
 
     __slots__ = (
         "_template",
-        "attempts_failed",
+        "before_seconds",
         "cancelling",
         "counts",
         "cursor",
@@ -88,11 +106,14 @@ class Job:
         "id",
         "key",
         "latencies",
+        "latest_account",
+        "latest_seconds",
         "live",
         "mean_seconds",
         "owner",
         "place",
         "ready",
+        "recent",
         "running",
         "shape",
         "spec",
@@ -121,7 +142,10 @@ class Job:
         self.cancelling = False
         self.stored = False
         self.mean_seconds: float | None = None
-        self.attempts_failed = 0
+        self.latest_account = ""
+        self.latest_seconds: float | None = None
+        self.before_seconds: float | None = None
+        self.recent: Recent | None = None
         self.latencies: deque[float] = deque(maxlen=4096)
         self.happenings = 0
 
@@ -149,11 +173,20 @@ class Job:
         """Tasks without a final state."""
         return (0 if self.cancelling else self.never_started) + len(self.live)
 
-    def take(self, n: int) -> list[Task]:
-        """The next n tasks, those that come back first. The caller gives each an attempt."""
+    def take(self, n: int, shunned: str = "", now: float = 0.0) -> list[Task]:
+        """The next n tasks, those that come back first. The caller gives each an attempt.
+
+        Args:
+            shunned: tasks that were just lost at this worker stay; empty for none.
+        """
         tasks: list[Task] = []
+        stay: list[Task] = []
         while len(tasks) < n and self.ready:
-            tasks.append(self.ready.popitem(last=False)[1])
+            task = self.ready.popitem(last=False)[1]
+            shuns = shunned and task.lost_at == shunned and task.shun_until > now
+            (stay if shuns else tasks).append(task)
+        for task in reversed(stay):
+            self.make_ready(task)
         fresh = min(n - len(tasks), self.spec.count - self.cursor)
         standing = Standing.READY
         for index in range(self.cursor, self.cursor + fresh):
@@ -174,6 +207,10 @@ class Job:
         self.live.update((task.index, task) for task in passed)
         self.cursor = max(self.cursor, index + 1)
         return passed
+
+    def seconds_elsewhere(self, account: str) -> float | None:
+        """The latest run time of a task that another account's worker brought to a good end."""
+        return self.before_seconds if account == self.latest_account else self.latest_seconds
 
     def learn(self, wall_seconds: float, n: int) -> None:
         """Folds the total run time of n tasks into the mean; recent tasks weigh more."""

@@ -9,7 +9,7 @@ from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.skew import Skew
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.assets import Amounts, amounts
 
 
 class Worker:
@@ -28,30 +28,44 @@ class Worker:
         synced: it has said what it holds since it was last asked.
         draining: an admin wants it; that outlasts restarts.
         leaving: it wants it itself; that lasts as long as its process.
+        account: the address without the resource: one account may have many workers.
         streak: fast failures in a row.
+        round_at: when something came back that had been handed out after the last such moment.
+        rounds: how often that was.
+        heard_at: when it last said something.
+        lapses: when it was lost though it had work, lately.
+        quarantined_for: why it is in quarantine.
+        quarantine_ended_at: when its last quarantine is or was over.
     """
 
     __slots__ = (
+        "account",
         "ad",
         "away_until",
         "backlog",
         "cls",
         "draining",
         "free",
+        "heard_at",
         "heartbeat_seconds",
         "held",
         "incarnation",
         "jid",
         "joined_at",
         "known_jobs",
+        "lapses",
         "lease_until",
         "leaving",
         "offline_since",
         "online",
+        "quarantine_ended_at",
+        "quarantined_for",
         "quarantined_until",
         "quarantines",
         "recalling",
         "reported_at",
+        "round_at",
+        "rounds",
         "running",
         "running_of",
         "skew",
@@ -63,6 +77,7 @@ class Worker:
 
     def __init__(self, jid: str, cls: WorkerClass, ad: WorkerAd, now: float) -> None:
         self.jid = jid
+        self.account = jid.partition("/")[0]
         self.cls = cls
         self.ad = ad
         self.joined_at = now
@@ -78,8 +93,14 @@ class Worker:
         self.draining = False
         self.leaving = False
         self.quarantined_until = 0.0
+        self.quarantined_for = ""
+        self.quarantine_ended_at = 0.0
         self.quarantines = 0
         self.streak = 0
+        self.round_at = 0.0
+        self.rounds = 0
+        self.heard_at = now
+        self.lapses: list[float] = []
         self.lease_until = 0.0
         self.offline_since = now
         self.away_until = 0.0
@@ -94,6 +115,11 @@ class Worker:
     def queued(self) -> int:
         """Attempts that wait at the worker for others to end."""
         return len(self.held) - self.running
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it offers more than counts."""
+        return self.cls.capacity.get("cpus", 0) < amounts(self.ad.assets).get("cpus", 0)
 
     def queued_numbers(self) -> list[int]:
         """Their numbers, oldest first."""

@@ -18,3 +18,10 @@ class WorkerAd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     os: str = ""
     arch: str = ""
     version: str = ""
+
+
+def with_cpus(ad: WorkerAd, most: float) -> WorkerAd:
+    """An ad that offers no more processors than that; at least a thousandth of one."""
+    if ad.assets.get("cpus", 0.0) <= most:
+        return ad
+    return msgspec.structs.replace(ad, assets={**ad.assets, "cpus": max(most, 0.001)})

@@ -38,8 +38,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: So many failures in a row, each this fast, put a worker in quarantine if others fare better.
     quarantine_failures: int = 10
     quarantine_fast_seconds: float = 10.0
+    #: So many losses of a worker within this time do so too.
+    quarantine_losses: int = 5
+    quarantine_losses_seconds: float = 60.0
     quarantine_seconds: float = 60.0
     max_quarantine_seconds: float = 3600.0
+    #: After so long without another quarantine, the next is as long as the one before the last.
+    quarantine_forgiven_seconds: float = 600.0
+    #: One of so many workers that are online may be in quarantine.
+    workers_per_quarantine: int = 4
+    #: The pause of a worker that can start nothing, but is needed too much for a quarantine.
+    unable_pause_seconds: float = 5.0
+    #: How long a task that was lost at a worker goes to any other that could take it.
+    shun_seconds: float = 5.0
+
+    #: What the workers of one account may offer together; the rest of their ads does not count.
+    max_account_cpus: float = 512.0
 
     def heartbeat_seconds(self, workers: int) -> float:
         """The interval of a worker's signs of life in a pool of that many workers."""

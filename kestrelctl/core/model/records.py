@@ -95,6 +95,7 @@ MAX_HAPPENINGS = 2_000
 #: - `given-back`: the worker gave the attempt back before it started.
 #: - `superseded`: the attempt was stopped because an earlier one of its task had survived.
 #: - `retried`: a user had the task brought back after it had ended badly.
+#: - `quarantined`: a worker was put in quarantine for what it made of the job's tasks.
 #: - `dropped`: the story of the job is full; what follows is only counted.
 HAPPENINGS = (
     "cancelled",
@@ -106,6 +107,7 @@ HAPPENINGS = (
     "given-back",
     "superseded",
     "retried",
+    "quarantined",
     "dropped",
 )
 

@@ -22,7 +22,7 @@ def refusal(worker: Worker, cls: ClassSupply, shape: Shape, now: float) -> Refus
         return terms
     why = closed(worker, now)
     if why is Reason.QUARANTINED:
-        return refuse(why, found=f"{worker.quarantined_until - now:.0f} s more")
+        return refuse(why, found=_quarantine(worker, now))
     if why is not None:
         return refuse(why)
     if startable(terms.claim, worker.free, worker.queued):
@@ -38,6 +38,10 @@ def refusal(worker: Worker, cls: ClassSupply, shape: Shape, now: float) -> Refus
         found=f"{describe(asset, free)} free of {describe(asset, cls.cls.capacity[asset])}",
         share=free / amount,
     )
+
+
+def _quarantine(worker: Worker, now: float) -> str:
+    return f"{worker.quarantined_until - now:.0f} s more: {worker.quarantined_for}"
 
 
 def shape_reason(shape: Shape, supply: Supply, states: dict[ClassSupply, Counter[str]]) -> Reason:

@@ -30,7 +30,8 @@ class Offer:
         Those that run at once and, for short tasks, enough behind them to bridge `ahead_seconds`:
         a worker then never waits for the network. It is topped up only when half of that is gone,
         so that messages carry several tasks. A worker that reported nothing for a while is stuck
-        in a long task: nothing is put behind that.
+        in a long task: nothing is put behind that. Nor is anything if only this worker says that
+        the tasks are short: others run them and have ended none, or the last of theirs was not.
 
         Args:
             waiting: tasks of the job that the plan has not given away.
@@ -40,6 +41,12 @@ class Offer:
         free = startable(terms.claim, self.free, queued)
         mean = job.mean_seconds
         if mean is None or mean >= config.short_seconds or self._stuck:
+            return free
+        elsewhere = job.seconds_elsewhere(self.worker.account)
+        if elsewhere is None:
+            if job.running > len(self.worker.held):
+                return free
+        elif elsewhere >= config.short_seconds:
             return free
         running = self.worker.running_of.get(job, 0) + self._given.get(job, 0)
         side_by_side = min(terms.side_by_side, free + running)
