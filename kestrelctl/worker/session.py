@@ -27,8 +27,10 @@ from kestrelctl.worker.executor import CommandSpec, Completion, Executor
 
 log = logging.getLogger(__name__)
 
-#: Pause before the pool is told hello again when nobody answered.
-HELLO_AGAIN_SECONDS = (0.5, 1.5)
+#: Pause before the pool is told hello again when the server says that nobody is there; doubled each
+#: time, because the server may note each try in its log. A manager that comes asks those it knows.
+NOBODY_SECONDS = 1.0
+LONGEST_NOBODY_SECONDS = 60.0
 #: The same when it seems to be there; doubled each time, because a welcome that is under way to the
 #: hello before does not count.
 UNANSWERED_SECONDS = 10.0
@@ -126,7 +128,11 @@ class WorkerSession:
     def on_bounce(self, sender: str, condition: str) -> None:
         self._host.stanzas.received(BOUNCE)
         if sender == self._manager:
-            self._hello_later(self._random.uniform(*HELLO_AGAIN_SECONDS))
+            # Several messages may bounce at once: only the hellos among them count.
+            pause = doubled_seconds(
+                NOBODY_SECONDS, max(0, self._unanswered - 1), LONGEST_NOBODY_SECONDS
+            )
+            self._hello_later(pause * self._random.uniform(0.5, 1.5))
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         if sender != self._manager:

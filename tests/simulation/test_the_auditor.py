@@ -30,6 +30,7 @@ from kestrelctl.simulate import WorldSettings, faults
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.workload import Submission
+from kestrelctl.worker import session
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.session import WorkerSession
 
@@ -161,6 +162,8 @@ def test_attempts_that_come_before_the_welcome(monkeypatch: pytest.MonkeyPatch) 
         self.agent.welcomed = welcomed and self.agent.welcomed
 
     monkeypatch.setattr(WorkerSession, "_on_run", hasty)
+    # Workers that say hello often: more of it is under way when attempts come.
+    monkeypatch.setattr(session, "LONGEST_NOBODY_SECONDS", session.NOBODY_SECONDS)
     assert is_found("is held by one side only")
 
 

@@ -88,6 +88,22 @@ def test_when_nobody_is_there_it_asks_again_within_seconds() -> None:
     assert worker.hellos()
 
 
+def test_while_nobody_is_there_it_asks_less_and_less_often(worker: Worker) -> None:
+    """Each try is a line in the server's log, and a manager that comes asks those it knows."""
+
+    def hellos() -> int:
+        assert worker.machine.process is not None
+        counted = worker.machine.process.stanzas.counted()
+        return sum(n for kind, way, n, _ in counted if (kind, way) == ("hello", "out"))
+
+    worker.pool.kill()
+    worker.machine.drop_connection()
+    worker.wait(600.0)
+    before = hellos()
+    worker.wait(3600.0)
+    assert 40 <= hellos() - before <= 80
+
+
 def test_attempts_before_the_welcome_do_not_count(worker: Worker) -> None:
     worker.run(100, 2)
     worker.welcome()
