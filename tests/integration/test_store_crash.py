@@ -52,9 +52,8 @@ async def commit_for_ever(data_dir: Path) -> None:
     store = SqliteStore(data_dir)
     snapshot = store.open()
     if snapshot.next_job_id == 1:
-        await store.commit(
-            [JobRecord(job_id=1, owner="ada", spec=JobSpec(argv=("true",)), submitted_at=0.0)]
-        )
+        spec = JobSpec(argv=("true",), count=1_000_000)
+        await store.commit([JobRecord(job_id=1, owner="ada", spec=spec, submitted_at=0.0)])
     n = store.jobs(ids=[1])[0].cursor
     print("open", n, flush=True)
     while True:
