@@ -23,36 +23,40 @@ from mutations import Manager
 ROUND = 10_000
 
 
-async def main(messages: int, seed: int) -> int:
+def main(messages: int, seed: int) -> int:
     process = psutil.Process()
     troubles: list[str] = []
     for start in range(0, messages, ROUND):
         number = min(ROUND, messages - start)
-        with tempfile.TemporaryDirectory() as directory:
-            manager = Manager(Path(directory), seed + start)
-            await manager.tell(number)
-            largest = process.memory_info().rss
-            await manager.close()
-        troubles += manager.troubles
-        lines, jobs = manager.lines, len(manager.pool.jobs)
-        del manager
+        # A loop each, because timers of a loop keep what has ended.
+        found, words = asyncio.run(one_round(number, seed + start))
+        troubles += found
         gc.collect()
         left = process.memory_info().rss
         print(
-            f"{start + number:,} messages: {len(troubles)} troubles; this round: {lines:,} lines, "
-            f"{jobs:,} jobs active, {largest >> 20} MiB, afterwards {left >> 20} MiB",
+            f"{start + number:,} messages: {len(troubles)} troubles; this round: {words}, "
+            f"{left >> 20} MiB afterwards",
             flush=True,
         )
-        for trouble in manager_troubles(troubles):
+        for trouble in first_of_each(found):
             print(trouble)
     return 1 if troubles else 0
 
 
-def manager_troubles(troubles: list[str]) -> list[str]:
+async def one_round(messages: int, seed: int) -> tuple[list[str], str]:
+    """What broke, and in words what the manager came to."""
+    with tempfile.TemporaryDirectory() as directory:
+        manager = Manager(Path(directory), seed)
+        await manager.tell(messages)
+        await manager.close()
+    return manager.troubles, f"{manager.lines:,} lines, {len(manager.pool.jobs):,} jobs active"
+
+
+def first_of_each(troubles: list[str]) -> list[str]:
     """The first of each, shortened."""
     return list(dict.fromkeys(trouble[:2000] for trouble in troubles))[:5]
 
 
 if __name__ == "__main__":
     words = [int(word) for word in sys.argv[1:]]
-    sys.exit(asyncio.run(main(words[0] if words else 200_000, words[1] if len(words) > 1 else 1)))
+    sys.exit(main(words[0] if words else 200_000, words[1] if len(words) > 1 else 1))
