@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS = 60.0
 """Time limit of a cleanup command."""
+ROOM_SECONDS = 0.05
+"""A disk that had room is not tried again so soon."""
 REMOVAL_SECONDS = 5.0
 """How long the result of a task that failed on a full disk waits for the removal of its files."""
 ITS_OWN_FAULT = "disk-full: there is room without what the task wrote"
@@ -84,6 +86,7 @@ class ProcessExecutor:
         self._processes: dict[int, RunningProcess] = {}  # by attempt: from start to completion
         self._by_pid: dict[int, RunningProcess] = {}  # in order of start
         self._free_sandboxes: list[Sandbox] = []
+        self._room_until = 0.0
         self._looking: set[asyncio.Task[None]] = set()
         self._sandbox_names = map(str, itertools.count())
         self._limits = LimitEnforcer(self._loop, self._by_pid, output_limit_bytes, self._reap)
@@ -242,7 +245,7 @@ class ProcessExecutor:
         """Free the sandbox and hand the completion out."""
         sandbox = process.sandbox
         failed = process.pid and completion.exit_code != 0 and not completion.reason
-        full = failed and is_full(self._sandboxes.fd)
+        full = failed and self._is_full()
         try:
             if process.pid:
                 sizes = sandbox.sizes()
@@ -259,6 +262,15 @@ class ProcessExecutor:
             looking.add_done_callback(self._looking.discard)
         else:
             self._hand_out(process, completion)
+
+    def _is_full(self) -> bool:
+        """Whether the disk is full. It is not tried each time, so that failures cost little."""
+        now = time.monotonic()
+        if now < self._room_until:
+            return False
+        full = is_full(self._sandboxes.fd)
+        self._room_until = 0.0 if full else now + ROOM_SECONDS
+        return full
 
     async def _complete_full(self, process: RunningProcess, completion: Completion) -> None:
         """Hand out the completion of a task that failed on a full disk, with who is to blame.
