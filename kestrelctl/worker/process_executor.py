@@ -40,6 +40,11 @@ log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS = 60.0
 """Time limit of a cleanup command."""
+ROOM_SECONDS = 0.05
+"""A disk that had room is not tried again so soon."""
+REMOVAL_SECONDS = 5.0
+"""How long the result of a task that failed on a full disk waits for the removal of its files."""
+ITS_OWN_FAULT = "disk-full: there is room without what the task wrote"
 
 
 class ProcessExecutor:
@@ -88,6 +93,8 @@ class ProcessExecutor:
         self._processes: dict[int, RunningProcess] = {}  # by attempt: from start to completion
         self._by_pid: dict[int, RunningProcess] = {}  # in order of start
         self._free_sandboxes: list[Sandbox] = []
+        self._room_until = 0.0
+        self._looking: set[asyncio.Task[None]] = set()
         self._sandbox_names = map(str, itertools.count())
         self._rung = rung or Plain()
         self._task_limits = task_limits or TaskLimits()
@@ -167,6 +174,8 @@ class ProcessExecutor:
                 self._rung.kill(process.pid)
             self._orphans.kill_all()
             await asyncio.sleep(0.005)
+        if self._looking:
+            await asyncio.wait(self._looking)
         await self._trash.close()
         self._child_signal.close()
         self._orphans.close()
@@ -290,7 +299,7 @@ class ProcessExecutor:
         """Free the sandbox and hand the completion out."""
         sandbox = process.sandbox
         failed = process.pid and completion.exit_code != 0 and not completion.reason
-        full = failed and is_full(self._sandboxes.fd)
+        full = failed and self._is_full()
         try:
             if process.pid:
                 sizes = sandbox.sizes()
@@ -302,19 +311,40 @@ class ProcessExecutor:
         except OSError as error:
             log.warning("attempt %d: its files: %s", completion.number, error)
         if full:
-            completion = replace(completion, reason=self._why_full())
-        self._free_sandboxes.append(sandbox)
+            looking = self._loop.create_task(self._complete_full(process, completion))
+            self._looking.add(looking)
+            looking.add_done_callback(self._looking.discard)
+        else:
+            self._hand_out(process, completion)
+
+    def _is_full(self) -> bool:
+        """Whether the disk is full. It is not tried each time, so that failures cost little."""
+        now = time.monotonic()
+        if now < self._room_until:
+            return False
+        full = is_full(self._sandboxes.fd)
+        self._room_until = 0.0 if full else now + ROOM_SECONDS
+        return full
+
+    async def _complete_full(self, process: RunningProcess, completion: Completion) -> None:
+        """Hand out the completion of a task that failed on a full disk, with who is to blame.
+
+        Who fills a disk must not have all workers blamed for it, one after the other. So the disk
+        is tried again without what the task wrote.
+        """
+        await self._trash.wait(REMOVAL_SECONDS)
+        if self._on_completion is not _ignore:
+            machine = is_full(self._sandboxes.fd)
+            reason = "no-space: the worker's disk is full" if machine else ITS_OWN_FAULT
+            self._hand_out(process, replace(completion, reason=reason))
+
+    def _hand_out(self, process: RunningProcess, completion: Completion) -> None:
+        self._free_sandboxes.append(process.sandbox)
         self._processes.pop(completion.number, None)
         try:
             self._on_completion(completion)
         except Exception:
             log.exception("attempt %d: its completion was not accepted", completion.number)
-
-    def _why_full(self) -> str:
-        # Who fills a disk must not have all workers blamed for it, one after the other.
-        if is_full(self._sandboxes.fd):
-            return "no-space: the worker's disk is full"
-        return "disk-full: there is room without what the task wrote"
 
     def _with_outputs(
         self, completion: Completion, sandbox: Sandbox, sizes: tuple[int, int]

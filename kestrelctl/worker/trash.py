@@ -70,6 +70,11 @@ class Trash:
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)
 
+    async def wait(self, timeout_seconds: float) -> None:
+        """Wait until what is there now is removed, but no longer than this."""
+        if self._removals:
+            await asyncio.wait(self._removals, timeout=timeout_seconds)
+
     async def close(self) -> None:
         """Wait until everything is removed, and give the descriptor back."""
         while self._removals:

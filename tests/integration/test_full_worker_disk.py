@@ -74,8 +74,9 @@ async def test_a_disk_without_room_for_files_is_full(machine: Machine, small_dis
     assert (await machine.sh(": > file || exit 1")).reason.startswith("no-space: ")
 
 
-async def test_a_task_that_fills_the_disk_itself_is_to_blame(machine: Machine) -> None:
-    ended = await machine.sh("cat /dev/zero > file; exit 1")
+@pytest.mark.parametrize("place", [".", "deep/er"])
+async def test_a_task_that_fills_the_disk_itself_is_to_blame(machine: Machine, place: str) -> None:
+    ended = await machine.sh(f"mkdir -p {place}; cat /dev/zero > {place}/file; exit 1")
     assert ended.exit_code == 1
     assert ended.reason == "disk-full: there is room without what the task wrote"
     assert (await machine.sh("cp /bin/sh .")).exit_code == 0
