@@ -121,6 +121,7 @@ def unit_text(membership: Membership, settings: Settings, *, system: bool) -> st
         words += ["--isolation", settings.isolation]
         for share in settings.shares:
             words += ["--share", share]
+            rest += f"ReadWritePaths={_escaped(share)}\n"  # DynamicUser= closes all
         command = " ".join(map(_quoted, words))
         if membership.ca_file is not None:
             rest += f"LoadCredential=ca.pem:{_escaped(str(membership.ca_file))}\n"

@@ -345,6 +345,7 @@ def test_the_machines_unit_hands_the_account_over_and_is_not_root(home: Path) ->
         " --ca-file ${CREDENTIALS_DIRECTORY}/ca.pem --data-dir ${STATE_DIRECTORY}\n"
     ) in unit
     assert "User=kestrel-worker\n" in unit
+    assert "ReadWritePaths=/scratch\n" in unit
     assert "WantedBy=multi-user.target" in unit
     assert "secret" not in unit
 

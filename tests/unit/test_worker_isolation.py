@@ -1,0 +1,113 @@
+"""How a command becomes one in a sandbox."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kestrelctl.worker.isolation.bubblewrap import Bubblewrap
+from kestrelctl.worker.isolation.file_view import FileView
+from kestrelctl.worker.isolation.namespace import Namespace
+from kestrelctl.worker.isolation.rung import Launch, TaskLimits, told_code
+from kestrelctl.worker.scratch_size import ScratchSize
+
+ENV = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/evil.so", "KESTREL_ATTEMPT": "7"}
+
+
+def bubblewrap(tmp_path: Path, **env: str) -> tuple[Launch, list[str]]:
+    """What would be spawned, and the options that bwrap would read."""
+    rung = Bubblewrap(FileView(tmp_path), "/usr/bin/bwrap")
+    launch = rung.launch(str(tmp_path), "/bin/sh", ("sh", "-c", "x"), env, TaskLimits())
+    with os.fdopen(launch.descriptor, "rb") as file:
+        return launch, file.read().decode().split("\0")
+
+
+def test_nothing_of_a_job_s_environment_reaches_bwrap_itself(tmp_path: Path) -> None:
+    launch, options = bubblewrap(tmp_path, **ENV)
+    assert launch.env == {"KESTREL_ATTEMPT": "7"}
+    assert launch.argv == ("bwrap", "--args", "3", "--", "/bin/sh", "-c", "x")
+    place = options.index("LD_PRELOAD")
+    assert options[place - 1 : place + 2] == ["--setenv", "LD_PRELOAD", "/evil.so"]
+    assert "--clearenv" in options[: place - 1]
+
+
+def test_what_tells_the_linker_or_a_shell_something_is_for_the_task_alone(tmp_path: Path) -> None:
+    rung = Namespace("/usr/bin/unshare")
+    env = {**ENV, "ENV": "/evil", "BASH_ENV": "/evil"}
+    launch = rung.launch(str(tmp_path), "/bin/sh", ("sh", "-c", "x"), env, TaskLimits())
+    assert launch.env == {"PATH": "/usr/bin:/bin", "KESTREL_ATTEMPT": "7"}
+    assert launch.argv[-7:] == (
+        *("--", "LD_PRELOAD=/evil.so", "ENV=/evil", "BASH_ENV=/evil"),
+        *("/bin/sh", "-c", "x"),
+    )
+
+
+@pytest.mark.parametrize("env", [{"A": "x\0--bind\0/\0/"}, {"A\0--bind\0/\0/": "x"}, {"A=B": ""}])
+def test_a_nul_in_an_environment_is_refused(tmp_path: Path, env: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"null byte|variable name"):
+        bubblewrap(tmp_path, **env)
+
+
+def test_secrets_are_hidden_even_in_what_is_shared(tmp_path: Path) -> None:
+    data, shared, home = (tmp_path / name for name in ("data", "shared", "home"))
+    for directory in (data, shared, home, shared / "keys"):
+        directory.mkdir()
+    (shared / "credentials").touch()
+    secrets = [shared / "credentials", shared / "keys", data / "inside", tmp_path / "missing"]
+    view = FileView(data, [shared], secrets, home)
+    words = view.before_scratch()
+    opened = words.index(str(shared))
+    assert words[opened - 1] == "--bind"
+    after = words[opened + 2 :]
+    assert after[:3] == ["--ro-bind", "/dev/null", str(shared / "credentials")]
+    assert after[3:7] == [
+        *("--tmpfs", str(shared / "keys")),
+        *("--remount-ro", str(shared / "keys")),
+    ]
+    assert after[7:] == ["--tmpfs", str(data)]
+    assert view.shows("/usr/bin/env")
+    assert view.shows(str(shared / "program"))
+    for hidden in (shared / "credentials", data / "spool", home / "bin", Path("/run/x")):
+        assert not view.shows(str(hidden))
+
+
+def test_a_link_to_what_is_hidden_shows_nothing(tmp_path: Path) -> None:
+    data, shared = tmp_path / "data", tmp_path / "shared"
+    for directory in (data, shared):
+        directory.mkdir()
+    (shared / "link").symlink_to(data / "secret")
+    (data / "link").symlink_to("/bin/true")
+    view = FileView(data, [shared])
+    assert not view.shows(str(shared / "link"))
+    assert not view.shows(str(data / "link"))
+
+
+def test_codes_of_shells_for_signals_are_signals() -> None:
+    told = {
+        0: 0,
+        1: 1,
+        127: 127,
+        128: 128,
+        129: -1,
+        137: -9,
+        143: -15,
+        159: -31,
+        160: 160,
+        255: 255,
+    }
+    assert {code: told_code(code) for code in told} == told
+
+
+def test_a_scratch_directory_is_counted_a_little_at_a_time(tmp_path: Path) -> None:
+    for number in range(300):
+        (tmp_path / str(number)).touch()
+    (tmp_path / "link").symlink_to("/usr")
+    size = ScratchSize(str(tmp_path))
+    seen = [size.advance(0.0)[1] for _ in range(3)]
+    assert 0 < seen[0] < seen[1] < seen[2] < 300
+    assert size.advance(float("inf"))[1] == 301
+    assert size.advance(float("inf"))[1] == 301, "and then anew"
+    (tmp_path / "big").write_bytes(b"x" * 100_000)
+    assert size.advance(float("inf"))[0] >= 100_000
