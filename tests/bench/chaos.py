@@ -212,9 +212,12 @@ class Run:
                 verdict.breaches.append(f"the {name} takes {_mb(self.peaks[name])} of memory")
         directory = Path(state.password_file).parent
         logs = [*directory.rglob("*.log"), *self.pool.witness.parent.glob("*.log")]
-        for log in sorted(logs, key=lambda log: -log.stat().st_size)[:5]:
+        for place, log in enumerate(sorted(logs, key=lambda log: -log.stat().st_size)):
             size = log.stat().st_size
-            lines.append(f"log {log.name}: {_mb(size)}")
+            if "Traceback (most recent call last)" in log.read_text(errors="replace"):
+                verdict.breaches.append(f"log {log.name} tells of an error that nobody expected")
+            if place < 5:
+                lines.append(f"log {log.name}: {_mb(size)}")
             if size > MOST_LOG_BYTES:
                 verdict.breaches.append(f"log {log.name} has grown to {_mb(size)}")
         return lines
