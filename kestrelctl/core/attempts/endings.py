@@ -126,14 +126,14 @@ def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bo
         return
     if not task.job.cancelling:
         remember(state, task, TaskState.WAITING, worker, None)
-    _run_again(state, task, _pause_seconds(state, task.losses - 1))
+    _run_again(state, task, attempt.sent_at + _pause_seconds(state, task.losses - 1))
 
 
 def cannot_start(state: State, task: Task, attempt: Attempt, why: str) -> None:
     """Lets a task run elsewhere that its worker's machine could not start. It is not counted."""
     _note_loss(state, task, attempt, "unable", why)
     task.unable += 1
-    _run_again(state, task, _pause_seconds(state, task.unable - 1))
+    _run_again(state, task, attempt.sent_at + _pause_seconds(state, task.unable - 1))
 
 
 def _note_loss(state: State, task: Task, attempt: Attempt, cause: str, detail: str) -> None:
@@ -153,19 +153,19 @@ def _note_loss(state: State, task: Task, attempt: Attempt, cause: str, detail: s
 
 
 def _pause_seconds(state: State, before: int) -> float:
-    """The pause after a loss with so many before it: the first costs no time."""
+    """From the start of an attempt that was lost to the next: the first loss costs no time."""
     config = state.config
     if not before:
         return 0.0
     return doubled_seconds(config.backoff_seconds, before - 1, config.max_backoff_seconds)
 
 
-def _run_again(state: State, task: Task, pause_seconds: float) -> None:
-    """Makes a task ready that was lost, after a pause."""
+def _run_again(state: State, task: Task, at: float) -> None:
+    """Makes a task ready that was lost, at that moment if it is still to come."""
     if not task.job.cancelling:
         state.totals.retries["loss"] += 1
-        if pause_seconds:
-            back_off(state, task, state.at + pause_seconds)
+        if at > state.at:
+            back_off(state, task, at)
             return
     put_back(state, task, "")
 
