@@ -54,6 +54,7 @@ def test_no_more_than_max_running_are_sent_ahead() -> None:
     driver = PoolDriver()
     driver.join("w", "x")
     driver.submit(100, max_running=3)
+    driver.report("x", seconds=0.001)
     for _ in range(5):
         driver.report("w", seconds=0.001)
         assert len(driver.held("w")) + len(driver.held("x")) == 3
