@@ -7,6 +7,7 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.handlers.reporting import LETS_OTHERS_BY
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
@@ -336,3 +337,54 @@ def test_a_worker_that_is_drained_is_that_before_it_is_in_quarantine() -> None:
     driver.tell(ev.Drain(at=driver.now, worker="w", by="root"))
     [group] = driver.pool.explain(driver.pool.state.jobs[job], driver.now).groups
     assert group.refusal.reason is Reason.DRAINING
+
+
+# -- jobs that keep failing ------------------------------------------------------------------------
+
+
+def test_a_job_that_keeps_failing_lets_others_of_its_priority_by() -> None:
+    driver = PoolDriver()
+    driver.join("w", "x")
+    failing = driver.submit(100)
+    other = driver.submit(10, owner="bob")
+    for _ in range(LETS_OTHERS_BY):
+        driver.fail(next(name for name in "wx" if failing in driver.jobs_at(name)))
+    assert other in driver.jobs_at("w") + driver.jobs_at("x")
+
+
+def test_and_its_turn_comes_again_before_what_was_submitted_later() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    failing = driver.submit(100)
+    earlier = driver.submit(2, owner="bob")
+    for _ in range(LETS_OTHERS_BY):
+        driver.fail("w")
+    later = driver.submit(2, owner="bob")
+    ran = []
+    for _ in range(20):
+        ran.append(driver.jobs_at("w")[0])
+        driver.report("w")
+    assert ran.index(earlier) < ran.index(failing)
+    assert later not in ran, "the rest of the job comes first: it does not fail any more"
+
+
+def test_priority_counts_more_than_failures() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    failing = driver.submit(100, priority=200)
+    driver.submit(10, owner="bob")
+    for _ in range(3 * LETS_OTHERS_BY):
+        driver.fail("w")
+    assert driver.jobs_at("w") == [failing]
+
+
+def test_failures_that_are_not_in_a_row_change_nothing() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    failing = driver.submit(100, max_failures=1)
+    driver.submit(10, owner="bob")
+    for _ in range(5):
+        for _ in range(LETS_OTHERS_BY - 1):
+            driver.fail("w")
+        driver.report("w")
+    assert driver.jobs_at("w") == [failing]

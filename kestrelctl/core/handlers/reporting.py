@@ -26,6 +26,9 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.state import State
 
+#: A job goes to the end of the queue of its priority with each so many failures in a row.
+LETS_OTHERS_BY = 10
+
 
 def on_reported(state: State, event: Reported) -> None:
     """Accepts results, frees what they took, and acknowledges every one, accepted or not.
@@ -88,6 +91,7 @@ def on_reported(state: State, event: Reported) -> None:
     totals.dispatches.observe_all(dispatched)
     for job, seconds in walls.items():
         job.learn(sum(seconds), len(seconds))
+        job.failed_in_row = 0
         if worker is not None:
             ahead_seconds = -min(dispatched, default=0.0)
             note_successes(state, worker, job, sent[job], seconds, ahead_seconds)
@@ -154,6 +158,9 @@ def _failed(
         return
     state.totals.attempts_failed += 1
     task.failures += 1
+    job.failed_in_row += 1
+    if job.failed_in_row % LETS_OTHERS_BY == 0:
+        job.line = state.next_job_id
     if worker is not None:
         worker.tasks_failed += 1
         note_failure(state, worker, job, attempt.sent_at, result, state.at)

@@ -86,6 +86,8 @@ class Job:
         ready: tasks that were dispatched before and shall be again, first come.
         running: its attempts under way.
         place: where it stands in the queue; None if it does not. The queue writes it.
+        line: as whose id it counts in the queue: its own, until its tasks keep failing.
+        failed_in_row: attempts that failed since one succeeded.
         waits_since: its submission, or the retry that brought it back.
         latest_account, latest_seconds: who last brought a task to a good end, and its run time.
         before_seconds: the same of the last one before whose account was another; None if none was.
@@ -102,12 +104,14 @@ class Job:
         "cancelling",
         "counts",
         "cursor",
+        "failed_in_row",
         "happenings",
         "id",
         "key",
         "latencies",
         "latest_account",
         "latest_seconds",
+        "line",
         "live",
         "mean_seconds",
         "owner",
@@ -133,6 +137,8 @@ class Job:
         self.shape = shape
         self.submitted_at = submitted_at
         self.place: Order | None = None
+        self.line = job_id
+        self.failed_in_row = 0
         self.waits_since = submitted_at
         self.cursor = 0
         self.live: dict[int, Task] = {}

@@ -15,8 +15,8 @@ SPARE_SHAPES = 64
 
 
 def by_priority(job: Job) -> Order:
-    """Higher priority first, then first come."""
-    return (-job.spec.priority, job.id)
+    """Higher priority first, then first come; whose tasks keep failing lets others by."""
+    return (-job.spec.priority, job.line, job.id)
 
 
 class Demand:
@@ -47,18 +47,24 @@ class Demand:
         return [job for group in self._groups.values() for _, job in group]
 
     def update(self, job: Job) -> bool:
-        """Puts a job in or takes it out, as it now is; one that stays in keeps its place.
+        """Puts a job in, takes it out, or moves it, as it now is.
 
         Returns:
-            Whether it came in just now, and is the first of its shape: then workers that had no
-            room for what was the first before may have room for this one.
+            Whether another job is the first of its shape now, and that is not because the one
+            before went out: then workers that had no room for that may have room for this.
         """
-        if (takeable(job) > 0) == (job.place is not None):
+        if takeable(job) <= 0:
+            if job.place is not None:
+                self._remove(job)
             return False
-        if job.place is not None:
-            self._remove(job)
+        if job.place is None:
+            return self._insert(job)
+        if self.order(job) == job.place:
             return False
-        return self._insert(job)
+        first = self._groups[job.shape][0][1]
+        self._remove(job)
+        self._insert(job)
+        return self._groups[job.shape][0][1] is not first
 
     def reorder(self) -> list[Shape]:
         """Moves every job to where it comes now. To be called when the order has changed.
