@@ -23,6 +23,10 @@ SETUP_SECONDS = 0.02
 """Pause before a task whose sandbox is still being made is signalled again."""
 MOST_LOOKING = 0.05
 """The most of one processor that looking takes; where much runs, it is done less often."""
+GROWTH = 1.25
+"""A task of several processes is measured exactly again when it seems to have grown so much."""
+MOST_EXACTLY = 256
+"""Processes of one task that are measured exactly for the report of its peak."""
 SCRATCH_SLICE_SECONDS = 0.002
 """How long the files of one task are counted at a time."""
 
@@ -139,7 +143,7 @@ class LimitEnforcer:
                 if used > limits.memory_bytes:
                     return memory_limit_reason(used, limits.memory_bytes)
             if process.completion is None:
-                process.peak_bytes = max(process.peak_bytes, used, self._high_water(process))
+                self._note_peak(process, pids, used)
         used, files = process.scratch.advance(time.monotonic() + SCRATCH_SLICE_SECONDS)
         if process.scratch.unreadable:
             return f"disk-limit: {process.scratch.unreadable}"
@@ -150,8 +154,16 @@ class LimitEnforcer:
             return f"disk-limit: {_mebibytes(used)} in the scratch directory, of {allowed}"
         return ""
 
-    def _high_water(self, process: RunningProcess) -> int:
-        return sample(process.pid) if self._rung.name == "plain" else 0
+    def _note_peak(self, process: RunningProcess, pids: list[int], used_bytes: int) -> None:
+        """Keeps the largest memory of a task in mind, with shared pages counted once."""
+        if len(pids) == 1:
+            used_bytes = max(used_bytes, sample(pids[0]))
+        elif used_bytes < process.summed_bytes * GROWTH or len(pids) > MOST_EXACTLY:
+            return
+        else:
+            process.summed_bytes = used_bytes
+            used_bytes = sum(proportional_bytes(pids))
+        process.peak_bytes = max(process.peak_bytes, used_bytes)
 
 
 def memory_limit_reason(used_bytes: int, limit_bytes: int) -> str:
