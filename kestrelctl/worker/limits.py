@@ -19,8 +19,6 @@ YOUNG_SECONDS = 0.1
 """A process younger than this is not looked at, so that most short tasks cost nothing here."""
 GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL."""
-SETUP_SECONDS = 0.02
-"""Pause before a task whose sandbox is still being made is signalled again."""
 MOST_LOOKING = 0.05
 """The most of one processor that looking takes; where much runs, it is done less often."""
 GROWTH = 1.25
@@ -77,12 +75,9 @@ class LimitEnforcer:
             self._rung.kill(process.pid)
             process.deadline = math.inf
             return
-        now = time.monotonic()
-        if self._rung.signal(process.pid, signal.SIGTERM) or now - process.since > GRACE_SECONDS:
-            process.terminated = True
-            process.deadline = now + GRACE_SECONDS
-        else:
-            process.deadline = now + SETUP_SECONDS
+        self._rung.signal(process.pid, signal.SIGTERM)
+        process.terminated = True
+        process.deadline = time.monotonic() + GRACE_SECONDS
         self._look_by(process.deadline)
 
     def look_soon(self) -> None:
