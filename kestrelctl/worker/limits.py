@@ -19,10 +19,12 @@ YOUNG_SECONDS = 0.1
 """A process younger than this is not looked at, so that most short tasks cost nothing here."""
 GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL."""
-SETUP_SECONDS = 0.02
-"""Pause before a task whose sandbox is still being made is signalled again."""
 MOST_LOOKING = 0.05
 """The most of one processor that looking takes; where much runs, it is done less often."""
+GROWTH = 1.25
+"""A task of several processes is measured exactly again when it seems to have grown so much."""
+MOST_EXACTLY = 256
+"""Processes of one task that are measured exactly for the report of its peak."""
 SCRATCH_SLICE_SECONDS = 0.002
 """How long the files of one task are counted at a time."""
 
@@ -73,12 +75,9 @@ class LimitEnforcer:
             self._rung.kill(process.pid)
             process.deadline = math.inf
             return
-        now = time.monotonic()
-        if self._rung.signal(process.pid, signal.SIGTERM) or now - process.since > GRACE_SECONDS:
-            process.terminated = True
-            process.deadline = now + GRACE_SECONDS
-        else:
-            process.deadline = now + SETUP_SECONDS
+        self._rung.signal(process.pid, signal.SIGTERM)
+        process.terminated = True
+        process.deadline = time.monotonic() + GRACE_SECONDS
         self._look_by(process.deadline)
 
     def look_soon(self) -> None:
@@ -139,7 +138,7 @@ class LimitEnforcer:
                 if used > limits.memory_bytes:
                     return memory_limit_reason(used, limits.memory_bytes)
             if process.completion is None:
-                process.peak_bytes = max(process.peak_bytes, used, self._high_water(process))
+                self._note_peak(process, pids, used)
         used, files = process.scratch.advance(time.monotonic() + SCRATCH_SLICE_SECONDS)
         if process.scratch.unreadable:
             return f"disk-limit: {process.scratch.unreadable}"
@@ -150,8 +149,16 @@ class LimitEnforcer:
             return f"disk-limit: {_mebibytes(used)} in the scratch directory, of {allowed}"
         return ""
 
-    def _high_water(self, process: RunningProcess) -> int:
-        return sample(process.pid) if self._rung.name == "plain" else 0
+    def _note_peak(self, process: RunningProcess, pids: list[int], used_bytes: int) -> None:
+        """Keeps the largest memory of a task in mind, with shared pages counted once."""
+        if len(pids) == 1:
+            used_bytes = max(used_bytes, sample(pids[0]))
+        elif used_bytes < process.summed_bytes * GROWTH or len(pids) > MOST_EXACTLY:
+            return
+        else:
+            process.summed_bytes = used_bytes
+            used_bytes = sum(proportional_bytes(pids))
+        process.peak_bytes = max(process.peak_bytes, used_bytes)
 
 
 def memory_limit_reason(used_bytes: int, limit_bytes: int) -> str:

@@ -31,6 +31,7 @@ class RunningProcess:
         "scratch",
         "since",
         "started_at",
+        "summed_bytes",
         "terminated",
     )
 
@@ -51,6 +52,7 @@ class RunningProcess:
         self.cpu_seconds = 0.0
         self.max_rss = 0  # as the kernel counts it, in its unit
         self.peak_bytes = 0
+        self.summed_bytes = 0  # resident memory of all processes when the peak was last measured
         self.left_something = False
         self.completion: Completion | None = None  # of the task itself, while its cleanup runs
 

@@ -33,7 +33,7 @@ def worker_words(pool: PoolState, directory: Path, name: str, *, password: str =
     return [
         "worker", "run", "--pool", pool.domain, "--port", str(pool.port), "--no-tls",
         "--credentials", str(credentials), "--data-dir", str(directory / "data"),
-        "--cpus", "1", "--tags", name,
+        "--cpus", "1", "--tags", name, "--share", str(directory),
     ]  # fmt: skip
 
 

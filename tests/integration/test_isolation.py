@@ -15,7 +15,7 @@ import rungs
 from test_execution import PATH, Machine, alive, until
 
 from kestrelctl.core.model.isolation import NOT_ENFORCED
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.worker.executor import CommandSpec
 from kestrelctl.worker.isolation.control_group import ControlGroup, TaskGroups
 from kestrelctl.worker.isolation.file_view import FileView
@@ -329,6 +329,7 @@ async def test_memory_that_processes_share_counts_once(place: Place) -> None:
     share = "import os\nx = b'x' * (50 << 20)\nos.fork(), os.fork()\ntime.sleep(1)\nsys.exit()"
     ended = await place.machine.run(sys.executable, "-c", HOLD.format(share))
     assert (ended.exit_code, ended.reason) == (0, "")
+    assert 50 << 20 < ended.peak_bytes < 100 << 20, "and so it is reported"
 
 
 async def test_files_in_memory_count(place: Place) -> None:
@@ -477,7 +478,35 @@ async def test_a_control_group_that_cannot_be_made_is_the_machine_s_fault(
     assert (await machine.run("true")).exit_code == 0
 
 
+def test_a_control_group_with_other_processes_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n1\n")
+    with pytest.raises(KestrelError, match="is not this worker's alone") as caught:
+        TaskGroups(tmp_path)
+    assert caught.value.cause == "process 1 is in it"
+    assert sorted(os.listdir(tmp_path)) == ["cgroup.controllers", "cgroup.procs"]
+
+
+def test_a_control_group_is_divided_with_limits_for_each_task(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    (tmp_path / "cgroup.procs").write_text("")
+    groups = TaskGroups(tmp_path)
+    group = groups.prepare("0", TaskLimits(memory_bytes=1 << 20, processes=7))
+    told = {file.name: file.read_text() for file in group.iterdir()}
+    assert told == {
+        "memory.max": "1048576",
+        "memory.swap.max": "0",
+        "memory.oom.group": "1",
+        "pids.max": "7",
+    }
+    for divided in (tmp_path, tmp_path / "tasks"):
+        assert (divided / "cgroup.subtree_control").read_text() == "+memory +pids"
+    (group / "memory.events").write_text("low 0\noom 1\noom_kill 2\n")
+    (group / "memory.peak").write_text("1040000\n")
+    assert groups.finish("0") == (True, 1_040_000)
+
+
 def test_a_control_group_without_controllers_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu io\n")
-    with pytest.raises(Exception, match="has no controller memory"):
+    with pytest.raises(KestrelError, match="has no controller memory"):
         TaskGroups(tmp_path)

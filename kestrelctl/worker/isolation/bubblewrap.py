@@ -122,7 +122,9 @@ class Bubblewrap(Namespaced):
         # (--die-with-parent), with all that the task has left, and is the one who knows how much
         # processor time was used.
         told = _CHILD.search(_tail(f"{place}/{STATUS_FILE}"))
-        init = int(told[1]) if told else 0
+        if told is None:  # it had not come so far
+            return 0
+        init = int(told[1])
         try:
             os.waitid(os.P_PID, init, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:  # the monitor has seen it die

@@ -72,9 +72,19 @@ class TaskGroups:
         missing = [name for name in self._controllers if name not in there]
         if missing:
             raise KestrelError(f"the control group {unit} has no controller {missing[0]}")
+        members = (unit / "cgroup.procs").read_text().split()
+        strangers = {int(pid) for pid in members} - {
+            os.getpid(),
+            os.getppid(),
+        }  # that is the keeper
+        if strangers:
+            raise KestrelError(
+                f"the control group {unit} is not this worker's alone",
+                cause=f"process {min(strangers)} is in it",
+            )
         own = unit / _OWN_GROUP
         own.mkdir(exist_ok=True)
-        for pid in (unit / "cgroup.procs").read_text().split():
+        for pid in members:
             with contextlib.suppress(ProcessLookupError):
                 (own / "cgroup.procs").write_text(pid)
         self._tasks.mkdir(exist_ok=True)

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-#: All that names are resolved with, and the programs that ask for it.
+#: All that names of hosts and users are resolved with, and the services that are asked for them.
 _NAME_RESOLUTION = (
     "/run/systemd/resolve",
+    "/run/systemd/userdb",
     "/run/resolvconf",
     "/run/NetworkManager/resolv.conf",
     "/run/nscd/socket",

@@ -31,9 +31,8 @@ class Plain:
     ) -> Launch:
         return Launch(program, argv, env)
 
-    def signal(self, pid: int, number: int) -> bool:
+    def signal(self, pid: int, number: int) -> None:
         kill_group(pid, number)
-        return True
 
     def kill(self, pid: int) -> None:
         # Its group first: within that a signal reaches also what is being forked. The leader stays

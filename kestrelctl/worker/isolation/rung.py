@@ -93,12 +93,9 @@ class Rung(Protocol):
             ValueError: it holds what no kernel accepts.
         """
 
-    def signal(self, pid: int, number: int) -> bool:
-        """Sends a signal to the task's first process group.
-
-        Returns:
-            False if there is no task yet, only what prepares its sandbox; nothing is sent then.
-        """
+    def signal(self, pid: int, number: int) -> None:
+        """Sends a signal to the task's first process group. A task that has not begun yet, because
+        its sandbox is still being made, is ended at once."""
 
     def kill(self, pid: int) -> None:
         """Ends the task and whatever it has started, as far as the rung can, at once."""
@@ -135,14 +132,14 @@ class Namespaced:
     def visible_path(self, path: str | None) -> str | None:
         return path
 
-    def signal(self, pid: int, number: int) -> bool:
+    def signal(self, pid: int, number: int) -> None:
         init = init_of(pid)
         if not init or not children(init):
-            return False
+            self.kill(pid)
+            return
         # The task's group is also the init's, which takes no notice (pid_namespaces(7)).
         with contextlib.suppress(ProcessLookupError):
             kill_group(os.getpgid(init), number)
-        return True
 
     def kill(self, pid: int) -> None:
         init = init_of(pid)
