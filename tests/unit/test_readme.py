@@ -18,6 +18,7 @@ README = CHECKOUT / "README.md"
 CONTRIBUTING = CHECKOUT / "CONTRIBUTING.md"
 CHANGELOG = CHECKOUT / "CHANGELOG.md"
 OPERATIONS = CHECKOUT / "docs" / "operations.md"
+SECURITY = CHECKOUT / "docs" / "security.md"
 COMMANDS = re.findall(r"^\$ \./kestrel (.*)$", README.read_text(), re.MULTILINE)
 OF_OPERATORS = re.findall(
     r"^(?:\./kestrel|kestrelctl) ([^#\n]*)", OPERATIONS.read_text(), re.MULTILINE
@@ -68,3 +69,19 @@ def test_contributors_can_type_what_they_are_told(line: str) -> None:
 )
 def test_every_link_leads_somewhere(page: Path, link: str) -> None:
     assert (page.parent / link).exists()
+
+
+def test_what_the_page_on_security_says_is_shown_is_there() -> None:
+    named = re.findall(r"`((?:[a-z]+)/[a-z_/]+)(\.py)?[^`]*`", SECURITY.read_text())
+    shown = [
+        path + ending
+        for path, ending in named
+        if (CHECKOUT / "tests" / path.split("/")[0]).is_dir()
+    ]
+    assert len(shown) > 20
+    assert [path for path in shown if not (CHECKOUT / "tests" / path).exists()] == []
+
+
+def test_no_two_decisions_have_one_number() -> None:
+    pages = sorted((CHECKOUT / "docs" / "decisions").glob("*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
