@@ -28,9 +28,10 @@ from kestrelctl.worker.executor import CommandSpec, Completion, Executor
 log = logging.getLogger(__name__)
 
 #: Pause before the pool is told hello again when the server says that nobody is there; doubled each
-#: time, because the server may note each try in its log. A manager that comes asks those it knows.
+#: time, because the server may note each try in its log. A manager that comes asks those it knows;
+#: others must not wait long for one that comes for the first time.
 NOBODY_SECONDS = 1.0
-LONGEST_NOBODY_SECONDS = 60.0
+LONGEST_NOBODY_SECONDS = 15.0
 #: The same when it seems to be there; doubled each time, because a welcome that is under way to the
 #: hello before does not count.
 UNANSWERED_SECONDS = 10.0
