@@ -190,7 +190,11 @@ class ProcessExecutor:
 
     def _new_sandbox(self) -> Sandbox:
         return Sandbox(
-            self._sandboxes, self._sandbox_names, self._spawner.null, self._trash.discard
+            self._sandboxes,
+            self._sandbox_names,
+            self._spawner.null,
+            self._trash.discard,
+            reuses_files=not self._rung.hides_files,
         )
 
     def _limits_of(self, command: CommandSpec) -> TaskLimits:
@@ -305,7 +309,7 @@ class ProcessExecutor:
                 sizes = sandbox.sizes()
                 if sizes != (0, 0):
                     completion = self._with_outputs(completion, sandbox, sizes)
-                if process.left_something:
+                if process.left_something or self._rung.hides_files:
                     sandbox.abandon_outputs()
                 sandbox.empty_scratch()
         except OSError as error:

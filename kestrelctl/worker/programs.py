@@ -54,7 +54,7 @@ def check_executable(program: str) -> None:
     Raises:
         OSError: as execve would.
     """
-    if os.path.isdir(program):
+    if os.path.exists(program) and not os.path.isfile(program):  # opening a FIFO would wait
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), program)
     if not os.access(program, os.F_OK | os.X_OK):
         code = errno.EACCES if os.path.lexists(program) else errno.ENOENT

@@ -29,6 +29,9 @@ OPTIONS_DESCRIPTOR = 3
 STATUS_DESCRIPTOR = 4
 STATUS_FILE = "bwrap-status"
 
+MOST_WORDS = 9000
+"""More options and arguments together are an error to bwrap (MAX_ARGS in bubblewrap.c)."""
+
 _FLAGS = (
     "--unshare-user",
     "--unshare-pid",
@@ -51,6 +54,7 @@ class Bubblewrap(Namespaced):
     """Rung `bubblewrap`."""
 
     name = "bubblewrap"
+    hides_files = True
     #: Exit codes by which what runs ahead of the task may say that it has failed itself.
     own_failures = frozenset({1})
 
@@ -84,6 +88,12 @@ class Bubblewrap(Namespaced):
             if not name or "=" in name:
                 raise ValueError("illegal environment variable name")
             words += ("--setenv", name, value)
+        command = ("bwrap", "--args", str(OPTIONS_DESCRIPTOR), "--", program, *argv[1:])
+        if len(command) + len(words) > MOST_WORDS:
+            raise ValueError(
+                f"bubblewrap takes {MOST_WORDS:,} words at most: those of the command, and three"
+                " for each variable; let the task read long lists from a file"
+            )
         options = os.fsencode("\0".join(words)) + b"\0"
         if options.count(b"\0") != len(words):  # it would end one option and begin another
             raise ValueError("embedded null byte")
@@ -93,7 +103,7 @@ class Bubblewrap(Namespaced):
         os.lseek(descriptor, 0, os.SEEK_SET)
         return Launch(
             self.program,
-            ("bwrap", "--args", str(OPTIONS_DESCRIPTOR), "--", program, *argv[1:]),
+            command,
             {ATTEMPT_VARIABLE: env.get(ATTEMPT_VARIABLE, "")},
             (
                 (os.POSIX_SPAWN_DUP2, descriptor, OPTIONS_DESCRIPTOR),
@@ -122,7 +132,9 @@ class Bubblewrap(Namespaced):
         # (--die-with-parent), with all that the task has left, and is the one who knows how much
         # processor time was used.
         told = _CHILD.search(_tail(f"{place}/{STATUS_FILE}"))
-        init = int(told[1]) if told else 0
+        if told is None:  # bwrap has failed before it made one
+            return 0
+        init = int(told[1])
         try:
             os.waitid(os.P_PID, init, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:  # the monitor has seen it die

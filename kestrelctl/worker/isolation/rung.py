@@ -74,6 +74,8 @@ class Rung(Protocol):
     name: str
     #: Whether the kernel enforces the limits of memory and processes.
     has_kernel_limits: bool
+    #: Whether a task reaches no files of other tasks.
+    hides_files: bool
 
     def visible_path(self, path: str | None) -> str | None:
         """PATH without the directories that tasks do not see."""
@@ -131,6 +133,7 @@ class Namespaced:
     """What all rungs with a process namespace have in common."""
 
     has_kernel_limits = False
+    hides_files = False
 
     def visible_path(self, path: str | None) -> str | None:
         return path
