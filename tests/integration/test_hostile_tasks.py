@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import time
 from collections.abc import AsyncIterator
@@ -81,6 +82,32 @@ async def test_descriptors_that_outlive_their_task_lead_to_nothing_of_a_later_on
     assert b"in-the-scratch" not in taken.stdout
     assert b"private-output" not in taken.stdout
     assert ended.stdout == b"private-output\nin-the-scratch\n"
+
+
+ADD_KEY = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.syscall(248, b"user", b"ticket", b"secret", 6, -3) > 0)  # add_key(2), @s
+"""
+GET_KEY = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+found = ctypes.create_string_buffer(50)
+key = libc.syscall(250, 10, -3, b"user", b"ticket", 0)  # keyctl(2): search in @s
+libc.syscall(250, 11, key, found, 50)
+print(found.value)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of system calls")
+async def test_keys_of_a_task_are_not_inherited_by_the_next(tmp_path: Path) -> None:
+    if "bubblewrap" not in rungs.available():
+        pytest.skip(rungs.why_not("bubblewrap"))
+    ctypes.CDLL(None).syscall(250, 1, None)  # as in a service: a session keyring of its own
+    machine = Machine(tmp_path / "tasks", rung=rungs.make_rung("bubblewrap", tmp_path))
+    await machine.run("python3", "-c", ADD_KEY)
+    assert (await machine.run("python3", "-c", GET_KEY)).stdout == b"b''\n"
+    await machine.executor.close()
 
 
 async def test_a_fifo_that_is_named_as_the_program_keeps_no_worker_waiting(

@@ -288,9 +288,17 @@ async def test_a_program_that_tasks_do_not_see_cannot_start(place: Place, tmp_pa
     ended = await place.machine.run(str(hidden))
     assert ended.reason == (
         f"cannot-start: No such file or directory: '{hidden}'"
-        " (tasks on this worker do not see that place)"
+        " (the isolation of tasks hides that place; the worker may share it: --share)"
     )
     assert (ended.exit_code, ended.stderr) == (None, b"")
+    script = place.shared / "script"
+    script.write_text(f"#!{hidden}\n")
+    script.chmod(0o755)
+    ended = await place.machine.run(str(script))
+    assert ended.reason.endswith(
+        " (the interpreter named in its first line: the isolation of tasks hides that place;"
+        " the worker may share it: --share)"
+    )
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     hidden.rename(tmp_path / "true")
     assert (await place.machine.run("true", env=env)).exit_code == 0, "found where it is seen"

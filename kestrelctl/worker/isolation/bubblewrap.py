@@ -8,6 +8,7 @@ must not be obeyed by bwrap, which still sees everything.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -47,6 +48,7 @@ _FLAGS = (
 _NOT_EXECUTED = re.compile(r"bwrap: execvp (?P<program>.*): (?P<why>[^:]+)\n?\Z", re.DOTALL)
 _CHILD = re.compile(r'"child-pid": (\d+)')
 _MESSAGE_BYTES = 4096
+_HIDDEN = "the isolation of tasks hides that place; the worker may share it: --share"
 _IN_MEMORY = ("tmp", "var/tmp", "dev/shm")
 
 
@@ -153,7 +155,11 @@ class Bubblewrap(Namespaced):
         )
 
     def _why_not_executed(self, program: str, why: str) -> str:
-        hint = "" if self._view.shows(program) else " (tasks on this worker do not see that place)"
+        hint = ""
+        if not self._view.shows(program):
+            hint = f" ({_HIDDEN})"
+        elif why == os.strerror(errno.ENOENT):  # the worker has found both
+            hint = f" (the interpreter named in its first line: {_HIDDEN})"
         return f"cannot-start: {why}: {program!r}{hint}"
 
 
