@@ -468,6 +468,8 @@ async def test_a_task_is_in_its_control_group_from_its_first_moment(
     await until(lambda: len(alive("600.75")) > 2)
     members = set(map(int, (unit / "tasks" / "0" / "cgroup.procs").read_text().split()))
     assert members == set(alive("600.75"))
+    with pytest.raises(OSError, match="Resource temporarily unavailable"):
+        (unit / "tasks" / "0" / "below").mkdir()  # it would keep the group, and its counters
     machine.executor.kill(number)
     assert (await machine.exit_of(number)).signal == signal.SIGTERM
     assert not (unit / "tasks" / "0").exists()
