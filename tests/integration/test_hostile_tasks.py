@@ -129,6 +129,13 @@ def _open_later(fifo: Path) -> None:
         os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
 
 
+async def test_a_path_of_very_many_directories_keeps_no_worker_busy(machine: Machine) -> None:
+    searched = ":".join(f"/nowhere/{number}" for number in range(999))
+    assert (await machine.run("true", env={"PATH": f"{searched}:/bin"})).exit_code == 0
+    ended = await machine.run("true", env={"PATH": f"{searched}:/nowhere:/bin"})
+    assert ended.reason.startswith("cannot-start: ")
+
+
 async def test_as_many_words_as_the_sandbox_takes_are_taken(machine: Machine) -> None:
     words = [str(number) for number in range(8_500)]
     ended = await machine.run("/bin/sh", "-c", "echo $#", "sh", *words)

@@ -378,9 +378,20 @@ time.sleep(30)
 async def test_a_task_that_starts_too_many_processes_is_ended(place: Place, detach: str) -> None:
     word = f"bomb-{place.machine.rung}-{detach}"
     ended = await place.machine.run(sys.executable, "-c", BOMB.format(detach=detach), word)
-    assert ended.reason == "process-limit: more than 40 processes"
+    assert ended.reason == "process-limit: more than 40 processes and threads"
     await until(lambda: not alive(word))
     assert (await place.machine.run("/bin/true")).exit_code == 0
+
+
+async def test_threads_count_like_processes(place: Place) -> None:
+    script = """
+import threading, time
+for _ in range(60):
+    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+time.sleep(30)
+"""
+    ended = await place.machine.run(sys.executable, "-c", script)
+    assert ended.reason == "process-limit: more than 40 processes and threads"
 
 
 async def test_a_task_that_fills_the_disk_is_ended(place: Place) -> None:

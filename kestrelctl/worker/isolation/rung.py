@@ -19,7 +19,7 @@ from kestrelctl.worker.process_tree import children, descendants
 from kestrelctl.worker.sandbox import FileActions
 
 MOST_PROCESSES = 4096
-"""Of one task; threads count where the kernel does the counting."""
+"""Of one task, threads included."""
 _STANDARD_SIGNALS = range(1, 32)
 
 
