@@ -14,6 +14,7 @@ from kestrelctl.cli.id_ranges import parse_job
 from kestrelctl.cli.jobview import one_job
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.tasks import task_pages
+from kestrelctl.cli.terminal_text import TerminalText
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import Incomplete, UsageError
@@ -33,7 +34,8 @@ _MOST_NAMED = 10
 @click.option("--all", "every", is_flag=True, help="Of every task that has started.")
 @pass_invocation
 def logs(invocation: Invocation, job: str, task: int | None, stream: str, every: bool) -> None:
-    """What a task wrote, unchanged. TASK may be left out if the job has only one."""
+    """What a task wrote, unchanged; on a terminal, control characters but those for colours are
+    shown as escapes. TASK may be left out if the job has only one."""
     if every and task is not None:
         raise UsageError("one task or --all, not both")
 
@@ -119,13 +121,20 @@ class TaskLog(CommandOutput):
 
     async def tabulate(self, screen: Screen) -> None:
         size = 0
+        text = TerminalText() if screen.is_terminal else None
         async for log in self._pieces():
             size = log.size_bytes
             if log.skipped_bytes:
                 screen.warn(
                     f"{plural(log.skipped_bytes, 'byte')} of task {self._task_id} are missing here"
                 )
-            screen.write_bytes(base64.b64decode(log.data))
+            data = base64.b64decode(log.data)
+            if text is None:
+                screen.write_bytes(data)
+            else:
+                screen.write(text.add(data))
+        if text is not None:
+            screen.write(text.end())
         if not size:
             other = "stdout" if self._stream == "stderr" else "stderr"
             screen.say(f"task {self._task_id} wrote nothing to {self._stream}; try --{other}")

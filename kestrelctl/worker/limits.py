@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from kestrelctl.worker.isolation.rung import Rung
-from kestrelctl.worker.process_tree import proportional_bytes, resident_bytes
+from kestrelctl.worker.process_tree import proportional_bytes, resident_bytes, thread_count
 from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.usage import sample
 
@@ -128,8 +128,8 @@ class LimitEnforcer:
         if not self._rung.has_kernel_limits:
             pids = self._rung.processes(process.pid, limits.processes)
             pids += self._orphans_of(process.command.number)
-            if len(pids) > limits.processes:
-                return f"process-limit: more than {limits.processes:,} processes"
+            if max(len(pids), thread_count(pids)) > limits.processes:
+                return f"process-limit: more than {limits.processes:,} processes and threads"
             in_files = self._rung.memory_files_bytes(process.pid)
             used = resident_bytes(pids) + in_files
             if 0 < limits.memory_bytes < used:

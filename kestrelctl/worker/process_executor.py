@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from kestrelctl.worker.child_signal import ChildSignal
 from kestrelctl.worker.disk_space import is_full
 from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.worker.isolation.keyring import close_session_keyring
 from kestrelctl.worker.isolation.plain import Plain
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.limits import GRACE_SECONDS, LimitEnforcer
@@ -97,6 +98,8 @@ class ProcessExecutor:
         self._looking: set[asyncio.Task[None]] = set()
         self._sandbox_names = map(str, itertools.count())
         self._rung = rung or Plain()
+        if self._rung.hides_files:
+            close_session_keyring()
         self._task_limits = task_limits or TaskLimits()
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._orphans = Orphans()
@@ -190,7 +193,11 @@ class ProcessExecutor:
 
     def _new_sandbox(self) -> Sandbox:
         return Sandbox(
-            self._sandboxes, self._sandbox_names, self._spawner.null, self._trash.discard
+            self._sandboxes,
+            self._sandbox_names,
+            self._spawner.null,
+            self._trash.discard,
+            reuses_files=not self._rung.hides_files,
         )
 
     def _limits_of(self, command: CommandSpec) -> TaskLimits:
@@ -305,7 +312,7 @@ class ProcessExecutor:
                 sizes = sandbox.sizes()
                 if sizes != (0, 0):
                     completion = self._with_outputs(completion, sandbox, sizes)
-                if process.left_something:
+                if process.left_something or self._rung.hides_files:
                     sandbox.abandon_outputs()
                 sandbox.empty_scratch()
         except OSError as error:

@@ -54,7 +54,7 @@ def check_executable(program: str) -> None:
     Raises:
         OSError: as execve would.
     """
-    if os.path.isdir(program):
+    if os.path.exists(program) and not os.path.isfile(program):  # opening a FIFO would wait
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), program)
     if not os.access(program, os.F_OK | os.X_OK):
         code = errno.EACCES if os.path.lexists(program) else errno.ENOENT
@@ -102,6 +102,10 @@ def why_not_started(error: Exception, program: str) -> str:
         return f"no-resources: {text}"
     if error.errno == errno.ENOENT and "/" in program and os.path.exists(program):
         text += " (the interpreter named in its first line is missing)"
+    elif error.errno == errno.ENOENT and "/" in program and not program.startswith("/"):
+        text += " (a task begins in an empty directory; name the program by its whole path)"
+    elif error.errno == errno.ENOENT and program and "/" not in program:
+        text += " (in no directory of the task's PATH)"
     elif error.errno == errno.ENOEXEC:
         text += " (a script needs a first line like #!/bin/sh)"
     elif error.errno == errno.E2BIG:

@@ -55,6 +55,9 @@ class Sandbox:
         stdin: descriptor of /dev/null.
         discard: takes what is called so in an open directory and is to vanish, and removes it
             without delaying the caller. OSError if it cannot be moved.
+        reuses_files: whether a task gets the same directory and output files as the one before,
+            emptied, which is faster. A task may have passed descriptors of them to others that
+            still run (unix(7), SCM_RIGHTS), and those lead past any isolation.
     """
 
     __slots__ = (
@@ -64,6 +67,7 @@ class Sandbox:
         "_name",
         "_names",
         "_parent",
+        "_reuses_files",
         "_spoiled",
         "for_cleanup",
         "for_task",
@@ -75,11 +79,14 @@ class Sandbox:
         names: Iterator[str],
         stdin: int,
         discard: Callable[[str, int], None],
+        *,
+        reuses_files: bool = True,
     ) -> None:
         self._parent = parent
         self._names = names
         self._name = next(names)
         self._discard = discard
+        self._reuses_files = reuses_files
         self._emptied = (0, 0, 0, 0)
         self._entered_ns = 0
         self._spoiled = False
@@ -200,7 +207,7 @@ class Sandbox:
         """Remove what the task left in its scratch directory, or all, if it spoiled the rest."""
         if self._spoiled:
             self.renew()
-        elif not self._is_untouched():
+        elif not self._reuses_files or not self._is_untouched():
             try:
                 place = open_directory(self._name, self._parent.fd)
             except FileNotFoundError:
@@ -209,12 +216,24 @@ class Sandbox:
                 self.renew()
                 return
             try:
-                if not self._take_out_few(place):
+                if not self._take_out_few(place) or not self._may_stay(place):
                     self._discard("scratch", place)
             except OSError:
                 self.renew()
             finally:
                 os.close(place)
+
+    def _may_stay(self, place: int) -> bool:
+        """Whether the emptied scratch directory is for the next task, or has gone already."""
+        if self._reuses_files:
+            return True
+        try:
+            os.rmdir("scratch", dir_fd=place)
+        except FileNotFoundError:
+            return True
+        except OSError:  # somebody put something into it
+            return False
+        return True
 
     # ---- the scratch directory
 

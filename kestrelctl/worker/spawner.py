@@ -20,6 +20,9 @@ from kestrelctl.worker.programs import Programs, why_not_started
 from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.sandbox import FileActions, is_spoiled
 
+_MOST_DIRECTORIES = 1000
+"""Of a PATH, that are searched: more of them would keep this process from everything else."""
+
 
 class Spawner:
     """Starts processes. It changes the current directory of this process.
@@ -58,7 +61,7 @@ class Spawner:
         env = process.command.env.copy()
         env[ATTEMPT_VARIABLE] = str(process.command.number)
         program = name = argv[0] if argv else ""
-        path = self._rung.visible_path(env.get("PATH"))
+        path = self._rung.visible_path(_searched(env.get("PATH")))
         may_renew = process.completion is None  # not under a cleanup: the task's output is there
         while True:
             try:
@@ -103,3 +106,7 @@ class Spawner:
         os.fchdir(self._home)
         os.close(self._home)
         os.close(self.null)
+
+
+def _searched(path: str | None) -> str | None:
+    return path and ":".join(path.split(":", _MOST_DIRECTORIES)[:_MOST_DIRECTORIES])

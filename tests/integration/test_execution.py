@@ -146,7 +146,9 @@ async def test_a_missing_command_says_so(machine: Machine) -> None:
     ended = await machine.run("nosuch")
     assert ended.exit_code is None
     assert ended.signal is None
-    assert ended.reason == "cannot-start: No such file or directory: 'nosuch'"
+    assert ended.reason == (
+        "cannot-start: No such file or directory: 'nosuch' (in no directory of the task's PATH)"
+    )
 
 
 async def test_a_file_that_is_not_executable_says_so(machine: Machine, tmp_path: Path) -> None:

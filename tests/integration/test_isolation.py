@@ -288,9 +288,17 @@ async def test_a_program_that_tasks_do_not_see_cannot_start(place: Place, tmp_pa
     ended = await place.machine.run(str(hidden))
     assert ended.reason == (
         f"cannot-start: No such file or directory: '{hidden}'"
-        " (tasks on this worker do not see that place)"
+        " (the isolation of tasks hides that place; the worker may share it: --share)"
     )
     assert (ended.exit_code, ended.stderr) == (None, b"")
+    script = place.shared / "script"
+    script.write_text(f"#!{hidden}\n")
+    script.chmod(0o755)
+    ended = await place.machine.run(str(script))
+    assert ended.reason.endswith(
+        " (the interpreter named in its first line: the isolation of tasks hides that place;"
+        " the worker may share it: --share)"
+    )
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     hidden.rename(tmp_path / "true")
     assert (await place.machine.run("true", env=env)).exit_code == 0, "found where it is seen"
@@ -371,9 +379,20 @@ time.sleep(30)
 async def test_a_task_that_starts_too_many_processes_is_ended(place: Place, detach: str) -> None:
     word = f"bomb-{place.machine.rung}-{detach}"
     ended = await place.machine.run(sys.executable, "-c", BOMB.format(detach=detach), word)
-    assert ended.reason == "process-limit: more than 40 processes"
+    assert ended.reason == "process-limit: more than 40 processes and threads"
     await until(lambda: not alive(word))
     assert (await place.machine.run("/bin/true")).exit_code == 0
+
+
+async def test_threads_count_like_processes(place: Place) -> None:
+    script = """
+import threading, time
+for _ in range(60):
+    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+time.sleep(30)
+"""
+    ended = await place.machine.run(sys.executable, "-c", script)
+    assert ended.reason == "process-limit: more than 40 processes and threads"
 
 
 async def test_a_task_that_fills_the_disk_is_ended(place: Place) -> None:
@@ -461,6 +480,8 @@ async def test_a_task_is_in_its_control_group_from_its_first_moment(
     await until(lambda: len(alive("600.75")) > 2)
     members = set(map(int, (unit / "tasks" / "0" / "cgroup.procs").read_text().split()))
     assert members == set(alive("600.75"))
+    with pytest.raises(OSError, match="Resource temporarily unavailable"):
+        (unit / "tasks" / "0" / "below").mkdir()  # it would keep the group, and its counters
     machine.executor.kill(number)
     assert (await machine.exit_of(number)).signal == signal.SIGTERM
     assert not (unit / "tasks" / "0").exists()

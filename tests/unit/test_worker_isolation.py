@@ -73,6 +73,19 @@ def test_secrets_are_hidden_even_in_what_is_shared(tmp_path: Path) -> None:
         assert not view.shows(str(hidden))
 
 
+def test_a_user_whom_the_machine_does_not_know_has_no_home_to_hide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those are that systemd makes up (DynamicUser=), where libnss-systemd is missing."""
+
+    def unknown(_uid: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert "/root" in FileView(tmp_path).before_scratch()
+
+
 def test_a_link_to_what_is_hidden_shows_nothing(tmp_path: Path) -> None:
     data, shared = tmp_path / "data", tmp_path / "shared"
     for directory in (data, shared):

@@ -13,7 +13,10 @@ from kestrelctl.worker.programs import why_not_started
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        (errno.ENOENT, "cannot-start: No such file or directory: 'tool'"),
+        (
+            errno.ENOENT,
+            "cannot-start: No such file or directory: 'tool' (in no directory of the task's PATH)",
+        ),
         (errno.EACCES, "cannot-start: Permission denied: 'tool'"),
         (
             errno.ENOEXEC,
@@ -33,6 +36,14 @@ from kestrelctl.worker.programs import why_not_started
 )
 def test_a_reason_names_whose_fault_it_is(code: int, reason: str) -> None:
     assert why_not_started(OSError(code, os.strerror(code)), "tool") == reason
+
+
+def test_a_program_in_the_current_directory_is_not_there() -> None:
+    reason = why_not_started(FileNotFoundError(errno.ENOENT, "No such file"), "./tool")
+    assert reason == (
+        "cannot-start: No such file: './tool'"
+        " (a task begins in an empty directory; name the program by its whole path)"
+    )
 
 
 def test_what_is_no_system_error_speaks_for_itself() -> None:

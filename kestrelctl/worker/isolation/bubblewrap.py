@@ -8,6 +8,7 @@ must not be obeyed by bwrap, which still sees everything.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -29,6 +30,9 @@ OPTIONS_DESCRIPTOR = 3
 STATUS_DESCRIPTOR = 4
 STATUS_FILE = "bwrap-status"
 
+MOST_WORDS = 9000
+"""More options and arguments together are an error to bwrap (MAX_ARGS in bubblewrap.c)."""
+
 _FLAGS = (
     "--unshare-user",
     "--unshare-pid",
@@ -44,6 +48,7 @@ _FLAGS = (
 _NOT_EXECUTED = re.compile(r"bwrap: execvp (?P<program>.*): (?P<why>[^:]+)\n?\Z", re.DOTALL)
 _CHILD = re.compile(r'"child-pid": (\d+)')
 _MESSAGE_BYTES = 4096
+_HIDDEN = "the isolation of tasks hides that place; the worker may share it: --share"
 _IN_MEMORY = ("tmp", "var/tmp", "dev/shm")
 
 
@@ -51,6 +56,7 @@ class Bubblewrap(Namespaced):
     """Rung `bubblewrap`."""
 
     name = "bubblewrap"
+    hides_files = True
     #: Exit codes by which what runs ahead of the task may say that it has failed itself.
     own_failures = frozenset({1})
 
@@ -84,6 +90,12 @@ class Bubblewrap(Namespaced):
             if not name or "=" in name:
                 raise ValueError("illegal environment variable name")
             words += ("--setenv", name, value)
+        command = ("bwrap", "--args", str(OPTIONS_DESCRIPTOR), "--", program, *argv[1:])
+        if len(command) + len(words) > MOST_WORDS:
+            raise ValueError(
+                f"bubblewrap takes {MOST_WORDS:,} words at most: those of the command, and three"
+                " for each variable; let the task read long lists from a file"
+            )
         options = os.fsencode("\0".join(words)) + b"\0"
         if options.count(b"\0") != len(words):  # it would end one option and begin another
             raise ValueError("embedded null byte")
@@ -93,7 +105,7 @@ class Bubblewrap(Namespaced):
         os.lseek(descriptor, 0, os.SEEK_SET)
         return Launch(
             self.program,
-            ("bwrap", "--args", str(OPTIONS_DESCRIPTOR), "--", program, *argv[1:]),
+            command,
             {ATTEMPT_VARIABLE: env.get(ATTEMPT_VARIABLE, "")},
             (
                 (os.POSIX_SPAWN_DUP2, descriptor, OPTIONS_DESCRIPTOR),
@@ -122,7 +134,7 @@ class Bubblewrap(Namespaced):
         # (--die-with-parent), with all that the task has left, and is the one who knows how much
         # processor time was used.
         told = _CHILD.search(_tail(f"{place}/{STATUS_FILE}"))
-        if told is None:  # it had not come so far
+        if told is None:  # bwrap has failed before it made one
             return 0
         init = int(told[1])
         try:
@@ -143,7 +155,11 @@ class Bubblewrap(Namespaced):
         )
 
     def _why_not_executed(self, program: str, why: str) -> str:
-        hint = "" if self._view.shows(program) else " (tasks on this worker do not see that place)"
+        hint = ""
+        if not self._view.shows(program):
+            hint = f" ({_HIDDEN})"
+        elif why == os.strerror(errno.ENOENT):  # the worker has found both
+            hint = f" (the interpreter named in its first line: {_HIDDEN})"
         return f"cannot-start: {why}: {program!r}{hint}"
 
 

@@ -104,6 +104,9 @@ class TaskGroups:
         group = self._tasks / name
         if name not in self._made:
             group.mkdir(exist_ok=True)
+            # A task may mount control groups in namespaces of its own. A group that it leaves below
+            # would keep this one, with the counters of this task, for the next.
+            (group / "cgroup.max.descendants").write_text("0")
             self._made.add(name)
         if "memory" in self._controllers:
             most = str(limits.memory_bytes) if limits.memory_bytes else "max"

@@ -26,7 +26,7 @@ class FileView:
         data_dir: the worker's; tasks see their own scratch directory in it and nothing else.
         shares: directories (or devices) that tasks may write.
         secrets: further files and directories of the worker's that no task may see.
-        home: of the worker's user.
+        home: of the worker's user; None to ask the machine, which may know of none.
         memory_bytes: the most that tasks can keep in each of their own /tmp, /var/tmp and /dev/shm;
             0 for what the kernel allows.
     """
@@ -42,12 +42,15 @@ class FileView:
         self._data_dir = os.path.realpath(data_dir)
         self._shares = [os.path.realpath(share) for share in shares]
         self._memory_bytes = memory_bytes
-        home = Path.home() if home is None else home
-        broad = [os.path.realpath(each) for each in (*_HIDDEN, home)]
+        homes = _own_home() if home is None else [str(home)]
+        broad = [os.path.realpath(each) for each in (*_HIDDEN, *homes)]
         self._hidden = [d for d in dict.fromkeys(broad) if d != "/" and os.path.isdir(d)]
         self._own = [d for d in _OWN if os.path.isdir(d) and not os.path.islink(d)]
-        kestrel_home = os.environ.get("XDG_CONFIG_HOME") or str(home / ".config")
-        narrow = (*_CONFIGURATION, f"{kestrel_home}/kestrel", *map(str, secrets))
+        configurations = [f"{home}/.config" for home in homes]
+        if elsewhere := os.environ.get("XDG_CONFIG_HOME"):
+            configurations.append(elsewhere)
+        owned = [f"{directory}/kestrel" for directory in configurations]
+        narrow = (*_CONFIGURATION, *owned, *map(str, secrets))
         self._secrets = [s for s in map(os.path.realpath, narrow) if self._would_be_seen(s)]
 
     def before_scratch(self) -> list[str]:
@@ -97,6 +100,13 @@ class FileView:
 
     def _is_hidden(self, path: str) -> bool:
         return any(_is_below(path, directory) for directory in (*self._own, *self._hidden))
+
+
+def _own_home() -> list[str]:
+    try:
+        return [str(Path.home())]
+    except RuntimeError:  # a user that systemd made up, where nothing translates names of such
+        return []
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -17,6 +17,7 @@ class Plain:
 
     name = "plain"
     has_kernel_limits = False
+    hides_files = False
 
     def visible_path(self, path: str | None) -> str | None:
         return path

@@ -19,7 +19,7 @@ from kestrelctl.worker.process_tree import children, descendants
 from kestrelctl.worker.sandbox import FileActions
 
 MOST_PROCESSES = 4096
-"""Of one task; threads count where the kernel does the counting."""
+"""Of one task, threads included."""
 _STANDARD_SIGNALS = range(1, 32)
 
 
@@ -74,6 +74,8 @@ class Rung(Protocol):
     name: str
     #: Whether the kernel enforces the limits of memory and processes.
     has_kernel_limits: bool
+    #: Whether a task reaches no files of other tasks.
+    hides_files: bool
 
     def visible_path(self, path: str | None) -> str | None:
         """PATH without the directories that tasks do not see."""
@@ -128,6 +130,7 @@ class Namespaced:
     """What all rungs with a process namespace have in common."""
 
     has_kernel_limits = False
+    hides_files = False
 
     def visible_path(self, path: str | None) -> str | None:
         return path
