@@ -12,6 +12,8 @@ from kestrelctl.store.port import Store
 
 MAX_SELECTED = 10_000
 MAX_JOB_ID = 1 << 62
+_MOST_DIGITS = 20
+_MOST_SHOWN = 100
 #: The most jobs in one answer: it must fit into a stanza.
 MAX_RECORDS = 500
 
@@ -36,7 +38,7 @@ class Selection:
         ids = self.jobs(caller, selector)
         if len(ids) > MAX_RECORDS:
             raise UsageError(
-                f"{selector!r} selects {len(ids):,} jobs; {MAX_RECORDS} is the most at once",
+                f"{_shown(selector)} selects {len(ids):,} jobs; {MAX_RECORDS} is the most at once",
                 hint="select a range, such as 1-500",
             )
         return self._store.jobs(ids=ids, limit=len(ids)) if ids else []
@@ -49,7 +51,7 @@ class Selection:
         """
         ids = self.jobs(caller, selector)
         if len(ids) != 1:
-            raise UsageError(f"{selector!r} selects {len(ids)} jobs; this needs exactly one")
+            raise UsageError(f"{_shown(selector)} selects {len(ids)} jobs; this needs exactly one")
         return self.record(ids[0])
 
     def record(self, job_id: int) -> JobRecord:
@@ -167,14 +169,21 @@ def parse_ids(text: str) -> list[int]:
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise UsageError(
-                f"{text!r} selects no jobs", hint="write `last`, `all`, or ids like `3,5-9`"
+                f"{_shown(text)} selects no jobs", hint="write `last`, `all`, or ids like `3,5-9`"
             )
+        if max(len(first), len(last)) > _MOST_DIGITS:  # int() would not take thousands
+            raise NotFound(f"there is no job {_shown(part.strip())}")
         low, high = int(first), int(last or first)
         if high >= MAX_JOB_ID:
             raise NotFound(f"there is no job {high}")
         if high < low:
             raise UsageError(f"the range {part.strip()} runs backwards", hint=f"write {high}-{low}")
         if high - low + len(found) >= MAX_SELECTED:
-            raise UsageError(f"{text!r} selects more than {MAX_SELECTED:,} jobs")
+            raise UsageError(f"{_shown(text)} selects more than {MAX_SELECTED:,} jobs")
         found.update(range(low, high + 1))
     return sorted(found)
+
+
+def _shown(text: str) -> str:
+    """What somebody wrote, as a message repeats it: the answer must not be as long as that."""
+    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")

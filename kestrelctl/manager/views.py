@@ -24,7 +24,7 @@ from kestrelctl.protocol.answers import (
     WorkerView,
 )
 
-#: The longest command, in characters, in an answer about many jobs.
+#: The longest command, and the longest requirements, in characters, in an answer about many jobs.
 LONGEST_COMMAND = 200
 #: Bytes of an answer around its page of views.
 _FRAME_BYTES = 1000
@@ -119,16 +119,22 @@ def summary(view: JobView) -> JobView:
 
 
 def abridged(view: JobView) -> JobView:
-    """A job whose command is cut where it becomes long: one of many in an answer."""
-    argv: list[str] = []
+    """A job whose command and requirements are cut where they become long: one of many in an
+    answer.
+    """
+    return msgspec.structs.replace(view, argv=_cut(view.argv), requires=_cut(view.requires))
+
+
+def _cut(words: list[str]) -> list[str]:
+    kept: list[str] = []
     left = LONGEST_COMMAND
-    for word in view.argv:
+    for word in words:
         if len(word) >= left:
-            argv.append(word[:left] + "…")
+            kept.append(word[:left] + "…")
             break
-        argv.append(word)
+        kept.append(word)
         left -= len(word) + 1
-    return msgspec.structs.replace(view, argv=argv)
+    return kept
 
 
 def first_that_fit(views: Iterable[V], beside: JobView | None = None) -> list[V]:

@@ -57,3 +57,13 @@ def iq(payload: str, to: str, id_: str, sender: str | None = None) -> str:
     """
     source = f" from='{attribute(sender)}'" if sender else ""
     return f"<iq type='set' id='{attribute(id_)}' to='{attribute(to)}'{source}>{payload}</iq>"
+
+
+def no_service(id_: str, to: str, sender: str) -> str:
+    """The answer to an IQ that nobody serves (RFC 6120, 8.4)."""
+    source = f" from='{attribute(sender)}'" if sender else ""
+    return (
+        f"<iq type='error' id='{attribute(id_)}' to='{attribute(to)}'{source}>"
+        "<error type='cancel'><service-unavailable"
+        " xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>"
+    )

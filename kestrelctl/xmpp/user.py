@@ -61,6 +61,8 @@ class UserConnection:
         """Does nothing: chat messages are for people."""
 
     def on_bounce(self, sender: str, condition: str) -> None:
+        if sender != self._pool:
+            return
         self._fail(
             Undelivered(
                 "the manager does not answer",

@@ -40,6 +40,8 @@ COMPANY_SECONDS = 0.003
 #: After so much the server is asked how far it is.
 ECHO_CHARACTERS = 64 * 1024
 _MOST_CHARACTER_BYTES = 4  # UTF-8
+#: Of an IQ that is answered: the answer repeats it.
+_MOST_ID_CHARACTERS = 200
 
 
 class IqRefused(KestrelError):
@@ -243,12 +245,17 @@ class XmppSession:
     # -- in ----------------------------------------------------------------------------------------
 
     def _take(self, found: Any) -> Any:
-        """Takes messages and presence out of the stream before the library looks for handlers.
+        """Takes stanzas out of the stream before the library looks for handlers.
 
-        It would hold each stanza against a dozen of them, keep rosters, and answer presence.
+        It would hold each against a dozen of them, keep rosters, and answer presence; and an IQ
+        that is nested a thousand deep, which anybody may send, would end the whole connection.
         """
         if not found.xml.tag.endswith(("}message", "}presence")):
-            return None if self._iqs and self._is_answer(found.xml) else found
+            if not (self.online and found.xml.tag.endswith("}iq")):
+                return found
+            if not self._is_answer(found.xml):
+                self._refuse(found.xml)
+            return None
         if not self._is_echo(found.xml):
             self._receive(found.xml)
         return None
@@ -261,6 +268,12 @@ class XmppSession:
         if not future.done():
             future.set_result(xml)
         return True
+
+    def _refuse(self, xml: Element) -> None:
+        """Answers what somebody asks by IQ; the pool is asked by messages."""
+        id_ = xml.get("id", "")
+        if xml.get("type") in ("get", "set") and len(id_) <= _MOST_ID_CHARACTERS:
+            self._put(stanza.no_service(id_, xml.get("from", ""), xml.get("to", "")))
 
     def _receive(self, xml: Element) -> None:
         sender = xml.get("from", "")

@@ -33,8 +33,17 @@ def test_numbers_and_ranges_name_jobs_ascending_each_once(text: str, ids: list[i
         (f"1-{MAX_SELECTED + 1}", UsageError),
         (f"1-{MAX_SELECTED},{MAX_SELECTED + 1}", UsageError),
         (str(MAX_JOB_ID), NotFound),
+        pytest.param("9" * 5000, NotFound, id="digits"),
+        pytest.param(f"1-{'9' * 5000}", NotFound, id="digits-in-a-range"),
     ],
 )
 def test_anything_else_names_none(text: str, error: type[KestrelError]) -> None:
     with pytest.raises(error):
         parse_ids(text)
+
+
+@pytest.mark.parametrize("text", ["x" * 400_000, "1-9999," * 50_000 + "1"], ids=["words", "ranges"])
+def test_a_refusal_does_not_repeat_a_long_selection(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_ids(text)
+    assert len(str(refused.value)) < 200

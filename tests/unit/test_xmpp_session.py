@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -138,3 +140,21 @@ async def test_a_server_that_cannot_look_at_credentials_now_has_not_refused_them
     await made.stop()
     assert bool(made.refused) == refused
     assert len(told.words) == 1
+
+
+@pytest.mark.parametrize("kind", ["get", "set", "result", "error"])
+async def test_an_iq_of_anybody_does_not_reach_the_library(kind: str) -> None:
+    session = xmpp_session.component(
+        "pool.internal",
+        "secret",
+        "127.0.0.1",
+        1,
+        Told(),
+        tls=False,  # type: ignore[arg-type]
+    )
+    session.online = True
+    xml = ElementTree.fromstring(
+        f"<iq xmlns='jabber:component:accept' type='{kind}' id='k1' from='eve@x' to='pool@y'/>"
+    )
+    assert session._take(SimpleNamespace(xml=xml)) is None
+    assert bool(session._outbox) is (kind in ("get", "set"))

@@ -9,6 +9,9 @@
 -- 3. Password attempts: each one that fails takes a token of its account and address. Without a
 --    token an attempt waits in line, first come, first served, instead of being refused, so that the
 --    owner of the account gets in, too. Other addresses and other accounts do not notice.
+-- 4. Clients reach the pool's component and the server itself, and nobody else: no user's stanza gets
+--    to a worker or to another user. Presence reaches `pool@` alone; subscriptions are refused, for
+--    Prosody keeps them on disk, in the rosters of both sides, without a bound.
 --
 -- Options (workers: of hosts that are named in kestrel_guard_worker_hosts; users: all others):
 --   kestrel_guard_worker_hosts            a set
@@ -22,6 +25,8 @@ module:set_global();
 local async = require "util.async";
 local base64 = require "util.encodings".base64;
 local filters = require "util.filters";
+local jid_bare = require "util.jid".bare;
+local jid_split = require "util.jid".split;
 local monotonic = require "util.time".monotonic;
 local st = require "util.stanza";
 local timer = require "util.timer";
@@ -235,7 +240,43 @@ local function turn(line)
 	return true;
 end
 
+-- Whom a client reaches --
+
+local function may_reach(session, stanza)
+	local to = stanza.attr.to;
+	local node, host, resource = jid_split(to);
+	local target = prosody.hosts[host];
+	local is_pool = target and target.type == "component";
+	if stanza.name == "presence" then
+		local kind = stanza.attr.type;
+		-- The server tells each address of directed presence when the session ends: one is enough.
+		return is_pool and node == "pool" and not resource and (not kind or kind == "unavailable");
+	end
+	return is_pool or (target and not node) or jid_bare(to) == jid_bare(session.full_jid);
+end
+
+local function on_the_way(event)
+	local session, stanza = event.origin, event.stanza;
+	if session.type ~= "c2s" then return; end
+	if not stanza.attr.to then
+		-- It would go to each session of the account: to thousands, each time.
+		if stanza.name == "presence" then return true; end
+		return;
+	end
+	if may_reach(session, stanza) then return; end
+	if stanza.attr.type ~= "error" and stanza.attr.type ~= "result" then
+		session.send(st.error_reply(stanza, "cancel", "service-unavailable"));
+	end
+	return true;
+end
+
 function module.add_host(module)
+	for _, kind in ipairs { "message", "presence", "iq" } do
+		for _, to in ipairs { "full", "bare", "host" } do
+			module:hook("pre-" .. kind .. "/" .. to, on_the_way, 1000);
+		end
+	end
+
 	module:hook("stanza/urn:ietf:params:xml:ns:xmpp-sasl:auth", function (event)
 		local session, stanza = event.origin, event.stanza;
 		if session.type ~= "c2s_unauthed" then return; end

@@ -1,0 +1,20 @@
+"""How jobs look in answers."""
+
+from __future__ import annotations
+
+from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.manager.views import LONGEST_COMMAND, abridged, job_view
+
+
+def test_one_of_many_jobs_is_short_whatever_its_owner_asked_for() -> None:
+    long = ("x" * 400_000, "y")
+    record = JobRecord(
+        job_id=1,
+        owner="eve@x",
+        spec=JobSpec(argv=long, requires=long),
+        submitted_at=0.0,
+    )
+    view = job_view(record, None)
+    short = abridged(view)
+    assert short.requires == ["x" * LONGEST_COMMAND + "…"] == short.argv
