@@ -7,7 +7,8 @@ from poolkit import Attempt, PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.handlers.presence import MOST_STRANGERS
+from kestrelctl.core.model.result import MOST_REASON_CHARACTERS, TAIL_BYTES, Outcome, Result
 
 LIAR = "liar@workers/1"
 HONEST = "honest@workers/1"
@@ -129,3 +130,24 @@ def test_a_sibling_session_s_reports_do_not_hide_a_liar() -> None:
         if pool.worker(LIAR).quarantined_until > pool.now:
             return
     raise AssertionError("nobody noticed")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.FAILED, Outcome.UNABLE])
+def test_what_is_kept_of_a_result_is_bounded(outcome: int) -> None:
+    pool, attempt = pool_with_liar(max_failures=3)
+    text = "x" * 400_000
+    pool.report(LIAR, attempt, outcome=outcome, reason=text, stdout=text, stderr=text)
+    kept = 2 * TAIL_BYTES + 2 * MOST_REASON_CHARACTERS
+    assert sum(len(repr(record)) for record in pool.records[-3:]) < kept + 2000
+
+
+def test_addresses_that_never_say_hello_take_no_memory_without_a_bound() -> None:
+    pool = PoolDriver()
+    pool.hold_back()
+    for n in range(MOST_STRANGERS + 100):
+        pool.pool.handle(ev.Heard(at=pool.now, worker=f"liar@workers/{n}"))
+    assert len(pool.pool.state.asked) == MOST_STRANGERS
+    pool.let_go()
+    pool.join(LIAR)
+    pool.submit()
+    assert len(pool.held(LIAR)) == 1

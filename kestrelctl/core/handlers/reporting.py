@@ -20,7 +20,7 @@ from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.result import Outcome, Result, how_it_ended
+from kestrelctl.core.model.result import Outcome, Result, bounded, how_it_ended
 from kestrelctl.core.model.seal import Proof
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.pacing.backoff import doubled_seconds
@@ -38,6 +38,7 @@ def on_reported(state: State, event: Reported) -> None:
     in: the worker keeps them in its spool, and the manager would in memory.
     """
     worker = state.workers.get(event.worker)
+    had: Worker | None
     if state.store_error:
         if spoke(state, event.worker, event.at) is not None:
             state.unread[event.worker] = None
@@ -89,7 +90,7 @@ def on_reported(state: State, event: Reported) -> None:
                 sent[job] = attempt.sent_at
             else:
                 of_job.append(wall_seconds)
-            finish(state, task, DONE, jid, result)
+            finish(state, task, DONE, jid, bounded(result))
             if worker is not None:
                 worker.streak = 0
                 worker.tasks_done += 1
@@ -97,7 +98,7 @@ def on_reported(state: State, event: Reported) -> None:
             # Its job does not learn from its time: a machine that fails at once is not a fast one.
             if result.outcome == Outcome.FAILED:
                 ran.append(result.wall_seconds)
-            _failed(state, worker, task, attempt, result)
+            _failed(state, worker, task, attempt, bounded(result))
     totals.runs.observe_all(ran)
     totals.dispatches.observe_all(dispatched)
     for job, seconds in walls.items():
