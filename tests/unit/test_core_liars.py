@@ -151,3 +151,35 @@ def test_addresses_that_never_say_hello_take_no_memory_without_a_bound() -> None
     pool.join(LIAR)
     pool.submit()
     assert len(pool.held(LIAR)) == 1
+
+
+def test_a_liar_that_comes_again_and_again_as_another_session_is_found_out() -> None:
+    """It leaves before it is looked at, and leaves its quarantine behind."""
+    pool = PoolDriver()
+    names = [f"{n}@workers/1" for n in range(8)]
+    pool.join(*names, cpus=2)
+    pool.submit(count=20_000)
+    session = swallowed = 0
+    liar = "liar@workers/0"
+    pool.join(liar, cpus=2)
+    for turn in range(400):
+        pool.now += 0.05
+        held = pool.held(liar)
+        swallowed += len(held)
+        if held:
+            pool.report(liar, *held, seconds=0.001)
+        if turn % 20 == 0:
+            session += 1
+            pool.tell(ev.Leaving(at=pool.now, worker=liar))
+            pool.tell(ev.Lost(at=pool.now, worker=liar, cause="unavailable"))
+            liar = f"liar@workers/{session}"
+            pool.join(liar, cpus=2)
+        for name in names:
+            for number, job_id, index in pool.held(name):
+                task = pool.worker(name).held[number]
+                assert task.attempt is not None
+                if pool.now - task.attempt.sent_at >= 3.0:
+                    pool.report(name, (number, job_id, index), seconds=3.0)
+            pool.tell(ev.Heard(at=pool.now, worker=name))
+    assert pool.worker(liar).quarantined_until > pool.now
+    assert swallowed < 300
