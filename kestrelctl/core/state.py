@@ -38,6 +38,8 @@ class State:
         keys: (owner, key) of submissions that are not yet durable -> the job that each made. Later
             the store knows them.
         sessions: the workers of each account that are online.
+        rounds: how often something came back from workers of each account, `Worker.round_at`.
+        set_aside: of each account the worker that was put in quarantine last.
         asked: workers that have yet to say what they hold.
         reconcile_until: while set, tasks that were dispatched before a restart wait for their
             workers to say that they have them.
@@ -62,6 +64,8 @@ class State:
         self.keys: dict[tuple[str, str], int] = {}
         self.workers: dict[str, Worker] = {}
         self.sessions: dict[str, dict[str, Worker]] = {}
+        self.rounds: dict[str, int] = {}
+        self.set_aside: dict[str, Worker] = {}
         self.demand = Demand()
         self.supply = Supply()
         self.online = 0

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 #: The core is not woken sooner than this, whatever is due.
 SHORTEST_PAUSE_SECONDS = 0.01
+#: So many attempts one message names; each takes up to 20 bytes of `codec.MAX_PAYLOAD_BYTES`.
+MOST_NUMBERS = 10_000
 
 A = TypeVar("A", bound=fx.Announcement)
 
@@ -61,7 +63,7 @@ class Service:
             store, self._do, self._store_changed, self._refuse_answers, self.give_up
         )
         self._acknowledgements = Acknowledgements(
-            lambda worker, numbers: self.send_to_worker(worker, work.Ack(numbers=numbers))
+            lambda worker, numbers: self._send_numbers(work.Ack, worker, numbers)
         )
         self._listeners: dict[type[fx.Announcement], list[Callable[[Any], None]]] = {}
         self._performers: dict[type[fx.Effect], Callable[[Any], None]] = {
@@ -134,6 +136,9 @@ class Service:
 
     def _run(self, effect: fx.Run) -> None:
         ack = self._acknowledgements.take(effect.worker)
+        if len(ack) > MOST_NUMBERS:
+            self._send_numbers(work.Ack, effect.worker, ack)
+            ack = []
         for message in run_messages(effect, ack, self.pool.seals):
             self.send_to_worker(effect.worker, message)
 
@@ -155,10 +160,10 @@ class Service:
         )
 
     def _kill(self, effect: fx.Kill) -> None:
-        self.send_to_worker(effect.worker, work.Kill(numbers=effect.numbers))
+        self._send_numbers(work.Kill, effect.worker, effect.numbers)
 
     def _recall(self, effect: fx.Recall) -> None:
-        self.send_to_worker(effect.worker, work.Recall(numbers=effect.numbers))
+        self._send_numbers(work.Recall, effect.worker, effect.numbers)
 
     def _ask_who(self, effect: fx.AskWho) -> None:
         self.send_to_worker(effect.worker, work.Who())
@@ -173,6 +178,13 @@ class Service:
     def _note(self, effect: fx.Note) -> None:
         level = logging.WARNING if effect.level == "warning" else logging.INFO
         log.log(level, "%s", effect.text)
+
+    def _send_numbers(
+        self, kind: type[work.Ack | work.Kill | work.Recall], worker: str, numbers: list[int]
+    ) -> None:
+        """Sends as many messages as it takes: the server ends the manager's link at a large one."""
+        for first in range(0, len(numbers), MOST_NUMBERS):
+            self.send_to_worker(worker, kind(numbers=numbers[first : first + MOST_NUMBERS]))
 
     def send_to_worker(self, worker: str, message: work.Message) -> None:
         """Sends a worker a message, as the pool."""

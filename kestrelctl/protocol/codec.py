@@ -17,8 +17,8 @@ JSON_NAMESPACE = "urn:xmpp:json:0"
 #: Above this a payload is refused unread, and none is sent; counted as in `text_bytes`. Stanza
 #: limits of the server are set above it: it ends the whole connection at a stanza that is larger.
 MAX_PAYLOAD_BYTES = 512 * 1024
-#: A character becomes so many bytes in a stanza at the most: `&amp;`.
-_MOST_BYTES = 5
+#: A character becomes so many bytes in a stanza at the most: `\uffff`.
+_MOST_BYTES = 6
 #: What a refusal tells of its reason: some of it may be quoted from the payload.
 _REASON_CHARACTERS = 300
 
@@ -30,8 +30,9 @@ class BadMessage(ValueError):
 
 
 def text_bytes(text: str) -> int:
-    """The size of a text inside an XML stanza: UTF-8, with `&`, `<` and `>` escaped."""
-    return len(text.encode()) + 4 * text.count("&") + 3 * (text.count("<") + text.count(">"))
+    """The size of a text inside an XML stanza: UTF-8, with what XML cannot carry escaped."""
+    escaped = text.count("<") + text.count(">") + text.count("\ufffe") + text.count("\uffff")
+    return len(text.encode()) + 4 * text.count("&") + 3 * escaped
 
 
 def fits(text: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
@@ -13,6 +15,9 @@ VERSION = 3
 
 #: (number, job id, index, n, mark), as a worker was sent it: `core.model.seal`.
 ShownSeal = tuple[Count, Count, Count, Count, Count]
+
+#: The manager keeps an incarnation of each worker and repeats it in the welcome.
+MOST_INCARNATION_CHARACTERS = 64
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -37,7 +42,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     """
 
     version: Count
-    incarnation: str
+    incarnation: Annotated[str, msgspec.Meta(max_length=MOST_INCARNATION_CHARACTERS)]
     greeting: Count = 0
     at: Seconds | None = None
     ad: WorkerAd

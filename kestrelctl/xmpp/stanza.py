@@ -7,7 +7,9 @@ from xml.sax.saxutils import escape
 from kestrelctl.protocol.codec import JSON_NAMESPACE
 
 #: Code points that JSON may hold and XML 1.0 may not; written as JSON escapes they pass.
-_NOT_XML = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff", 0x7F: "\\u007f"}
+#: `codec.text_bytes` counts them as such.
+_NOT_XML = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
+_DELETE = "\x7f"
 
 
 def attribute(value: str) -> str:
@@ -28,7 +30,9 @@ def message(payload: str, to: str, sender: str | None = None) -> str:
 
 def chat(text: str, to: str, sender: str | None = None) -> str:
     """A chat message for a person. Characters that XML cannot carry are left out."""
-    clean = "".join(c for c in text if c in "\n\t" or (c >= " " and ord(c) not in _NOT_XML))
+    clean = "".join(
+        c for c in text if c in "\n\t" or (c >= " " and c != _DELETE and ord(c) not in _NOT_XML)
+    )
     source = f" from='{attribute(sender)}'" if sender else ""
     return (
         f"<message to='{attribute(to)}'{source} type='chat'><body>{escape(clean)}</body></message>"

@@ -178,7 +178,11 @@ class PoolMachine(RuleBasedStateMachine):
             if number in worker.has:
                 worker.end(number, Outcome.KILLED, self.now)
 
+    @precondition(lambda self: not self.pool.state.store_error)
     @rule()
+    def commit_some_time(self) -> None:
+        self.commit()
+
     def commit(self) -> None:
         records, self.pending = self.pending, []
         actions, self.waiting = self.waiting, []
@@ -225,6 +229,7 @@ class PoolMachine(RuleBasedStateMachine):
         job_id = self.some_job(which)
         self.tell(ev.Cancel(at=self.now, request="c", by="ada", admin=False, job_id=job_id))
 
+    @precondition(lambda self: not self.pool.state.store_error)
     @rule(which=st.integers(0, 3))
     def retry(self, which: int) -> None:
         """As a manager does: it looks into the store when all is durable."""
@@ -400,6 +405,46 @@ class PoolMachine(RuleBasedStateMachine):
         self.tell(ev.Revoked(at=self.now, worker=name, by="root"))
         assert name not in self.pool.state.workers
 
+    @rule(name=names, n=st.integers(1, 9), outcome=outcomes)
+    def tell_another_story(self, name: str, n: int, outcome: int) -> None:
+        """What it said before, with another end; the seals are its own."""
+        worker = self.workers[name]
+        results = [
+            msgspec.structs.replace(result, outcome=outcome)
+            for result in worker.history[-n:]
+            if result.number not in worker.ended
+        ]
+        seals = self.seals(worker)
+        self.tell(ev.Reported(at=self.now, worker=name, results=results, seals=seals))
+
+    @rule(name=names, n=st.integers(1, 9), index=st.integers(0, 40))
+    def mix_up(self, name: str, n: int, index: int) -> None:
+        """Ends of what it has, but of other tasks than those that it has."""
+        worker = self.workers[name]
+        results = [
+            Result(number, job_id, index, Outcome.DONE, self.now, 0.1)
+            for number, (job_id, own, _) in list(worker.has.items())[:n]
+            if own != index
+        ]
+        seals = self.seals(worker)
+        before = {job_id: job.counts.total() for job_id, job in self.pool.state.jobs.items()}
+        self.tell(ev.Reported(at=self.now, worker=name, results=results, seals=seals))
+        for job_id, job in self.pool.state.jobs.items():
+            assert job.counts.total() == before[job_id]
+
+    # -- the disk ----------------------------------------------------------------------------------
+
+    @rule()
+    def fill_disk(self) -> None:
+        self.tell(ev.StoreFailing(at=self.now, why="no space"))
+
+    @precondition(lambda self: self.pool.state.store_error)
+    @rule()
+    def mend_disk(self) -> None:
+        """All that waited is durable now."""
+        self.commit()
+        self.tell(ev.StoreWell(at=self.now))
+
     # -- time and the manager's connection ---------------------------------------------------------
 
     @rule(seconds=st.sampled_from([0.1, 0.6, 1.9, 5.0, 30.0, 700.0]))
@@ -446,6 +491,8 @@ class PoolMachine(RuleBasedStateMachine):
         """From wherever this led: with honest workers every job comes to its end."""
         if self.broken or not hasattr(self, "pool"):
             return
+        self.commit()
+        self.tell(ev.StoreWell(at=self.now))
         self.tell(ev.Reconnected(at=self.now))
         for _ in range(1000):
             self.commit()

@@ -240,19 +240,27 @@ class Manager(House):
     def report(
         self, number: int, outcome: int = Outcome.DONE, index: int = 0, **more: object
     ) -> None:
+        job_id = self._job_of(number)
         result = Result(
             number,
-            1,
+            job_id,
             index,
             outcome,
             self.clock.now - 1.0,
             1.0,
             **more,  # type: ignore[arg-type]
         )
-        self.audit.began(number, 1, index, self.worker.address, None)
+        self.audit.began(number, job_id, index, self.worker.address, None)
         self.audit.ended(number, outcome)
-        self.audit.kept(number, 1, index, outcome)
+        self.audit.kept(number, job_id, index, outcome)
         self.tell(work.Report(results=[result], seals=self.seals()))
+
+    def _job_of(self, number: int) -> int:
+        """The job that an attempt was sent for; 1 if it was not sent."""
+        spans = (span for run in self.worker.of(work.Run) for span in run.spans)
+        return next(
+            (job_id for first, job_id, _, n, _, _ in spans if first <= number < first + n), 1
+        )
 
     def attempts(self) -> list[int]:
         """The numbers of the attempts that the worker was sent."""

@@ -421,11 +421,16 @@ def test_an_attempt_is_where_it_was_sent_whoever_else_names_it() -> None:
 
 
 def test_a_loss_is_taken_back_once() -> None:
-    """The attempt is found again, missing in one hello, and there in the next."""
+    """The attempt is found again, missing in one hello, and there in the next.
+
+    It is one of an earlier start: of its own the manager knows that it is over.
+    """
     driver = PoolDriver()
     driver.join("a")
     driver.submit()
     running = driver.held("a")
+    driver.restart()
+    driver.join("a", holds=running)
     driver.lose("a")
     driver.join("a", holds=running)
     driver.join("a")

@@ -386,5 +386,5 @@ def test_failures_that_are_not_in_a_row_change_nothing() -> None:
     for _ in range(5):
         for _ in range(LETS_OTHERS_BY - 1):
             driver.fail("w")
+            assert driver.jobs_at("w") == [failing]
         driver.report("w")
-    assert driver.jobs_at("w") == [failing]

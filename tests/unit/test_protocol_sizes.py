@@ -167,3 +167,12 @@ def test_items_after_a_job_that_is_not_known_are_not_taken_for_others() -> None:
     spans = [(10, 1, 0, 1, 0, 9), (11, 2, 0, 1, 0, 9)]
     assert agent.on_run(spans, [ONE_CPU], [known], ["of 1", "of 2"], [], 0.0) == [10, 11]
     assert agent.start_next(0.0) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["\ufffe", "\uffff\u00e4", "\x7f\u00e4", "\x7f", "&", "<>", "\U0001f40d"]
+)
+def test_no_stanza_is_larger_than_its_payload_was_taken_for(text: str) -> None:
+    payload = text * 1000
+    frame = len(stanza.message("", "w"))
+    assert len(stanza.message(payload, "w").encode()) - frame <= codec.text_bytes(payload)

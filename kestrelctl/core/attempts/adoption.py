@@ -87,11 +87,18 @@ def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -
     if number in worker.held:
         return worker.held[number] is task
     other = task.attempt
-    if other is not None:
-        if other.number <= number:
+    if other is not None and other.number <= number:
+        return False
+    sent_at = 0.0
+    if number >= state.first_number:
+        # What this start handed out it knows: the worker gave it back, or its end was reported.
+        given_up = task.hear_of(number)
+        if given_up is None:
             return False
+        sent_at = given_up.sent_at
+    if other is not None:
         stop(state, task)
-    book.adopt(worker, task, number, claim)
+    book.adopt(worker, task, number, claim, sent_at)
     find_again(state, task)
     return True
 
@@ -101,6 +108,7 @@ def stop(state: State, task: Task) -> None:
     attempt = book.withdraw(state, task)
     if attempt is None:
         return
+    task.give_up(attempt)
     state.tell(task.job, task.index, "superseded", number=attempt.number, worker=attempt.worker)
     if state.workers[attempt.worker].online:
         state.emit(Kill(worker=attempt.worker, numbers=[attempt.number]))

@@ -46,11 +46,15 @@ def begin(
         worker.running_of[job] = worker.running_of.get(job, 0) + room
 
 
-def adopt(worker: Worker, task: Task, number: int, claim: Claim) -> None:
-    """Enters an attempt that a worker already has, for a task that nobody else has."""
+def adopt(worker: Worker, task: Task, number: int, claim: Claim, sent_at: float) -> None:
+    """Enters an attempt that a worker already has, for a task that nobody else has.
+
+    Args:
+        sent_at: when it was handed out; 0 if that was before this start of the manager.
+    """
     if task.standing is Standing.READY:
         del task.job.ready[task.index]
-    begin(worker, [task], number, claim, 0.0)
+    begin(worker, [task], number, claim, sent_at)
 
 
 def end(state: State, worker: Worker, task: Task) -> Attempt:

@@ -104,6 +104,7 @@ def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bo
         cause: one of `totals.LOSS_CAUSES`.
         innocent: something else that ran there is suspected: then it is not counted either.
     """
+    task.give_up(attempt)
     if attempt.phase is not Phase.RUNNING:
         put_back(state, task, attempt.worker)
         return

@@ -81,7 +81,9 @@ def note_successes(
         shortest = min(shortest, longest)
     if not _note(worker, job, sent_at, shortest, longest, now, failed=False):
         return
-    if worker.rounds % ROUNDS_PER_LOOK:
+    # Of the account: a session that is followed by another before it is looked at hides nothing.
+    rounds = state.rounds[worker.account] = state.rounds.get(worker.account, 0) + 1
+    if rounds % ROUNDS_PER_LOOK:
         return
     recent = _recent(job)
     own = recent.successes_of(worker.account)
@@ -114,7 +116,6 @@ def _note(
     fresh = sent_at >= worker.round_at
     if fresh:
         worker.round_at = now
-        worker.rounds += 1
     _recent(job).add(worker.account, sent_at, shortest, longest, failed=failed, fresh=fresh)
     return fresh
 
@@ -202,9 +203,21 @@ def _dispensable(state: State, worker: Worker, now: float) -> bool:
 def _set_aside(state: State, worker: Worker, seconds: float, why: str, now: float) -> None:
     worker.quarantined_until = now + seconds
     worker.quarantined_for = why[:MOST_REASON_CHARACTERS]
+    state.set_aside[worker.account] = worker
     state.touch(worker)
     text = f"is in quarantine for {seconds:g} s: {worker.quarantined_for}"
     state.note("warning", f"worker {worker.jid} {text}")
+
+
+def take_over(state: State, worker: Worker, now: float) -> None:
+    """Keeps a new worker in the quarantine from which another session of its account has gone."""
+    old = state.set_aside.get(worker.account)
+    if old is None or old.online or old.quarantined_until <= now:
+        return
+    worker.quarantined_until, worker.quarantines = old.quarantined_until, old.quarantines
+    worker.quarantined_for = old.quarantined_for
+    worker.quarantine_ended_at = old.quarantine_ended_at
+    state.set_aside[worker.account] = worker
 
 
 def release(state: State, worker: Worker) -> None:

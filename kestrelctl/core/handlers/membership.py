@@ -18,7 +18,7 @@ from kestrelctl.core.events import (
     Resume,
     Revoked,
 )
-from kestrelctl.core.handlers.health import release
+from kestrelctl.core.handlers.health import release, take_over
 from kestrelctl.core.handlers.offers import admitted
 from kestrelctl.core.handlers.presence import (
     ask,
@@ -84,7 +84,9 @@ def on_joined(state: State, event: Joined) -> None:
 def _replace(state: State, old: Worker | None, event: Joined, cls: WorkerClass) -> Worker:
     """A worker object for a new worker, or for one whose capacity or tags have changed."""
     worker = Worker(event.worker, cls, event.ad, event.at)
-    if old is not None:
+    if old is None:
+        take_over(state, worker, event.at)
+    else:
         worker.draining = old.draining
         worker.quarantined_until, worker.quarantines = old.quarantined_until, old.quarantines
         worker.quarantined_for = old.quarantined_for
@@ -95,6 +97,8 @@ def _replace(state: State, old: Worker | None, event: Joined, cls: WorkerClass) 
         set_offline(state, old, event.at)
         state.supply.hide(old)
         move(old, worker)
+        if state.set_aside.get(worker.account) is old:
+            state.set_aside[worker.account] = worker
     state.workers[worker.jid] = worker
     _record(state, worker)
     return worker

@@ -10,6 +10,10 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.records import WorkerGone
 from kestrelctl.core.state import State
 
+#: Of so many addresses that never say hello is remembered that they were asked to. One account can
+#: have any number of them, one after another.
+MOST_STRANGERS = 10_000
+
 
 def lose_worker(state: State, worker: Worker, now: float, cause: str) -> None:
     """Requeues what a worker had, and counts a loss for what it had begun.
@@ -42,7 +46,9 @@ def spoke(state: State, jid: str, now: float) -> Worker | None:
         worker.heard_at = now
         renew(state, worker, now)
         return worker
-    if jid not in state.asked:
+    if worker is None and len(state.asked) >= len(state.workers) + MOST_STRANGERS:
+        state.emit(AskWho(worker=jid))
+    elif jid not in state.asked:
         ask(state, jid)
     return None
 

@@ -20,7 +20,7 @@ from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.result import Outcome, Result, how_it_ended
+from kestrelctl.core.model.result import Outcome, Result, bounded, how_it_ended
 from kestrelctl.core.model.seal import Proof
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.pacing.backoff import doubled_seconds
@@ -38,6 +38,7 @@ def on_reported(state: State, event: Reported) -> None:
     in: the worker keeps them in its spool, and the manager would in memory.
     """
     worker = state.workers.get(event.worker)
+    had: Worker | None
     if state.store_error:
         if spoke(state, event.worker, event.at) is not None:
             state.unread[event.worker] = None
@@ -51,8 +52,13 @@ def on_reported(state: State, event: Reported) -> None:
     sent: dict[Job, float] = {}
     for result in event.results:
         task = held.get(result.number)
-        if task is not None and worker is not None:
-            attempt = end(state, worker, task)
+        if (
+            task is not None
+            and worker is not None
+            and task.index == result.index
+            and task.job.id == result.job_id
+        ):
+            attempt, had = end(state, worker, task), worker
         else:
             if proof is None:
                 proof = state.seals.proven(jid, event.seals)
@@ -64,21 +70,27 @@ def on_reported(state: State, event: Reported) -> None:
                 totals.reports_refused += 1
                 continue
             task, attempt = late
+            # Whoever reports it, it is held against the worker that had it.
+            had = state.workers.get(attempt.worker, worker)
         if result.outcome == Outcome.DONE:
             job = task.job
+            job.failed_in_row = 0
             wall_seconds = result.wall_seconds
             if attempt.sent_at:
                 added = at - attempt.sent_at - wall_seconds - result.waited_seconds
                 dispatched.append(added)
                 job.latencies.append(added)
             ran.append(wall_seconds)
-            of_job = walls.get(job)
-            if of_job is None:
+            if had is not worker:
+                job.learn(wall_seconds, 1)
+                if had is not None:
+                    note_successes(state, had, job, attempt.sent_at, [wall_seconds], 0.0)
+            elif (of_job := walls.get(job)) is None:
                 walls[job] = [wall_seconds]
                 sent[job] = attempt.sent_at
             else:
                 of_job.append(wall_seconds)
-            finish(state, task, DONE, jid, result)
+            finish(state, task, DONE, jid, bounded(result))
             if worker is not None:
                 worker.streak = 0
                 worker.tasks_done += 1
@@ -86,12 +98,11 @@ def on_reported(state: State, event: Reported) -> None:
             # Its job does not learn from its time: a machine that fails at once is not a fast one.
             if result.outcome == Outcome.FAILED:
                 ran.append(result.wall_seconds)
-            _failed(state, worker, task, attempt, result)
+            _failed(state, worker, task, attempt, bounded(result))
     totals.runs.observe_all(ran)
     totals.dispatches.observe_all(dispatched)
     for job, seconds in walls.items():
         job.learn(sum(seconds), len(seconds))
-        job.failed_in_row = 0
         if worker is not None:
             ahead_seconds = -min(dispatched, default=0.0)
             note_successes(state, worker, job, sent[job], seconds, ahead_seconds)
@@ -110,9 +121,10 @@ def on_reported(state: State, event: Reported) -> None:
 def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None:
     """The task of a result whose attempt the pool had given up or, after a restart, never knew.
 
-    The first success of a task without a final state is accepted whichever attempt it comes from,
-    and a later attempt under way is stopped. A failure of an attempt already given up is not held
-    against the task a second time.
+    The first success of a task without a final state is accepted whichever attempt it comes from
+    that was given up or is under way elsewhere, and a later attempt under way is stopped. A failure
+    of an attempt already given up is not held against the task a second time. An attempt that its
+    worker gave back, or whose end it has reported, is over: it cannot end the task after all.
     """
     job = state.jobs.get(result.job_id)
     if job is None:
@@ -131,11 +143,22 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
             # It is acknowledged, so the worker forgets it: a hello under way must not revive it.
             task.refuse(result.number)
             return None
-    if task.attempt is not None:
+    elif result.number < state.first_number and task.is_over(result.number):
+        return None
+    found = Attempt(result.number, jid, Claim(job.shape.request), 0.0)
+    under_way = task.attempt
+    if result.number >= state.first_number:
+        if under_way is not None and under_way.number == result.number:
+            found = under_way
+        elif (given_up := task.hear_of(result.number)) is not None:
+            found = given_up
+        else:
+            return None
+    if under_way is not None:
         stop(state, task)
     else:
         withdraw(state, task)
-    return task, Attempt(result.number, jid, Claim(job.shape.request), 0.0)
+    return task, found
 
 
 def _failed(

@@ -26,7 +26,7 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
         number: names it in the whole pool, over restarts of the manager.
         worker: the address of the worker that has it.
         claim: what it is charged while it runs.
-        sent_at: when it was handed out; 0 if it was adopted.
+        sent_at: when it was handed out; 0 if that was before this start of the manager.
     """
 
     number: int

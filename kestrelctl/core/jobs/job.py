@@ -18,6 +18,8 @@ from kestrelctl.core.model.template import Template
 
 #: Of so many refused attempts a task remembers the numbers: they matter while a hello is under way.
 MOST_REFUSED = 16
+#: So many attempts that were given up a task remembers: the latest.
+MOST_GIVEN_UP = 16
 #: After so many losses a task is suspected of ending its worker.
 SUSPECT_LOSSES = 2
 #: Where a job comes among others: the lower first. It ends with the job's id.
@@ -41,6 +43,8 @@ class Task(msgspec.Struct, eq=False):
         backoff_until: when its latest back-off ends or ended, in seconds since the epoch.
         lost_numbers: attempts that were lost.
         spared_numbers: those of them that do not count as losses.
+        given_up: attempts of this start that were taken from their worker without a word of it: of
+            these alone may something be heard yet.
         lost_at, shun_until: where it was lost last, and how long it rather runs elsewhere.
         unable: how many workers could not start it.
         concluded: attempts up to this number are over, their results counted: nobody can still run
@@ -58,6 +62,7 @@ class Task(msgspec.Struct, eq=False):
     backoff_until: float = 0.0
     lost_numbers: tuple[int, ...] = ()
     spared_numbers: tuple[int, ...] = ()
+    given_up: tuple[Attempt, ...] = ()
     lost_at: str = ""
     shun_until: float = 0.0
     unable: int = 0
@@ -69,8 +74,20 @@ class Task(msgspec.Struct, eq=False):
         """Whether it may be the task itself that ends its workers."""
         return self.losses >= SUSPECT_LOSSES
 
+    def give_up(self, attempt: Attempt) -> None:
+        """Remembers that this attempt may still be somewhere."""
+        self.given_up = (*self.given_up, attempt)[-MOST_GIVEN_UP:]
+
+    def hear_of(self, number: int) -> Attempt | None:
+        """Takes back that an attempt was given up; returns it if it was."""
+        found = next((attempt for attempt in self.given_up if attempt.number == number), None)
+        if found is not None:
+            self.given_up = tuple(attempt for attempt in self.given_up if attempt is not found)
+        return found
+
     def refuse(self, number: int) -> None:
         """Remembers that this attempt is over, and that its result was not counted."""
+        self.hear_of(number)
         self.refused_numbers = (*self.refused_numbers, number)[-MOST_REFUSED:]
 
     def is_over(self, number: int) -> bool:

@@ -31,7 +31,6 @@ class Worker:
         account: the address without the resource: one account may have many workers.
         streak: fast failures in a row.
         round_at: when something came back that had been handed out after the last such moment.
-        rounds: how often that was.
         heard_at: when it last said something.
         lapses: when it was lost though it had work, lately.
         quarantined_for: why it is in quarantine.
@@ -65,7 +64,6 @@ class Worker:
         "recalling",
         "reported_at",
         "round_at",
-        "rounds",
         "running",
         "running_of",
         "skew",
@@ -98,7 +96,6 @@ class Worker:
         self.quarantines = 0
         self.streak = 0
         self.round_at = 0.0
-        self.rounds = 0
         self.heard_at = now
         self.lapses: list[float] = []
         self.lease_until = 0.0

@@ -16,6 +16,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
 #: How much of the end of an output travels with the report, in bytes.
 TAIL_BYTES = 4096
+#: More of why an attempt ended is not kept.
+MOST_REASON_CHARACTERS = 1000
 
 
 class Outcome:
@@ -50,6 +52,25 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     stderr: str = ""  #: the tail
     stdout_bytes: Count = 0  #: the whole size; the rest is kept by the worker
     stderr_bytes: Count = 0
+
+
+def bounded(result: Result) -> Result:
+    """A result with no longer texts than a worker sends that keeps to its part.
+
+    What another one sends would fill the store, and the answers to users.
+    """
+    if (
+        len(result.reason) <= MOST_REASON_CHARACTERS
+        and len(result.stdout) <= TAIL_BYTES
+        and len(result.stderr) <= TAIL_BYTES
+    ):
+        return result
+    return msgspec.structs.replace(
+        result,
+        reason=result.reason[:MOST_REASON_CHARACTERS],
+        stdout=result.stdout[-TAIL_BYTES:],
+        stderr=result.stderr[-TAIL_BYTES:],
+    )
 
 
 def how_it_ended(reason: str, signal: int, exit_code: int) -> str:
