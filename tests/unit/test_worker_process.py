@@ -279,3 +279,18 @@ async def test_a_result_that_cannot_be_read_keeps_no_worker_from_starting() -> N
     worker = Worker(sessions=1, left=left)
     assert list(worker.process.sessions[0].agent.unacknowledged) == [2]
     assert worker.spool.records == {2: sound}
+
+
+async def test_what_ended_is_spooled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(sessions=1)
+    spooled: list[int] = []
+    monkeypatch.setattr(
+        worker.spool, "append", lambda records: spooled.extend(number for number, _ in records)
+    )
+    worker.give(attempts=2)
+    for number in (0, 1):
+        await worker.turn()
+        worker.executor.complete(Completion(number, 0))
+        await worker.turn()
+    await worker.turn()
+    assert spooled == [0, 1]

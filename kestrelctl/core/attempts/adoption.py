@@ -78,14 +78,11 @@ def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
 
 
 def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -> bool:
-    """Gives the task to this attempt unless an earlier one has it, or this one is over.
-
-    A number that the worker has for another task is not believed: it was sent for that one.
-    """
+    """Gives the task to this attempt unless an earlier one has it, or this one is over."""
     if task.is_over(number):
         return False
     if number in worker.held:
-        return worker.held[number] is task
+        return True
     other = task.attempt
     if other is not None and other.number <= number:
         return False
