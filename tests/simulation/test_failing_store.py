@@ -235,6 +235,7 @@ def test_a_worker_that_comes_and_goes_fills_no_memory(
                 ad=WorkerAd(tags=(f"tag{greeting}",)),
                 holds=[(n, 1, i, 0) for i, n in enumerate(numbers)],
                 claims=[{"cpus": 1000}],
+                seals=house.seals(),
             )
         )
         house.wait(2 * RETRY_SECONDS)

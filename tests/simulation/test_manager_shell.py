@@ -81,6 +81,15 @@ def test_results_are_acknowledged_though_nothing_else_is_to_be_said(house: Manag
     assert house.acknowledged() == [number]
 
 
+def test_and_those_that_come_later_are(house: Manager) -> None:
+    number = at_work(house, count=2)
+    house.report(number)
+    house.wait(COMPANY_SECONDS + SOON_SECONDS)
+    house.report(house.attempts()[-1], index=1)
+    house.wait(COMPANY_SECONDS + SOON_SECONDS)
+    assert house.acknowledged() == house.attempts()
+
+
 def test_acknowledgements_travel_with_the_next_attempts(house: Manager) -> None:
     number = at_work(house, count=3)
     house.report(number)

@@ -322,6 +322,31 @@ def test_what_dispatch_adds_is_not_measured_where_it_cannot_be() -> None:
     assert list(job.latencies) == []
 
 
+def test_a_failure_that_was_counted_before_a_restart_is_not_had_again_with_a_hello() -> None:
+    """Its acknowledgement was lost, so the worker still has it."""
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit(max_failures=3)
+    [attempt] = driver.held("a")
+    driver.fail("a")
+    driver.restart()
+    driver.join("a", holds=[attempt])
+    assert driver.of(fx.Welcome)[-1].kill == [attempt[0]]
+    assert attempt not in driver.held("a")
+
+
+def test_an_attempt_that_two_sessions_of_an_account_name_is_with_the_first() -> None:
+    driver = PoolDriver()
+    driver.join("w@pool/1")
+    driver.submit()
+    [attempt] = driver.held("w@pool/1")
+    driver.restart()
+    driver.join("w@pool/2", holds=[attempt])
+    driver.join("w@pool/1", holds=[attempt])
+    assert driver.held("w@pool/2") == [attempt]
+    assert driver.of(fx.Welcome)[-1].kill == [attempt[0]]
+
+
 # -- what a worker says that it has ----------------------------------------------------------------
 
 
