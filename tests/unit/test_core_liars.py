@@ -67,8 +67,10 @@ def test_an_attempt_that_was_lost_and_then_failed_cannot_succeed() -> None:
     assert pool.ended == []
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.FAILED])
+@pytest.mark.parametrize(
+    ("restarted", "outcome"),
+    [(False, Outcome.DONE), (False, Outcome.FAILED), (True, Outcome.FAILED)],
+)
 def test_an_attempt_from_before_a_retry_does_not_end_the_task_again(
     restarted: bool, outcome: int
 ) -> None:
@@ -183,3 +185,27 @@ def test_a_liar_that_comes_again_and_again_as_another_session_is_found_out() -> 
             pool.tell(ev.Heard(at=pool.now, worker=name))
     assert pool.worker(liar).quarantined_until > pool.now
     assert swallowed < 300
+
+
+def test_a_failure_that_was_reported_before_a_restart_cannot_become_a_success() -> None:
+    pool = PoolDriver()
+    pool.join(LIAR)
+    pool.submit(max_failures=3)
+    [attempt] = pool.held(LIAR)
+    pool.fail(LIAR, attempt)
+    pool.restart()
+    pool.report(LIAR, attempt)
+    assert pool.ended == []
+
+
+def test_a_success_from_before_a_restart_counts_though_a_later_attempt_has_failed() -> None:
+    pool = PoolDriver()
+    pool.join(LIAR)
+    job = pool.submit(max_failures=3)
+    [attempt] = pool.held(LIAR)
+    pool.lose(LIAR)
+    pool.join(HONEST)
+    pool.fail(HONEST)
+    pool.restart()
+    pool.report(LIAR, attempt)
+    assert pool.ended == [job]

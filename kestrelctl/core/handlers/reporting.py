@@ -143,8 +143,8 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
             # It is acknowledged, so the worker forgets it: a hello under way must not revive it.
             task.refuse(result.number)
             return None
-    elif result.number < state.first_number and task.is_over(result.number):
-        return None
+    elif result.number == task.concluded:
+        return None  # it was reported, as something else
     found = Attempt(result.number, jid, Claim(job.shape.request), 0.0)
     under_way = task.attempt
     if result.number >= state.first_number:
