@@ -130,6 +130,7 @@ class JobRequests:
                 f"job {record.job_id} has no such task that failed, was lost or cancelled"
             )
         active = self._service.pool.job(record.job_id) is not None
+        whole_record = None if active else self._selection.whole(record.job_id)
         told = self._service.store.happenings(record.job_id, limit=MAX_HAPPENINGS + 1)
         answer = await self._pending.answer_to(
             lambda token: ev.Retry(
@@ -139,7 +140,7 @@ class JobRequests:
                 by=caller.user,
                 admin=caller.admin,
                 job_id=record.job_id,
-                record=None if active else record,
+                record=whole_record,
                 indexes=bad,
                 rest=whole,
                 happenings=len(told),
@@ -190,7 +191,17 @@ class JobRequests:
             )
             for record in records
         ]
-        return found if len(found) == 1 else [views.abridged(view) for view in found]
+        if len(found) != 1:
+            return [views.abridged(view) for view in found]
+        return [self._in_full(records[0], found[0])]
+
+    def _in_full(self, record: JobRecord, view: an.JobView) -> an.JobView:
+        """A job that is alone in an answer, with its command and its requirements uncut."""
+        if record.spec.shows_all() or not view.argv:
+            return view
+        job = self._service.pool.job(record.job_id)
+        spec = (job or self._selection.whole(record.job_id)).spec
+        return msgspec.structs.replace(view, argv=list(spec.argv), requires=list(spec.requires))
 
     async def explain(self, caller: Caller, request: rq.ExplainJob) -> None:
         record = self._selection.one(caller, request.job)

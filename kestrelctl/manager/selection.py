@@ -30,7 +30,7 @@ class Selection:
         return select_jobs(selector, caller.user, self._pool, self._store)
 
     def records(self, caller: Caller, selector: str) -> list[JobRecord]:
-        """The records of the jobs that a selector names.
+        """The records of the jobs that a selector names, each with the head of its spec.
 
         Raises:
             UsageError: they are too many for one answer.
@@ -55,14 +55,26 @@ class Selection:
         return self.record(ids[0])
 
     def record(self, job_id: int) -> JobRecord:
-        """A job's record.
+        """A job's record, with the head of its spec.
 
         Raises:
             NotFound: there is no such job.
         """
         for record in self._store.jobs(ids=[job_id], limit=1):
             return record
-        raise NotFound(f"there is no job {job_id}", hint="`kestrelctl job list` shows all jobs")
+        raise _no_job(job_id)
+
+    def whole(self, job_id: int) -> JobRecord:
+        """A job's record with its whole spec, which may be megabytes: for one job at a time.
+
+        Raises:
+            NotFound: there is no such job.
+            KestrelError: it cannot be read.
+        """
+        record = self._store.job(job_id)
+        if record is None:
+            raise _no_job(job_id)
+        return record
 
     def indexes(self, record: JobRecord, task_ids: list[int]) -> list[int]:
         """The indexes of tasks with these ids.
@@ -154,8 +166,12 @@ def select_jobs(selector: str, owner: str, pool: Pool, store: Store) -> list[int
     missing = [job_id for job_id in ids if job_id not in known]
     must_be_readable(missing, store)
     if missing:
-        raise NotFound(f"there is no job {missing[0]}", hint="`kestrelctl job list` shows all jobs")
+        raise _no_job(missing[0])
     return ids
+
+
+def _no_job(job_id: int) -> NotFound:
+    return NotFound(f"there is no job {job_id}", hint="`kestrelctl job list` shows all jobs")
 
 
 def parse_ids(text: str) -> list[int]:

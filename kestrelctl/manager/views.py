@@ -12,6 +12,7 @@ from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.spec import cut_words
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import Pool
 from kestrelctl.protocol import codec
@@ -122,19 +123,11 @@ def abridged(view: JobView) -> JobView:
     """A job whose command and requirements are cut where they become long: one of many in an
     answer.
     """
-    return msgspec.structs.replace(view, argv=_cut(view.argv), requires=_cut(view.requires))
-
-
-def _cut(words: list[str]) -> list[str]:
-    kept: list[str] = []
-    left = LONGEST_COMMAND
-    for word in words:
-        if len(word) >= left:
-            kept.append(word[:left] + "…")
-            break
-        kept.append(word)
-        left -= len(word) + 1
-    return kept
+    return msgspec.structs.replace(
+        view,
+        argv=cut_words(view.argv, LONGEST_COMMAND),
+        requires=cut_words(view.requires, LONGEST_COMMAND),
+    )
 
 
 def first_that_fit(views: Iterable[V], beside: JobView | None = None) -> list[V]:

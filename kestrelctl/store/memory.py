@@ -53,7 +53,7 @@ class MemoryStore:
     def open(self) -> Snapshot:
         self._epoch += 1
         self._commits = self._records = 0
-        jobs = self.jobs(states=["active"], limit=len(self._jobs))
+        jobs = [job for _, job in sorted(self._jobs.items()) if job.state == "active"]
         return Snapshot(
             epoch=self._epoch,
             secret=self.secret,
@@ -136,7 +136,11 @@ class MemoryStore:
             and (not states or job.state in states)
             and (owner is None or job.owner == owner)
         ]
-        return fitting[-limit:] if limit > 0 else []
+        newest = fitting[-limit:] if limit > 0 else []
+        return [replace(job, spec=job.spec.head()) for job in newest]
+
+    def job(self, job_id: int) -> JobRecord | None:
+        return self._jobs.get(job_id)
 
     def job_of_key(self, owner: str, key: str) -> JobRecord | None:
         return next(

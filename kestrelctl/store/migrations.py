@@ -141,6 +141,19 @@ _SEVENTH = (
     f"PRAGMA application_id = {APPLICATION_ID}",
 )
 
+_EIGHTH = (
+    # What lists show of a spec (`JobSpec.head`). Apart from it, because SQLite walks along a row
+    # to what is behind a long column. A spec that cannot be read has a head that cannot be read.
+    "CREATE TABLE heads (job_id INTEGER PRIMARY KEY, head BLOB NOT NULL)",
+    """
+    INSERT INTO heads (job_id, head)
+        SELECT job_id, CASE WHEN json_valid(CAST(spec AS TEXT))
+            THEN CAST(json_remove(CAST(spec AS TEXT), '$.items', '$.env', '$.cleanup') AS BLOB)
+            ELSE x'' END
+        FROM specs
+    """,
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -149,6 +162,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIFTH,
     _SIXTH,
     _SEVENTH,
+    _EIGHTH,
 )
 
 

@@ -75,8 +75,9 @@ class Store(Protocol):
         owner: str | None = None,
         limit: int = 100,
     ) -> list[JobRecord]:
-        """The newest `limit` jobs that fit, newest last.
+        """The newest `limit` jobs that fit, newest last, each with the head of its spec.
 
+        Their items, which may be megabytes, are not read: see `JobSpec.head`, and `job` for all.
         Those that cannot be read are left out, and noted in `damaged`. Counts are those of the
         job's last `JobRecord`: of an ended job the final ones.
 
@@ -87,11 +88,22 @@ class Store(Protocol):
         """
         ...
 
+    def job(self, job_id: int) -> JobRecord | None:
+        """One job with its whole spec; None if there is none.
+
+        Raises:
+            KestrelError: it cannot be read.
+        """
+        ...
+
     def job_of_key(self, owner: str, key: str) -> JobRecord | None:
-        """The job that a submission of this owner with this key has made.
+        """The job that a submission of this owner with this key has made, with its whole spec.
 
         Args:
             key: not empty.
+
+        Raises:
+            KestrelError: it cannot be read.
         """
         ...
 

@@ -20,6 +20,7 @@ from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.errors import KestrelError
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
+    HEAD_COLUMNS,
     JOB_COLUMNS,
     STATE_CODES,
     STATES,
@@ -33,7 +34,8 @@ from kestrelctl.store.rows import (
     worker_record,
 )
 
-_JOBS = f"SELECT {JOB_COLUMNS} FROM jobs JOIN specs USING (job_id)"
+_WHOLE_JOBS = f"SELECT {JOB_COLUMNS} FROM jobs LEFT JOIN specs USING (job_id)"
+_HEADS = f"SELECT {HEAD_COLUMNS} FROM jobs LEFT JOIN heads USING (job_id)"
 _WAITING = STATE_CODES[TaskState.WAITING]
 _DONE = STATE_CODES[TaskState.DONE]
 
@@ -49,28 +51,29 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
     """What a manager needs to go on. Walks once over the tasks of each active job."""
     pool = connection.execute("SELECT epoch, last_job_id, secret FROM pool")
     epoch, last_job_id, secret = pool.fetchone()
-    active = connection.execute(f"{_JOBS} WHERE state = 'active' ORDER BY job_id").fetchall()
+    active = connection.execute("SELECT job_id FROM jobs WHERE state = 'active' ORDER BY job_id")
     workers = connection.execute(f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY worker")
     return Snapshot(
         epoch=epoch,
         secret=secret,
         next_job_id=last_job_id + 1,
-        jobs=list(_unfinished_jobs(connection, active, set_aside)),
+        jobs=list(_unfinished_jobs(connection, active.fetchall(), set_aside)),
         workers=[worker_record(row) for row in workers if isinstance(row[0], str)],
     )
 
 
 def _unfinished_jobs(
-    connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]], set_aside: SetAside
+    connection: sqlite3.Connection, ids: Iterable[tuple[int]], set_aside: SetAside
 ) -> Iterator[UnfinishedJob]:
-    """The jobs of these rows, without those that cannot be read."""
-    for row in rows:
+    """These jobs, without those that cannot be read. One row at a time: it may be megabytes."""
+    for (job_id,) in ids:
+        row = connection.execute(f"{_WHOLE_JOBS} WHERE job_id = ?", (job_id,)).fetchone()
         try:
             record = job_record(row)
             with readable("rows of its tasks"):
                 yield _unfinished(connection, record)
         except Unreadable as error:
-            set_aside(row[0], str(error))
+            set_aside(job_id, str(error))
 
 
 def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> UnfinishedJob:
@@ -139,7 +142,7 @@ def jobs(
         conditions.append("owner = ?")
         values.append(owner)
     rows = connection.execute(
-        f"{_JOBS} WHERE {' AND '.join(conditions)} ORDER BY job_id DESC LIMIT ?",
+        f"{_HEADS} WHERE {' AND '.join(conditions)} ORDER BY job_id DESC LIMIT ?",
         (*values, max(limit, 0)),
     ).fetchall()
     found = []
@@ -151,16 +154,33 @@ def jobs(
     return found
 
 
-def job_of_key(connection: sqlite3.Connection, owner: str, key: str) -> JobRecord | None:
+def job_of_key(
+    connection: sqlite3.Connection, owner: str, key: str, set_aside: SetAside
+) -> JobRecord | None:
     """As `Store.job_of_key`."""
-    row = connection.execute(
-        f"{_JOBS} WHERE owner = ? AND submission_key = ?", (owner, key)
-    ).fetchone()
+    return _whole(connection, "owner = ? AND submission_key = ?", (owner, key), set_aside)
+
+
+def job(connection: sqlite3.Connection, job_id: int, set_aside: SetAside) -> JobRecord | None:
+    """As `Store.job`."""
+    return _whole(connection, "job_id = ?", (job_id,), set_aside)
+
+
+def _whole(
+    connection: sqlite3.Connection, condition: str, values: tuple[Any, ...], set_aside: SetAside
+) -> JobRecord | None:
+    """The one job that fits.
+
+    Raises:
+        KestrelError: it cannot be read.
+    """
+    row = connection.execute(f"{_WHOLE_JOBS} WHERE {condition}", values).fetchone()
     if row is None:
         return None
     try:
         return job_record(row)
     except Unreadable as error:
+        set_aside(row[0], str(error))
         raise KestrelError(f"job {row[0]} cannot be read in the store", cause=str(error)) from error
 
 

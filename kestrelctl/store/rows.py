@@ -35,11 +35,13 @@ TASK_PARAMETERS = ", ".join("?" for _ in TASK_COLUMNS.split(","))
 #: The order of `happening_row`.
 HAPPENING_COLUMNS = "job_id, idx, at, what, number, worker, cause, detail"
 
-#: The order in which `job_record` wants a job's row.
+#: The order in which `job_record` wants a job's row, with its whole spec.
 JOB_COLUMNS = (
     "job_id, owner, spec, submitted_at, submission_key, state, cancelling, cursor, done, failed,"
     " lost, cancelled, ended_at"
 )
+#: The same, with the head of the spec instead.
+HEAD_COLUMNS = JOB_COLUMNS.replace("spec", "head")
 
 #: The order in which `worker_record` wants a worker's row.
 WORKER_COLUMNS = "worker, draining, ad"
@@ -164,7 +166,7 @@ def readable(what: str) -> Iterator[None]:
 
 
 def job_record(row: tuple[Any, ...]) -> JobRecord:
-    """A job from a row in the order of `JOB_COLUMNS`.
+    """A job from a row in the order of `JOB_COLUMNS` or `HEAD_COLUMNS`.
 
     Raises:
         Unreadable: it is damaged.

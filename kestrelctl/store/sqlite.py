@@ -204,9 +204,13 @@ class SqliteStore:
             found = reading.jobs(self._reader, ids, states, owner, limit, self._set_aside)
         return [job for job in found if job.job_id not in self._damaged]
 
+    def job(self, job_id: int) -> JobRecord | None:
+        with explained(self.path):
+            return reading.job(self._reader, job_id, self._set_aside)
+
     def job_of_key(self, owner: str, key: str) -> JobRecord | None:
         with explained(self.path):
-            return reading.job_of_key(self._reader, owner, key)
+            return reading.job_of_key(self._reader, owner, key, self._set_aside)
 
     def tasks(
         self,

@@ -112,6 +112,10 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
     connection.execute(
         "INSERT INTO specs (job_id, spec) VALUES (?, ?)", (record.job_id, encode_spec(record.spec))
     )
+    connection.execute(
+        "INSERT INTO heads (job_id, head) VALUES (?, ?)",
+        (record.job_id, encode_spec(record.spec.head())),
+    )
     connection.execute("UPDATE pool SET last_job_id = max(last_job_id, ?)", (record.job_id,))
 
 
@@ -119,6 +123,7 @@ def _forget_job(connection: sqlite3.Connection, job_id: int) -> None:
     """Makes a job invisible; its tasks and happenings go with this and later commits."""
     connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM specs WHERE job_id = ?", (job_id,))
+    connection.execute("DELETE FROM heads WHERE job_id = ?", (job_id,))
     connection.execute("INSERT OR IGNORE INTO forgotten (job_id) VALUES (?)", (job_id,))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from store_samples import FULL_SPEC, cancelled, done, failed, happening, job, lost, result, waiting
 
 from kestrelctl.core.effects import Persist, Run
@@ -191,7 +192,22 @@ class TestJobs:
         )
         await store.commit([job(spec=FULL_SPEC)])
         await store.commit([ended])
-        assert store.jobs(ids=[1]) == [ended]
+        assert store.job(1) == ended
+        assert store.jobs(ids=[1]) == [replace(ended, spec=FULL_SPEC.head())]
+
+    async def test_lists_hold_the_heads_of_jobs_and_one_job_is_read_whole(
+        self, store: Store
+    ) -> None:
+        spec = replace(FULL_SPEC, argv=("run", "x" * 100_000), requires=("gpu",) * 50_000)
+        await store.commit([job(1, spec=spec, key="k"), job(2)])
+        for _ in range(2):
+            assert [found.spec for found in store.jobs()] == [spec.head(), job(2).spec]
+            assert store.job(1) == store.job_of_key(job().owner, "k") == job(1, spec=spec, key="k")
+            assert store.job(2) == job(2)
+            assert store.job(3) is None
+            assert reopened(store).jobs[0].record.spec == spec
+        await store.commit([job(1, spec=spec, key="k", state="done"), JobForgotten(1)])
+        assert store.job(1) is None
 
     @pytest.mark.parametrize(
         ("selection", "expected"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -87,14 +88,62 @@ def test_a_damaged_job_is_set_aside_and_all_others_go_on(
 
 
 def test_a_damaged_job_that_has_ended_is_left_out_of_lists(data_dir: Path) -> None:
-    damage(data_dir, "UPDATE specs SET spec = x'00' WHERE job_id = 4")
+    damage(data_dir, "UPDATE heads SET head = x'00' WHERE job_id = 4")
     store = SqliteStore(data_dir)
     store.open()
     assert store.notes() == []
     assert [found.job_id for found in store.jobs()] == [1, 2, 3]
     assert list(store.damaged) == [4]
+    store.close()
+
+
+@pytest.mark.parametrize("table", ["heads", "specs"])
+def test_a_job_without_its_spec_is_damaged(data_dir: Path, table: str) -> None:
+    damage(data_dir, f"DELETE FROM {table} WHERE job_id IN (2, 4)")
+    store = SqliteStore(data_dir)
+    store.open()
+    if table == "specs":
+        assert list(store.damaged) == [2]
+        with pytest.raises(KestrelError, match="job 4 cannot be read"):
+            store.job(4)
+    assert [found.job_id for found in store.jobs()] == [1, 3]
+    assert sorted(store.damaged) == [2, 4]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda store: store.job(4), lambda store: store.job_of_key("ada@pool.internal", "key 4")],
+    ids=["by id", "by key"],
+)
+def test_a_damaged_job_is_set_aside_when_it_is_read_whole(
+    data_dir: Path, ask: Callable[[SqliteStore], object]
+) -> None:
+    damage(data_dir, "UPDATE specs SET spec = x'00' WHERE job_id = 4")
+    store = SqliteStore(data_dir)
+    store.open()
+    assert [found.job_id for found in store.jobs()] == [1, 2, 3, 4]
     with pytest.raises(KestrelError, match="job 4 cannot be read"):
-        store.job_of_key("ada@pool.internal", "key 4")
+        ask(store)
+    assert [found.job_id for found in store.jobs()] == [1, 2, 3]
+    assert list(store.damaged) == [4]
+    store.close()
+
+
+@pytest.mark.parametrize("spec", ["x'00'", "x'ffff00ff'", "17", "x'7b22617267'"])
+def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
+    data_dir: Path, spec: str
+) -> None:
+    damage(
+        data_dir,
+        f"UPDATE specs SET spec = {spec} WHERE job_id IN (2, 4)",
+        "DROP TABLE heads",
+        "PRAGMA user_version = 7",
+    )
+    store = SqliteStore(data_dir)
+    assert [found.record.job_id for found in store.open().jobs] == [1, 3]
+    assert [found.job_id for found in store.jobs()] == [1, 3]
+    assert sorted(store.damaged) == [2, 4]
     store.close()
 
 

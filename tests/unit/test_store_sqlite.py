@@ -9,6 +9,7 @@ import resource
 import sqlite3
 import stat
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -283,7 +284,12 @@ class TestVersions:
             JobSpec(argv=("true",), request={"cpus": 1, "memory": 1024}, requires=("gpu",)),
             JobSpec(argv=("true",), request={"cpus": 64}),
         ]
+        assert [found.spec for found in store.jobs()] == [
+            found.record.spec.head() for found in snapshot.jobs
+        ]
         rows = store._reader.execute("SELECT spec FROM specs").fetchall()
+        heads = store._reader.execute("SELECT length(head) FROM heads").fetchall()
+        assert max(heads) < (1_000,)
         store.close()
         assert all(isinstance(spec, bytes) for (spec,) in rows)
         assert not any(json.loads(spec).keys() & {"cpus", "memory_bytes"} for (spec,) in rows)
@@ -529,6 +535,8 @@ class TestSize:
         assert left == [150, 50, 0, 0]
         assert store._reader.execute("SELECT count(*) FROM forgotten").fetchone() == (0,)
         assert store.tasks(2) == [done(0, 2)]
+        for table in ("jobs", "specs", "heads"):
+            assert store._reader.execute(f"SELECT job_id FROM {table}").fetchall() == [(2,)]
 
     async def test_a_long_story_goes_after_the_tasks_of_its_job_piece_by_piece(
         self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
@@ -590,7 +598,29 @@ class TestSize:
             await store.commit([Progress(1, cursor)])
         await store.commit([job(spec=record.spec, state="done")])
         assert (data_dir / "kestrel.db-wal").stat().st_size < 200_000
-        assert store.jobs() == [job(spec=record.spec, state="done")]
+        assert store.job(1) == job(spec=record.spec, state="done")
+
+    @pytest.mark.parametrize("ended", [False, True])
+    async def test_a_list_of_jobs_reads_nothing_that_is_long_in_them(
+        self, store: SqliteStore, ended: bool
+    ) -> None:
+        spec = JobSpec(
+            argv=("echo", "{}", *["a" * 1_000] * 100),
+            env={"LONG": "e" * 100_000},
+            count=3_000,
+            items=tuple(f"{index:0100}" for index in range(3_000)),
+        )
+        for job_id in range(1, 101):
+            await store.commit([job(job_id, spec=spec, state="done" if ended else "active")])
+        read: list[str] = []
+        store._reader.set_trace_callback(read.append)
+        tracemalloc.start()
+        found = store.jobs(limit=100)
+        _, most_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(found) == 100
+        assert most_bytes < 2_000_000
+        assert not any("specs" in statement for statement in read)
 
 
 class TestKeys:

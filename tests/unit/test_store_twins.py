@@ -134,6 +134,7 @@ def answers(store: Store) -> list[object]:
     """All that can be asked of a store, more or less."""
     said: list[object] = [
         store.jobs(),
+        *(store.job(job_id) for job_id in range(5)),
         store.jobs(limit=2, states=["active", "done"]),
         store.jobs(ids=[1, 3], owner="owner 1"),
         *(store.job_of_key(f"owner {n}", "k") for n in range(3)),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 
 import msgspec
+
+#: The longest command, and the longest requirements, in characters, in the head of a job.
+HEAD_CHARACTERS = 1_000
 
 
 class OnWorkerLost(enum.StrEnum):
@@ -51,3 +55,37 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The index of the task with that id, or None if the array has no such task."""
         index, rest = divmod(task_id - self.first, self.step)
         return index if rest == 0 and 0 <= index < self.count else None
+
+    def head(self) -> JobSpec:
+        """What lists show of the job: some kilobytes, however long its parts are.
+
+        It has no items, no environment and no cleanup; a long command, and long requirements, are
+        cut. Nothing can be run from it.
+        """
+        return msgspec.structs.replace(
+            self,
+            argv=tuple(cut_words(self.argv, HEAD_CHARACTERS)),
+            items=None,
+            env={},
+            cleanup=(),
+            requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),
+        )
+
+    def shows_all(self) -> bool:
+        """Whether the command and the requirements of a head are those of the job, uncut."""
+        return all(
+            sum(len(word) + 1 for word in words) <= HEAD_CHARACTERS
+            for words in (self.argv, self.requires)
+        )
+
+
+def cut_words(words: Iterable[str], characters: int) -> list[str]:
+    """The first words, with a space after each, up to so many characters; `…` where it is cut."""
+    kept: list[str] = []
+    for word in words:
+        if len(word) >= characters:
+            kept.append(word[:characters] + "…")
+            break
+        kept.append(word)
+        characters -= len(word) + 1
+    return kept
