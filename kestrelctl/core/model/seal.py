@@ -44,7 +44,7 @@ class Seals:
     def __init__(self, secret: bytes) -> None:
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"a secret of {len(secret)} bytes instead of {SECRET_BYTES}")
-        self._secret = secret
+        self._keyed = blake2b(key=secret, person=b"seal", digest_size=_MARK_BYTES)
         drawn = blake2b(key=secret, person=b"numbers", digest_size=4).digest()
         self.offset = int.from_bytes(drawn, "big") % (1 << _OFFSET_BITS)
 
@@ -55,8 +55,8 @@ class Seals:
             worker: an address of its account.
         """
         account = worker.partition("/")[0].encode()
-        message = _packed(number, job_id, index, n) + account
-        digest = blake2b(message, key=self._secret, person=b"seal", digest_size=_MARK_BYTES)
+        digest = self._keyed.copy()  # cheaper than a new one, which would hash the key again
+        digest.update(_packed(number, job_id, index, n) + account)
         return int.from_bytes(digest.digest(), "big") >> 1  # fits what stores and JSON readers hold
 
     def proven(self, worker: str, seals: Sequence[Seal]) -> Proof:
