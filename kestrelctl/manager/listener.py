@@ -149,6 +149,8 @@ class ManagerListener:
             handle(ev.Leaving(at=self._now(), cause=sender, worker=sender))
             self._service.acknowledge_now(sender)
         else:
+            # A sign of life as well: while a worker sends output, it gives no other.
+            handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
             self._dispatcher.outputs.on_output(sender, message)
 
     def _from_joiner(self, sender: str, payload: str) -> None:

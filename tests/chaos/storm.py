@@ -199,6 +199,7 @@ def _far_worker(pool: BrokenPool, line: Line, index: int, sessions: int, directo
         "--pool", state.domain, "--port", str(line.port), "--no-tls",
         "--cpus", "1", "--memory", "100M", "--sessions", str(sessions),
         "--credentials", str(credentials), "--data-dir", str(directory / f"far-{index}"),
+        "--isolation", "plain",  # its tasks write down what they did
     ]  # fmt: skip
     return Child(
         f"far-{index}",

@@ -90,6 +90,18 @@ def test_and_those_that_come_later_are(house: Manager) -> None:
     assert house.acknowledged() == house.attempts()
 
 
+def test_a_worker_that_sends_nothing_but_output_is_alive(house: Manager) -> None:
+    number = at_work(house)
+    for _ in range(60):
+        house.tell(work.Output(request="of nobody", offset=0))
+        house.wait(0.5)
+    house.report(number)
+    house.wait(COMPANY_SECONDS + SOON_SECONDS)
+    assert house.acknowledged() == [number]
+    assert house.manager.pool is not None
+    assert house.manager.pool.totals.leases_expired == 0
+
+
 def test_acknowledgements_travel_with_the_next_attempts(house: Manager) -> None:
     number = at_work(house, count=3)
     house.report(number)
