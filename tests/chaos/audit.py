@@ -140,18 +140,23 @@ def _audit_job(told: Told, runs: _Runs, verdict: Verdict) -> None:
         breach(f"{name} is {job.state}: {job.done} of {job.tasks} done")
     number_of: dict[int, list[int]] = defaultdict(list)
     losses: Counter[int] = Counter()
+    spared: set[tuple[int, int]] = set()
     for entry in told.story:
         if entry.task_id is None:
             continue
         if entry.what == "started":
             number_of[entry.task_id].append(entry.number)
         elif entry.what == "lost":
-            losses[entry.task_id] += 1
+            if entry.cause == "unable" or entry.detail.startswith("not counted"):
+                spared.add((entry.task_id, entry.number))
+                figures["losses that are not counted"] += 1
+            else:
+                losses[entry.task_id] += 1
             figures[f"losses: {entry.cause}"] += 1
             if entry.number not in runs.started[job.job_id, entry.task_id]:
                 figures["losses of attempts that never started"] += 1
         elif entry.what == "found-again":
-            losses[entry.task_id] -= 1
+            losses[entry.task_id] -= (entry.task_id, entry.number) not in spared
             figures["losses taken back"] += 1
     for task in told.tasks:
         which = f"{name}, task {task.task_id}"

@@ -60,6 +60,15 @@ def test_what_is_sound_is_no_breach() -> None:
     assert Facts().breaches() == []
 
 
+def test_a_loss_that_the_pool_does_not_count_is_no_breach() -> None:
+    facts = Facts()
+    facts.tasks[1] = task(1)
+    facts.story[1] = replace(facts.story[1], detail="not counted: it may not have begun")
+    assert facts.breaches() == []
+    facts.story.append(entry(1, "found-again", SECOND))
+    assert facts.breaches() == []
+
+
 def no_result_of_the_first(facts: Facts) -> None:
     del facts.lines[2]
 
