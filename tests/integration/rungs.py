@@ -20,7 +20,8 @@ def make_rung(
 ) -> Rung:
     """A rung whose tasks see also the interpreter that runs the tests, wherever it is."""
     data_dir.mkdir(parents=True, exist_ok=True)
-    view = FileView(data_dir, [*shares, Path(sys.base_prefix)], secrets, memory_bytes=256 << 20)
+    interpreter = {Path(sys.base_prefix), Path(sys.prefix)}  # of a virtual environment, too
+    view = FileView(data_dir, [*shares, *interpreter], secrets, memory_bytes=256 << 20)
     return choose(name, data_dir, view)
 
 

@@ -519,6 +519,7 @@ def test_a_control_group_is_divided_with_limits_for_each_task(tmp_path: Path) ->
         "memory.swap.max": "0",
         "memory.oom.group": "1",
         "pids.max": "7",
+        "cgroup.max.descendants": "0",
     }
     for divided in (tmp_path, tmp_path / "tasks"):
         assert (divided / "cgroup.subtree_control").read_text() == "+memory +pids"
