@@ -87,7 +87,7 @@ async def test_tasks_learn_nothing_of_the_service_manager(
     pool: EncryptedServer, user: UserConnection, spawn: Spawn, tmp_path: Path
 ) -> None:
     told = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "CREDENTIALS_DIRECTORY")
-    words = [*pool.worker_words("service"), "--tags", "service"]
+    words = [*pool.worker_words("service"), "--tags", "service", "--isolation", "plain"]
     spawn(*words, env={**os.environ, **dict.fromkeys(told, "1")})
     out = tmp_path / "environment"
     spec = JobSpec(argv=("/bin/sh", "-c", f"env > {out}"), requires=("service",))
