@@ -124,3 +124,11 @@ def test_a_scratch_directory_is_counted_a_little_at_a_time(tmp_path: Path) -> No
     assert size.advance(float("inf"))[1] == 301, "and then anew"
     (tmp_path / "big").write_bytes(b"x" * 100_000)
     assert size.advance(float("inf"))[0] >= 100_000
+
+
+def test_what_the_machine_keeps_in_tmp_is_not_the_task_s_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until bwrap has made the sandbox, its init still sees the files of the machine."""
+    monkeypatch.setattr("kestrelctl.worker.isolation.bubblewrap.init_of", lambda _: os.getpid())
+    assert Bubblewrap(FileView(tmp_path), "/usr/bin/bwrap").memory_files_bytes(1) == 0

@@ -125,8 +125,7 @@ class Bubblewrap(Namespaced):
         total = 0
         for directory in _IN_MEMORY if init else ():
             with contextlib.suppress(OSError):
-                state = os.statvfs(f"/proc/{init}/root/{directory}")
-                total += (state.f_blocks - state.f_bfree) * state.f_frsize
+                total += _used_bytes(f"/proc/{init}/root/{directory}", f"/{directory}")
         return total
 
     def left_behind(self, place: str) -> int:
@@ -161,6 +160,21 @@ class Bubblewrap(Namespaced):
         elif why == os.strerror(errno.ENOENT):  # the worker has found both
             hint = f" (the interpreter named in its first line: {_HIDDEN})"
         return f"cannot-start: {why}: {program!r}{hint}"
+
+
+def _used_bytes(path: str, machines_path: str) -> int:
+    """What is in a file system; 0 for the machine's own, which is seen until the sandbox is made.
+
+    OSError if there is none.
+    """
+    directory = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if os.fstat(directory).st_dev == os.stat(machines_path).st_dev:
+            return 0
+        state = os.fstatvfs(directory)
+        return (state.f_blocks - state.f_bfree) * state.f_frsize
+    finally:
+        os.close(directory)
 
 
 def _has_exit_code(status: str) -> bool:
