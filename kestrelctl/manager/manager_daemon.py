@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Callable
 
 import psutil
 
-from kestrelctl import clock, logs
+from kestrelctl import clock, garbage, logs
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError
@@ -66,8 +65,7 @@ async def serve(options: ManagerOptions) -> None:
     secret = (sys.stdin.read() if from_stdin else options.secret_file.read_text()).strip()
     store = SqliteStore(options.data_dir)
     pool = Pool(store.open(), Config(max_account_cpus=options.max_account_cpus))
-    gc.collect()
-    gc.freeze()
+    garbage.settle()
     log.info(
         "manager of %s, start %d: %d active jobs", options.domain, pool.epoch,
         len(pool.jobs),

@@ -97,8 +97,9 @@ class Turns:
             False if the account's line is full: it will not be done.
         """
         found = self._account(account)
-        if not found.waiting and self._may_start(found) and found.spent.has_room(self._now()):
-            self._do(found, work)
+        began = self._now()
+        if not found.waiting and self._may_start(found) and found.spent.has_room(began):
+            self._do(found, work, began)
             return True
         if len(found.waiting) >= self._bounds.most or not self._has_room(found, size_bytes):
             return False
@@ -181,8 +182,7 @@ class Turns:
             account.in_ring = True
             self._ring.append(account)
 
-    def _do(self, account: _Account, work: Callable[[], None]) -> None:
-        began = self._now()
+    def _do(self, account: _Account, work: Callable[[], None], began: float) -> None:
         try:
             work()
         finally:
@@ -210,7 +210,7 @@ class Turns:
             if account.waiting:
                 self._line_up(account)
             try:
-                self._do(account, work)
+                self._do(account, work, self._now())
             except BaseException:
                 self.go_on()
                 raise

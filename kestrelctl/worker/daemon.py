@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import secrets
 import shutil
@@ -13,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from kestrelctl import clock, logs
+from kestrelctl import clock, garbage, logs
 from kestrelctl.core.model import isolation
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.errors import KestrelError, NotAllowed, UsageError
@@ -127,8 +126,7 @@ async def serve(options: WorkerOptions) -> int:
             from kestrelctl.worker.worker_metrics import serve_metrics
 
             metrics_server = await serve_metrics(options.metrics, process)
-        gc.collect()
-        gc.freeze()
+        garbage.settle()
         notifier.ready()
         keeping = loop.create_task(keep_the_keeper())
         log.info("worker with %d sessions for %s", len(process.sessions), options.pool)

@@ -35,5 +35,8 @@ class Budget:
         return self._spent <= 0.0
 
     def _run_off(self, now: float) -> None:
-        self._spent = max(0.0, self._spent - max(0.0, now - self._at) * self._per_second)
-        self._at = now
+        passed_seconds = now - self._at
+        if passed_seconds > 0.0:
+            left = self._spent - passed_seconds * self._per_second
+            self._spent = left if left > 0.0 else 0.0
+            self._at = now

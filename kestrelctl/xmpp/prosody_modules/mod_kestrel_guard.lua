@@ -64,32 +64,34 @@ local m_delayed = module:measure("delayed_guesses", "counter");
 local function new_bucket(rate, burst)
 	local balance, at = burst, monotonic();
 	local bucket = {};
-	local function fill()
-		local now = monotonic();
-		balance = math.min(burst, balance + (now - at) * rate);
+	local function fill(now)
+		balance = balance + (now - at) * rate;
+		if balance > burst then balance = burst; end
 		at = now;
 	end
-	function bucket.take(amount)
-		fill();
+	function bucket.take(amount, now)
+		fill(now or monotonic());
 		balance = balance - amount;
 		return balance < 0 and -balance / rate or 0;
 	end
 	function bucket.balance()
-		fill();
+		fill(monotonic());
 		return balance;
 	end
 	function bucket.full()
-		fill();
+		fill(monotonic());
 		return balance >= burst;
 	end
 	return bucket;
 end
 
--- Accounts with sessions, by bare address: { stanzas, bytes, unsent, sessions } --
+-- Accounts with sessions, by bare address: { stanzas, bytes, unpaid, sent, written, forgotten } --
 
 local accounts = {};
 
 local function account_of(session)
+	local known = session.kestrel_account; -- looked up once, for this is asked with each stanza
+	if known and not known.forgotten then return known; end
 	if session.type ~= "c2s" or not session.username then return nil; end
 	local name = session.username .. "@" .. session.host;
 	local account = accounts[name];
@@ -98,34 +100,42 @@ local function account_of(session)
 		account = {
 			stanzas = new_bucket(rate.stanzas, rate.stanzas * BURST_SECONDS);
 			bytes = new_bucket(rate.bytes, rate.bytes * BURST_SECONDS);
+			unpaid = 0; -- stanzas that were read and not taken from the bucket yet
 			sent = {};
 			written = 0;
 		};
 		accounts[name] = account;
 	end
+	session.kestrel_account = account;
 	return account;
 end
 
 local function pause(session, seconds)
 	local conn = session.conn;
-	if seconds > 0 and conn and conn.pausefor then
+	if conn and conn.pausefor then
 		m_paused(1);
 		conn:pausefor(math.min(seconds, LONGEST_PAUSE_SECONDS));
 	end
 end
 
+-- Counted here and paid for with the next bytes: looking at the clock costs more than the rest.
 local function stanza_in(stanza, session)
 	local account = account_of(session);
-	if account then
-		pause(session, account.stanzas.take(1));
-	end
+	if account then account.unpaid = account.unpaid + 1; end
 	return stanza;
 end
 
 local function bytes_in(bytes, session)
 	local account = account_of(session);
 	if account then
-		pause(session, account.bytes.take(#bytes));
+		local now = monotonic();
+		local seconds = account.bytes.take(#bytes, now);
+		if account.unpaid > 0 then
+			local for_stanzas = account.stanzas.take(account.unpaid, now);
+			account.unpaid = 0;
+			if for_stanzas > seconds then seconds = for_stanzas; end
+		end
+		if seconds > 0 then pause(session, seconds); end
 	end
 	return bytes;
 end
@@ -258,12 +268,17 @@ end
 local function on_the_way(event)
 	local session, stanza = event.origin, event.stanza;
 	if session.type ~= "c2s" then return; end
-	if not stanza.attr.to then
+	local to = stanza.attr.to;
+	if not to then
 		-- It would go to each session of the account: to thousands, each time.
 		if stanza.name == "presence" then return true; end
 		return;
 	end
-	if may_reach(session, stanza) then return; end
+	if to == session.kestrel_reaches and stanza.name == "message" then return; end
+	if may_reach(session, stanza) then
+		if stanza.name == "message" then session.kestrel_reaches = to; end -- most go there again
+		return;
+	end
 	if stanza.attr.type ~= "error" and stanza.attr.type ~= "result" then
 		session.send(st.error_reply(stanza, "cancel", "service-unavailable"));
 	end
@@ -320,6 +335,7 @@ timer.add_task(SWEEP_SECONDS, function ()
 			if not session.conn then account.sent[session] = nil; end
 		end
 		if not next(account.sent) and account.stanzas.full() and account.bytes.full() then
+			account.forgotten = true;
 			accounts[name] = nil;
 		end
 	end
