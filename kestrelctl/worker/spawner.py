@@ -14,7 +14,7 @@ from kestrelctl.worker.descriptors import (
     switch_core_dumps_off,
 )
 from kestrelctl.worker.executor import START_BOUNDS
-from kestrelctl.worker.isolation.rung import Rung
+from kestrelctl.worker.isolation.rung import Rung, Start
 from kestrelctl.worker.orphans import ATTEMPT_VARIABLE
 from kestrelctl.worker.programs import Programs, why_not_started
 from kestrelctl.worker.running_process import RunningProcess
@@ -68,7 +68,7 @@ class Spawner:
                 process.sandbox.enter()
                 program = self._programs.find(name, path)
                 launch = self._rung.launch(
-                    process.sandbox.place, program, argv, env, process.limits
+                    process.sandbox.place, Start(program, argv, env, process.limits)
                 )
                 process.since = time.monotonic()  # it runs before the call returns
                 try:

@@ -361,22 +361,24 @@ def restored(*, cancelling: bool = False) -> PoolDriver:
     return driver
 
 
-def test_what_is_adopted_is_charged_what_the_worker_says_and_waits_in_its_order() -> None:
-    driver = restored()
-    ad = WorkerAd(assets={"cpus": 2.0})
-    holds = [(7, 1, 0, 0), (8, 1, 1, 1), (9, 1, 2, 0)]
-    claims = [{"cpus": 500}, {"cpus": 2000}]
+def join_with(driver: PoolDriver, *holds: tuple[int, int, int, int]) -> None:
+    """A worker of two processors joins; its attempts take half a processor (0), or two (1)."""
     driver.tell(
         ev.Joined(
             at=driver.now,
             worker="a",
             incarnation="one",
-            ad=ad,
-            holds=holds,
-            claims=claims,
+            ad=WorkerAd(assets={"cpus": 2.0}),
+            holds=list(holds),
+            claims=[{"cpus": 500}, {"cpus": 2000}],
             seals=driver.seals("a", [held[:3] for held in holds]),
         )
     )
+
+
+def test_what_is_adopted_is_charged_what_the_worker_says_and_waits_in_its_order() -> None:
+    driver = restored()
+    join_with(driver, (7, 1, 0, 0), (8, 1, 1, 1), (9, 1, 2, 0))
     worker = driver.worker("a")
     assert (worker.running, worker.queued) == (1, 2), "the third does not pass the second"
     assert worker.free == {"cpus": 1500}
@@ -385,20 +387,7 @@ def test_what_is_adopted_is_charged_what_the_worker_says_and_waits_in_its_order(
 def test_nothing_is_sent_behind_what_waits_for_room() -> None:
     """One processor and a half are free, but an attempt that needs two is next."""
     driver = restored()
-    ad = WorkerAd(assets={"cpus": 2.0})
-    holds = [(7, 1, 0, 0), (8, 1, 1, 1)]
-    claims = [{"cpus": 500}, {"cpus": 2000}]
-    driver.tell(
-        ev.Joined(
-            at=driver.now,
-            worker="a",
-            incarnation="one",
-            ad=ad,
-            holds=holds,
-            claims=claims,
-            seals=driver.seals("a", [held[:3] for held in holds]),
-        )
-    )
+    join_with(driver, (7, 1, 0, 0), (8, 1, 1, 1))
     driver.submit()
     assert [number for number, _, _ in driver.held("a")] == [7, 8]
 

@@ -10,7 +10,7 @@ import pytest
 from kestrelctl.worker.isolation.bubblewrap import Bubblewrap
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.namespace import Namespace
-from kestrelctl.worker.isolation.rung import Launch, TaskLimits, told_code
+from kestrelctl.worker.isolation.rung import Launch, Start, TaskLimits, told_code
 from kestrelctl.worker.scratch_size import ScratchSize
 
 ENV = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/evil.so", "KESTREL_ATTEMPT": "7"}
@@ -19,7 +19,7 @@ ENV = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/evil.so", "KESTREL_ATTEMPT": "7"
 def bubblewrap(tmp_path: Path, **env: str) -> tuple[Launch, list[str]]:
     """What would be spawned, and the options that bwrap would read."""
     rung = Bubblewrap(FileView(tmp_path), "/usr/bin/bwrap")
-    launch = rung.launch(str(tmp_path), "/bin/sh", ("sh", "-c", "x"), env, TaskLimits())
+    launch = rung.launch(str(tmp_path), Start("/bin/sh", ("sh", "-c", "x"), env, TaskLimits()))
     with os.fdopen(launch.descriptor, "rb") as file:
         return launch, file.read().decode().split("\0")
 
@@ -36,7 +36,7 @@ def test_nothing_of_a_job_s_environment_reaches_bwrap_itself(tmp_path: Path) -> 
 def test_what_tells_the_linker_or_a_shell_something_is_for_the_task_alone(tmp_path: Path) -> None:
     rung = Namespace("/usr/bin/unshare")
     env = {**ENV, "ENV": "/evil", "BASH_ENV": "/evil"}
-    launch = rung.launch(str(tmp_path), "/bin/sh", ("sh", "-c", "x"), env, TaskLimits())
+    launch = rung.launch(str(tmp_path), Start("/bin/sh", ("sh", "-c", "x"), env, TaskLimits()))
     assert launch.env == {"PATH": "/usr/bin:/bin", "KESTREL_ATTEMPT": "7"}
     assert launch.argv[-7:] == (
         *("--", "LD_PRELOAD=/evil.so", "ENV=/evil", "BASH_ENV=/evil"),

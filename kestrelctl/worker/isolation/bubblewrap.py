@@ -19,7 +19,7 @@ from kestrelctl.worker.isolation.rung import (
     Ending,
     Launch,
     Namespaced,
-    TaskLimits,
+    Start,
     init_of,
     told_code,
 )
@@ -75,14 +75,8 @@ class Bubblewrap(Namespaced):
             self._visible_paths[path] = ":".join(d for d in directories if self._view.shows(d))
         return self._visible_paths[path]
 
-    def launch(
-        self,
-        place: str,
-        program: str,
-        argv: tuple[str, ...],
-        env: dict[str, str],
-        limits: TaskLimits,
-    ) -> Launch:
+    def launch(self, place: str, start: Start) -> Launch:
+        program, argv, env, _ = start
         check_executable(program)
         scratch = f"{place}/scratch"
         words = [*self._before, "--bind", scratch, scratch, *self._after, "--chdir", scratch]

@@ -16,7 +16,7 @@ from pathlib import Path
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.isolation.bubblewrap import Bubblewrap
 from kestrelctl.worker.isolation.file_view import FileView
-from kestrelctl.worker.isolation.rung import Ending, Launch, TaskLimits
+from kestrelctl.worker.isolation.rung import Ending, Launch, Start, TaskLimits
 
 CONTROLLERS = ("memory", "pids")
 _OWN_GROUP = "worker"
@@ -150,20 +150,13 @@ class ControlGroup(Bubblewrap):
         super().__init__(view, program)
         self._groups = groups
 
-    def launch(
-        self,
-        place: str,
-        program: str,
-        argv: tuple[str, ...],
-        env: dict[str, str],
-        limits: TaskLimits,
-    ) -> Launch:
+    def launch(self, place: str, start: Start) -> Launch:
         try:
-            group = self._groups.prepare(os.path.basename(place), limits)
+            group = self._groups.prepare(os.path.basename(place), start.limits)
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"
             raise OSError(errno.EAGAIN, why) from error  # the task is not to blame
-        launch = super().launch(place, program, argv, env, limits)
+        launch = super().launch(place, start)
         joining = ("sh", "-c", _JOIN, f"{group}/cgroup.procs", launch.program, *launch.argv[1:])
         return launch._replace(program="/bin/sh", argv=joining)
 

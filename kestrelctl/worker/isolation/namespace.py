@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 
-from kestrelctl.worker.isolation.rung import Ending, Launch, Namespaced, TaskLimits, told_code
+from kestrelctl.worker.isolation.rung import Ending, Launch, Namespaced, Start, told_code
 from kestrelctl.worker.orphans import kill_group
 from kestrelctl.worker.programs import check_executable
 
@@ -57,14 +57,8 @@ class Namespace(Namespaced):
             "sh",
         )
 
-    def launch(
-        self,
-        place: str,
-        program: str,
-        argv: tuple[str, ...],
-        env: dict[str, str],
-        limits: TaskLimits,
-    ) -> Launch:
+    def launch(self, place: str, start: Start) -> Launch:
+        program, argv, env, _ = start
         check_executable(program)
         if any(not name or "=" in name for name in env):
             raise ValueError("illegal environment variable name")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.worker.isolation.rung import Ending, Launch, TaskLimits
+from kestrelctl.worker.isolation.rung import Ending, Launch, Start
 from kestrelctl.worker.orphans import kill, kill_group
 from kestrelctl.worker.process_tree import descendants
 
@@ -22,15 +22,8 @@ class Plain:
     def visible_path(self, path: str | None) -> str | None:
         return path
 
-    def launch(
-        self,
-        place: str,
-        program: str,
-        argv: tuple[str, ...],
-        env: dict[str, str],
-        limits: TaskLimits,
-    ) -> Launch:
-        return Launch(program, argv, env)
+    def launch(self, place: str, start: Start) -> Launch:
+        return Launch(start.program, start.argv, start.env)
 
     def signal(self, pid: int, number: int) -> None:
         kill_group(pid, number)

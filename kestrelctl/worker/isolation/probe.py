@@ -16,7 +16,7 @@ from kestrelctl.worker.isolation.control_group import ControlGroup, TaskGroups, 
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.namespace import Namespace
 from kestrelctl.worker.isolation.plain import Plain
-from kestrelctl.worker.isolation.rung import Rung, TaskLimits
+from kestrelctl.worker.isolation.rung import Rung, Start, TaskLimits
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def _check(rung: Rung, script: str, words: tuple[str, ...], data_dir: Path | Non
         Path(place, "scratch").mkdir()
         argv = ("sh", "-c", script, *words)
         env = {"PATH": os.defpath}
-        launch = rung.launch(place, "/bin/sh", argv, env, _LIMITS)
+        launch = rung.launch(place, Start("/bin/sh", argv, env, _LIMITS))
         output = Path(place, "output")
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         try:

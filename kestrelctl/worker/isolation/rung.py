@@ -38,6 +38,19 @@ class TaskLimits:
     processes: int = MOST_PROCESSES
 
 
+class Start(NamedTuple):
+    """A task's command as the task is to see it.
+
+    Attributes:
+        program: the file to be executed, wherever `argv[0]` was found.
+    """
+
+    program: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    limits: TaskLimits
+
+
 class Launch(NamedTuple):
     """What is to be spawned for a task.
 
@@ -80,14 +93,7 @@ class Rung(Protocol):
     def visible_path(self, path: str | None) -> str | None:
         """PATH without the directories that tasks do not see."""
 
-    def launch(
-        self,
-        place: str,
-        program: str,
-        argv: tuple[str, ...],
-        env: dict[str, str],
-        limits: TaskLimits,
-    ) -> Launch:
+    def launch(self, place: str, start: Start) -> Launch:
         """What to spawn for a command.
 
         Raises:
