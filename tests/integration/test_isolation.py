@@ -35,6 +35,8 @@ HOLD = "import sys, time\n{}\nopen('held', 'w').close()\ntime.sleep(20)"
 
 #: The rungs of this machine that promise to hide files.
 HIDING = [rung for rung in rungs.available() if HIDDEN_FILES not in NOT_ENFORCED[rung]]
+#: Those that promise to keep processes apart.
+APART = [rung for rung in rungs.available() if HIDDEN_PROCESSES not in NOT_ENFORCED[rung]]
 
 
 class Place:
@@ -152,6 +154,7 @@ async def test_symbolic_links_lead_out_of_nowhere(place: Place, tmp_path: Path) 
     assert kept.is_dir(), "clearing up follows no link"
 
 
+@pytest.mark.parametrize("place", HIDING, indirect=True)
 async def test_no_privileges_are_left_or_can_be_won(place: Place) -> None:
     status = (await place.machine.run("cat", "/proc/self/status")).stdout.decode()
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
@@ -162,10 +165,9 @@ async def test_no_privileges_are_left_or_can_be_won(place: Place) -> None:
 # ---- processes
 
 
+@pytest.mark.parametrize("place", APART, indirect=True)
 async def test_other_processes_are_neither_seen_nor_signalled(place: Place) -> None:
     number, _ = await victim(place)
-    if not place.hides_processes:
-        pytest.skip("not promised on this rung: it would end this test")
     await until(sleepers)
     [target] = sleepers()
     ended = await place.machine.sh(
@@ -191,9 +193,8 @@ for pid in map(int, sys.argv[1:]):
 """
 
 
+@pytest.mark.parametrize("place", APART, indirect=True)
 async def test_other_processes_cannot_be_traced(place: Place) -> None:
-    if not place.hides_processes:
-        pytest.skip("not promised on this rung")
     await victim(place)
     await until(sleepers)
     pids = [str(pid) for pid in (*sleepers(), os.getpid())]
@@ -279,9 +280,8 @@ async def test_a_command_that_looks_like_an_option_is_none(place: Place, tmp_pat
     assert ended.stdout == b"/ /\n"
 
 
+@pytest.mark.parametrize("place", HIDING, indirect=True)
 async def test_a_program_that_tasks_do_not_see_cannot_start(place: Place, tmp_path: Path) -> None:
-    if not place.hides_files:
-        pytest.skip("nothing is hidden on this rung")
     hidden = tmp_path / "tool"
     hidden.symlink_to("/bin/true")
     ended = await place.machine.run(str(hidden))
@@ -339,6 +339,7 @@ async def test_memory_that_processes_share_counts_once(place: Place) -> None:
     assert 50 << 20 < ended.peak_bytes < 100 << 20, "and so it is reported"
 
 
+@pytest.mark.parametrize("place", HIDING, indirect=True)
 async def test_files_in_memory_count(place: Place) -> None:
     for directory in ("/dev/shm", "/tmp"):
         ended = await place.machine.sh(f"head -c 150M /dev/zero > {directory}/big; sleep 20")
