@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import psutil
 import pytest
@@ -51,13 +52,22 @@ async def ends(server: PrivateServer, opening: str) -> bool:
         writer.transport.abort()
 
 
+def process_of(server: PrivateServer) -> psutil.Process:
+    """The server's process, one of all those that earlier tests may have left."""
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if str(server.directory) in " ".join(child.cmdline()):
+                return child
+    raise LookupError(server.directory)
+
+
 @pytest.mark.parametrize("name", OPENINGS)
 async def test_an_opening_that_is_none_ends_its_connection_and_nothing_else(
     private_server: PrivateServer, name: str
 ) -> None:
     jid = f"ada@{private_server.users_domain}"
     password = private_server.add_account(jid)
-    [server] = psutil.Process().children()
+    server = process_of(private_server)
     before = server.memory_info().rss
     opening = OPENINGS[name].replace("{host}", private_server.users_domain)
     strangers = asyncio.gather(*(ends(private_server, opening) for _ in range(CONNECTIONS)))
