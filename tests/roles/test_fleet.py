@@ -207,7 +207,8 @@ def test_logs_are_merged_by_time(fleet: Fleet) -> None:
 
 
 def test_following_shows_both_hosts_live_and_ends_with_ctrl_c(fleet: Fleet) -> None:
-    command = fleet.command("logs", "-f", "-n", "0")
+    # A check that runs in the background of a script ignores SIGINT, and so would what it starts.
+    command = ("env", "--default-signal=INT", *fleet.command("logs", "-f", "-n", "0"))
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         seen: set[str] = set()
