@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
+from role_files import NAMES, PLAYBOOKS, ROLES, load, specified
 
-ROLES = Path(__file__).parents[2] / "roles"
-PLAYBOOKS = ROLES.parent / "playbooks"
-NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "meta").is_dir())
 POOL_WIDE = "validate_inventory"  # declares what belongs to no role but to the pool
-
-
-class _Loader(yaml.SafeLoader):
-    pass
-
-
-_Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))
-
-
-def load(file: Path) -> Any:
-    """Return what a YAML file holds, an empty mapping if there is none."""
-    return (yaml.load(file.read_text(), _Loader) or {}) if file.exists() else {}
-
-
-def specified(role: str) -> dict[str, dict[str, Any]]:
-    """Return variable -> option of a role's argument specification."""
-    entries = load(ROLES / role / "meta/argument_specs.yml").get("argument_specs", {})
-    return {
-        name: option
-        for entry in entries.values()
-        for name, option in (entry.get("options") or {}).items()
-    }
 
 
 def text_of(role: str) -> str:
@@ -108,3 +81,21 @@ def test_task_files_are_short(role: str) -> None:
         if len(file.read_text().splitlines()) > 120
     ]
     assert long == []
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_a_readme_speaks_of_variables_that_there_are(role: str) -> None:
+    readme = (ROLES / role / "README.md").read_text()
+    known = {name for other in NAMES for name in specified(other)}
+    tags = {f"{role}_{phase}" for phase in ("install", "configure", "run")}
+    facts = {"kestrel_package_release", "kestrel_package_version", "kestrel_guard"}
+    named = set(re.findall(rf"`((?:{'|'.join(NAMES)}|kestrel)_\w+)[`:]", readme))
+    assert named - known - tags - facts - {"xmpp_servers"} == set()
+
+
+@pytest.mark.parametrize("role", ["manager", "worker"])
+def test_a_readme_says_how_the_secret_comes(role: str) -> None:
+    readme = (ROLES / role / "README.md").read_text()
+    unit = (ROLES / role / "templates" / f"kestrel-{role}.service.j2").read_text()
+    assert ("LoadCredential=" in readme) == ("\nLoadCredential=" in unit)
+    assert ("standard input" in readme) == ("\nStandardInput=" in unit)

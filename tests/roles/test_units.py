@@ -9,43 +9,51 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
+from role_files import ROLES
+from templating import POOL, render, values_of
 
-ROLES = Path(__file__).parents[2] / "roles"
-POOL: dict[str, Any] = {
-    "ansible_managed": "Managed by Ansible",
-    "inventory_hostname": "w1",
-    "groups": {"xmpp_servers": ["srv"], "managers": ["srv"], "workers": ["w1"]},
-    "hostvars": {"srv": {"ansible_host": "192.0.2.1"}},
-    "kestrel_domain": "pool.example.org",
-    "kestrel_ca_certificate": "a certificate",
-    "kestrel_users": [{"name": "ada", "admin": True}, {"name": "bob"}],
-}
-#: Tenths on the scale of systemd-analyze(1); what raises the worker's stands in its template.
+from kestrelctl.worker import systemd_unit
+from kestrelctl.worker.joined_pools import Membership, Settings
+
+#: Tenths on the scale of systemd-analyze(1); what raises the worker's stands in its parts.
 BOUNDS = {"manager": 20, "worker": 35}
+#: What each way of becoming a worker decides for itself, because it knows other things of the host.
+OWN = {
+    "Environment", "ExecStart", "Group", "LoadCredential", "ReadWritePaths",
+    "RestartPreventExitStatus", "StandardInput", "StateDirectory", "TimeoutStartSec",
+    "TimeoutStopSec", "WatchdogSec",
+}  # fmt: skip
+PROSODY = Path("/lib/systemd/system/prosody.service")
+
+
+def template(role: str, name: str, **variables: Any) -> str:
+    """A template of a role, made from its defaults and these variables."""
+    values = {**values_of(role), **variables}
+    return str(render((ROLES / role / "templates" / name).read_text(), values))
 
 
 def unit(role: str, **variables: Any) -> str:
-    """The unit of a role, made from its defaults and these variables."""
-    values: dict[str, Any] = {**POOL, f"__{role}_deployed": "0123456789abcdef"}
-    for part in ("defaults", "vars"):
-        values |= yaml.safe_load((ROLES / role / part / "main.yml").read_text())
-    values |= variables
-    templar = Templar(loader=DataLoader(), variables=_trusted(values))
-    template = (ROLES / role / "templates" / f"kestrel-{role}.service.j2").read_text()
-    return str(templar.template(trust_as_template(template), preserve_trailing_newlines=True))
+    """The unit of a role."""
+    deployed = {f"__{role}_deployed": "0123456789abcdef"}
+    return template(role, f"kestrel-{role}.service.j2", **deployed, **variables)
 
 
-def _trusted(value: Any) -> Any:
-    if isinstance(value, str):
-        return trust_as_template(value)
-    if isinstance(value, dict):
-        return {key: _trusted(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_trusted(each) for each in value]
-    return value
+def joined(directory: Path, *, system: bool) -> str:
+    """The unit of a machine that has joined by a token."""
+    settings = Settings(pool="pool.example.org", host="192.0.2.1", port=5222, tls=True)
+    membership = Membership(directory, settings.pool)
+    return systemd_unit.unit_text(membership, settings, system=system)
+
+
+def service_settings(text: str) -> dict[str, list[str]]:
+    """Name -> values of the section [Service], in their order."""
+    found: dict[str, list[str]] = {}
+    section = text.partition("[Service]\n")[2].partition("\n[Install]")[0]
+    for line in section.splitlines():
+        if line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            found.setdefault(name, []).append(value)
+    return found
 
 
 def analyze(*words: str) -> subprocess.CompletedProcess[str]:
@@ -70,6 +78,37 @@ def test_a_service_is_exposed_no_more_than_it_must_be(
     status, level = exposure(path, threshold)
     assert status == 0
     assert level <= threshold / 10
+
+
+@pytest.mark.parametrize(("system", "threshold"), [(True, BOUNDS["worker"]), (False, 80)])
+def test_a_machine_that_joined_by_a_token_is_closed_as_well(
+    system: bool, threshold: int, tmp_path: Path
+) -> None:
+    """That of a user only as far as his systemd has the rights to."""
+    path = tmp_path / "kestrel-worker-pool.example.org.service"
+    path.write_text(joined(tmp_path, system=system))
+    status, level = exposure(path, threshold)
+    assert status == 0
+    assert level <= threshold / 10
+
+
+def test_both_ways_of_becoming_a_worker_make_the_same_service(tmp_path: Path) -> None:
+    of_role = service_settings(unit("worker"))
+    of_token = service_settings(joined(tmp_path, system=True))
+    of_user = service_settings(joined(tmp_path, system=False))
+    assert {*of_role, *of_token} >= {"NoNewPrivileges", "ProtectSystem", "SystemCallFilter"}
+    for name in {*of_role, *of_token} - OWN:
+        assert of_role.get(name) == of_token.get(name), name
+    for name in set(of_user) - OWN:
+        assert of_role.get(name) == of_user.get(name), name
+
+
+def test_the_server_is_closed_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "prosody.service"
+    path.write_text(PROSODY.read_text() + template("xmpp_server", "service.conf.j2"))
+    status, level = exposure(path, 20)
+    assert status == 0
+    assert level <= 2.0
 
 
 def test_a_hole_in_the_sandbox_would_be_noticed(tmp_path: Path) -> None:
@@ -126,6 +165,16 @@ def test_what_a_worker_offers_is_on_its_command_line() -> None:
     command = unit("worker", worker_cpus=2.5, worker_memory="8G", worker_tags=["gpu", "lab"])
     assert "--cpus 2.5 --memory 8G --tags gpu,lab" in command
     assert "--cpus" not in unit("worker")
+    command = unit("worker", worker_assets=["fpga=2", "gpus=0,1"])
+    assert "--asset=fpga=2 --asset=gpus=0,1 " in command
+
+
+def test_a_worker_has_attributes_and_takes_only_the_jobs_that_its_start_is_true_of() -> None:
+    start = 'Owner == "ada" && RequestMemory % 512 == 0'
+    command = unit("worker", worker_attributes=["rack=7"], worker_start=start)
+    assert "--attribute=rack=7 --start " in command
+    assert """--start 'Owner == "ada" && RequestMemory %% 512 == 0'""" in command
+    assert "--start" not in unit("worker")
 
 
 def test_tasks_inherit_the_variables_that_are_given_for_them() -> None:
@@ -137,9 +186,46 @@ def test_tasks_inherit_the_variables_that_are_given_for_them() -> None:
 
 def test_devices_and_paths_open_only_what_they_name() -> None:
     text = unit("worker", worker_devices=["char-nvidia"], worker_writable_paths=["/scratch/a b"])
-    assert "PrivateDevices=no\nDevicePolicy=closed\nDeviceAllow=char-nvidia rw\n" in text
-    assert 'ReadWritePaths="/scratch/a b"\n' in text
-    assert "PrivateDevices=yes" in unit("worker")
+    settings = service_settings(text)
+    assert settings["PrivateDevices"] == ["yes", "no"]  # the last one counts
+    assert settings["DevicePolicy"] == ["closed"]
+    assert settings["DeviceAllow"] == ["char-nvidia rw"]
+    assert settings["ReadWritePaths"] == ['"/scratch/a b"']
+    assert service_settings(unit("worker"))["PrivateDevices"] == ["yes"]
+
+
+MONITORING = {
+    "groups": {**POOL["groups"], "monitoring": ["mon"]},
+    "hostvars": {**POOL["hostvars"], "mon": {"ansible_host": "192.0.2.31"}},
+}
+
+
+@pytest.mark.parametrize("role", BOUNDS)
+def test_metrics_are_for_this_machine_unless_another_one_watches(role: str) -> None:
+    port = {"manager": 9437, "worker": 9438}[role]
+    assert f"--metrics 127.0.0.1:{port}" in unit(role)
+    assert "--metrics-allow" not in unit(role)
+    here = {**MONITORING, "groups": {**POOL["groups"], "monitoring": ["w1"]}}
+    assert f"--metrics 127.0.0.1:{port}" in unit(role, **here)
+
+
+@pytest.mark.parametrize("role", BOUNDS)
+def test_metrics_are_for_the_addresses_that_watch_and_nobody_else(role: str) -> None:
+    def allowed(**variables: Any) -> list[str]:
+        return re.findall(r"--metrics-allow=(\S+)", unit(role, **MONITORING, **variables))
+
+    assert allowed() == ["192.0.2.31"]
+    assert allowed(kestrel_monitoring_addresses=["198.51.100.7"]) == ["198.51.100.7"]
+    assert allowed(**{f"{role}_metrics_allowed": ["192.0.2.0/24"]}) == ["192.0.2.0/24"]
+
+
+def test_the_server_shows_its_metrics_to_the_same_addresses() -> None:
+    for variables, address in (
+        ({}, "192.0.2.31"),
+        ({"kestrel_monitoring_addresses": ["198.51.100.7"]}, "198.51.100.7"),
+    ):
+        text = template("xmpp_server", "prosody.cfg.lua.j2", **MONITORING, **variables)
+        assert f'openmetrics_allow_ips = {{ "127.0.0.1", "::1", "{address}" }}' in text
 
 
 def test_users_see_each_others_jobs_only_where_the_operator_says_so() -> None:

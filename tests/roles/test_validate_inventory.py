@@ -12,6 +12,7 @@ import pytest
 SPECIFICATIONS: dict[str, dict[str, Any]] = {
     "kestrel_domain": {"type": "str"},
     "kestrel_users": {"type": "list", "elements": "dict"},
+    "kestrel_monitoring_addresses": {"type": "list", "elements": "str"},
     "worker_cpus": {"type": "int"},
     "worker_password": {"type": "str", "no_log": True},
     "manager_log_format": {"type": "str", "choices": ["text", "json"]},
@@ -54,6 +55,10 @@ def test_a_sound_pool_has_no_problem(validation: ModuleType) -> None:
         ({"managers": []}, "managers must have exactly one host; it has none"),
         ({"managers": ["a", "b"]}, "two managers need a shared store"),
         ({"workers": []}, "workers must have at least one host"),
+        ({"workers": [], "worker": ["a"]}, "there is a group worker: did you mean workers?"),
+        ({"managers": [], "manager": ["a"]}, "there is a group manager: did you mean managers?"),
+        ({"xmpp_servers": [], "xmpp_server": ["a"]}, "did you mean xmpp_servers?"),
+        ({"monitor": ["a"]}, "there is a group monitor: did you mean monitoring?"),
         ({"workers": ["Node1"]}, "'Node1' cannot have an account of that name"),
         ({"workers": ["a@b"]}, "'a@b' cannot have an account of that name"),
     ],
@@ -61,6 +66,11 @@ def test_a_sound_pool_has_no_problem(validation: ModuleType) -> None:
 def test_groups(validation: ModuleType, groups: dict[str, list[str]], said: str) -> None:
     (problem,) = problems(validation, groups)
     assert said in problem
+
+
+def test_other_groups_are_other_peoples_affair(validation: ModuleType) -> None:
+    groups = {"gpu_workers": ["w1"], "monitor": ["w1"], "monitoring": ["w1"]}
+    assert problems(validation, groups, w1={"ansible_host": "192.0.2.1"}) == []
 
 
 @pytest.mark.parametrize(
@@ -140,3 +150,27 @@ def test_all_problems_are_told_at_once(validation: ModuleType) -> None:
 def test_the_real_roles_know_the_variables_of_a_pool(validation: ModuleType, roles: Path) -> None:
     known = validation.read_specifications(roles)
     assert {"kestrel_domain", "kestrel_users", "xmpp_server_client_port"} <= set(known)
+
+
+def watched(
+    validation: ModuleType, *, mon: dict[str, Any], everywhere: dict[str, Any] | None = None
+) -> list[str]:
+    return problems(validation, {"monitoring": ["mon"]}, everywhere, mon=mon)
+
+
+def test_who_watches_is_known_by_an_address(validation: ModuleType) -> None:
+    assert watched(validation, mon={"ansible_host": "192.0.2.31"}) == []
+    assert watched(validation, mon={"ansible_host": "2001:db8::31"}) == []
+    for unknown in ({}, {"ansible_host": "mon.example.org"}):
+        (problem,) = watched(validation, mon=unknown)
+        assert "mon of monitoring reads metrics from an address that nobody knows" in problem
+
+
+def test_the_addresses_of_who_watches_can_be_named(validation: ModuleType) -> None:
+    assert watched(validation, mon={}, everywhere=named("192.0.2.31")) == []
+    (problem,) = watched(validation, mon={}, everywhere=named("mon.example.org"))
+    assert problem == "kestrel_monitoring_addresses: 'mon.example.org' is no address"
+
+
+def named(*addresses: str) -> dict[str, Any]:
+    return {"kestrel_monitoring_addresses": list(addresses)}

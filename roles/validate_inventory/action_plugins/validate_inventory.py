@@ -8,6 +8,7 @@ all roles beside this one.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ _LOCAL_PART = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62})")
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})+")
 _MAX_DOMAIN_CHARACTERS = 200  # leaves room for `workers.` and for a host's name before it
+_GROUPS = ("xmpp_servers", "managers", "workers", "monitoring")
 _USER_KEYS = {"name", "admin"}
 _NAMES_SHOWN = 3
 
@@ -42,19 +44,25 @@ def read_specifications(roles: Path) -> dict[str, dict[str, Any]]:
 
 def group_problems(groups: Mapping[str, list[str]]) -> Iterator[str]:
     """Yield what is wrong with the sizes of the groups."""
+    meant = {name: _misspelt(name, groups) for name in _GROUPS}
     servers = groups.get("xmpp_servers", [])
     if len(servers) != 1:
-        yield f"the group xmpp_servers must have exactly one host; it has {_listed(servers)}"
+        yield (
+            f"the group xmpp_servers must have exactly one host; it has {_listed(servers)}"
+            f"{meant['xmpp_servers']}"
+        )
     managers = groups.get("managers", [])
     if not managers:
-        yield "the group managers must have exactly one host; it has none"
+        yield f"the group managers must have exactly one host; it has none{meant['managers']}"
     elif len(managers) > 1:
         yield (
             f"the group managers must have exactly one host; it has {_listed(managers)}:"
             " two managers need a shared store, which this version does not have"
         )
     if not groups.get("workers"):
-        yield "the group workers must have at least one host; it has none"
+        yield f"the group workers must have at least one host; it has none{meant['workers']}"
+    if meant["monitoring"]:
+        yield f"the group monitoring has no host{meant['monitoring']}"
 
 
 def worker_name_problems(workers: Iterable[str]) -> Iterator[str]:
@@ -111,6 +119,39 @@ def user_problems(users: object) -> Iterator[str]:
         yield "kestrel_users: nobody is admin; at least one user needs `admin: true`"
 
 
+def monitoring_problems(
+    groups: Mapping[str, list[str]], hosts: Mapping[str, Variables]
+) -> Iterator[str]:
+    """Yield what is wrong with the addresses from which metrics are read.
+
+    Metrics are served to addresses: whom a name leads to may change without anybody's noticing.
+    """
+    watching = groups.get("monitoring", [])
+    watched = {
+        name for group in ("xmpp_servers", "managers", "workers") for name in groups.get(group, [])
+    }
+    for host in watching:
+        given = hosts[host].get("kestrel_monitoring_addresses")
+        if given is not None:
+            for address in given if isinstance(given, list) else []:
+                if not _is_address(address):
+                    yield f"kestrel_monitoring_addresses: {address!r} is no address"
+        elif watched - {host} and not _is_address(hosts[host].get("ansible_host")):
+            yield (
+                f"{host} of monitoring reads metrics from an address that nobody knows:"
+                " give the host an address in ansible_host, or name all of monitoring's in"
+                " kestrel_monitoring_addresses ([192.0.2.31])"
+            )
+
+
+def _is_address(text: object) -> bool:
+    try:
+        ipaddress.ip_address(str(text))
+    except ValueError:
+        return False
+    return True
+
+
 def unknown_variable_problems(
     hosts: Mapping[str, Variables], known: Iterable[str], prefixes: Iterable[str]
 ) -> Iterator[str]:
@@ -164,6 +205,7 @@ def find_problems(
     problems = [*group_problems(groups), *worker_name_problems(groups.get("workers", []))]
     problems += _pool_wide(hosts, "kestrel_domain", domain_problems)
     problems += _pool_wide(hosts, "kestrel_users", user_problems)
+    problems += monitoring_problems(groups, hosts)
     prefixes = [POOL_PREFIX, *(f"{name}_" for name in role_names)]
     problems += unknown_variable_problems(hosts, specifications, prefixes)
     problems += value_problems(hosts, specifications)
@@ -202,6 +244,13 @@ def _listed(names: list[str]) -> str:
         return "none"
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + more
+
+
+def _misspelt(name: str, groups: Mapping[str, list[str]]) -> str:
+    """Say which group may have been meant by this one, which has no host."""
+    others = [group for group in groups if group not in _GROUPS and groups[group]]
+    nearest = [] if groups.get(name) else difflib.get_close_matches(name, others, 1, cutoff=0.8)
+    return f"; there is a group {nearest[0]}: did you mean {name}?" if nearest else ""
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
