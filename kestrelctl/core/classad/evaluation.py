@@ -1,0 +1,80 @@
+"""What an expression comes to, beside an ad of each side: by the HTCondor project's own library.
+
+Only managers have the library (`htcondor` on PyPI); nothing that runs elsewhere may import this.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import classad2
+
+from kestrelctl.core.classad.bad_expression import BadExpression
+from kestrelctl.core.classad.syntax import parse
+
+
+class Unknown(enum.Enum):
+    """What is no value."""
+
+    UNDEFINED = "undefined"  #: an attribute that it needs is not there
+    ERROR = "error"  #: a wrong type, a division by zero, a function that does not exist
+
+
+Plain: TypeAlias = bool | int | float | str
+#: What an expression comes to; lists and records as text.
+Answer: TypeAlias = Plain | Unknown
+#: An attribute's value in an ad.
+Attribute: TypeAlias = Plain | Sequence[Plain]
+
+
+class Ad:
+    """Attributes and their values; names in any case."""
+
+    __slots__ = ("_ad",)
+
+    def __init__(self, attributes: Mapping[str, Attribute]) -> None:
+        self._ad = classad2.ClassAd()
+        for name, value in attributes.items():
+            self._ad[name] = value if isinstance(value, bool | int | float | str) else list(value)
+
+
+NOTHING = Ad({})
+
+
+class Expression:
+    """An expression that can be evaluated.
+
+    Attributes:
+        text: as it was written.
+        syntax: its structure.
+
+    Raises:
+        BadExpression: it is none.
+    """
+
+    __slots__ = ("_tree", "syntax", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.syntax = parse(text)
+        try:
+            self._tree = classad2.ExprTree(text)
+        except classad2.ClassAdException as error:
+            raise BadExpression(f"HTCondor's library does not read it: {error}", 0) from None
+
+    def evaluate(self, my: Ad = NOTHING, target: Ad = NOTHING) -> Answer:
+        """Its value.
+
+        Args:
+            my: what names without a scope, and those in `MY`, are looked up in.
+            target: the other side, `TARGET`.
+        """
+        found = self._tree.eval(my._ad, target._ad)
+        # Both are members of an enumeration of numbers: they would pass for 2 and 1.
+        if found is classad2.Value.Undefined:
+            return Unknown.UNDEFINED
+        if found is classad2.Value.Error:
+            return Unknown.ERROR
+        return found if isinstance(found, bool | int | float | str) else str(found)

@@ -1,0 +1,71 @@
+"""The words of a ClassAd expression.
+
+Source: the HTCondor manual, "ClassAds" (man page classads).
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from kestrelctl.core.classad.bad_expression import BadExpression
+
+_SPACE = re.compile(r"\s*")
+_TOKEN = re.compile(
+    r"""
+      (?P<number> (?: 0 | [1-9]\d* | (?: \d* \. \d+ ) (?: [eE][+-]?\d+ )? | \d+ [eE][+-]?\d+ )
+                  (?! [A-Za-z0-9_.] ) )
+    | (?P<string> "(?: [^"\\\n] | \\. )*" )
+    | (?P<quoted> '(?: [^'\\\n] | \\. )+' )
+    | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
+    | (?P<sign> =\?= | =!= | >>> | \?: | [|]{2} | && | == | != | <= | >= | << | >>
+              | [-+*/%!~<>&|^?:.,;=(){}\[\]] )
+    """,
+    re.VERBOSE,
+)
+
+
+class Word(msgspec.Struct, frozen=True, gc=False):
+    """A word of an expression.
+
+    Attributes:
+        kind: `number`, `string`, `quoted` (an attribute's name), `name`, `sign`, or `end`.
+        start, end: where it is in the text, in characters.
+    """
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def words(text: str) -> list[Word]:
+    """The words of an expression, and one of kind `end` behind them.
+
+    Raises:
+        BadExpression: something in it is no word.
+    """
+    found: list[Word] = []
+    place = _after_space(text, 0)
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise BadExpression(_what_is_wrong(text[place]), place)
+        found.append(Word(match.lastgroup or "", match.group(), place, match.end()))
+        place = _after_space(text, match.end())
+    found.append(Word("end", "", place, place))
+    return found
+
+
+def _after_space(text: str, place: int) -> int:
+    match = _SPACE.match(text, place)
+    return match.end() if match else place
+
+
+def _what_is_wrong(character: str) -> str:
+    if character in "\"'":
+        return f"the {character} is never closed"
+    if character.isdigit() or character == ".":
+        return "no number is written so"
+    return f"{character!r} is no part of the language"

@@ -1,0 +1,164 @@
+"""The two ads that are matched, how names are looked up in them, and what may be asked of them."""
+
+from __future__ import annotations
+
+import classad2
+import pytest
+
+from kestrelctl.core.classad.bad_expression import BadExpression
+from kestrelctl.core.classad.evaluation import Ad, Expression
+from kestrelctl.core.classad.rules import FUNCTIONS, IMPURE, checked, shown
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.matching_ads import (
+    JOB_ATTRIBUTES,
+    WORKER_ATTRIBUTES,
+    job_ad,
+    problem_with_attributes,
+    resolved,
+    worker_ad,
+)
+from kestrelctl.core.model.spec import JobSpec
+
+GIBIBYTE = float(1 << 30)
+WORKER = WorkerAd(
+    assets={"cpus": 4.0, "memory": 2 * GIBIBYTE, "disk": GIBIBYTE, "fpga": 1.0},
+    tags=("python", "isolation:namespace", "isolation:plain"),
+    host="crow",
+    os="Linux",
+    arch="x86_64",
+    version="0.2.0",
+    attributes={"rack": 7, "Cpus": 99},
+)
+JOB = JobSpec(argv=("x",), request={"cpus": 0.5, "memory": 0.5 * GIBIBYTE, "fpga": 1.0})
+
+
+def test_ads_are_spelled_as_in_htcondor() -> None:
+    assert worker_ad(WORKER, "w@pool/1") == {
+        "Cpus": 4,
+        "Memory": 2048,
+        "Disk": 1 << 20,
+        "Fpga": 1,
+        "Gpus": 0,
+        "Name": "w@pool/1",
+        "Machine": "crow",
+        "Arch": "X86_64",
+        "OpSys": "LINUX",
+        "KestrelVersion": "0.2.0",
+        "Isolation": "namespace",
+        "Tags": ["ISOLATION:NAMESPACE", "ISOLATION:PLAIN", "PYTHON"],
+        "rack": 7,
+    }
+    assert job_ad(JOB, "ada") == {
+        "RequestCpus": 0.5,
+        "RequestMemory": 512,
+        "RequestFpga": 1,
+        "RequestDisk": 0,
+        "RequestGpus": 0,
+        "Owner": "ada",
+        "JobName": "",
+        "JobPrio": 100,
+    }
+
+
+def test_each_attribute_of_the_pool_is_in_the_list_of_them() -> None:
+    assert set(WORKER_ATTRIBUTES) == set(worker_ad(WORKER, "w")) - {
+        "Cpus",
+        "Memory",
+        "Disk",
+        "Gpus",
+        "Fpga",
+        "rack",
+    }
+    said = {name for name in job_ad(JOB, "ada") if not name.startswith("Request")}
+    assert set(JOB_ATTRIBUTES) == said
+
+
+def test_a_name_without_a_scope_is_ones_own_or_else_the_others() -> None:
+    mine = ["RequestMemory", "Owner"]
+    text = "Memory > requestmemory && MY.Owner == TARGET.Owner && member('x', Tags)"
+    assert (
+        resolved(text, mine)
+        == "TARGET.Memory > requestmemory && MY.Owner == TARGET.Owner"
+        + " && member(TARGET.'x', TARGET.Tags)"
+    )
+    found = Expression(resolved("Memory > RequestMemory", mine))
+    assert found.evaluate(Ad(job_ad(JOB, "ada")), Ad(worker_ad(WORKER))) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "what"),
+    [
+        ("1 < time()", 4, "time() is not the same each time"),
+        ("Random(3)", 0, "Random() is not the same each time"),
+        ("true || stringListMember(Arch)", 8, "there is no function stringListMember(); there are"),
+        ('eval("Memory") > 3', 0, "there is no function eval()"),
+        ("[a = 1].a", 0, "records have no place here"),
+        ("Cpus > 9223372036854775808", 7, "the number is beyond 2^63"),
+        ("regexp(Arch, Machine)", 7, "the regular expression must be a text"),
+        ('regexp("(a+)+$", Machine)', 7, "at most 1 repetition, after a ^ 2, and no groups"),
+        ('regexp("a*a*b", Machine)', 7, "at most 1 repetition, after a ^ 2, and no groups"),
+        ('regexp("^a*a*a*b", Machine)', 7, "at most 1 repetition, after a ^ 2, and no groups"),
+        ('regexp("^a|b*b*", Machine)', 7, "at most 1 repetition, after a ^ 2, and no groups"),
+        ('regexp("a", "b")', 0, "regexp() searches an attribute: regexp(TEXT, NAME)"),
+        ('regexp("a")', 0, "regexp() searches an attribute: regexp(TEXT, NAME)"),
+        ('regexp("a", A) || ' * 6 + "true", 90, "at most 5 regular expressions"),
+    ],
+)
+def test_what_is_not_taken_has_a_place(text: str, position: int, what: str) -> None:
+    with pytest.raises(BadExpression) as refused:
+        checked(text)
+    assert refused.value.position == position
+    assert what in refused.value.what
+
+
+def test_ordinary_expressions_are_taken() -> None:
+    checked('regexp("^node[0-9]+", Machine) && Memory > 4 * 1024 && member("GPU", Tags)')
+    checked('regexp("^[*+?({]\\\\.x*$", Arch) || versionGE(KestrelVersion, "0.2")')
+
+
+_ARGUMENTS = ['"a"', "1", "{1}", '"a", "b"', '"a", {"a"}', "1, 2", '"<", {1}, 2', '"1", "2", "3"']
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_library_has_each_function_that_may_be_called(name: str) -> None:
+    tried = [*_ARGUMENTS, "true, 1, 2", '"abc", 1']
+    values = [classad2.ExprTree(f"{name}({each})").eval() for each in tried]
+    assert any(value is not classad2.Value.Error for value in values)
+
+
+def test_no_function_is_both_pure_and_impure() -> None:
+    assert not set(FUNCTIONS) & set(IMPURE)
+
+
+def test_a_mistake_is_pointed_at() -> None:
+    with pytest.raises(BadExpression) as refused:
+        checked("Cpus > > 2")
+    assert shown("Cpus > > 2", refused.value) == (
+        "a value is expected, not '>', at character 8\nCpus > > 2\n       ^"
+    )
+    long = "a || " * 60 + "@"
+    with pytest.raises(BadExpression) as refused:
+        checked(long)
+    _, line, caret = shown(long, refused.value).split("\n")
+    assert line[caret.index("^")] == "@"
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"a b": 1},
+        {"true": 1},
+        {"MACHINE": "x"},
+        {"RequestX": 1},
+        {"a": 1, "A": 2},
+        {"a": "x" * 256},
+        {"a": float("nan")},
+        {"a": 1 << 63},
+        {f"a{n}": n for n in range(51)},
+    ],
+)
+def test_attributes_that_no_expression_could_use_are_refused(
+    attributes: dict[str, bool | int | float | str],
+) -> None:
+    assert problem_with_attributes(attributes) is not None
+    assert problem_with_attributes({"rack": 7, "Site_2": "north", "fast": True}) is None

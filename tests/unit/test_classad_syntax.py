@@ -1,0 +1,128 @@
+"""ClassAd expressions as text: what is one, what it refers to, and where a mistake is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kestrelctl.core.classad.bad_expression import BadExpression
+from kestrelctl.core.classad.evaluation import Ad, Expression, Unknown
+from kestrelctl.core.classad.syntax import MAX_DEPTH, calls, clauses, parse, references
+
+
+def names(text: str) -> list[tuple[str, str]]:
+    return [(node.scope, node.name) for node in references(parse(text))]
+
+
+def test_names_of_attributes_are_found_in_any_case() -> None:
+    assert names('MY.Memory > TARGET.RequestMemory && Arch == "X86_64"') == [
+        ("my", "memory"),
+        ("target", "requestmemory"),
+        ("", "arch"),
+    ]
+
+
+def test_words_that_are_values_or_functions_are_no_attributes() -> None:
+    assert names("ifThenElse(true, undefined, ERROR) =?= size({1, 2.5e3, .5})") == []
+    found = calls(parse("ifThenElse(isUndefined(A), 1, Max({1}))"))
+    assert [node.name for node in found] == ["ifthenelse", "isundefined", "max"]
+
+
+def test_clauses_are_what_all_must_be_true() -> None:
+    text = "(Cpus > 2 && (Memory > 1 || Big)) && !Slow && a ?: b"
+    assert [text[c.start : c.end] for c in clauses(parse(text))] == [text]
+    text = "(Cpus > 2 && (Memory > 1 || Big)) && !Slow"
+    assert [text[c.start : c.end] for c in clauses(parse(text))] == [
+        "Cpus > 2",
+        "(Memory > 1 || Big)",
+        "!Slow",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "what"),
+    [
+        ("", 0, "a value is expected, not the end"),
+        ("1 +", 3, "a value is expected, not the end"),
+        ("Cpus > > 2", 7, "a value is expected, not '>'"),
+        ("Cpus 2", 5, "an operator is expected, not '2'"),
+        ("(Cpus > 2", 9, "')' for the '(' before is expected, not the end"),
+        ('Arch == "X86', 8, 'the " is never closed'),
+        ("a ? b", 5, "':' of the '?' before is expected, not the end"),
+        ("Memory > 12Q", 9, "no number is written so"),
+        ("Memory @ 2", 7, "'@' is no part of the language"),
+        ("MY. > 2", 4, "the name of an attribute is expected, not '>'"),
+        ("quantize(1, {2)", 14, "'}' for the '{' before is expected, not ')'"),
+    ],
+)
+def test_a_mistake_has_a_place(text: str, position: int, what: str) -> None:
+    with pytest.raises(BadExpression) as refused:
+        parse(text)
+    assert (refused.value.position, refused.value.what) == (position, what)
+
+
+def test_depth_and_length_are_bounded() -> None:
+    parse("(" * (MAX_DEPTH - 1) + "1" + ")" * (MAX_DEPTH - 1))
+    parse("!" * 3_999 + "a")
+    for text in ("(" * MAX_DEPTH + "1" + ")" * MAX_DEPTH, "a" * 4_001, "[" * 4_000):
+        with pytest.raises(BadExpression):
+            parse(text)
+
+
+_leaf = st.sampled_from(["1", "2.5", '"a"', "Cpus", "MY.Memory", "TARGET.X", "true", "undefined"])
+
+
+def _larger(inside: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    signs = st.sampled_from(
+        "|| && | ^ & == != =?= =!= is isnt < <= > >= << >> >>> + - * / %".split()  # noqa: SIM905
+    )
+    return st.one_of(
+        st.tuples(inside, signs, inside).map(" ".join),
+        st.tuples(inside, inside, inside).map(lambda t: f"{t[0]} ? {t[1]} : {t[2]}"),
+        inside.map(lambda text: f"({text})"),
+        inside.map(lambda text: f"!({text})"),
+        inside.map(lambda text: f"strcat({text}, {{{text}}}[0])"),
+        inside.map(lambda text: f"[a = {text}; b = 2].a"),
+    )
+
+
+@given(st.recursive(_leaf, _larger, max_leaves=8))
+def test_what_the_library_reads_is_read_here(text: str) -> None:
+    Expression(text)
+
+
+@given(st.text(alphabet="aA1.0\"'\\ ()[]{}<>=!?:&|,;+-*/%eEkx_", max_size=12))
+def test_what_is_read_here_the_library_reads(text: str) -> None:
+    try:
+        parse(text)
+    except BadExpression:
+        return
+    Expression(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("quantize(TARGET.RequestMemory, {128})", 128),
+        ("MY.Memory >= TARGET.RequestMemory", True),
+        ("Memory / 3.0 > 300", True),
+        ("Missing > 3", Unknown.UNDEFINED),
+        ("1 / 0", Unknown.ERROR),
+        ('"a" + 1', Unknown.ERROR),
+        ("nosuch(3)", Unknown.ERROR),
+        ("Missing =?= undefined", True),
+        ('member("a", Tags)', True),
+        ('member("c", Tags)', False),
+        ("2", 2),
+        ("1", 1),
+    ],
+)
+def test_what_expressions_come_to(text: str, value: object) -> None:
+    worker, job = Ad({"Memory": 1024, "Tags": ["a", "b"]}), Ad({"RequestMemory": 100})
+    found = Expression(text).evaluate(worker, job)
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_an_attribute_that_refers_to_itself_is_undefined() -> None:
+    assert Expression("A").evaluate(Ad({"B": 1})) is Unknown.UNDEFINED

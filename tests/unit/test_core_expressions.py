@@ -1,0 +1,278 @@
+"""`requirements` and `rank` of jobs, `start` of workers: who gets what, and why not."""
+
+from __future__ import annotations
+
+import pytest
+from poolkit import PoolDriver
+
+from kestrelctl.core import events as ev
+from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
+from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.validate import problem_with_job
+
+MEBIBYTE = 1 << 20
+
+
+def why(driver: PoolDriver, job_id: int) -> Refusal:
+    """The closest of the workers' reasons."""
+    job = driver.pool.state.jobs[job_id]
+    return driver.pool.explain(job, driver.now).groups[0].refusal
+
+
+def classes(driver: PoolDriver) -> int:
+    return len({id(worker.cls) for worker in driver.pool.workers.values()})
+
+
+def test_a_task_runs_where_its_requirements_are_true() -> None:
+    driver = PoolDriver()
+    driver.join("small", cpus=4, memory_bytes=1024 * MEBIBYTE)
+    driver.join("large", cpus=4, memory_bytes=4096 * MEBIBYTE)
+    job = driver.submit(8, requirements="Memory >= 2048 && TARGET.Cpus > 2")
+    assert driver.jobs_at("small") == []
+    assert set(driver.jobs_at("large")) == {job}
+    closest = driver.submit(requirements="Memory > 8000 && Cpus == 4", cpus=3)
+    assert why(driver, closest) == Refusal(
+        Reason.REQUIREMENTS, "Memory > 8000", "Memory = 1024", pytest.approx(0.55)
+    )
+
+
+def test_an_attribute_that_is_not_there_is_named() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=2, attributes={"rack": 7})
+    job = driver.submit(requirements="Rack == 7 && TARGET.Site == MY.RequestCpus")
+    refusal = why(driver, job)
+    assert refusal.reason is Reason.UNDEFINED
+    assert refusal.wanted == "requirements: TARGET.Site == MY.RequestCpus"
+    assert refusal.found == "TARGET.Site is undefined, MY.RequestCpus = 1"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "wanted", "found"),
+    [
+        ('Rack + "a" == 3', 'requirements: Rack + "a" == 3', "Rack = 7"),
+        ("Cpus / (Cpus - 2) > 1", "requirements: Cpus / (Cpus - 2) > 1", "Cpus = 2"),
+        ("Site", "requirements: Site", 'Site = "north"; it comes to "north"'),
+    ],
+)
+def test_an_error_shows_the_values(requirements: str, wanted: str, found: str) -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=2, attributes={"rack": 7, "site": "north"})
+    refusal = why(driver, driver.submit(requirements=requirements))
+    assert (refusal.reason, refusal.wanted, refusal.found) == (Reason.ERROR, wanted, found)
+
+
+def test_a_worker_takes_the_jobs_that_its_start_is_true_of() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=9, start='Owner == "bob" && RequestMemory < 100 && MY.Cpus > 1')
+    ours = driver.submit(owner="ada")
+    theirs = driver.submit(owner="bob")
+    large = driver.submit(owner="bob", memory_bytes=0, name="x")
+    assert driver.jobs_at("w") == [theirs, large]
+    refusal = why(driver, ours)
+    assert (refusal.reason, refusal.wanted) == (Reason.START, 'Owner == "bob"')
+    assert refusal.found == "Owner is another"
+    driver.restart()
+    driver.join("w", cpus=9, start='Owner == "ada"')
+    assert ours in driver.jobs_at("w")
+
+
+def test_a_start_that_comes_later_tells_jobs_apart_that_wait() -> None:
+    driver = PoolDriver()
+    job = driver.submit(5, owner="ada")
+    other = driver.submit(5, owner="bob")
+    assert driver.pool.job(job).shape is driver.pool.job(other).shape  # type: ignore[union-attr]
+    driver.join("w", cpus=20, start='Owner == "bob"')
+    assert set(driver.jobs_at("w")) == {other}
+    driver.join("v", cpus=20)
+    assert set(driver.jobs_at("v")) == {job}
+
+
+def test_workers_are_told_apart_only_by_what_is_asked() -> None:
+    driver = PoolDriver()
+    for n in range(20):
+        driver.join(f"w{n}", host=f"host{n}", attributes={"rack": n % 3, "serial": n})
+    assert classes(driver) == 1
+    driver.submit(requirements='Machine == "host7" && Machine != "host8"')
+    assert classes(driver) == 3
+    assert driver.jobs_at("w7")
+    driver.submit(5, requirements="Rack == 2")
+    assert classes(driver) == 5
+    assert len([n for n in range(2, 20, 3) if driver.jobs_at(f"w{n}")]) >= 5
+    driver.submit(requirements="NoSuchThing =!= undefined")
+    assert classes(driver) == 5
+
+
+def test_what_nobody_asks_any_more_tells_nobody_apart() -> None:
+    driver = PoolDriver()
+    for n in range(20):
+        driver.join(f"w{n}", attributes={"serial": n})
+    driver.submit(requirements="Serial == 7")
+    assert classes(driver) == 20
+    driver.finish_all()
+    for n in range(150):
+        driver.submit(cpus=0.5 + n / 1000)
+        driver.finish_all()
+    assert classes(driver) == 1
+
+
+def test_identities_may_only_be_compared_with_texts() -> None:
+    for text in ("Machine > 3", 'regexp("^a", Machine)', "MY.Owner == TARGET.Name", "!Machine"):
+        problem = problem_with_job(JobSpec(argv=("x",), requirements=text))
+        assert problem is not None
+        assert "can only be compared with texts" in problem
+    for text in ('member(Machine, {"a", "b"})', '"a" == (Machine)', "Machine isnt undefined"):
+        assert problem_with_job(JobSpec(argv=("x",), requirements=text)) is None
+    assert problem_with_job(JobSpec(argv=("x",), requirements="Cpus > > 2")) == (
+        "requirements: a value is expected, not '>', at character 8\nCpus > > 2\n       ^"
+    )
+
+
+def test_the_workers_of_highest_rank_are_filled_first() -> None:
+    driver = PoolDriver()
+    for n in (2, 0, 3, 1):
+        driver.join(f"w{n}", cpus=2, attributes={"speed": n})
+    driver.hold_back()
+    driver.submit(5, rank="TARGET.Speed")
+    driver.let_go()
+    assert [len(driver.held(f"w{n}")) for n in range(4)] == [0, 1, 2, 2]
+
+
+def test_a_rank_does_not_let_jobs_of_lower_priority_by() -> None:
+    driver = PoolDriver()
+    for n in range(4):
+        driver.join(f"w{n}", cpus=1, attributes={"speed": n})
+    driver.hold_back()
+    late = driver.submit(4, priority=50)
+    first = driver.submit(3, rank="Speed", priority=200)
+    driver.let_go()
+    assert [driver.jobs_at(f"w{n}") for n in range(4)] == [[late], [first], [first], [first]]
+
+
+@pytest.mark.parametrize("rank", ["NoSuch", "1/0", '"a"', "-Speed", "Speed > 1"])
+def test_whatever_a_rank_comes_to_all_that_waits_is_handed_out(rank: str) -> None:
+    driver = PoolDriver()
+    for n in range(40):
+        driver.join(f"w{n}", cpus=1, attributes={"speed": n})
+    driver.submit(100, rank=rank)
+    driver.submit(100, rank="Speed")
+    assert all(driver.held(f"w{n}") for n in range(40))
+    driver.finish_all()
+    assert len(driver.ended) == 2
+
+
+def test_expressions_of_one_user_are_bounded() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=1)
+    for n in range(MOST_EXPRESSIONS):
+        driver.submit(requirements=f"Cpus > {n + 1}")
+    driver.submit(requirements="Cpus > 1")
+    driver.tell(
+        ev.Submit(
+            at=driver.now,
+            request="r",
+            owner="ada",
+            spec=JobSpec(argv=("x",), requirements="Cpus > 2000"),
+        )
+    )
+    assert driver.answers[-1].error == "usage"
+    assert "different requirements and ranks" in driver.answers[-1].message
+    other = driver.submit(owner="bob", requirements="Cpus > 0")
+    assert driver.jobs_at("w") == [other]
+    assert driver.submit() in {job.id for job in driver.pool.jobs}
+
+
+def test_a_match_is_evaluated_once_for_many() -> None:
+    driver = PoolDriver()
+    for n in range(30):
+        driver.join(f"w{n}", cpus=2, attributes={"rack": n % 2})
+    jobs = [driver.submit(10, requirements="Rack == 1") for _ in range(5)]
+    assert len({id(driver.pool.job(job).shape) for job in jobs}) == 1  # type: ignore[union-attr]
+    assert classes(driver) == 2
+
+
+def test_true_is_not_one() -> None:
+    driver = PoolDriver()
+    driver.join("one", cpus=1, attributes={"fast": 1})
+    driver.join("true", cpus=1, attributes={"fast": True})
+    driver.submit(4, requirements="Fast =?= true")
+    assert (len(driver.held("one")), len(driver.held("true"))) == (0, 1)
+
+
+def test_more_than_texts_tells_all_values_apart() -> None:
+    driver = PoolDriver()
+    for site in ("north", "south", "east"):
+        driver.join(site, cpus=1, attributes={"site": site})
+    driver.submit(4, requirements='Site == "east"')
+    assert classes(driver) == 2
+    driver.submit(4, requirements='size(Site) == 5 && Site == "east"')
+    assert classes(driver) == 3
+
+
+def clause_table(driver: PoolDriver, job_id: int) -> list[tuple[str, int, int, int, int, bool]]:
+    job = driver.pool.state.jobs[job_id]
+    return [
+        (each.clause, each.of, each.alone, each.so_far, each.undefined, each.fails)
+        for each in driver.pool.explain(job, driver.now).clauses
+    ]
+
+
+def test_each_clause_is_shown_with_the_workers_that_it_leaves() -> None:
+    driver = PoolDriver()
+    for n in range(10):
+        attributes: dict[str, bool | int | float | str] = {"rack": n % 2} if n < 6 else {}
+        memory = (2048 if n < 4 else 1024) * MEBIBYTE
+        driver.join(f"w{n}", cpus=4, memory_bytes=memory, attributes=attributes, host=f"h{n}")
+    job = driver.submit(requirements='Cpus >= 4 && Memory > 2000 && Rack == 1 && Machine == "h6"')
+    assert clause_table(driver, job) == [
+        ("Cpus >= 4", 10, 10, 10, 0, False),
+        ("Memory > 2000", 10, 4, 4, 0, False),
+        ("Rack == 1", 10, 3, 2, 4, False),
+        ('Machine == "h6"', 10, 1, 0, 0, True),
+    ]
+    found = driver.pool.explain(driver.pool.state.jobs[job], driver.now).clauses
+    assert {each.closest for each in found} == {"w1"}
+    assert [each.values for each in found] == [
+        "Cpus = 4",
+        "Memory = 2048",
+        "Rack = 1",
+        'Machine = "h1"',
+    ]
+
+
+def test_the_starts_of_workers_are_shown_likewise() -> None:
+    driver = PoolDriver()
+    driver.join("a", "b", cpus=4, start='RequestCpus <= 2 && Owner == "ada"')
+    driver.join("c", cpus=4, start='Owner == "bob"')
+    driver.join("d", cpus=1)
+    job = driver.submit(cpus=3)
+    assert clause_table(driver, job) == [
+        ("RequestCpus <= 2", 2, 0, 0, 0, True),
+        ('Owner == "ada"', 2, 2, 0, 0, False),
+        ('Owner == "bob"', 1, 0, 0, 0, True),
+    ]
+    values = [each.values for each in driver.pool.explain(driver.pool.state.jobs[job], 0).clauses]
+    assert values == ["RequestCpus = 3", 'Owner = "ada"', 'Owner = "ada"']
+
+
+def test_an_explanation_asks_each_class_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many workers a class has: 5,000 workers are explained as fast as their classes."""
+    from kestrelctl.core.classad.evaluation import Expression
+
+    driver = PoolDriver()
+    for n in range(200):
+        driver.join(f"w{n}", cpus=1, attributes={"rack": n % 4})
+    job = driver.submit(requirements="Rack == 9 && Cpus > 0 && Rack != 8")
+    asked = []
+    evaluate = Expression.evaluate
+    monkeypatch.setattr(
+        Expression, "evaluate", lambda *given: asked.append(given) or evaluate(*given)
+    )
+    clause_table(driver, job)
+    assert len(asked) <= 4 * 3
+    for n in range(50):
+        driver.join(f"v{n}", cpus=1, attributes={"rack": n % 4, "serial": n})
+    job = driver.submit(requirements="Serial > 100 && Cpus > 0")
+    asked.clear()
+    clause_table(driver, job)
+    assert len(asked) <= 51 + 1  # by what each clause asks, not by class
