@@ -1,0 +1,28 @@
+"""What is wrong with a policy, and where."""
+
+from __future__ import annotations
+
+
+class BadPolicy(ValueError):
+    """A policy that is refused.
+
+    Attributes:
+        what: in words.
+        line, column: of the mistake, from 1.
+        pointer: that line, and a line with a caret below the mistake.
+    """
+
+    def __init__(self, what: str, text: str, position: int) -> None:
+        super().__init__(what)
+        self.what = what
+        before = text[:position]
+        self.line = before.count("\n") + 1
+        start = before.rfind("\n") + 1
+        self.column = position - start + 1
+        shown = text[start:].partition("\n")[0].replace("\t", " ")
+        self.pointer = f"{shown}\n{' ' * (position - start)}^"
+
+    @property
+    def place(self) -> str:
+        """Where it is, for a message of several lines."""
+        return f"line {self.line}, column {self.column}\n{self.pointer}"

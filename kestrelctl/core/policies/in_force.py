@@ -1,0 +1,36 @@
+"""The policies of a pool: which workers each is for."""
+
+from __future__ import annotations
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.records import PolicyRecord
+from kestrelctl.core.policies.named_policy import NamedPolicy
+
+
+class PoliciesInForce:
+    """All policies of a pool. Of those that are for a worker the first by name counts."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, NamedPolicy] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def records(self) -> list[PolicyRecord]:
+        """Every policy, by name."""
+        return [self._by_name[name].record for name in sorted(self._by_name)]
+
+    def put(self, policy: NamedPolicy) -> None:
+        """Adds a policy, or replaces the one of its name."""
+        self._by_name[policy.name] = policy
+
+    def remove(self, name: str) -> None:
+        """Takes a policy out."""
+        del self._by_name[name]
+
+    def of(self, ad: WorkerAd, jid: str) -> NamedPolicy | None:
+        """The policy of a worker; None if it has none: tasks are charged what they ask for."""
+        return next(
+            (p for _, p in sorted(self._by_name.items()) if p.is_for(ad, jid)),
+            None,
+        )
