@@ -1,0 +1,96 @@
+"""Which jobs starve, and which worker is best kept for one of them. Pure, like the plan.
+
+A task that asks for much finds no worker with enough room as long as tasks that ask for little take
+whatever becomes free. Nobody else's room is counted for it: a worker is kept, which takes nothing
+new but tasks of its shape, until it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.jobs.job import Job, Task
+from kestrelctl.core.members.availability import startable
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.assets import describe
+from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.scheduling.match import Terms
+from kestrelctl.core.scheduling.supply import Supply
+
+
+def starving(jobs: Iterable[Job], supply: Supply, config: Config, now: float) -> list[Job]:
+    """Jobs that have got nothing for `starving_seconds`, first come first.
+
+    Only those of the highest priority that waits and that any worker could run: others wait because
+    that is what priorities are for.
+    """
+    waiting = [line for job in jobs for line in job.lines() if line.place is not None]
+    found: list[Job] = []
+    priority: int | None = None
+    for job in sorted(waiting, key=lambda job: (-job.spec.priority, job.line, job.id)):
+        if priority is not None and job.spec.priority < priority:
+            break
+        if next(_able(job, supply), None) is not None:
+            priority = job.spec.priority
+            if now - max(job.waits_since, job.served_at) >= config.starving_seconds:
+                found.append(job)
+    return found
+
+
+def best_to_keep(job: Job, supply: Supply, now: float) -> Worker | None:
+    """The worker that is expected to have room for a task of the job soonest.
+
+    Returns:
+        None if none could be kept for it, or if one has room: then it is not room that it lacks.
+    """
+    best: tuple[float, Worker] | None = None
+    for worker, claim in _able(job, supply):
+        if startable(claim, worker.free, worker.queued):
+            return None
+        seconds = _seconds_until_room(worker, claim, now)
+        if best is None or seconds < best[0]:
+            best = (seconds, worker)
+    return best[1] if best else None
+
+
+def _able(job: Job, supply: Supply) -> Iterator[tuple[Worker, Claim]]:
+    """Workers that may take tasks, could run one of the job, and are kept for nobody."""
+    for cls in supply.classes():
+        terms = cls.terms(job.shape)
+        if isinstance(terms, Terms):
+            for crowd in (cls.hungry, cls.parked):
+                for worker in crowd.values():
+                    if worker.kept_for is None:
+                        yield worker, terms.claim
+
+
+def _seconds_until_room(worker: Worker, claim: Claim, now: float) -> float:
+    """When enough of what runs there is expected to have ended."""
+    free = dict(worker.free)
+    ends = sorted(((_seconds_left(task, now), number) for number, task in worker.held.items()))
+    for seconds, number in ends:
+        attempt = worker.held[number].attempt
+        if attempt is not None and attempt.phase is Phase.RUNNING:
+            attempt.claim.release(free)
+            if claim.fits(free):
+                return seconds
+    return ends[-1][0] if ends else 0.0
+
+
+def _seconds_left(task: Task, now: float) -> float:
+    """As long as its job's tasks take on average; beyond that, as long again as it has run."""
+    attempt, mean = task.attempt, task.job.mean_seconds
+    ran = now - attempt.sent_at if attempt is not None else 0.0
+    return mean - ran if mean is not None and mean > ran else ran
+
+
+def room_kept(worker: Worker, claim: Claim) -> str:
+    """What a kept worker has free of what it is kept for: `w7, 3 cpus free of 8 cpus`."""
+    wanted = claim.amounts
+    asset = min(wanted, key=lambda name: worker.free.get(name, 0) / wanted[name], default="")
+    if not asset:
+        return worker.jid
+    free, capacity = worker.free.get(asset, 0), worker.cls.capacity[asset]
+    return f"{worker.jid}, {describe(asset, free)} free of {describe(asset, capacity)}"

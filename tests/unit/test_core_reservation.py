@@ -1,0 +1,242 @@
+"""A request for much does not starve under a stream of requests for little."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poolkit import PoolDriver
+
+from kestrelctl.core import events as ev
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.refusal import Reason
+
+STARVING = Config(starving_seconds=10.0)
+STREAM = "bob"
+
+
+class Stream:
+    """A pool of workers with four processors, and small tasks that never end coming.
+
+    Each second two tasks end at each worker, the oldest ones, if there are three; at one that is
+    kept, one. So no worker is ever empty by itself.
+    """
+
+    def __init__(self, workers: int = 3, priority: int = 100) -> None:
+        self.driver = PoolDriver(STARVING)
+        self.names = [f"w{n}" for n in range(workers)]
+        self.driver.join(*self.names, cpus=4)
+        self.priority = priority
+        self.flow()
+
+    def flow(self) -> None:
+        """Somebody wants more small tasks than there is room for."""
+        waiting = sum(j.waiting for j in self.driver.pool.jobs if j.owner == STREAM)
+        if waiting < 50:
+            self.driver.submit(100, owner=STREAM, priority=self.priority)
+
+    def second(self) -> None:
+        """A second goes by."""
+        driver = self.driver
+        driver.live(1.0)
+        self.flow()
+        for name in self.names:
+            worker = driver.pool.state.workers[name]
+            ends = 1 if worker.kept_for else 2 if worker.running > 2 else 0
+            for attempt in driver.held(name)[:ends]:
+                driver.report(name, attempt, seconds=2.0)
+
+    def until_served(self, job_id: int, within: int = 60) -> int:
+        """After how many seconds a job has got its first task."""
+        for second in range(within):
+            job = self.driver.pool.job(job_id)
+            if job is None or job.served_at:
+                return second
+            self.second()
+        raise AssertionError(f"job {job_id} starves")
+
+    def until_kept(self) -> None:
+        """Until a worker is kept."""
+        for _ in range(30):
+            if self.kept():
+                return
+            self.second()
+        raise AssertionError("no worker is kept")
+
+    def large(self, **spec: object) -> int:
+        """A job with one task that needs a whole worker; it comes behind what streams already."""
+        return self.driver.submit(1, cpus=4, priority=self.priority, **spec)  # type: ignore[arg-type]
+
+    def kept(self) -> dict[str, int]:
+        """Worker -> the job for which it is kept."""
+        workers = self.driver.pool.workers.values()
+        return {w.jid: w.kept_for.id for w in workers if w.kept_for is not None}
+
+
+def test_without_a_reservation_a_large_task_would_starve() -> None:
+    stream = Stream()
+    job_id = stream.large()
+    for _ in range(9):
+        stream.second()
+    job = stream.driver.pool.job(job_id)
+    assert job is not None
+    assert not job.served_at
+    assert stream.kept() == {}
+
+
+def test_a_large_task_gets_a_worker_of_its_own_after_some_time() -> None:
+    stream = Stream()
+    job_id = stream.large()
+    assert 10 <= stream.until_served(job_id) <= 16
+    stream.second()
+    assert stream.kept() == {}
+
+
+def test_meanwhile_the_other_workers_take_what_streams() -> None:
+    stream = Stream()
+    stream.large()
+    stream.until_kept()
+    stream.second()
+    [kept] = stream.kept()
+    others = [stream.driver.worker(name).running for name in stream.names if name != kept]
+    assert others == [4, 4]
+
+
+def test_two_large_tasks_do_not_wait_for_each_other() -> None:
+    stream = Stream(workers=1)
+    first, second = stream.large(), stream.large()
+    stream.until_served(first)
+    stream.driver.report("w0", seconds=2.0)
+    stream.until_served(second, within=120)
+
+
+def test_a_kept_worker_that_goes_away_is_replaced() -> None:
+    stream = Stream()
+    job_id = stream.large()
+    stream.until_kept()
+    [kept] = stream.kept()
+    stream.driver.lose(kept)
+    stream.names.remove(kept)
+    stream.driver.wait(0.5)
+    assert list(stream.kept().values()) == [job_id]
+    assert list(stream.kept()) != [kept]
+    stream.until_served(job_id)
+
+
+def test_a_worker_that_is_drained_is_kept_no_more() -> None:
+    stream = Stream()
+    stream.large()
+    stream.until_kept()
+    [kept] = stream.kept()
+    stream.driver.tell(ev.Drain(at=stream.driver.now, worker=kept, by="root"))
+    stream.driver.wait(0.5)
+    assert kept not in stream.kept()
+
+
+def test_a_cancelled_job_gives_its_worker_back_at_once() -> None:
+    stream = Stream()
+    job_id = stream.large()
+    stream.until_kept()
+    [kept] = stream.kept()
+    stream.second()
+    assert stream.driver.worker(kept).running < 4
+    stream.driver.cancel(job_id)
+    assert stream.kept() == {}
+    assert stream.driver.worker(kept).running == 4
+
+
+def test_a_job_that_got_one_task_shares_with_others_again() -> None:
+    stream = Stream()
+    job_id = stream.driver.submit(5, cpus=4)
+    stream.until_kept()
+    stream.until_served(job_id)
+    stream.second()
+    assert stream.kept() == {}
+
+
+def test_who_comes_behind_by_priority_does_not_starve_but_wait() -> None:
+    stream = Stream(priority=200)
+    stream.driver.submit(1, cpus=4, priority=1)
+    for _ in range(30):
+        stream.second()
+        assert stream.kept() == {}
+
+
+def test_no_worker_is_kept_for_what_none_could_run() -> None:
+    stream = Stream()
+    stream.driver.submit(1, cpus=64, priority=255)
+    job_id = stream.large()
+    stream.until_kept()
+    assert list(stream.kept().values()) == [job_id]
+
+
+def test_one_of_four_workers_may_be_kept() -> None:
+    stream = Stream(workers=8)
+    for _ in range(5):
+        stream.large()
+    stream.until_kept()
+    assert len(stream.kept()) == 2
+
+
+def test_the_worker_that_has_room_soonest_is_kept() -> None:
+    driver = PoolDriver(STARVING)
+    driver.join("w1", "w2", cpus=4)
+    driver.submit(2, cpus=3)
+    driver.live(20.0)
+    driver.submit(1, cpus=2)  # waits
+    first = driver.held("w2")[0]
+    driver.report("w2", first)
+    driver.submit(3, cpus=3)  # begins at w2, much later than at w1
+    driver.submit(1, cpus=4)
+    driver.live(15.0)
+    kept = {w.jid for w in driver.pool.workers.values() if w.kept_for is not None}
+    assert kept <= {"w2"}
+    assert kept
+
+
+def test_explain_says_for_whom_a_worker_is_kept() -> None:
+    stream = Stream()
+    job_id = stream.large()
+    stream.until_kept()
+    stream.second()
+    driver, [kept] = stream.driver, stream.kept()
+    job = driver.pool.job(job_id)
+    assert job is not None
+    [mine] = [
+        r for r in driver.pool.explain(job, driver.now).job_reasons if r.reason is Reason.RESERVED
+    ]
+    free = driver.worker(kept).free["cpus"] // 1000
+    assert mine.found == f"{kept}, {free} cpu{'s' if free != 1 else ''} free of 4 cpus"
+    other = next(j for j in driver.pool.jobs if j.owner == STREAM)
+    groups = driver.pool.explain(other, driver.now).groups
+    [held_back] = [group for group in groups if group.refusal.reason is Reason.RESERVED]
+    assert (held_back.workers, held_back.example) == (1, kept)
+    assert held_back.refusal.found == f"for job {job_id}"
+    assert driver.pool.census(driver.now).waiting[Reason.RESERVED] == 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    workers=st.integers(1, 4),
+    large=st.lists(st.integers(2, 4), min_size=1, max_size=3),
+    later=st.integers(0, 20),
+)
+def test_nobody_starves(workers: int, large: list[int], later: int) -> None:
+    stream = Stream(workers=workers)
+    for _ in range(later):
+        stream.second()
+    jobs = [stream.driver.submit(1, cpus=cpus) for cpus in large]
+    for job_id in jobs:
+        stream.until_served(job_id, within=150)
+
+
+@pytest.mark.parametrize("seconds", [5.0, 30.0])
+def test_how_long_is_long_can_be_set(seconds: float) -> None:
+    driver = PoolDriver(Config(starving_seconds=seconds))
+    driver.join("w1", cpus=4)
+    driver.submit(1)
+    driver.submit(1, cpus=4)
+    driver.live(seconds - 1.0)
+    assert driver.worker("w1").kept_for is None
+    driver.live(seconds / 5 + 2.0)
+    assert driver.worker("w1").kept_for is not None
