@@ -6,7 +6,7 @@ thousandths of its unit, in whole numbers, so that what is taken and given back 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 MILLI = 1000
@@ -15,7 +15,11 @@ Natural: TypeAlias = dict[str, float]
 """Asset name -> amount in its natural unit; `cpus` in processors, `memory` in bytes."""
 
 Amounts: TypeAlias = dict[str, int]
-"""Asset name -> thousandths of the natural unit. A missing name means none."""
+"""Asset name -> thousandths of the natural unit. A missing name means none.
+
+Where an asset has units, each unit is booked beside the asset as well, as `gpus/GPU-5f2e`: one unit
+is `MILLI`.
+"""
 
 
 def amounts(natural: Mapping[str, float]) -> Amounts:
@@ -29,10 +33,52 @@ def natural(counted: Mapping[str, int]) -> Natural:
     return {name: amount / MILLI for name, amount in counted.items()}
 
 
+def unit_key(asset: str, unit: str) -> str:
+    """Under which name a unit of an asset is booked. No asset has a `/` in its name."""
+    return f"{asset}/{unit}"
+
+
+def with_units(capacity: Mapping[str, int], units: Mapping[str, Iterable[str]]) -> Amounts:
+    """The books of a worker that has nothing to do.
+
+    Args:
+        units: the ids of the units of each asset that has some.
+    """
+    found = dict(capacity)
+    for asset, ids in units.items():
+        found.update((unit_key(asset, unit), MILLI) for unit in ids)
+    return found
+
+
+def without_units(free: Mapping[str, int]) -> Amounts:
+    """What is free, as it is shown: by asset, and 0 where more is charged than there is."""
+    return {name: max(0, amount) for name, amount in free.items() if "/" not in name}
+
+
+def resized(free: Amounts, before: Amounts, after: Amounts) -> Amounts:
+    """What is free when a capacity becomes another. What is charged stays charged.
+
+    It is below zero where more is charged than there is now. What is gone, and charged to nobody,
+    is not in it.
+    """
+    found = {name: free.get(name, 0) + n - before.get(name, 0) for name, n in after.items()}
+    for name, amount in free.items():
+        if name not in after and amount != before.get(name, 0):
+            found[name] = amount - before.get(name, 0)
+    return found
+
+
 def describe(asset: str, amount: int) -> str:
     """An amount as people write it: `1 cpu`, `2 cpus`, `512 MiB memory`, `2 fpga`."""
     if asset == "cpus":
         return f"{amount / MILLI:g} cpu{'s' if amount != MILLI else ''}"
-    if asset == "memory":
-        return f"{amount / MILLI / (1 << 20):.4g} MiB memory"
+    if asset == "gpus":
+        return f"{amount / MILLI:g} gpu{'s' if amount != MILLI else ''}"
+    if asset in ("memory", "disk"):
+        return f"{amount / MILLI / (1 << 20):.4g} MiB {asset}"
     return f"{amount / MILLI:g} {asset}"
+
+
+def describe_all(amounts: Mapping[str, int]) -> str:
+    """Amounts as people write them."""
+    return ", ".join(describe(name, n) for name, n in sorted(amounts.items())) or "nothing"
