@@ -1,9 +1,10 @@
 """A private XMPP server for a pool on one machine: Prosody, on loopback, for this user alone.
 
 Workers and users log in to two hosts of their own; the pool itself is a component (XEP-0114) at
-`domain`. Nothing is stored for anybody who is away: a message that cannot be delivered comes back
-as an error at once. There is no TLS, because nothing leaves the machine; what protects the pool is
-that only the owner of the directory can read the keys in it.
+`domain`. A message to a worker that cannot be delivered comes back as an error at once, and so does
+what programs say to a user; the rest waits for him. There is no TLS, because nothing leaves the
+machine; what protects the pool is that only the owner of the directory can read the keys in it.
+Other servers reach the component alone, if they are named, over TLS and with certificates.
 
 Options: https://prosody.im/doc/configure (0.12 and later).
 """
@@ -20,9 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kestrelctl.errors import MissingTool, Unreachable
+from kestrelctl.xmpp.federation import Federation
 
 LOOPBACK = "127.0.0.1"
+#: Of a pool that nobody reaches from elsewhere.
+LOCAL_DOMAIN = "kestrel.localhost"
 MAX_STANZA_BYTES = 1024 * 1024
+#: For a user who is away.
+MOST_KEPT_MESSAGES = 100
 
 _PORTS = range(20000, 32000)  # below Linux's ip_local_port_range, and that of other systems
 _PROBE_INTERVAL_SECONDS = 0.02
@@ -56,18 +62,22 @@ c2s_stanza_size_limit = {max_stanza_bytes}
 component_stanza_size_limit = {max_stanza_bytes}
 
 kestrel_guard_worker_hosts = {{ {workers_domain} }}
+storage_archive_item_limit = {most_kept_messages}
 
 authentication = "internal_plain"
 c2s_require_encryption = false
 allow_unencrypted_plain_auth = true
-{metrics}
+{metrics}{streams}
 VirtualHost {workers_domain}
     modules_enabled = {{ "admin_adhoc" }} -- the manager makes and deletes workers' accounts
     admins = {{ {pool_address} }}
 VirtualHost {users_domain}
+    modules_enabled = {{ "roster", "disco", "offline" }}
+    disco_items = {{ {{ {domain}, "Kestrel pool" }} }}
 Component {domain}
+    modules_enabled = {{ "kestrel_guard"{stream_modules} }}
     component_secret = {secret}
-"""
+{certificate}"""
 
 #: Counted at each scrape; Prosody's default is once a minute.
 _METRICS = """
@@ -76,6 +86,21 @@ statistics_interval = "manual"
 http_interfaces = {{ "{loopback}" }}
 http_ports = {{ {port} }}
 https_ports = {{ }}
+"""
+
+#: The same as in the role `xmpp_server`.
+_STREAMS = """
+kestrel_guard_federated_domains = {domains}
+s2s_ports = {{ {port} }}
+s2s_interfaces = {interfaces}
+s2s_secure_auth = true
+s2s_require_encryption = true
+s2s_stanza_size_limit = {max_stanza_bytes}
+"""
+_STREAM_MODULES = ', "tls", "s2s", "s2s_auth_certs"'
+#: Of the component alone: clients on loopback are offered no TLS.
+_CERTIFICATE = """\
+    ssl = {{ certificate = {certificate}; key = {key}; protocol = "tlsv1_2+" }}
 """
 
 
@@ -107,6 +132,7 @@ class PrivateServer:
         client_port: on loopback, for accounts (XMPP client to server, SASL PLAIN).
         component_port: on loopback, for the component.
         metrics_port: on loopback, for Prometheus; 0 if the server shows it nothing.
+        federation: other servers that reach the pool; None for none.
     """
 
     directory: Path
@@ -115,10 +141,16 @@ class PrivateServer:
     component_port: int
     secret: str = field(repr=False)
     metrics_port: int = 0
+    federation: Federation | None = None
 
     @classmethod
     def create(
-        cls, directory: Path, domain: str = "kestrel.localhost", *, metrics: bool = False
+        cls,
+        directory: Path,
+        domain: str = LOCAL_DOMAIN,
+        *,
+        metrics: bool = False,
+        federation: Federation | None = None,
     ) -> PrivateServer:
         """Write the configuration of a server that is not started yet; accounts there stay.
 
@@ -136,6 +168,7 @@ class PrivateServer:
             component_port=component_port,
             secret=secrets.token_urlsafe(32),
             metrics_port=metrics_port if metrics else 0,
+            federation=federation,
         )
         _write_private(server._configuration_file, server._configuration())
         return server
@@ -226,6 +259,7 @@ class PrivateServer:
             client_port=self.client_port,
             component_port=self.component_port,
             max_stanza_bytes=MAX_STANZA_BYTES,
+            most_kept_messages=MOST_KEPT_MESSAGES,
             workers_domain=_lua_string(self.workers_domain),
             users_domain=_lua_string(self.users_domain),
             domain=_lua_string(self.domain),
@@ -235,7 +269,26 @@ class PrivateServer:
             metrics=_METRICS.format(loopback=LOOPBACK, port=self.metrics_port)
             if self.metrics_port
             else "",
+            **_of_other_servers(self.federation),
         )
+
+
+def _of_other_servers(federation: Federation | None) -> dict[str, str]:
+    """The parts of the configuration that let other servers in."""
+    if federation is None:
+        return {"streams": "", "stream_modules": "", "certificate": ""}
+    return {
+        "streams": _STREAMS.format(
+            domains=_lua_list(federation.domains),
+            port=federation.port,
+            interfaces=_lua_list(federation.interfaces),
+            max_stanza_bytes=MAX_STANZA_BYTES,
+        ),
+        "stream_modules": _STREAM_MODULES,
+        "certificate": _CERTIFICATE.format(
+            certificate=_lua_string(federation.certificate), key=_lua_string(federation.key)
+        ),
+    }
 
 
 async def _until_it_answers(port: int, namespace: str, host: str) -> None:
@@ -300,3 +353,7 @@ def _lua_string(text: str) -> str:
     """Quote for Lua."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
+
+
+def _lua_list(texts: tuple[str, ...]) -> str:
+    return f"{{ {', '.join(map(_lua_string, texts))} }}"

@@ -5,11 +5,14 @@ from __future__ import annotations
 from xml.sax.saxutils import escape
 
 from kestrelctl.protocol.codec import JSON_NAMESPACE
+from kestrelctl.protocol.elements import as_text as text_of
+from kestrelctl.protocol.elements import clean, element
+from kestrelctl.protocol.iq import Iq, IqError
 
 #: Code points that JSON may hold and XML 1.0 may not; written as JSON escapes they pass.
 #: `codec.text_bytes` counts them as such.
 _NOT_XML = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
-_DELETE = "\x7f"
+_STANZA_ERRORS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 
 
 def attribute(value: str) -> str:
@@ -30,13 +33,9 @@ def message(payload: str, to: str, sender: str | None = None) -> str:
 
 def chat(text: str, to: str, sender: str | None = None) -> str:
     """A chat message for a person. Characters that XML cannot carry are left out."""
-    clean = "".join(
-        c for c in text if c in "\n\t" or (c >= " " and c != _DELETE and ord(c) not in _NOT_XML)
-    )
     source = f" from='{attribute(sender)}'" if sender else ""
-    return (
-        f"<message to='{attribute(to)}'{source} type='chat'><body>{escape(clean)}</body></message>"
-    )
+    body = escape(clean(text))
+    return f"<message to='{attribute(to)}'{source} type='chat'><body>{body}</body></message>"
 
 
 def mark(id_: str, address: str) -> str:
@@ -45,29 +44,48 @@ def mark(id_: str, address: str) -> str:
     return f"<message to='{own}' from='{own}' id='{attribute(id_)}' type='headline'/>"
 
 
-def presence(to: str, kind: str | None = None, sender: str | None = None) -> str:
-    """Directed presence: available, or of the given type."""
+def presence(
+    to: str, kind: str | None = None, sender: str | None = None, show: str = "", status: str = ""
+) -> str:
+    """Directed presence: available, or of the given type.
+
+    Args:
+        show, status: as in RFC 6121, 4.7.2: a word for programs, a line for people.
+    """
     source = f" from='{attribute(sender)}'" if sender else ""
     sort = f" type='{kind}'" if kind else ""
-    return f"<presence to='{attribute(to)}'{source}{sort}/>"
+    content = f"<show>{show}</show>" if show else ""
+    content += f"<status>{escape(clean(status))}</status>" if status else ""
+    return f"<presence to='{attribute(to)}'{source}{sort}>{content}</presence>"
 
 
-def iq(payload: str, to: str, id_: str, sender: str | None = None) -> str:
-    """An IQ of type `set`.
+def iq(payload: str, to: str, id_: str, sender: str | None = None, kind: str = "set") -> str:
+    """An IQ that asks something.
 
     Args:
         payload: the XML element that it carries.
         id_: what its answer repeats.
+        kind: `get` or `set`.
     """
     source = f" from='{attribute(sender)}'" if sender else ""
-    return f"<iq type='set' id='{attribute(id_)}' to='{attribute(to)}'{source}>{payload}</iq>"
+    return f"<iq type='{kind}' id='{attribute(id_)}' to='{attribute(to)}'{source}>{payload}</iq>"
 
 
-def no_service(id_: str, to: str, sender: str) -> str:
-    """The answer to an IQ that nobody serves (RFC 6120, 8.4)."""
-    source = f" from='{attribute(sender)}'" if sender else ""
+def answer(iq: Iq, payload: str | IqError) -> str:
+    """The answer to an IQ.
+
+    Args:
+        payload: the XML element that it carries, or nothing; or why it is refused.
+    """
+    kind = "result"
+    if isinstance(payload, IqError):
+        kind = "error"
+        parts = [element(payload.condition, xmlns=_STANZA_ERRORS)]
+        if payload.text:
+            parts.append(element("text", payload.text, xmlns=_STANZA_ERRORS))
+        payload = text_of(element("error", *parts, type=payload.kind))
+    source = f" from='{attribute(iq.to)}'" if iq.to else ""
     return (
-        f"<iq type='error' id='{attribute(id_)}' to='{attribute(to)}'{source}>"
-        "<error type='cancel'><service-unavailable"
-        " xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>"
+        f"<iq type='{kind}' id='{attribute(iq.id)}' to='{attribute(iq.sender)}'{source}>"
+        f"{payload}</iq>"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 from kestrelctl.errors import KestrelError, Untrusted, UsageError
@@ -39,6 +40,51 @@ def context(ca_file: Path | None) -> ssl.SSLContext:
         ) from None
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     return made
+
+
+def check_pair(certificate: Path, key: Path, domain: str) -> None:
+    """Passes if a server could prove with these files (PEM) today that it is a domain.
+
+    Who has signed the certificate is not asked: that is for those who connect to trust or not.
+
+    Raises:
+        UsageError: it could not.
+    """
+    for what, file in (("certificate", certificate), ("key", key)):
+        try:
+            file.read_bytes()
+        except OSError as error:
+            raise UsageError(
+                f"the {what} {file} cannot be read",
+                cause=error.strerror,
+                hint=f"--{what} names a file (PEM) that you may read",
+            ) from None
+    server, client = (
+        ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
+    )
+    try:
+        server.load_cert_chain(certificate, key, password="")  # nobody is there to be asked for one
+        client.load_verify_locations(certificate)
+    except (ssl.SSLError, ValueError) as error:
+        raise UsageError(
+            f"{certificate} and {key} are not a certificate and its key",
+            cause=getattr(error, "reason", None) or str(error),
+            hint="both must be PEM, belong together, and the key must have no password",
+        ) from None
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # what the file holds is trusted
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asks = client.wrap_bio(back, there, server_hostname=domain)
+    shows = server.wrap_bio(there, back, server_side=True)
+    try:
+        for side in (asks, shows, asks):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        raise UsageError(
+            f"the certificate {certificate} is not one for {domain} now",
+            cause=error.verify_message,
+            hint="it must name the pool's domain and be valid",
+        ) from None
 
 
 def is_loopback(host: str) -> bool:

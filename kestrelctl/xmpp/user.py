@@ -11,12 +11,24 @@ from pathlib import Path
 
 import msgspec
 
-from kestrelctl.core.pacing.backoff import pause_seconds
+from kestrelctl.core.pacing.backoff import LONGEST_SECONDS, pause_seconds
 from kestrelctl.errors import BY_CODE, Busy, KestrelError, TimedOut, Undelivered, Unreachable
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
 from kestrelctl.protocol.requests import AnyRequest
 from kestrelctl.xmpp import xmpp_session
+
+#: How long a user waits for a server, or a manager, that is away: it may only be restarting.
+PATIENCE_SECONDS = 10.0
+#: The longest pause between two tries to reach a manager that is away.
+LONGEST_PAUSE_SECONDS = 1.0
+#: Conditions of a request that the server returned because nobody is where the manager should be.
+#: Prosody says the first while a component is not connected.
+AWAY = ("remote-server-timeout", "remote-server-not-found", "service-unavailable")
+
+
+class ManagerAway(Undelivered):
+    """The request came back because nobody is where the manager should be, yet."""
 
 
 class UserConnection:
@@ -63,8 +75,11 @@ class UserConnection:
     def on_bounce(self, sender: str, condition: str) -> None:
         if sender != self._pool:
             return
+        # Of several requests nobody knows which one came back: the others may have been read.
+        one = len(self._pending) == 1
+        kind = ManagerAway if one and condition in AWAY else Undelivered if one else Unreachable
         self._fail(
-            Undelivered(
+            kind(
                 "the manager does not answer",
                 cause=f"the server returned the request: {condition}",
                 hint="is the manager running? see `kestrelctl manager run --help`",
@@ -100,26 +115,37 @@ class UserConnection:
         if not self._online.is_set():
             raise Unreachable(cause=self._why or f"no session within {timeout_seconds:g} s")
 
-    async def ask(self, request: AnyRequest, timeout_seconds: float = 30.0) -> AnyAnswer:
+    async def ask(
+        self, request: AnyRequest, timeout_seconds: float = 30.0, *, waits: bool = True
+    ) -> AnyAnswer:
         """Sends a request and returns its answer.
 
         While the manager says that the account has too much under way, it waits and asks again:
-        nothing was done then (`errors.Busy`).
+        nothing was done then (`errors.Busy`). So it does, up to `PATIENCE_SECONDS`, while the
+        server is away, or has the manager's connection yet to come.
+
+        Args:
+            waits: whether for those that are away; who shows that they are does not.
 
         Raises:
             KestrelError: the pool refused it (the class belongs to its code).
             Busy: it did so until the time was over.
-            Unreachable: the manager or the server is away.
+            Unreachable: the manager or the server is away, or went away meanwhile.
             TimedOut: no answer in time.
         """
         clock = asyncio.get_running_loop().time
-        deadline = clock() + timeout_seconds
+        began = clock()
+        patience_seconds = min(timeout_seconds, PATIENCE_SECONDS) if waits else 0.0
         for refusals in itertools.count(1):
+            if not self._online.is_set():
+                await self.wait_online(max(0.0, began + patience_seconds - clock()))
             try:
                 return await self._ask_once(request, timeout_seconds)
-            except Busy:
-                pause = pause_seconds(refusals, random.random())
-                if clock() + pause >= deadline:
+            except (Busy, ManagerAway) as error:
+                busy = isinstance(error, Busy)
+                longest_seconds = LONGEST_SECONDS if busy else LONGEST_PAUSE_SECONDS
+                pause = pause_seconds(refusals, random.random(), longest_seconds)
+                if clock() + pause >= began + (timeout_seconds if busy else patience_seconds):
                     raise
                 await asyncio.sleep(pause)
         raise AssertionError("unreachable")
@@ -171,7 +197,7 @@ async def connect_user(
     *,
     tls: bool,
     ca_file: Path | None = None,
-    timeout_seconds: float = 10.0,
+    timeout_seconds: float = PATIENCE_SECONDS,
 ) -> AsyncIterator[UserConnection]:
     """A connection to the pool as a user, for the length of a `with`.
 

@@ -11,6 +11,7 @@ import itertools
 import logging
 import random
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -18,10 +19,11 @@ from xml.etree.ElementTree import Element
 from slixmpp.clientxmpp import ClientXMPP
 from slixmpp.componentxmpp import ComponentXMPP
 
-from kestrelctl.core.pacing.backoff import pause_seconds
+from kestrelctl.core.pacing.backoff import pause_of_manager_seconds, pause_of_many_seconds
 from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
 from kestrelctl.ports import Listener
 from kestrelctl.protocol.codec import JSON_NAMESPACE
+from kestrelctl.protocol.iq import Iq, IqError
 from kestrelctl.xmpp import stanza
 from kestrelctl.xmpp import tls as trust
 from kestrelctl.xmpp.tcp import detect_dead_peers
@@ -53,7 +55,11 @@ class IqRefused(KestrelError):
 
 
 class XmppSession:
-    """A connection that reconnects by itself, with jittered pauses, until it is stopped."""
+    """A connection that reconnects by itself, with jittered pauses, until it is stopped.
+
+    Args:
+        pause_seconds: before the next try to connect, by failures in a row and by chance.
+    """
 
     def __init__(
         self,
@@ -64,8 +70,10 @@ class XmppSession:
         *,
         tls: bool,
         ca_file: Path | None,
+        pause_seconds: Callable[[int, float], float] = pause_of_many_seconds,
     ) -> None:
         self._stream = stream
+        self._pause_seconds = pause_seconds
         self._listener = listener
         self._host, self._port = host, port
         self._tls, self._ca_file = tls, ca_file
@@ -74,6 +82,8 @@ class XmppSession:
         self._echo_address = ""
         #: Characters since the start: written, up to the last mark, up to the last that came back.
         self._written = self._marked = self._echoed = 0
+        #: What waits for the server to have dealt with so many characters.
+        self._untaken: list[tuple[int, Callable[[], None]]] = []
         self._iq_ids = itertools.count(1)
         self._iqs: dict[str, tuple[str, asyncio.Future[Element]]] = {}
         self._flushed_at = 0.0
@@ -83,6 +93,8 @@ class XmppSession:
         self._timer: asyncio.TimerHandle | None = None
         self._watchdog: asyncio.TimerHandle | None = None
         self.online = False
+        #: Takes what somebody asks by IQ, to answer it later by `answer`; False if it does not.
+        self.serve_iq: Callable[[Iq], bool] = lambda iq: False
         #: Set when the server refuses the credentials: trying again would not help.
         self.refused: str | None = None
         #: Set while trying again cannot help until somebody mends something; it goes on trying.
@@ -145,19 +157,47 @@ class XmppSession:
         """Sends a chat message for a person."""
         self._put(stanza.chat(text, to, sender))
 
-    def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
+    def when_taken(self, done: Callable[[], None]) -> None:
+        """Calls `done` when the server has dealt with all that was sent so far.
+
+        Never if the connection is lost before. Only of a session with echoes.
+        """
+        if self.online:
+            sent = self._written + self._outbox_characters
+            self._untaken.append((sent, done))
+            self._put(stanza.mark(str(sent), self._echo_address))
+
+    def send_presence(
+        self,
+        to: str,
+        kind: str | None = None,
+        sender: str | None = None,
+        show: str = "",
+        status: str = "",
+    ) -> None:
         """Sends directed presence."""
-        self._put(stanza.presence(to, kind, sender))
+        self._put(stanza.presence(to, kind, sender, show, status))
+
+    def answer(self, iq: Iq, payload: str | IqError) -> None:
+        """Answers what `serve_iq` has taken (see `stanza.answer`)."""
+        self._put(stanza.answer(iq, payload))
 
     async def ask_iq(
-        self, payload: str, to: str, sender: str | None = None, *, timeout_seconds: float = 10.0
+        self,
+        payload: str,
+        to: str,
+        sender: str | None = None,
+        *,
+        kind: str = "set",
+        timeout_seconds: float = 10.0,
     ) -> Element:
-        """Sends an IQ of type `set` and returns its answer (RFC 6120, 8.2.3).
+        """Sends an IQ and returns its answer (RFC 6120, 8.2.3).
 
         For the few things that the server itself is asked; messages are cheaper.
 
         Args:
             payload: the XML element that it carries.
+            kind: `get` or `set`.
 
         Raises:
             IqRefused: the answer is an error.
@@ -169,7 +209,7 @@ class XmppSession:
         iq_id = f"k{next(self._iq_ids)}"
         future: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
         self._iqs[iq_id] = (to, future)
-        self._put(stanza.iq(payload, to, iq_id, sender))
+        self._put(stanza.iq(payload, to, iq_id, sender, kind))
         try:
             async with asyncio.timeout(timeout_seconds):
                 answer = await future
@@ -212,6 +252,10 @@ class XmppSession:
         mark = xml.get("id", "")
         if mark.isdecimal():
             self._echoed = max(self._echoed, min(int(mark), self._written))
+            taken = [done for at, done in self._untaken if at <= self._echoed]
+            self._untaken = [each for each in self._untaken if each[0] > self._echoed]
+            for done in taken:
+                done()
         return True
 
     def _put(self, text: str) -> None:
@@ -254,7 +298,7 @@ class XmppSession:
             if not (self.online and found.xml.tag.endswith("}iq")):
                 return found
             if not self._is_answer(found.xml):
-                self._refuse(found.xml)
+                self._take_iq(found.xml)
             return None
         if not self._is_echo(found.xml):
             self._receive(found.xml)
@@ -269,11 +313,14 @@ class XmppSession:
             future.set_result(xml)
         return True
 
-    def _refuse(self, xml: Element) -> None:
-        """Answers what somebody asks by IQ; the pool is asked by messages."""
-        id_ = xml.get("id", "")
-        if xml.get("type") in ("get", "set") and len(id_) <= _MOST_ID_CHARACTERS:
-            self._put(stanza.no_service(id_, xml.get("from", ""), xml.get("to", "")))
+    def _take_iq(self, xml: Element) -> None:
+        """Hands on what somebody asks by IQ, or answers that nobody serves it (RFC 6120, 8.4)."""
+        id_, kind = xml.get("id", ""), xml.get("type", "")
+        if kind in ("get", "set") and len(id_) <= _MOST_ID_CHARACTERS:
+            payload = xml[0] if len(xml) else Element("nothing")
+            iq = Iq(xml.get("from", ""), xml.get("to", ""), kind, id_, payload)
+            if not self.serve_iq(iq):
+                self.answer(iq, IqError("cancel", "service-unavailable"))
 
     def _receive(self, xml: Element) -> None:
         sender = xml.get("from", "")
@@ -374,6 +421,7 @@ class XmppSession:
         self._outbox.clear()
         self._outbox_characters = 0
         self._marked = self._echoed = self._written  # what was under way is lost
+        self._untaken.clear()
         for _, future in self._iqs.values():
             if not future.done():
                 future.set_exception(Unreachable("the connection to the server was lost"))
@@ -388,7 +436,7 @@ class XmppSession:
         )
         words = _in_words(self.problem or why)
         self.link = f"the server is away: {words}"
-        pause = pause_seconds(self._failures, random.random())
+        pause = self._pause_seconds(self._failures, random.random())
         self._timer = asyncio.get_running_loop().call_later(pause, self.start)
         news = self.refused or str(self.problem) not in (known, "None")
         if was_online or self._failures == 1 or news:
@@ -442,7 +490,10 @@ def component(
         stream.default_domain = domain  # the name that the server's certificate must have
         stream.tls_services = {"direct"}  # one kind of connection to try, and no other
         stream.enable_plaintext = False
-    session = XmppSession(stream, listener, host, port, tls=tls, ca_file=ca_file)
+    pause = pause_of_manager_seconds
+    session = XmppSession(
+        stream, listener, host, port, tls=tls, ca_file=ca_file, pause_seconds=pause
+    )
     session.use_echoes(domain)
     return session
 

@@ -9,9 +9,15 @@
 -- 3. Password attempts: each one that fails takes a token of its account and address. Without a
 --    token an attempt waits in line, first come, first served, instead of being refused, so that the
 --    owner of the account gets in, too. Other addresses and other accounts do not notice.
--- 4. Clients reach the pool's component and the server itself, and nobody else: no user's stanza gets
---    to a worker or to another user. Presence reaches `pool@` alone; subscriptions are refused, for
---    Prosody keeps them on disk, in the rosters of both sides, without a bound.
+-- 4. Clients reach the pool's component, the server itself and, one by one, sessions of their own
+--    account: no user's stanza gets to a worker or to another user, to the disk, or to many sessions.
+-- 5. Presence. Workers have none but what they send to `pool@`: theirs would go to each session of an
+--    account, to thousands. Users are online, for their own sessions alone, and may subscribe to the
+--    pool: to its domain, `pool@`, `jobs@` and `job-N@`. What that makes the server keep is bounded. What
+--    it makes the server send, read and write is paid for like what an account sends, and refused to
+--    an account that owes more than pauses collect. The pool is told of each subscriber who comes and
+--    goes, of all who are there when its manager comes back; and they are told when it goes.
+-- 6. Other servers: those of domains that are named, if any, and they reach the pool's component alone.
 --
 -- Options (workers: of hosts that are named in kestrel_guard_worker_hosts; users: all others):
 --   kestrel_guard_worker_hosts            a set
@@ -20,12 +26,16 @@
 --   kestrel_guard_unsent_bytes            of one account
 --   kestrel_guard_free_guesses            that fail, of one account and address
 --   kestrel_guard_guesses_per_second      after that
+--   kestrel_guard_roster_items            of one account
+--   kestrel_guard_present_sessions        of one account
+--   kestrel_guard_federated_domains       a set
 module:set_global();
 
 local async = require "util.async";
 local base64 = require "util.encodings".base64;
 local filters = require "util.filters";
 local jid_bare = require "util.jid".bare;
+local jid_prep = require "util.jid".prep;
 local jid_split = require "util.jid".split;
 local monotonic = require "util.time".monotonic;
 local st = require "util.stanza";
@@ -35,14 +45,29 @@ local worker_hosts = module:get_option_set("kestrel_guard_worker_hosts", {});
 local unsent_limit = module:get_option_number("kestrel_guard_unsent_bytes", 8 * 1024 * 1024);
 local free_guesses = module:get_option_number("kestrel_guard_free_guesses", 20);
 local guesses_per_second = module:get_option_number("kestrel_guard_guesses_per_second", 4);
+local most_roster_items = module:get_option_number("kestrel_guard_roster_items", 100);
+local federated_domains = module:get_option_set("kestrel_guard_federated_domains", {});
+local most_present_sessions = module:get_option_number("kestrel_guard_present_sessions", 20);
 
 local BURST_SECONDS = 1;
 local LONGEST_PAUSE_SECONDS = 5;
+-- Each session reads on after its pause, whatever its account owes: what costs much is refused then.
+local MOST_OWED_SECONDS = 10;
+local OWES_TOO_MUCH = "This account asks too much at once";
 -- Longer than that nobody waits in line: clients give up after 30 seconds.
 local LONGEST_LINE_SECONDS = 20;
 local REFUSAL_SECONDS = 1;
 local SWEEP_SECONDS = 30;
 local MOST_LINES = 10000;
+local LONGEST_ADDRESS_BYTES = 300;
+local LONGEST_NAME_BYTES = 200; -- of an item of a roster, and of each of its groups
+local MOST_GROUPS = 10;
+local LONGEST_PRESENCE_BYTES = 4000;
+local LONGEST_KEPT_MESSAGE_BYTES = 20000;
+-- What is done with a roster is done with all of it: so much counts as a stanza, and a write as more.
+local ROSTER_CHANGE_STANZAS = 10;
+local ROSTER_BYTES_OF_A_STANZA = 2000;
+local ROSTER_ITEM_BYTES = 100; -- besides its name and groups
 
 local rates = {
 	user = {
@@ -73,6 +98,10 @@ local function new_bucket(rate, burst)
 		fill(now or monotonic());
 		balance = balance - amount;
 		return balance < 0 and -balance / rate or 0;
+	end
+	function bucket.owed_seconds(more)
+		fill(monotonic());
+		return (more - balance) / rate;
 	end
 	function bucket.balance()
 		fill(monotonic());
@@ -188,8 +217,31 @@ local function bytes_out(bytes, session)
 	return bytes;
 end
 
+local function is_subscribed(item)
+	return item and (item.subscription == "to" or item.subscription == "both");
+end
+local function is_asked_for(item)
+	return item and (item.ask or is_subscribed(item));
+end
+
+local function component_of(host)
+	return prosody.hosts[host] and prosody.hosts[host].type == "component";
+end
+
+-- A stream is opened to one of our hosts, and Prosody takes what comes over it to any of them.
+local function other_server_stanza_in(stanza, session)
+	local to = stanza.attr.to;
+	if not to or component_of(select(2, jid_split(jid_prep(to)))) then return stanza; end
+	module:log("warn", "refused a stanza of %s for %s", session.from_host or "a server", to:sub(1, 200));
+	session:close({ condition = "policy-violation", text = "Other servers reach the pool alone" });
+	return nil;
+end
+
 function module.load()
 	filters.add_filter_hook(function (session)
+		if session.type:match("^s2s") then
+			filters.add_filter(session, "stanzas/in", other_server_stanza_in, 900);
+		end
 		if session.type:match("^c2s") then
 			filters.add_filter(session, "stanzas/in", stanza_in, 900);
 			filters.add_filter(session, "bytes/in", bytes_in, 900);
@@ -250,19 +302,196 @@ local function turn(line)
 	return true;
 end
 
+-- Presence of users --
+
+-- Addresses of a pool that a user may subscribe to.
+local function is_contact(node, resource)
+	if resource then return false; end
+	return not node or node == "pool" or node == "jobs" or (#node <= 24 and node:match("^job%-%d+$") ~= nil);
+end
+
+local function count(items)
+	local n = 0;
+	for key in pairs(items or {}) do
+		if key then n = n + 1; end -- a roster has its metadata at `false`
+	end
+	return n;
+end
+
+local function sessions_of(session)
+	return (prosody.bare_sessions[session.username .. "@" .. session.host] or { sessions = {} }).sessions;
+end
+
+-- Has an account pay for stanzas, and for one to each of its sessions; false if it owes too much already.
+local function charge(session, stanzas)
+	local account = account_of(session);
+	if not account then return true; end
+	if account.stanzas.owed_seconds(account.unpaid) > MOST_OWED_SECONDS then return false; end
+	account.unpaid = account.unpaid + stanzas + count(sessions_of(session));
+	return true;
+end
+
+-- What it costs to read a roster or to write it.
+local function stanzas_of(roster)
+	local bytes = 0;
+	for jid, item in pairs(roster or {}) do
+		if jid then
+			bytes = bytes + ROSTER_ITEM_BYTES + #(item.name or "");
+			for group in pairs(item.groups or {}) do bytes = bytes + #group; end
+		end
+	end
+	return bytes / ROSTER_BYTES_OF_A_STANZA;
+end
+
+-- When this session goes, the server tells these addresses (RFC 6121, 4.6.3).
+local function tell_at_the_end(session, jid)
+	session.directed = session.directed or {};
+	session.directed[jid] = true;
+end
+
+-- Or each session of the account, and each job it looked at, would be kept as long as this session is.
+local function tell_no_more(sessions, jid)
+	for _, session in pairs(sessions) do
+		if session.directed then session.directed[jid] = nil; end
+	end
+end
+
+local function refuse(session, stanza, condition, text)
+	if stanza.attr.type ~= "error" and stanza.attr.type ~= "result" then
+		session.send(st.error_reply(stanza, text == OWES_TOO_MUCH and "wait" or "cancel", condition, text));
+	end
+	return true;
+end
+
+-- Presence to nobody in particular: to the account's own sessions.
+local function own_presence(session, stanza)
+	if worker_hosts:contains(session.host) then return true; end
+	-- Who comes or goes makes the server write to all that it knows; who goes has to be let go.
+	local leaves = stanza.attr.type == "unavailable" and session.presence;
+	local comes = not stanza.attr.type and not session.presence;
+	if not charge(session, (comes or leaves) and count(session.roster) or 0) and not leaves then
+		return refuse(session, stanza, "resource-constraint", OWES_TOO_MUCH);
+	end
+	if #tostring(stanza) > LONGEST_PRESENCE_BYTES then
+		return refuse(session, stanza, "not-acceptable", "This presence is too large");
+	end
+	if not comes then return; end
+	local present = 0;
+	for _, other in pairs(sessions_of(session)) do
+		if other.presence then present = present + 1; end
+	end
+	if present >= most_present_sessions then
+		return refuse(session, stanza, "resource-constraint", "Too many sessions of this account are available");
+	end
+	for jid in pairs(session.roster or {}) do
+		if jid then
+			local node, host, resource = jid_split(jid);
+			if component_of(host) and is_contact(node, resource) then tell_at_the_end(session, jid); end
+		end
+	end
+end
+
+-- Of what a client sends, and of what the server sends for it: probes, and presence to all it knows.
+local function may_send_presence(session, stanza, node, host, resource)
+	local to, kind = stanza.attr.to, stanza.attr.type;
+	local is_worker = worker_hosts:contains(session.host);
+	if not is_worker and host == session.host and node == session.username then
+		return prosody.full_sessions[to] and (not kind or kind == "unavailable");
+	end
+	if not component_of(host) or not is_contact(node, resource) then return false; end
+	-- The server keeps each address of directed presence until the session ends: one is enough.
+	if not kind then return node == "pool"; end
+	if kind == "unavailable" then return node == "pool" or not is_worker; end
+	if is_worker then return false; end
+	local roster = session.roster;
+	local item = roster and roster[to];
+	if kind == "probe" then return is_asked_for(item); end
+	if not roster or (kind ~= "subscribe" and kind ~= "unsubscribe") then return false; end
+	if not charge(session, ROSTER_CHANGE_STANZAS + stanzas_of(roster)) then
+		return false, "resource-constraint", OWES_TOO_MUCH;
+	end
+	if kind == "unsubscribe" then tell_no_more(sessions_of(session), to); end
+	if kind == "subscribe" and not item and count(roster) >= most_roster_items then
+		return false, "resource-constraint", "The roster of this account is full";
+	end
+	return true;
+end
+
+local function roster_asked(event)
+	local session, stanza = event.origin, event.stanza;
+	if session.type ~= "c2s" then return; end
+	local changes = stanza.attr.type == "set";
+	if not charge(session, stanzas_of(session.roster) + (changes and ROSTER_CHANGE_STANZAS or 0)) then
+		return refuse(session, stanza, "resource-constraint", OWES_TOO_MUCH);
+	end
+	local item = changes and stanza.tags[1]:get_child("item");
+	if not item or item.attr.subscription == "remove" then return; end
+	local jid = item.attr.jid or "";
+	local groups, fits = 0, #jid <= LONGEST_ADDRESS_BYTES and #(item.attr.name or "") <= LONGEST_NAME_BYTES;
+	for group in item:childtags("group") do
+		groups = groups + 1;
+		fits = fits and #(group:get_text() or "") <= LONGEST_NAME_BYTES;
+	end
+	if not fits or groups > MOST_GROUPS then
+		return refuse(session, stanza, "not-acceptable", "This item of a roster is too large");
+	end
+	if not session.roster[jid_prep(jid) or ""] and count(session.roster) >= most_roster_items then
+		return refuse(session, stanza, "resource-constraint", "The roster of this account is full");
+	end
+end
+
+-- Calls with each session that has presence, and each address of a component that it is subscribed to.
+local function each_subscriber(of_host, act)
+	for _, session in pairs(prosody.full_sessions) do
+		if session.presence and not worker_hosts:contains(session.host) then
+			for jid, item in pairs(session.roster or {}) do
+				if jid and is_subscribed(item) and select(2, jid_split(jid)) == of_host then act(session, jid); end
+			end
+		end
+	end
+end
+
+-- As the server does for a session that becomes available (RFC 6121, 4.2.2).
+local function probe(session, jid)
+	tell_at_the_end(session, jid);
+	prosody.core_post_stanza(session, st.presence({ from = session.full_jid, to = jid, type = "probe" }), true);
+end
+
+local function on_answer(event)
+	local stanza = event.stanza;
+	local user, from = prosody.bare_sessions[stanza.attr.to], jid_bare(stanza.attr.from);
+	if user and stanza.attr.type == "unsubscribed" then tell_no_more(user.sessions, from); end
+	-- It is still only asked for: Prosody notes the answer after this.
+	if stanza.attr.type ~= "subscribed" or not user or not is_asked_for(user.roster[from]) then return; end
+	for _, session in pairs(user.sessions) do
+		if session.presence then probe(session, from); end
+	end
+end
+
+-- Messages for who is away --
+
+-- What programs say goes to the session that asked, and to no other.
+local function to_a_session_that_is_gone(event)
+	local session, stanza = event.origin, event.stanza;
+	if prosody.full_sessions[stanza.attr.to] or not stanza:get_child("json", "urn:xmpp:json:0") then return; end
+	return refuse(session, stanza, "service-unavailable");
+end
+
+local function keep_message(event)
+	if #tostring(event.stanza) > LONGEST_KEPT_MESSAGE_BYTES then return false; end
+end
+
 -- Whom a client reaches --
 
 local function may_reach(session, stanza)
 	local to = stanza.attr.to;
 	local node, host, resource = jid_split(to);
-	local target = prosody.hosts[host];
-	local is_pool = target and target.type == "component";
 	if stanza.name == "presence" then
-		local kind = stanza.attr.type;
-		-- The server tells each address of directed presence when the session ends: one is enough.
-		return is_pool and node == "pool" and not resource and (not kind or kind == "unavailable");
+		return may_send_presence(session, stanza, node, host, resource);
 	end
-	return is_pool or (target and not node) or jid_bare(to) == jid_bare(session.full_jid);
+	if component_of(host) or (prosody.hosts[host] and not node) then return true; end
+	if jid_bare(to) ~= jid_bare(session.full_jid) then return false; end
+	return stanza.name ~= "message" or prosody.full_sessions[to] ~= nil;
 end
 
 local function on_the_way(event)
@@ -270,26 +499,53 @@ local function on_the_way(event)
 	if session.type ~= "c2s" then return; end
 	local to = stanza.attr.to;
 	if not to then
-		-- It would go to each session of the account: to thousands, each time.
-		if stanza.name == "presence" then return true; end
+		if stanza.name == "presence" then return own_presence(session, stanza); end
+		if stanza.name == "message" then return refuse(session, stanza, "service-unavailable"); end
 		return;
 	end
 	if to == session.kestrel_reaches and stanza.name == "message" then return; end
-	if may_reach(session, stanza) then
-		if stanza.name == "message" then session.kestrel_reaches = to; end -- most go there again
+	local may, condition, text = may_reach(session, stanza);
+	if may then
+		-- Most go there again. One's own session may be gone by then.
+		if stanza.name == "message" and not prosody.full_sessions[to] then session.kestrel_reaches = to; end
 		return;
 	end
-	if stanza.attr.type ~= "error" and stanza.attr.type ~= "result" then
-		session.send(st.error_reply(stanza, "cancel", "service-unavailable"));
-	end
-	return true;
+	return refuse(session, stanza, condition or "service-unavailable", text);
 end
 
 function module.add_host(module)
+	if module:get_host_type() == "component" then
+		-- Server-to-server streams are for hosts that load mod_s2s: of ours, a component at most.
+		module:hook("route/remote", function (event)
+			if federated_domains:contains(event.to_host) then return; end
+			return refuse(event.origin, event.stanza, "not-allowed", "This domain is not one of those allowed");
+		end, 1000);
+		module:hook("s2s-stream-features", function (event)
+			local session = event.origin;
+			if session.direction ~= "incoming" or federated_domains:contains(session.from_host) then return; end
+			module:log("warn", "refused a stream from %s", session.from_host or "a server without a name");
+			session:close({ condition = "policy-violation", text = "This domain is not one of those allowed" });
+			return true;
+		end, 1000);
+		module:hook("component-authenticated", function () each_subscriber(module.host, probe); end);
+		module:hook("component-disconnected", function (event)
+			if event.session.type ~= "component" then return; end
+			each_subscriber(module.host, function (session, jid)
+				session.send(st.presence({ from = jid, to = session.full_jid, type = "unavailable" }));
+			end);
+		end);
+		return;
+	end
 	for _, kind in ipairs { "message", "presence", "iq" } do
 		for _, to in ipairs { "full", "bare", "host" } do
 			module:hook("pre-" .. kind .. "/" .. to, on_the_way, 1000);
 		end
+	end
+	if not worker_hosts:contains(module.host) then
+		module:hook("iq/self/jabber:iq:roster:query", roster_asked, 1000);
+		module:hook("presence/bare", on_answer, 10);
+		module:hook("message/full", to_a_session_that_is_gone, 10);
+		module:hook("message/offline/handle", keep_message, 10);
 	end
 
 	module:hook("stanza/urn:ietf:params:xml:ns:xmpp-sasl:auth", function (event)
@@ -319,6 +575,7 @@ function module.add_host(module)
 		local session = event.session;
 		local account = accounts[session.username .. "@" .. session.host];
 		if account then account.sent[session] = nil; end
+		if session.full_jid then tell_no_more(sessions_of(session), session.full_jid); end
 	end);
 end
 

@@ -1,0 +1,4 @@
+"""A person talks to the pool from a chat program: words become requests, answers become sentences.
+
+Pure: the manager carries the text.
+"""

@@ -1,0 +1,48 @@
+"""What a message comes to: an answer at once, or a request whose reply tells how to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kestrelctl.chat.sentences import problem
+from kestrelctl.errors import KestrelError, NotAllowed
+from kestrelctl.protocol.answers import Failed, Reply
+from kestrelctl.protocol.requests import AnyRequest
+
+
+@dataclass(frozen=True)
+class Step:
+    """A request to the pool.
+
+    Attributes:
+        then: what to say, or to ask next, from the reply.
+        job: that it is about; of another user's job no more is said than that it is not his.
+        otherwise: the same if the pool refuses; None for its reasons.
+    """
+
+    request: AnyRequest
+    then: Callable[[Reply], str | Step]
+    job: str = ""
+    otherwise: Callable[[Failed], str | Step] | None = None
+
+    def answer(self, reply: Reply) -> str | Step:
+        """What to say, or to ask next."""
+        if isinstance(reply, Failed):
+            return self.otherwise(reply) if self.otherwise else refusal(reply, self.job)
+        try:
+            return self.then(reply)
+        except KestrelError as error:
+            return problem(error)
+
+
+def refusal(failed: Failed, job: str) -> str:
+    """Why the pool refuses something."""
+    if failed.code == NotAllowed.code and job:
+        return no_such_job(job)
+    return problem(KestrelError(failed.message, cause=failed.cause, hint=failed.hint))
+
+
+def no_such_job(job: str) -> str:
+    """One that is not there, or belongs to somebody else."""
+    return f"There is no job {job} of yours. To see yours, write: jobs"

@@ -1,0 +1,385 @@
+"""From a message to what it comes to: every word that the pool understands in a chat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import click
+
+from kestrelctl.chat import sentences, submit_words, typed_words
+from kestrelctl.chat.step import Step, no_such_job, refusal
+from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.errors import KestrelError, NotFound, UsageError
+from kestrelctl.grammar.id_ranges import parse_job, parse_jobs
+from kestrelctl.grammar.nearest import did_you_mean
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+
+#: How many workers are asked for; of more it is only said that there are.
+_MOST_WORKERS = 200
+#: Of a long output so much of its end is asked for.
+_END_BYTES = 4_000
+
+_BAD = [TaskState.FAILED, TaskState.LOST]
+_BOTH = ("stdout", "stderr")
+_STREAMS = {"stdout": "stdout", "--stdout": "stdout", "stderr": "stderr", "--stderr": "stderr"}
+#: What may stand before a word: who is used to a shell, or to bots, types it.
+_BEFORE = re.compile(r"(?:\$ +)?(?:(?:\./)?kestrel(?:ctl)? +)?/?", re.IGNORECASE)
+#: Nouns and verbs of the command line, and words of the first Kestrel.
+_ALIASES = {
+    ("job", "list"): "jobs",
+    ("job", "info"): "job",
+    ("job", "tasks"): "job",
+    ("job", "cancel"): "cancel",
+    ("job", "explain"): "explain",
+    ("job", "logs"): "logs",
+    ("worker", "list"): "workers",
+    ("pool", "status"): "status",
+}
+#: Verbs that need the command line, and their nouns there.
+_ELSEWHERE = {
+    "retry": "job",
+    "scale": "job",
+    "forget": "job",
+    "story": "job",
+    "wait": "job",
+    "drain": "worker",
+    "resume": "worker",
+    "top": "",
+}
+_OTHER_NAMES = {
+    "": "help",
+    "?": "help",
+    "--help": "help",
+    "-h": "help",
+    "kestrel": "help",
+    "kestrelctl": "help",
+    "pool": "status",
+    "worker": "workers",
+    "tasks": "job",
+}
+
+
+@dataclass(frozen=True)
+class _Word:
+    """A word that begins a message.
+
+    Attributes:
+        usage: how it is written.
+        what: what it does; empty if that need not be said.
+        read: from the words after it and the user's account to what they come to.
+    """
+
+    usage: str
+    what: str
+    read: Callable[[Sequence[str], str], str | Step]
+
+
+def read(body: str, user: str) -> str | Step:
+    """What a message comes to; never raises for anything that a person may write.
+
+    Args:
+        user: the account that wrote it.
+    """
+    try:
+        return _read(body.strip(), user)
+    except KestrelError as error:
+        return sentences.problem(error)
+    except click.ClickException as error:
+        message = error.format_message().rstrip(".")
+        return sentences.problem(UsageError(message, hint="write: help submit"))
+
+
+#: What a job's own address understands of the job, and by which word it is asked for elsewhere.
+_OF_A_JOB = {
+    "": "job",
+    "status": "job",
+    "job": "job",
+    "info": "job",
+    "explain": "explain",
+    "logs": "logs",
+    "cancel": "cancel",
+}
+#: What answers there hint at besides.
+_OF_THE_POOL = ("jobs", "workers")
+
+
+def read_to_job(job_id: int, body: str, user: str) -> str | Step:
+    """What a message to a job's own address comes to: the job need not be named, and no other can.
+
+    Args:
+        user: the account that wrote it.
+    """
+    first, *rest = body.split(maxsplit=2) or [""]
+    name = first.lower().lstrip("/").rstrip("!?.:,")
+    if not rest and name in _OF_THE_POOL:
+        return read(name, user)
+    logs = name == "logs"
+    # `logs 12` is about a task with that number; hints name job and task.
+    if rest and rest[0].strip("#") == str(job_id) and (rest[1:] or not logs):
+        rest = rest[1:]
+    if name in _OF_A_JOB and (logs or not rest):
+        return read(" ".join([_OF_A_JOB[name], str(job_id), *rest]), user)
+    usage = "status, explain, logs TASK, or cancel (all of it)"
+    return f"This is the address of job {job_id}. Write: {usage}"
+
+
+def _read(text: str, user: str) -> str | Step:
+    before = _BEFORE.match(text)
+    text = text[before.end() :] if before else text
+    if text:
+        _name(text.split(maxsplit=1)[0])  # who only says hello need not hear of quotes
+    words = typed_words.split(text)
+    if not words:
+        return _help([], user)
+    first = words[0].lower()
+    second = words[1].lower() if len(words) > 1 else ""
+    if (first, second) in _ALIASES:
+        return _WORDS[_ALIASES[first, second]].read(words[2:], user)
+    if first in ("job", "worker") and second in _ELSEWHERE:
+        _name(second)  # says so
+    name = _name(words[0])
+    rest = words[1:]
+    before_command = rest[: rest.index("--")] if "--" in rest else rest[:1]
+    if "--help" in before_command or "-h" in before_command:
+        return _help([name], user)
+    if name == "submit":
+        shell_word = typed_words.shell_word(text)
+        if shell_word is not None:
+            raise UsageError(
+                f"{shell_word} is for a shell, and the command runs without one",
+                hint="give it one: submit -- sh -c 'a | b'; quotes make it a plain character",
+            )
+    return _WORDS[name].read(rest, user)
+
+
+def _name(word: str) -> str:
+    """The word that is meant.
+
+    Raises:
+        UsageError: there is no such word, or it does not work in a chat.
+    """
+    name = word.lower().lstrip("/")
+    if name in _ELSEWHERE:
+        command = f"{_ELSEWHERE[name]} {name}".strip()
+        raise UsageError(f"`{name}` does not work in a chat", hint=f"kestrelctl {command}")
+    if name not in _WORDS and name not in _OTHER_NAMES:
+        name = name.rstrip("!?.:,")
+    name = _OTHER_NAMES.get(name, name)
+    if name not in _WORDS:
+        meant = did_you_mean(name, _WORDS)
+        raise UsageError(
+            f'I do not know "{word[:40]}"' + (f"; {meant}" if meant else ""), hint="write: help"
+        )
+    return name
+
+
+def _help(words: Sequence[str], _user: str) -> str:
+    name = _name(words[0]) if words else "help"
+    if name == "submit":
+        lines = [
+            "submit [options] -- command",
+            "submit --array 1-100 -- ./run {}",
+            "{} is the number of the task. There is no shell; for pipes: -- sh -c 'a | b'",
+            "",
+            *(f"{option}: {what}" for option, what in submit_words.options()),
+        ]
+        return "\n".join(lines)
+    if name != "help":
+        return f"{_WORDS[name].usage}\n{_WORDS[name].what}"
+    return "\n".join(
+        [
+            "I run jobs. Write one of:",
+            *(f"{word.usage}: {word.what}" for word in _WORDS.values() if word.what),
+            "More on a word: help submit",
+        ]
+    )
+
+
+def _submit(words: Sequence[str], _user: str) -> str | Step:
+    request = submit_words.read(words)
+    spec = request.spec
+    beside = submit_words.unfilled_in(spec)
+
+    def then(reply: an.Reply) -> str | Step:
+        answer = cast(an.Submitted, reply)
+        said = sentences.submitted(answer, spec.argv, spec.notify) + beside
+        return Step(
+            rq.ExplainJob(job=str(answer.job_id)),
+            lambda reply: said + sentences.hopeless(cast(an.JobExplanation, reply)),
+            otherwise=lambda _: said,  # it may have ended already
+        )
+
+    return Step(request, then)
+
+
+def _status(words: Sequence[str], user: str) -> str | Step:
+    if words:
+        return _job(words, user)
+    return Step(rq.PoolStatus(), lambda reply: sentences.pool_line(cast(an.PoolSummary, reply)))
+
+
+def _jobs(words: Sequence[str], user: str) -> str | Step:
+    if words:
+        return _job(words, user)
+
+    limit = sentences.MOST_LINES
+
+    def then(reply: an.Reply) -> Step:
+        active = cast(an.Jobs, reply).jobs
+        return Step(rq.ListJobs(owner=user, limit=limit), lambda reply: show(active, reply))
+
+    def show(active: list[an.JobView], reply: an.Reply) -> str:
+        latest = cast(an.Jobs, reply)
+        return sentences.job_list(active, latest.jobs, latest.total or 0)
+
+    return Step(rq.ListJobs(owner=user, states=["active"], limit=limit), then)
+
+
+def _job(words: Sequence[str], _user: str) -> str | Step:
+    job = _one_job(words, 1, "job 12")
+
+    def then(reply: an.Reply) -> str | Step:
+        view = cast(an.Jobs, reply).jobs[0]
+        if not view.argv:
+            return no_such_job(job)
+        said = sentences.job_details(view)
+        bad = view.failed + view.lost
+        if not bad:
+            return said
+        return Step(
+            rq.ListTasks(job=str(view.job_id), states=_BAD, limit=sentences.MOST_TASKS),
+            lambda reply: _with_bad_tasks(said, view.job_id, cast(an.Tasks, reply).tasks, bad),
+            otherwise=lambda _: said,
+        )
+
+    return Step(rq.ListJobs(jobs=job), then, job)
+
+
+def _with_bad_tasks(said: str, job_id: int, tasks: list[an.TaskView], bad: int) -> str:
+    found = [task for task in tasks if task.state in _BAD]
+    return f"{said}\n{sentences.bad_tasks(job_id, found, bad)}" if found else said
+
+
+def _cancel(words: Sequence[str], _user: str) -> str | Step:
+    if not words:
+        raise UsageError("which job?", hint="write: cancel 12, or cancel last, or cancel all")
+    jobs = parse_jobs(",".join(word.strip("#,").lower() for word in words))
+
+    def otherwise(failed: an.Failed) -> str | Step:
+        if failed.code != NotFound.code or not (jobs.isdecimal() or jobs == "last"):
+            return refusal(failed, jobs)
+        return Step(rq.ListJobs(jobs=jobs), over, jobs)
+
+    def over(reply: an.Reply) -> str:
+        view = cast(an.Jobs, reply).jobs[0]
+        return f"It is over: job {sentences.job_line(view)}" if view.argv else no_such_job(jobs)
+
+    return Step(
+        rq.CancelJobs(jobs=jobs),
+        lambda reply: sentences.cancelled(cast(an.Changed, reply)),
+        jobs,
+        otherwise,
+    )
+
+
+def _explain(words: Sequence[str], _user: str) -> str | Step:
+    job = _one_job(words, 1, "explain 12")
+    return Step(
+        rq.ExplainJob(job=job),
+        lambda reply: sentences.explained(cast(an.JobExplanation, reply)),
+        job,
+    )
+
+
+def _logs(words: Sequence[str], _user: str) -> str | Step:
+    streams = [_STREAMS[word] for word in words if word in _STREAMS]
+    numbers = [word for word in words if word not in _STREAMS]
+    job = _one_job(numbers, 2, "logs 12 3")
+    if len(numbers) > 1:
+        if not (numbers[1].isascii() and numbers[1].isdigit() and len(numbers[1]) < 20):
+            raise UsageError(f"not a task: {numbers[1]!r}", hint="write for example: logs 12 3")
+        return _log(job, int(numbers[1]), streams or _BOTH)
+
+    def then(reply: an.Reply) -> str | Step:
+        view = cast(an.Jobs, reply).jobs[0]
+        if not view.argv:
+            return no_such_job(job)
+        if view.tasks == 1:
+            return _log(str(view.job_id), view.first, streams or _BOTH)
+        raise UsageError(
+            f"job {view.job_id} has {view.tasks:,} tasks; whose output?",
+            hint=f"write: logs {view.job_id} {view.first}",
+        )
+
+    return Step(rq.ListJobs(jobs=job), then, job)
+
+
+def _log(job: str, task_id: int, streams: Sequence[str], empty: Sequence[str] = ()) -> Step:
+    """What a task wrote: to the first of these streams to which it wrote at all.
+
+    Args:
+        empty: to which it wrote nothing.
+    """
+    stream, *others = streams
+
+    def show(reply: an.Reply) -> str | Step:
+        text = sentences.log_text(cast(an.Log, reply))
+        if text:
+            return text if stream == "stdout" else f"{stream}:\n{text}"
+        if others:
+            return _log(job, task_id, others, [*empty, stream])
+        which = f"Task {task_id} of {'your last job' if job == 'last' else f'job {job}'}"
+        where = "" if empty else f" to {stream}"
+        return Step(
+            rq.ListTasks(job=job, ids=[task_id]),
+            lambda reply: nothing(which, where, cast(an.Tasks, reply).tasks),
+            job,
+            otherwise=lambda _: nothing(which, where, []),
+        )
+
+    def nothing(which: str, where: str, tasks: list[an.TaskView]) -> str:
+        if any(task.state is TaskState.RUNNING for task in tasks):
+            return f"{which} runs and wrote nothing{where} yet."
+        return f"{which} wrote nothing{where}."
+
+    def then(reply: an.Reply) -> str | Step:
+        log = cast(an.Log, reply)
+        if log.next_offset is None:
+            return show(log)
+        end = max(0, log.size_bytes - _END_BYTES)
+        request = rq.Logs(job=job, task_id=task_id, stream=stream, offset=end)
+        return Step(request, show, job)
+
+    return Step(rq.Logs(job=job, task_id=task_id, stream=stream), then, job)
+
+
+def _workers(words: Sequence[str], _user: str) -> str | Step:
+    def then(reply: an.Reply) -> str:
+        found = cast(an.Workers, reply)
+        return sentences.worker_list(found.workers, all_of_them=found.after is None)
+
+    return Step(rq.ListWorkers(names=list(words), limit=_MOST_WORKERS), then)
+
+
+def _one_job(words: Sequence[str], most: int, example: str) -> str:
+    """The job that the first word names; without words the last one."""
+    if len(words) > most:
+        raise UsageError(f"{len(words)} words are too many here", hint=f"write: {example}")
+    return parse_job(words[0].strip("#").lower()) if words else "last"
+
+
+_WORDS = {
+    "submit": _Word("submit -- command", "run it as a job", _submit),
+    "jobs": _Word("jobs", "your jobs", _jobs),
+    "job": _Word("job 12", "how far one is", _job),
+    "logs": _Word("logs 12 3", "what its task 3 wrote", _logs),
+    "explain": _Word("explain 12", "why it waits", _explain),
+    "cancel": _Word("cancel 12", "stop it", _cancel),
+    "workers": _Word("workers", "who runs tasks", _workers),
+    "status": _Word("status", "how the pool is", _status),
+    "help": _Word("help", "", _help),
+}

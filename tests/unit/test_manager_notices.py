@@ -1,0 +1,277 @@
+"""Owners are told of the ends of their jobs, whatever happens to the manager and its session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from managerkit import PlayedManager, settled
+
+from kestrelctl.chat import words
+from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.task_state import Counts
+from kestrelctl.errors import KestrelError
+from kestrelctl.manager import conversations, notices
+from kestrelctl.protocol import requests as rq
+
+ADA = "ada@users.pool"
+HERE = f"{ADA}/phone"
+
+
+class Played(PlayedManager):
+    """A manager whose server takes messages when it is told to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.waiting: list[Callable[[], None]] = []
+        super().__init__(directory)
+        self.session: Any = self.service.session
+        self.session.when_taken = self.waiting.append
+
+    async def says(self, body: str, to: str = "jobs@pool", sender: str = HERE) -> str:
+        """What is answered to somebody's words, by the address that he wrote to."""
+        self.listener.on_body(sender, to, body)
+        await settled()
+        assert self.chats[-1][0] == sender
+        assert self.chat_senders[-1] == to.partition("/")[0]
+        return self.chats[-1][1]
+
+    async def server_takes(self) -> None:
+        """The server has dealt with all that was sent."""
+        waiting = list(self.waiting)
+        self.waiting.clear()
+        for done in waiting:
+            done()
+        await settled()
+
+    def reconnects(self) -> None:
+        """The session was lost, and is there again."""
+        self.waiting.clear()
+        self.listener.on_online()
+
+    def notices(self) -> list[str]:
+        """What the owner was told, wherever he is."""
+        return [text for to, text in self.sent if to == ADA]
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> Played:
+    return Played(tmp_path)
+
+
+async def end_a_job(manager: Played, notify: str = "always") -> None:
+    """Jobs without workers end when they are cancelled."""
+    assert "Job " in await manager.says(f"submit --notify {notify} -- true")
+    assert "Cancelled job " in await manager.says("cancel last")
+
+
+async def test_the_owner_is_told_once_at_his_account(manager: Played) -> None:
+    await end_a_job(manager)
+    assert [text[:47] for text in manager.notices()] == [
+        "job 1 cancelled: 0 done, 0 failed, 1 cancelled "
+    ]
+    await manager.server_takes()
+    assert manager.store.untold(10) == []
+    manager.reconnects()
+    assert len(manager.notices()) == 1
+
+
+async def test_a_message_that_was_lost_with_the_session_is_sent_again(manager: Played) -> None:
+    await end_a_job(manager)
+    assert [record.job_id for record in manager.store.untold(10)] == [1]
+    manager.reconnects()
+    assert len(manager.notices()) == 2
+    await manager.server_takes()
+    manager.reconnects()
+    assert len(manager.notices()) == 2
+
+
+async def test_what_the_server_has_is_not_sent_again_while_that_is_stored(manager: Played) -> None:
+    await end_a_job(manager)
+    [done] = manager.waiting
+    done()
+    manager.reconnects()
+    assert len(manager.notices()) == 1
+    await settled()
+    assert len(manager.notices()) == 1
+
+
+async def test_what_ends_while_the_server_is_away_is_told_when_it_is_back(manager: Played) -> None:
+    await manager.says("submit -- true")
+    manager.session.online = False
+    await manager.says("cancel last")
+    assert manager.notices() == []
+    manager.session.online = True
+    manager.reconnects()
+    assert len(manager.notices()) == 1
+
+
+async def test_a_job_that_nobody_wants_to_hear_of_is_not_told(manager: Played) -> None:
+    await end_a_job(manager, "never")
+    await end_a_job(manager, "failures")
+    await manager.ask(HERE, rq.SubmitJob(spec=JobSpec(argv=("true",))))
+    await manager.ask(HERE, rq.CancelJobs(jobs="last"))
+    assert manager.notices() == []
+    assert manager.store.untold(10) == []
+
+
+async def test_a_program_that_wishes_it_is_told_too(manager: Played) -> None:
+    await manager.ask(HERE, rq.SubmitJob(spec=JobSpec(argv=("true",), notify=Notify.ALWAYS)))
+    await manager.ask(HERE, rq.CancelJobs(jobs="last"))
+    assert len(manager.notices()) == 1
+
+
+async def test_many_are_told_a_few_at_a_time_and_each_once(
+    manager: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "MOST_AT_ONCE", 3)
+    for _ in range(8):
+        await end_a_job(manager)
+    assert len(manager.notices()) <= 3
+    for _ in range(4):
+        await manager.server_takes()
+    found = [text.split()[1] for text in manager.notices()]
+    assert sorted(found) == [f"{n}" for n in range(1, 9)]
+
+
+async def test_a_job_that_is_brought_back_is_told_of_again(manager: Played) -> None:
+    await end_a_job(manager)
+    await manager.server_takes()
+    await manager.ask(HERE, rq.RetryJobs(jobs="1"))
+    assert manager.store.untold(10) == []
+    await manager.says("cancel 1")
+    assert len(manager.notices()) == 2
+
+
+async def test_an_end_that_comes_before_the_server_has_the_word_of_the_first_is_told(
+    manager: Played,
+) -> None:
+    await end_a_job(manager)
+    manager.now += 1.0
+    await manager.ask(HERE, rq.RetryJobs(jobs="1"))
+    await manager.says("cancel 1")
+    assert len(manager.notices()) == 1
+    await manager.server_takes()
+    assert len(manager.notices()) == 2
+    await manager.server_takes()
+    assert manager.store.untold(10) == []
+
+
+async def test_tasks_that_cannot_be_read_keep_no_owner_from_being_told(
+    manager: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: dict[str, Any] = {
+        "owner": ADA, "spec": JobSpec(argv=("true",)), "submitted_at": 1.0, "state": "failed",
+        "ended_at": 2.0, "untold": True, "counts": Counts(failed=1),
+    }  # fmt: skip
+    await manager.store.commit([JobRecord(job_id=n, **ended) for n in (1, 2)])
+
+    def unreadable(*_: object, **__: object) -> None:
+        raise KestrelError("tasks of job 1 cannot be read in the store")
+
+    monkeypatch.setattr(manager.store, "tasks", unreadable)
+    manager.reconnects()
+    assert manager.notices() == [f"job {n} failed: 0 done, 1 failed in 1.0 s" for n in (1, 2)]
+
+
+async def test_words_are_counted(manager: Played) -> None:
+    await manager.says("help")
+    assert ("chat", "in", 1, 4) in list(manager.service.stanzas.counted())
+
+
+async def test_strangers_are_told_no_more_than_that(manager: Played) -> None:
+    manager.listener.on_body("eve@elsewhere/1", "jobs@pool", "jobs")
+    await settled()
+    assert manager.sent == [("eve@elsewhere/1", "This account is no user of the pool.")]
+
+
+async def test_a_message_for_another_address_is_none_for_jobs(manager: Played) -> None:
+    manager.listener.on_body(HERE, "pool@pool", "help")
+    await settled()
+    ((_, answer),) = manager.sent
+    assert "write to jobs@pool" in answer
+
+
+@pytest.mark.parametrize(("sender", "says"), [(HERE, "I am away."), ("eve@elsewhere/1", "Out.")])
+async def test_a_program_that_answers_whatever_it_is_sent_is_not_answered_for_ever(
+    manager: Played, sender: str, says: str
+) -> None:
+    manager.listener.on_body(sender, "jobs@pool", says)
+    answered = 0
+    while len(manager.chats) > answered:
+        answered = len(manager.chats)
+        assert answered <= conversations.IDLE_MESSAGES
+        manager.listener.on_body(sender, "jobs@pool", says)
+        await settled()
+    assert "one such message every ten seconds" in manager.chats[-1][1]
+    assert (await manager.says("status")).startswith("No workers.")
+    manager.now += 1 / conversations.IDLE_MESSAGES_PER_SECOND
+    assert (await manager.says("help", sender=sender))[:4] in ("I ru", "This")
+
+
+async def test_accounts_that_said_nothing_of_late_are_forgotten(manager: Played) -> None:
+    found = manager.listener._conversations
+    for n in range(2_000):
+        manager.now += 1.0
+        manager.listener.on_body(f"eve{n}@elsewhere/1", "jobs@pool", "hello")
+    assert len(found._idle) <= 1_010
+
+
+async def test_a_message_at_which_the_manager_fails_is_answered_like_any_other(
+    manager: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> str:
+        raise ValueError("thousands of digits")
+
+    monkeypatch.setattr(words, "read", fails)
+    assert await manager.says("cancel 1") == "The manager failed at this message."
+
+
+async def test_a_jobs_own_address_answers_and_needs_no_number(manager: Played) -> None:
+    await manager.says("submit -- true")
+    await manager.says("submit -- true")
+    assert (await manager.says("status", "job-1@pool")).startswith("Job 1: 0 of 1 done")
+    assert (await manager.says("explain", "job-1@pool/x")).startswith("Job 1: 1 task waiting")
+    assert (await manager.says("cancel 2", "job-1@pool")).startswith("This is the address of job 1")
+    assert await manager.says("cancel", "job-1@pool") == "Cancelled job 1: 1 task stopped."
+    assert (await manager.says("job 2")).startswith("Job 2: 0 of 1 done")
+
+
+async def test_a_jobs_own_address_tells_others_nothing(manager: Played) -> None:
+    await manager.says("submit -- true")
+    for job in (1, 999):
+        for word in ("status", "explain", "logs", "logs 1", "cancel"):
+            answer = await manager.says(word, f"job-{job}@pool", "bob@users.pool/1")
+            assert "here is no job" in answer, word
+    stranger = await manager.says("status", "job-1@pool", "eve@elsewhere/1")
+    assert stranger == "This account is no user of the pool."
+    assert (await manager.says("status", "job-1@pool")).startswith("Job 1: 0 of 1 done")
+
+
+@pytest.mark.parametrize("to", ["job-0@pool", "job-01@pool", "job-x@pool", "job-1@elsewhere"])
+async def test_what_is_no_jobs_address_is_none(manager: Played, to: str) -> None:
+    await manager.says("submit -- true")
+    before = len(manager.sent)
+    manager.listener.on_body(HERE, to, "cancel")
+    await settled()
+    assert len(manager.sent) == before
+    assert manager.listener.addresses.job_id(to) is None
+
+
+async def test_the_pool_itself_answers_words_because_it_can_be_a_contact(manager: Played) -> None:
+    assert (await manager.says("help", "pool")).startswith("I run jobs.")
+    manager.listener.on_body("eve@elsewhere/1", "pool", "jobs")
+    await settled()
+    assert manager.sent[-1] == ("eve@elsewhere/1", "This account is no user of the pool.")
+
+
+async def test_who_has_no_job_yet_is_told_without_his_address(manager: Played) -> None:
+    for body in ("job", "logs", "explain", "cancel last"):
+        assert await manager.says(body) == "You have submitted no job yet."
+
+
+async def test_json_is_answered_by_json(manager: Played) -> None:
+    assert (await manager.says('{"type": "pool_status"}')).startswith('{"type":"pool"')
+    assert (await manager.says("  {oops")).startswith('{"type":"error"')
