@@ -101,6 +101,30 @@ def restore(source: Path, data_dir: Path, set_aside: Path) -> Copy:
     return checked(database)
 
 
+def count_jobs(data_dir: Path) -> tuple[int, int]:
+    """How many jobs a store remembers, and how many of these have not ended; nothing is checked.
+
+    A manager may be using it.
+
+    Raises:
+        NotFound: there is no store.
+        KestrelError: it cannot be read.
+    """
+    database = data_dir / DATABASE
+    if not database.exists():
+        raise NotFound(f"there is no store in {data_dir}")
+    uri = database.absolute().as_uri() + "?mode=ro"
+    with _intact(database), closing(sqlite3.connect(uri, uri=True)) as connection:
+        return _job_counts(connection)
+
+
+def _job_counts(connection: sqlite3.Connection) -> tuple[int, int]:
+    jobs, active = connection.execute(
+        "SELECT count(*), count(*) FILTER (WHERE state = 'active') FROM jobs"
+    ).fetchone()
+    return jobs, active
+
+
 def checked(path: Path) -> Copy:
     """What is in a store that no manager uses, after reading all of it.
 
@@ -124,9 +148,7 @@ def checked(path: Path) -> Copy:
                 hint="install the newer Kestrel first",
             )
         epoch, last_job_id = connection.execute("SELECT epoch, last_job_id FROM pool").fetchone()
-        jobs, active = connection.execute(
-            "SELECT count(*), count(*) FILTER (WHERE state = 'active') FROM jobs"
-        ).fetchone()
+        jobs, active = _job_counts(connection)
     return Copy(
         file=str(path),
         bytes=path.stat().st_size,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
@@ -10,6 +11,9 @@ from kestrelctl.core.model.records import (
     Happening,
     JobForgotten,
     JobRecord,
+    OwnerTold,
+    PolicyGone,
+    PolicyRecord,
     Progress,
     Record,
     Snapshot,
@@ -21,17 +25,31 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.errors import StoreFull
 from kestrelctl.store.port import Statistics
+from kestrelctl.store.sums import (
+    Measures,
+    Spread,
+    Used,
+    by_job,
+    day_of,
+    sampled_indexes,
+    spread,
+    summed,
+)
 
 
 class MemoryStore:
     """Keeps everything in dictionaries. Opening it again shows what a restarted manager would find.
+
+    Args:
+        now: seconds since the epoch.
 
     Attributes:
         full: set it to make commits fail, as they do on a full disk.
         secret: what seals are made with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+        self._now = now
         self.full = False
         self.secret = b"of a store that holds no secrets"
         self._epoch = 0
@@ -40,8 +58,11 @@ class MemoryStore:
         self._tasks: dict[int, dict[int, TaskRecord]] = {}
         self._happenings: dict[int, list[Happening]] = {}
         self._workers: dict[str, WorkerRecord] = {}
+        self._policies: dict[str, PolicyRecord] = {}
         self._commits = 0
         self._records = 0
+        self._used: dict[int, Used] = {}
+        self._usage: dict[tuple[int, str], Used] = {}
 
     @property
     def damaged(self) -> Mapping[int, str]:
@@ -60,6 +81,7 @@ class MemoryStore:
             next_job_id=self._last_job_id + 1,
             jobs=[self._unfinished(job) for job in jobs],
             workers=[self._workers[worker] for worker in sorted(self._workers)],
+            policies=[self._policies[name] for name in sorted(self._policies)],
         )
 
     def _unfinished(self, job: JobRecord) -> UnfinishedJob:
@@ -83,6 +105,16 @@ class MemoryStore:
                 for task in tasks.values()
                 if task.index not in ended and task.concluded
             },
+            retried_after={
+                task.index: task.retried_after
+                for task in tasks.values()
+                if task.index not in ended and task.retried_after
+            },
+            memory_steps={
+                task.index: task.memory_step
+                for task in tasks.values()
+                if task.index not in ended and task.memory_step
+            },
             happenings=len(self._happenings.get(job.job_id, ())),
         )
 
@@ -95,9 +127,22 @@ class MemoryStore:
         """What a commit comes to."""
         for record in records:
             self._apply(record)
+        self._add_up([record for record in records if isinstance(record, TaskRecord)])
         if records:
             self._commits += 1
             self._records += len(records)
+
+    def _add_up(self, records: Sequence[TaskRecord]) -> None:
+        day = day_of(self._now())
+        of_owners: dict[str, Used] = {}
+        for job_id, found in sorted(by_job(records).items()):
+            job = self._jobs.get(job_id)
+            if job is not None:
+                used = summed(found, job.submitted_at)
+                self._used[job_id] = self._used.get(job_id, Used()).plus(used)
+                of_owners[job.owner] = of_owners.get(job.owner, Used()).plus(used)
+        for owner, used in of_owners.items():
+            self._usage[day, owner] = self._usage.get((day, owner), Used()).plus(used)
 
     def _apply(self, record: Record) -> None:
         match record:
@@ -110,14 +155,23 @@ class MemoryStore:
             case JobRecord():
                 self._jobs[record.job_id] = record
                 self._last_job_id = max(self._last_job_id, record.job_id)
+            case OwnerTold():
+                job = self._jobs.get(record.job_id)
+                if job is not None and job.ended_at == record.ended_at:
+                    self._jobs[record.job_id] = replace(job, untold=False)
             case Happening():
                 self._happenings.setdefault(record.job_id, []).append(record)
             case WorkerRecord():
                 self._workers[record.worker] = record
             case WorkerGone():
                 self._workers.pop(record.worker, None)
+            case PolicyRecord():
+                self._policies[record.name] = record
+            case PolicyGone():
+                self._policies.pop(record.name, None)
             case JobForgotten():
                 self._jobs.pop(record.job_id, None)
+                self._used.pop(record.job_id, None)
                 self._tasks.pop(record.job_id, None)
                 self._happenings.pop(record.job_id, None)
 
@@ -127,17 +181,61 @@ class MemoryStore:
         ids: Sequence[int] | None = None,
         states: Sequence[str] = (),
         owner: str | None = None,
+        name: str = "",
+        before: int | None = None,
+        ended_since: float | None = None,
         limit: int = 100,
     ) -> list[JobRecord]:
         fitting = [
             job
-            for _, job in sorted(self._jobs.items())
-            if (ids is None or job.job_id in ids)
-            and (not states or job.state in states)
-            and (owner is None or job.owner == owner)
+            for job in self._fitting(ids, states, owner, name, ended_since)
+            if before is None or job.job_id < before
         ]
         newest = fitting[-limit:] if limit > 0 else []
         return [replace(job, spec=job.spec.head()) for job in newest]
+
+    def untold(self, limit: int) -> list[JobRecord]:
+        found = [job for _, job in sorted(self._jobs.items()) if job.untold]
+        return [replace(job, spec=job.spec.head()) for job in found[:limit]]
+
+    def ended_before(self, before: float, *, keep: int = 0, limit: int) -> list[int]:
+        jobs = self._jobs.values()
+        ended = sorted((j.ended_at, j.job_id, j.untold) for j in jobs if j.ended_at is not None)
+        due = [job_id for at, job_id, untold in ended if at < before and not untold]
+        return due[: max(0, min(limit, len(ended) - keep))]
+
+    def has_forgotten(self) -> bool:
+        return False
+
+    def job_ids(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        states: Sequence[str] = (),
+        owner: str | None = None,
+        name: str = "",
+        ended_since: float | None = None,
+    ) -> list[int]:
+        return [job.job_id for job in self._fitting(ids, states, owner, name, ended_since)]
+
+    def _fitting(
+        self,
+        ids: Sequence[int] | None,
+        states: Sequence[str],
+        owner: str | None,
+        name: str,
+        ended_since: float | None,
+    ) -> list[JobRecord]:
+        wanted = None if ids is None else set(ids)
+        return [
+            job
+            for _, job in sorted(self._jobs.items())
+            if (wanted is None or job.job_id in wanted)
+            and (not states or job.state in states)
+            and (owner is None or job.owner == owner)
+            and (not name or fnmatchcase(job.spec.name, name))
+            and (ended_since is None or (job.ended_at is not None and job.ended_at >= ended_since))
+        ]
 
     def job(self, job_id: int) -> JobRecord | None:
         return self._jobs.get(job_id)
@@ -173,6 +271,32 @@ class MemoryStore:
             job_id, states=bad, indexes=indexes, limit=len(self._tasks.get(job_id, {}))
         )
         return [(task.index, task.state.value) for task in found]
+
+    def used(self, job_ids: Sequence[int]) -> dict[int, Used]:
+        return {
+            job_id: self._used.get(job_id, Used()) for job_id in job_ids if job_id in self._jobs
+        }
+
+    def spread(self, job_id: int) -> Spread:
+        if job_id not in self._jobs:
+            return Spread()
+        rows = self._tasks.get(job_id, {})
+        indexes = sampled_indexes(job_id, max(rows, default=-1) + 1)
+        submitted_at = self._jobs[job_id].submitted_at
+        measures: list[Measures] = []
+        for index in sorted(rows if indexes is None else set(indexes) & set(rows)):
+            result = rows[index].result
+            if result is not None and rows[index].state in FINAL_STATES:
+                wait = max(0.0, result.started_at - submitted_at)
+                measures.append((wait, result.wall_seconds, result.cpu_seconds, result.peak_bytes))
+        return spread(measures, whole=indexes is None)
+
+    def used_by_owner(self, since_day: int, owner: str | None = None) -> dict[str, Used]:
+        found: dict[str, Used] = {}
+        for (day, whose), used in sorted(self._usage.items()):
+            if day >= since_day and owner in (None, whose):
+                found[whose] = found.get(whose, Used()).plus(used)
+        return dict(sorted(found.items()))
 
     def happenings(
         self, job_id: int, *, indexes: Sequence[int] = (), limit: int = 1000

@@ -154,6 +154,79 @@ _EIGHTH = (
     """,
 )
 
+_NINTH = (
+    # The job has ended, and its owner is still to be told.
+    "ALTER TABLE jobs ADD COLUMN untold INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX jobs_untold ON jobs (job_id) WHERE untold",
+)
+
+_TENTH = (
+    # A user had the task brought back after this attempt: none up to it can end the task any more.
+    "ALTER TABLE tasks ADD COLUMN retried_after INTEGER NOT NULL DEFAULT 0",
+)
+
+_ELEVENTH = (
+    # Consumption policies, and the expressions that say which workers they are for.
+    """
+    CREATE TABLE policies (
+        name TEXT PRIMARY KEY,
+        workers TEXT NOT NULL,
+        text TEXT NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
+#: What attempts have used (`store.sums.Used`), with how sums of both are made.
+_USED_COLUMNS = {
+    "attempts": "INTEGER NOT NULL DEFAULT 0",
+    "tasks": "INTEGER NOT NULL DEFAULT 0",
+    "cpu_seconds": "REAL NOT NULL DEFAULT 0",
+    "wall_seconds": "REAL NOT NULL DEFAULT 0",
+    "wait_seconds": "REAL NOT NULL DEFAULT 0",
+    "byte_seconds": "REAL NOT NULL DEFAULT 0",
+    "longest_wait_seconds": "REAL NOT NULL DEFAULT 0",
+    "longest_wall_seconds": "REAL NOT NULL DEFAULT 0",
+    "longest_cpu_seconds": "REAL NOT NULL DEFAULT 0",
+    "peak_bytes": "INTEGER NOT NULL DEFAULT 0",
+}
+
+_TWELFTH = (
+    # What the attempts of a job have used. Of jobs from before, only the last attempt of each task
+    # is known.
+    *(f"ALTER TABLE jobs ADD COLUMN {name} {kind}" for name, kind in _USED_COLUMNS.items()),
+    """
+    UPDATE jobs SET (attempts, tasks, cpu_seconds, wall_seconds, wait_seconds, byte_seconds,
+            longest_wait_seconds, longest_wall_seconds, longest_cpu_seconds, peak_bytes) = (
+        SELECT count(*), count(nullif(tasks.state, 0)),
+            total(max(0.0, tasks.cpu_seconds)), total(max(0.0, tasks.wall_seconds)),
+            total(iif(tasks.state, max(0.0, started_at - submitted_at), 0.0)),
+            total(max(0.0, tasks.wall_seconds) * tasks.peak_bytes),
+            coalesce(max(iif(tasks.state, max(0.0, started_at - submitted_at), 0.0)), 0.0),
+            coalesce(max(max(0.0, tasks.wall_seconds)), 0.0),
+            coalesce(max(max(0.0, tasks.cpu_seconds)), 0.0),
+            coalesce(max(tasks.peak_bytes), 0)
+        FROM tasks WHERE tasks.job_id = jobs.job_id AND number IS NOT NULL)
+    """,
+    # The same of users and days, by when results became durable; it outlasts the jobs.
+    f"""
+    CREATE TABLE usage (
+        day INTEGER NOT NULL,  -- since 1970-01-01, UTC
+        owner TEXT NOT NULL,
+        {", ".join(f"{name} {kind}" for name, kind in _USED_COLUMNS.items())},
+        PRIMARY KEY (day, owner)
+    ) WITHOUT ROWID
+    """,
+    # The order in which ended jobs are forgotten.
+    "CREATE INDEX jobs_ended ON jobs (ended_at, job_id) WHERE ended_at IS NOT NULL",
+)
+
+_THIRTEENTH = (
+    # How often the task has asked for more memory than its job does.
+    "ALTER TABLE tasks ADD COLUMN memory_step INTEGER NOT NULL DEFAULT 0",
+    # What stopped a job that nobody cancelled: `deadline`; empty for all others.
+    "ALTER TABLE jobs ADD COLUMN stopped_by TEXT NOT NULL DEFAULT ''",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -163,6 +236,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _SIXTH,
     _SEVENTH,
     _EIGHTH,
+    _NINTH,
+    _TENTH,
+    _ELEVENTH,
+    _TWELFTH,
+    _THIRTEENTH,
 )
 
 

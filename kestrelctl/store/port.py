@@ -9,6 +9,7 @@ import msgspec
 
 from kestrelctl.core.model.records import Happening, JobRecord, Record, Snapshot, TaskRecord
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.store.sums import Spread, Used
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +19,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     commit_seconds: float  #: wall time, of all commits together
     records: int  #: in those commits
     bytes_on_disk: int
+    free_bytes: int = 0  #: of these, what is free for new rows
 
 
 class Store(Protocol):
@@ -73,6 +75,9 @@ class Store(Protocol):
         ids: Sequence[int] | None = None,
         states: Sequence[str] = (),
         owner: str | None = None,
+        name: str = "",
+        before: int | None = None,
+        ended_since: float | None = None,
         limit: int = 100,
     ) -> list[JobRecord]:
         """The newest `limit` jobs that fit, newest last, each with the head of its spec.
@@ -85,6 +90,45 @@ class Store(Protocol):
             ids: only these; None for any.
             states: only those in one of these; empty for any.
             owner: only his; None for anybody's.
+            name: only those whose name fits this glob; empty for any.
+            before: only those with a lower id; None for any.
+            ended_since: only those that have ended, then or later; None for any.
+        """
+        ...
+
+    def job_ids(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        states: Sequence[str] = (),
+        owner: str | None = None,
+        name: str = "",
+        ended_since: float | None = None,
+    ) -> list[int]:
+        """The ids of all jobs that fit, as for `jobs`, ascending. It reads nothing else of them, so
+        one that cannot be read is among them.
+        """
+        ...
+
+    def ended_before(self, before: float, *, keep: int = 0, limit: int) -> list[int]:
+        """The first `limit` jobs that have ended before that time, the first to end first.
+
+        Jobs whose owners are still to be told are not among them.
+
+        Args:
+            before: seconds since the epoch.
+            keep: so many of those that ended last are not among them.
+        """
+        ...
+
+    def has_forgotten(self) -> bool:
+        """Whether rows of forgotten jobs are left: some go with each commit."""
+        ...
+
+    def untold(self, limit: int) -> list[JobRecord]:
+        """The first `limit` jobs whose owners are still to be told, each with the head of its spec.
+
+        Those that cannot be read are left out, and noted in `damaged`.
         """
         ...
 
@@ -129,6 +173,31 @@ class Store(Protocol):
 
         Args:
             indexes: only these; empty for any.
+        """
+        ...
+
+    def used(self, job_ids: Sequence[int]) -> dict[int, Used]:
+        """What the attempts of these jobs have used, by job id; jobs without a result may lack.
+
+        It reads one row for each job, however many tasks that has.
+        """
+        ...
+
+    def spread(self, job_id: int) -> Spread:
+        """How what the ended tasks of a job took is spread.
+
+        It reads at most `sums.MOST_SAMPLED` rows of tasks: those of larger jobs are a sample.
+        """
+        ...
+
+    def used_by_owner(self, since_day: int, owner: str | None = None) -> dict[str, Used]:
+        """What attempts have used whose results became durable on that day or later, by owner.
+
+        Forgotten jobs count too.
+
+        Args:
+            since_day: as `sums.day_of`.
+            owner: only his; None for everybody's.
         """
         ...
 

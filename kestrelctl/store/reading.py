@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from contextlib import closing
+from itertools import islice
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from kestrelctl.core.model.records import (
     Happening,
     JobRecord,
+    PolicyRecord,
     Snapshot,
     TaskRecord,
     UnfinishedJob,
@@ -25,6 +29,7 @@ from kestrelctl.store.rows import (
     STATE_CODES,
     STATES,
     TASK_COLUMNS,
+    USED_COLUMNS,
     WORKER_COLUMNS,
     Unreadable,
     happening,
@@ -33,15 +38,25 @@ from kestrelctl.store.rows import (
     task_record,
     worker_record,
 )
+from kestrelctl.store.sums import Spread, Used, sampled_indexes
+from kestrelctl.store.sums import spread as spread_of
 
 _WHOLE_JOBS = f"SELECT {JOB_COLUMNS} FROM jobs LEFT JOIN specs USING (job_id)"
 _HEADS = f"SELECT {HEAD_COLUMNS} FROM jobs LEFT JOIN heads USING (job_id)"
 _WAITING = STATE_CODES[TaskState.WAITING]
 _DONE = STATE_CODES[TaskState.DONE]
 
-#: Spelled like the condition of the index, so that SQLite uses it.
+#: Spelled like the condition of the index, so that SQLite can use it. It is told to: left to itself
+#: it walks along the table once a row has so many columns.
 _NOT_DONE = f"state <> {_DONE}"
+_THOSE_NOT_DONE = "tasks INDEXED BY tasks_not_done"
 
+
+#: The name in a head, which may be damaged. SQLite's globs are those of the shell, but for `[^`.
+_NAME_FITS = (
+    "coalesce(CASE WHEN json_valid(CAST(head AS TEXT))"
+    " THEN json_extract(CAST(head AS TEXT), '$.name') END, '') GLOB ?"
+)
 
 #: Called with the id of a job that cannot be read, and why.
 SetAside = Callable[[int, str], None]
@@ -53,12 +68,14 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
     epoch, last_job_id, secret = pool.fetchone()
     active = connection.execute("SELECT job_id FROM jobs WHERE state = 'active' ORDER BY job_id")
     workers = connection.execute(f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY worker")
+    policies = connection.execute("SELECT name, workers, text FROM policies ORDER BY name")
     return Snapshot(
         epoch=epoch,
         secret=secret,
         next_job_id=last_job_id + 1,
         jobs=list(_unfinished_jobs(connection, active.fetchall(), set_aside)),
         workers=[worker_record(row) for row in workers if isinstance(row[0], str)],
+        policies=[PolicyRecord(*map(str, row)) for row in policies],
     )
 
 
@@ -97,14 +114,15 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
     unfinished.extend(range(beyond, cursor))
     by_state = {state.value: counts[code] for state, code in STATE_CODES.items() if code}
     remembered = connection.execute(
-        "SELECT idx, failures, losses, concluded FROM tasks"
+        "SELECT idx, failures, losses, concluded, retried_after, memory_step"
+        f" FROM {_THOSE_NOT_DONE}"
         f" WHERE job_id = ? AND idx >= 0 AND {_NOT_DONE} AND state = {_WAITING}"
         " AND (failures <> 0 OR losses <> 0 OR concluded <> 0)",
         (record.job_id,),
     ).fetchall()
     for _, *numbers in remembered:
         if not all(isinstance(n, int) and n >= 0 for n in numbers):
-            raise ValueError(f"failures, losses and the last attempt cannot be {numbers}")
+            raise ValueError(f"failures, losses and the last attempts cannot be {numbers}")
     [happenings] = connection.execute(
         "SELECT count(*) FROM happenings WHERE job_id = ?", (record.job_id,)
     ).fetchone()
@@ -113,45 +131,105 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
         unfinished=unfinished,
         counters={
             index: (failures, losses)
-            for index, failures, losses, _ in remembered
+            for index, failures, losses, *_ in remembered
             if failures or losses
         },
-        concluded={index: concluded for index, _, _, concluded in remembered if concluded},
+        concluded={index: concluded for index, _, _, concluded, *_ in remembered if concluded},
+        retried_after={index: after for index, *_, after, _ in remembered if after},
+        memory_steps={index: step for index, *_, step in remembered if step},
         happenings=happenings,
     )
 
 
+class Which(NamedTuple):
+    """Which jobs are meant, as for `Store.jobs`."""
+
+    ids: Sequence[int] | None
+    states: Sequence[str]
+    owner: str | None
+    name: str
+    before: int | None = None
+    ended_since: float | None = None
+
+    def condition(self) -> tuple[str, list[Any]]:
+        """The condition, and its values."""
+        conditions = ["true"]
+        values: list[Any] = []
+        if self.ids is not None:
+            conditions.append("job_id IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(list(self.ids)))
+        if self.states:
+            conditions.append("state IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(list(self.states)))
+        if self.owner is not None:
+            conditions.append("owner = ?")
+            values.append(self.owner)
+        if self.name:
+            conditions.append(_NAME_FITS)
+            values.append(re.sub(r"\[!", "[^", self.name))
+        if self.before is not None:
+            conditions.append("job_id < ?")
+            values.append(self.before)
+        if self.ended_since is not None:
+            conditions.append("ended_at >= ?")
+            values.append(self.ended_since)
+        return " AND ".join(conditions), values
+
+
+def job_ids(connection: sqlite3.Connection, which: Which) -> list[int]:
+    """As `Store.job_ids`."""
+    condition, values = which.condition()
+    heads = " LEFT JOIN heads USING (job_id)" if which.name else ""
+    select = f"SELECT job_id FROM jobs{heads} WHERE {condition} ORDER BY job_id"
+    return [job_id for (job_id,) in connection.execute(select, values)]
+
+
 def jobs(
-    connection: sqlite3.Connection,
-    ids: Sequence[int] | None,
-    states: Sequence[str],
-    owner: str | None,
-    limit: int,
-    set_aside: SetAside,
+    connection: sqlite3.Connection, which: Which, limit: int, set_aside: SetAside
 ) -> list[JobRecord]:
     """As `Store.jobs`."""
-    conditions = ["true"]
-    values: list[Any] = []
-    if ids is not None:
-        conditions.append("job_id IN (SELECT value FROM json_each(?))")
-        values.append(json.dumps(list(ids)))
-    if states:
-        conditions.append("state IN (SELECT value FROM json_each(?))")
-        values.append(json.dumps(list(states)))
-    if owner is not None:
-        conditions.append("owner = ?")
-        values.append(owner)
+    condition, values = which.condition()
     rows = connection.execute(
-        f"{_HEADS} WHERE {' AND '.join(conditions)} ORDER BY job_id DESC LIMIT ?",
-        (*values, max(limit, 0)),
+        f"{_HEADS} WHERE {condition} ORDER BY job_id DESC LIMIT ?", (*values, max(limit, 0))
     ).fetchall()
-    found = []
-    for row in reversed(rows):
+    return list(_readable_jobs(reversed(rows), set_aside))
+
+
+def untold(connection: sqlite3.Connection, limit: int, set_aside: SetAside) -> list[JobRecord]:
+    """As `Store.untold`."""
+    # Not so many rows: those that cannot be read stay, and must not hide the ones after them.
+    with closing(connection.execute(f"{_HEADS} WHERE untold ORDER BY job_id")) as rows:
+        return list(islice(_readable_jobs(rows, set_aside), max(limit, 0)))
+
+
+def _readable_jobs(rows: Iterable[tuple[Any, ...]], set_aside: SetAside) -> Iterator[JobRecord]:
+    for row in rows:
         try:
-            found.append(job_record(row))
+            found = job_record(row)
         except Unreadable as error:
             set_aside(row[0], str(error))
-    return found
+        else:
+            yield found
+
+
+def ended_before(connection: sqlite3.Connection, before: float, keep: int, limit: int) -> list[int]:
+    """As `Store.ended_before`. It walks along an index."""
+    if keep:
+        [ended] = connection.execute(
+            "SELECT count(*) FROM jobs WHERE ended_at IS NOT NULL"
+        ).fetchone()
+        limit = min(limit, ended - keep)
+    rows = connection.execute(
+        "SELECT job_id FROM jobs WHERE ended_at IS NOT NULL AND ended_at < ? AND NOT untold"
+        " ORDER BY ended_at, job_id LIMIT ?",
+        (before, max(0, limit)),
+    )
+    return [job_id for (job_id,) in rows]
+
+
+def has_forgotten(connection: sqlite3.Connection) -> bool:
+    """As `Store.has_forgotten`."""
+    return connection.execute("SELECT 1 FROM forgotten LIMIT 1").fetchone() is not None
 
 
 def job_of_key(
@@ -194,8 +272,9 @@ def tasks(
 ) -> list[TaskRecord]:
     """As `Store.tasks`."""
     where, values = _of_job(job_id, states, after, indexes)
+    table = "tasks" if indexes or _NOT_DONE not in where else _THOSE_NOT_DONE
     rows = connection.execute(
-        f"SELECT {TASK_COLUMNS} FROM tasks WHERE {where} ORDER BY idx LIMIT ?",
+        f"SELECT {TASK_COLUMNS} FROM {table} WHERE {where} ORDER BY idx LIMIT ?",
         (*values, max(limit, 0)),
     )
     try:
@@ -213,8 +292,61 @@ def ended_badly(
     """As `Store.ended_badly`."""
     bad = (TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED)
     where, values = _of_job(job_id, bad, -1, indexes)
-    rows = connection.execute(f"SELECT idx, state FROM tasks WHERE {where} ORDER BY idx", values)
+    table = "tasks" if indexes else _THOSE_NOT_DONE
+    rows = connection.execute(f"SELECT idx, state FROM {table} WHERE {where} ORDER BY idx", values)
     return [(index, STATES[state].value) for index, state in rows]
+
+
+def used(connection: sqlite3.Connection, job_ids: Sequence[int]) -> dict[int, Used]:
+    """As `Store.used`."""
+    rows = connection.execute(
+        f"SELECT job_id, {', '.join(USED_COLUMNS)} FROM jobs"
+        " WHERE job_id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(job_ids)),),
+    )
+    return {job_id: _used(columns) for job_id, *columns in rows}
+
+
+def spread(connection: sqlite3.Connection, job_id: int) -> Spread:
+    """As `Store.spread`."""
+    where, values = _of_job(job_id, (), -1, ())
+    [last] = connection.execute(f"SELECT max(idx) FROM tasks WHERE {where}", values).fetchone()
+    indexes = sampled_indexes(job_id, 0 if last is None else last + 1)
+    if indexes is not None:
+        where, values = _of_job(job_id, (), -1, indexes)
+    rows = connection.execute(
+        "SELECT max(0.0, started_at - (SELECT submitted_at FROM jobs WHERE job_id = ?)),"
+        f" wall_seconds, cpu_seconds, peak_bytes FROM tasks WHERE {where}"
+        f" AND state <> {_WAITING} AND number IS NOT NULL",
+        (job_id, *values),
+    ).fetchall()
+    try:
+        with readable(f"tasks of job {job_id}"):
+            return spread_of(rows, whole=indexes is None)
+    except Unreadable as error:
+        raise KestrelError(
+            f"tasks of job {job_id} cannot be read in the store", cause=str(error)
+        ) from error
+
+
+def used_by_owner(
+    connection: sqlite3.Connection, since_day: int, owner: str | None
+) -> dict[str, Used]:
+    """As `Store.used_by_owner`."""
+    columns = ", ".join(
+        f"max({name})" if name.startswith(("longest_", "peak_")) else f"sum({name})"
+        for name in USED_COLUMNS
+    )
+    rows = connection.execute(
+        f"SELECT owner, {columns} FROM usage WHERE day >= ? AND (? IS NULL OR owner = ?)"
+        " GROUP BY owner ORDER BY owner",
+        (since_day, owner, owner),
+    )
+    return {whose: _used(found) for whose, *found in rows}
+
+
+def _used(columns: Iterable[Any]) -> Used:
+    return Used(**dict(zip(USED_COLUMNS, columns, strict=True)))
 
 
 def happenings(
@@ -250,6 +382,6 @@ def _of_job(
     if states:
         codes = ", ".join(str(STATE_CODES[state]) for state in states if state in STATE_CODES)
         conditions.append(f"state IN ({codes})")
-        if TaskState.DONE not in states:
+        if codes and TaskState.DONE not in states:
             conditions.append(_NOT_DONE)
     return " AND ".join(conditions), values

@@ -13,6 +13,7 @@ from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord, Work
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
+from kestrelctl.store.sums import Used
 
 #: A task's state as stored. Never renumber: databases hold these.
 STATE_CODES: dict[TaskState, int] = {
@@ -26,9 +27,9 @@ STATES: tuple[TaskState, ...] = tuple(STATE_CODES)
 
 #: The order of `task_row`.
 TASK_COLUMNS = (
-    "job_id, idx, state, failures, losses, concluded, worker, number, outcome, started_at,"
-    " wall_seconds, waited_seconds, cpu_seconds, peak_bytes, exit_code, signal, reason, stdout,"
-    " stderr, stdout_bytes, stderr_bytes"
+    "job_id, idx, state, failures, losses, concluded, retried_after, memory_step, worker,"
+    " number, outcome, started_at, wall_seconds, waited_seconds, cpu_seconds, peak_bytes,"
+    " exit_code, signal, reason, stdout, stderr, stdout_bytes, stderr_bytes"
 )
 TASK_PARAMETERS = ", ".join("?" for _ in TASK_COLUMNS.split(","))
 
@@ -38,10 +39,13 @@ HAPPENING_COLUMNS = "job_id, idx, at, what, number, worker, cause, detail"
 #: The order in which `job_record` wants a job's row, with its whole spec.
 JOB_COLUMNS = (
     "job_id, owner, spec, submitted_at, submission_key, state, cancelling, cursor, done, failed,"
-    " lost, cancelled, ended_at"
+    " lost, cancelled, ended_at, untold, stopped_by"
 )
 #: The same, with the head of the spec instead.
 HEAD_COLUMNS = JOB_COLUMNS.replace("spec", "head")
+
+#: The columns of `store.sums.Used`, in its order.
+USED_COLUMNS = Used.__struct_fields__
 
 #: The order in which `worker_record` wants a worker's row.
 WORKER_COLUMNS = "worker, draining, ad"
@@ -63,6 +67,8 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
             record.failures,
             record.losses,
             record.concluded,
+            record.retried_after,
+            record.memory_step,
             record.worker,
             *_NO_RESULT,
         )
@@ -73,6 +79,8 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
         record.failures,
         record.losses,
         record.concluded,
+        record.retried_after,
+        record.memory_step,
         record.worker,
         result.number,
         result.outcome,
@@ -93,9 +101,29 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
 
 def task_record(row: tuple[Any, ...]) -> TaskRecord:
     """The inverse of `task_row`."""
-    job_id, index, state, failures, losses, concluded, worker, number, *rest = row
-    result = None if number is None else Result(number, job_id, index, *rest)
-    return TaskRecord(job_id, index, STATES[state], failures, losses, worker, result, concluded)
+    job_id, index, state, failures, losses, concluded, retried_after, memory_step, *others = row
+    worker, number, *rest = others
+    result = None
+    if number is not None:
+        rest[-4:-2] = map(_as_bytes, rest[-4:-2])
+        result = Result(number, job_id, index, *rest)
+    return TaskRecord(
+        job_id,
+        index,
+        STATES[state],
+        failures,
+        losses,
+        worker,
+        result,
+        concluded,
+        retried_after,
+        memory_step,
+    )
+
+
+def _as_bytes(tail: bytes | str) -> bytes:
+    """The end of an output. Earlier versions stored it as text."""
+    return tail if isinstance(tail, bytes) else tail.encode()
 
 
 def happening_row(record: Happening) -> tuple[Any, ...]:
@@ -196,8 +224,8 @@ def _must_make_sense(record: JobRecord) -> None:
 
 
 def _job_record(row: tuple[Any, ...]) -> JobRecord:
-    job_id, owner, spec, submitted_at, key, state, cancelling, cursor, *counts, ended_at = row
-    done, failed, lost, cancelled = counts
+    job_id, owner, spec, submitted_at, key, state, cancelling, cursor, *rest = row
+    done, failed, lost, cancelled, ended_at, untold, stopped_by = rest
     return JobRecord(
         job_id=job_id,
         owner=owner,
@@ -209,4 +237,6 @@ def _job_record(row: tuple[Any, ...]) -> JobRecord:
         cursor=cursor,
         counts=Counts(done=done, failed=failed, lost=lost, cancelled=cancelled),
         ended_at=ended_at,
+        untold=bool(untold),
+        stopped_by=stopped_by,
     )

@@ -13,7 +13,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +31,7 @@ from kestrelctl.store.migrations import migrate
 from kestrelctl.store.opening import Gap, begin_epoch, gaps, must_be_ours, must_be_whole
 from kestrelctl.store.port import Statistics
 from kestrelctl.store.sqlite_errors import explained
+from kestrelctl.store.sums import Spread, Used
 from kestrelctl.store.writing import delete_forgotten, write
 
 log = logging.getLogger(__name__)
@@ -59,12 +60,14 @@ def _text(raw: bytes) -> str:
 class SqliteStore:
     """Promises what `Store` says, also when the process is killed or the machine loses power."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, now: Callable[[], float] | None = None) -> None:
         """Does nothing yet.
 
         Args:
             data_dir: this manager's alone, on a local disk; `open` makes it if there is none.
+            now: seconds since the epoch; None for the clock of the machine.
         """
+        self._now = now or (lambda: clock.wall())
         self.path = data_dir / DATABASE
         self._lock: int | None = None
         self._writer: sqlite3.Connection
@@ -108,7 +111,7 @@ class SqliteStore:
     def _begin_epoch(self) -> Reached:
         """Counts the epoch up, and notices if the store has lost commits."""
         data_dir = self.path.parent
-        now = clock.wall()
+        now = self._now()
         fresh = secrets.token_bytes(SECRET_BYTES)
         reached, gap = begin_epoch(self._writer, read_mark(data_dir), now, fresh)
         if gap is not None:
@@ -168,7 +171,7 @@ class SqliteStore:
     def _write(self, records: Sequence[Record]) -> None:
         self._writer.execute("BEGIN IMMEDIATE")
         try:
-            write(self._writer, records)
+            write(self._writer, records, self._now())
         except BaseException:
             self._writer.rollback()
             raise
@@ -198,11 +201,40 @@ class SqliteStore:
         ids: Sequence[int] | None = None,
         states: Sequence[str] = (),
         owner: str | None = None,
+        name: str = "",
+        before: int | None = None,
+        ended_since: float | None = None,
         limit: int = 100,
     ) -> list[JobRecord]:
+        which = reading.Which(ids, states, owner, name, before, ended_since)
         with explained(self.path):
-            found = reading.jobs(self._reader, ids, states, owner, limit, self._set_aside)
+            found = reading.jobs(self._reader, which, limit, self._set_aside)
         return [job for job in found if job.job_id not in self._damaged]
+
+    def untold(self, limit: int) -> list[JobRecord]:
+        with explained(self.path):
+            return reading.untold(self._reader, limit, self._set_aside)
+
+    def ended_before(self, before: float, *, keep: int = 0, limit: int) -> list[int]:
+        with explained(self.path):
+            return reading.ended_before(self._reader, before, keep, limit)
+
+    def has_forgotten(self) -> bool:
+        with explained(self.path):
+            return reading.has_forgotten(self._reader)
+
+    def job_ids(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        states: Sequence[str] = (),
+        owner: str | None = None,
+        name: str = "",
+        ended_since: float | None = None,
+    ) -> list[int]:
+        with explained(self.path):
+            which = reading.Which(ids, states, owner, name, ended_since=ended_since)
+            return reading.job_ids(self._reader, which)
 
     def job(self, job_id: int) -> JobRecord | None:
         with explained(self.path):
@@ -228,6 +260,18 @@ class SqliteStore:
         with explained(self.path):
             return reading.ended_badly(self._reader, job_id, indexes)
 
+    def used(self, job_ids: Sequence[int]) -> dict[int, Used]:
+        with explained(self.path):
+            return reading.used(self._reader, job_ids)
+
+    def spread(self, job_id: int) -> Spread:
+        with explained(self.path):
+            return reading.spread(self._reader, job_id)
+
+    def used_by_owner(self, since_day: int, owner: str | None = None) -> dict[str, Used]:
+        with explained(self.path):
+            return reading.used_by_owner(self._reader, since_day, owner)
+
     def happenings(
         self, job_id: int, *, indexes: Sequence[int] = (), limit: int = 1000
     ) -> list[Happening]:
@@ -237,11 +281,18 @@ class SqliteStore:
     def statistics(self) -> Statistics:
         files = (self.path, self.path.with_name(self.path.name + "-wal"))
         return Statistics(
+            free_bytes=self._free_bytes(),
             commits=self._commits,
             commit_seconds=self._commit_seconds,
             records=self._records,
             bytes_on_disk=sum(file.stat().st_size for file in files if file.exists()),
         )
+
+    def _free_bytes(self) -> int:
+        with explained(self.path):
+            [pages] = self._reader.execute("PRAGMA freelist_count").fetchone()
+            [page_bytes] = self._reader.execute("PRAGMA page_size").fetchone()
+        return int(pages * page_bytes)
 
     def close(self) -> None:
         if self._lock is not None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import time
 from collections.abc import Sequence
 from typing import Any
+
+from msgspec.structs import astuple
 
 from kestrelctl.core.model.records import (
     Happening,
     JobForgotten,
     JobRecord,
+    OwnerTold,
+    PolicyGone,
+    PolicyRecord,
     Progress,
     Record,
+    Swept,
     TaskRecord,
     WorkerGone,
     WorkerRecord,
@@ -20,29 +28,38 @@ from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     TASK_COLUMNS,
     TASK_PARAMETERS,
+    USED_COLUMNS,
     encode_ad,
     encode_spec,
     happening_row,
     task_row,
 )
+from kestrelctl.store.sums import Used, by_job, day_of, summed
 
-#: Rows of tasks and happenings deleted with each commit while there are forgotten jobs: a few
-#: milliseconds of it, and little enough of the disk to succeed when that is nearly full.
+#: Rows of tasks and happenings deleted with each commit while there are forgotten jobs, at most,
+#: and how many at a time: little enough of the disk to succeed when that is nearly full.
 FORGET_ROWS = 5_000
+FORGET_SLICE_ROWS = 250
+#: No other slice is begun after so long: what reads from a slow disk takes its time.
+FORGET_SECONDS = 0.01
+#: What users have used is kept for so long.
+USAGE_DAYS = 1_100
 
 _PUT_TASK = f"INSERT OR REPLACE INTO tasks ({TASK_COLUMNS}) VALUES ({TASK_PARAMETERS})"
 _ADD_HAPPENING = f"INSERT INTO happenings ({HAPPENING_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 _UPDATE_JOB = """
     UPDATE jobs SET state = ?, cancelling = ?, cursor = ?, done = ?, failed = ?, lost = ?,
-        cancelled = ?, ended_at = ?
+        cancelled = ?, ended_at = ?, untold = ?, stopped_by = ?
     WHERE job_id = ?
 """
 
+_OWNER_TOLD = "UPDATE jobs SET untold = 0 WHERE job_id = ? AND ended_at IS ?"
+
 _INSERT_JOB = """
     INSERT INTO jobs (state, cancelling, cursor, done, failed, lost, cancelled, ended_at,
-        job_id, owner, submitted_at, submission_key)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        untold, stopped_by, job_id, owner, submitted_at, submission_key)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _DELETE_SOME_TASKS = """
@@ -56,14 +73,42 @@ _DELETE_SOME_HAPPENINGS = """
 """
 
 
-def write(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
-    """Writes a batch. The hot path: nearly all records of a busy pool are those of tasks."""
+#: How a column of `sums.Used` grows: the longest and the peak are a maximum.
+_GROWN = {
+    name: f"max({name}, excluded.{name})"
+    if name.startswith(("longest_", "peak_"))
+    else f"{name} + excluded.{name}"
+    for name in USED_COLUMNS
+}
+_ADD_TO_JOB = "UPDATE jobs SET {} WHERE job_id = ?".format(
+    ", ".join(
+        f"{name} = {grown.replace(f'excluded.{name}', '?')}" for name, grown in _GROWN.items()
+    )
+)
+_ADD_TO_OWNER = """
+    INSERT INTO usage (day, owner, {}) VALUES (?, ?, {})
+    ON CONFLICT (day, owner) DO UPDATE SET {}
+""".format(
+    ", ".join(USED_COLUMNS),
+    ", ".join("?" for _ in USED_COLUMNS),
+    ", ".join(f"{name} = {grown}" for name, grown in _GROWN.items()),
+)
+
+
+def write(connection: sqlite3.Connection, records: Sequence[Record], now: float) -> None:
+    """Writes a batch. The hot path: nearly all records of a busy pool are those of tasks.
+
+    Args:
+        now: seconds since the epoch.
+    """
     tasks: list[tuple[Any, ...]] = []
+    ended: list[TaskRecord] = []
     cursors: dict[int, int] = {}
     happenings: list[tuple[Any, ...]] = []
     for record in records:
         if isinstance(record, TaskRecord):
             tasks.append(task_row(record))
+            ended.append(record)
         elif isinstance(record, Progress):
             cursors[record.job_id] = record.cursor
         elif isinstance(record, Happening):
@@ -71,6 +116,8 @@ def write(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
         elif isinstance(record, JobRecord):
             cursors.pop(record.job_id, None)
             _put_job(connection, record)
+        elif isinstance(record, OwnerTold):
+            connection.execute(_OWNER_TOLD, (record.job_id, record.ended_at))
         elif isinstance(record, WorkerRecord):
             connection.execute(
                 "INSERT OR REPLACE INTO workers (worker, draining, ad) VALUES (?, ?, ?)",
@@ -78,8 +125,17 @@ def write(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
             )
         elif isinstance(record, WorkerGone):
             connection.execute("DELETE FROM workers WHERE worker = ?", (record.worker,))
+        elif isinstance(record, PolicyRecord):
+            connection.execute(
+                "INSERT OR REPLACE INTO policies (name, workers, text) VALUES (?, ?, ?)",
+                (record.name, record.workers, record.text),
+            )
+        elif isinstance(record, PolicyGone):
+            connection.execute("DELETE FROM policies WHERE name = ?", (record.name,))
         elif isinstance(record, JobForgotten):
             _forget_job(connection, record.job_id)
+        elif isinstance(record, Swept):
+            connection.execute("DELETE FROM usage WHERE day < ?", (day_of(now) - USAGE_DAYS,))
     if tasks:
         connection.executemany(_PUT_TASK, tasks)
     if happenings:
@@ -89,10 +145,34 @@ def write(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
             "UPDATE jobs SET cursor = ? WHERE job_id = ?",
             [(cursor, job_id) for job_id, cursor in cursors.items()],
         )
+    if ended:
+        _add_up(connection, by_job(ended), day_of(now))
+
+
+def _add_up(connection: sqlite3.Connection, records: dict[int, list[TaskRecord]], day: int) -> None:
+    """Adds what was used to the sums of jobs and of their owners."""
+    known = connection.execute(
+        "SELECT job_id, owner, submitted_at FROM jobs"
+        " WHERE job_id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(records)),),
+    ).fetchall()
+    of_jobs: list[tuple[Any, ...]] = []
+    of_owners: dict[str, Used] = {}
+    for job_id, owner, submitted_at in known:
+        used = summed(records[job_id], submitted_at)
+        of_jobs.append((*astuple(used), job_id))
+        before = of_owners.get(owner)
+        of_owners[owner] = used if before is None else before.plus(used)
+    connection.executemany(_ADD_TO_JOB, of_jobs)
+    connection.executemany(
+        _ADD_TO_OWNER, [(day, owner, *astuple(used)) for owner, used in of_owners.items()]
+    )
 
 
 def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
-    """Writes a job. The spec of a stored one is left alone: it never changes and may be long."""
+    """Writes a job. The spec of a stored one is left alone, because it may be long; only that of a
+    service ever changes.
+    """
     counts = record.counts
     changing = (
         record.state,
@@ -103,9 +183,15 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
         counts.lost,
         counts.cancelled,
         record.ended_at,
+        record.untold,
+        record.stopped_by,
         record.job_id,
     )
     if connection.execute(_UPDATE_JOB, changing).rowcount:
+        if record.spec.service:
+            spec, head = encode_spec(record.spec), encode_spec(record.spec.head())
+            connection.execute("UPDATE specs SET spec = ? WHERE job_id = ?", (spec, record.job_id))
+            connection.execute("UPDATE heads SET head = ? WHERE job_id = ?", (head, record.job_id))
         return
     fixed = (record.owner, record.submitted_at, record.key or None)
     connection.execute(_INSERT_JOB, (*changing, *fixed))
@@ -128,13 +214,19 @@ def _forget_job(connection: sqlite3.Connection, job_id: int) -> None:
 
 
 def delete_forgotten(connection: sqlite3.Connection) -> None:
-    """Deletes up to `FORGET_ROWS` tasks and happenings of one forgotten job."""
-    found = connection.execute("SELECT job_id FROM forgotten LIMIT 1").fetchone()
-    if found is None:
-        return
-    [job_id] = found
+    """Deletes some tasks and happenings of forgotten jobs."""
+    until = time.perf_counter() + FORGET_SECONDS
     left = FORGET_ROWS
-    for statement in (_DELETE_SOME_TASKS, _DELETE_SOME_HAPPENINGS):
-        left -= connection.execute(statement, {"job_id": job_id, "limit": left}).rowcount
-    if left:
-        connection.execute("DELETE FROM forgotten WHERE job_id = ?", (job_id,))
+    while left > 0:
+        found = connection.execute("SELECT job_id FROM forgotten LIMIT 1").fetchone()
+        if found is None:
+            return
+        [job_id] = found
+        most = room = min(left, FORGET_SLICE_ROWS)
+        for statement in (_DELETE_SOME_TASKS, _DELETE_SOME_HAPPENINGS):
+            room -= connection.execute(statement, {"job_id": job_id, "limit": room}).rowcount
+        if room:
+            connection.execute("DELETE FROM forgotten WHERE job_id = ?", (job_id,))
+        left -= max(1, most - room)
+        if time.perf_counter() >= until:
+            return

@@ -17,6 +17,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import (
     Happening,
     JobForgotten,
+    OwnerTold,
     Progress,
     Record,
     Snapshot,
@@ -27,7 +28,7 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import SECRET_BYTES
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
@@ -147,10 +148,16 @@ class TestActiveJobs:
 
     async def test_attempts_that_are_over_stay_so(self, store: Store) -> None:
         over = (3 << 40) + 17
-        again = [waiting(0, concluded=over), waiting(1), waiting(2, failures=1, concluded=5)]
+        again = [
+            waiting(0, concluded=over, retried_after=over - 1, memory_step=2),
+            waiting(1),
+            waiting(2, failures=1, concluded=5),
+        ]
         await store.commit([job(cursor=9), *again, done(3)])
         [found] = reopened(store).jobs
         assert found.concluded == {0: over, 2: 5}
+        assert found.retried_after == {0: over - 1}
+        assert found.memory_steps == {0: 2}
         assert found.counters == {2: (1, 0)}
         assert store.tasks(1, limit=3) == again
 
@@ -195,6 +202,13 @@ class TestJobs:
         assert store.job(1) == ended
         assert store.jobs(ids=[1]) == [replace(ended, spec=FULL_SPEC.head())]
 
+    async def test_a_service_may_grow(self, store: Store) -> None:
+        spec = replace(job().spec, service=True, count=3)
+        await store.commit([job(spec=spec)])
+        await store.commit([job(spec=replace(spec, count=5), stopped_by="deadline")])
+        assert store.job(1) == job(spec=replace(spec, count=5), stopped_by="deadline")
+        assert store.jobs()[0].spec.count == 5
+
     async def test_lists_hold_the_heads_of_jobs_and_one_job_is_read_whole(
         self, store: Store
     ) -> None:
@@ -223,6 +237,12 @@ class TestJobs:
             ({"owner": "o'neil"}, []),
             ({"ids": [1, 2, 3], "states": ["active"], "owner": "bob"}, [3]),
             ({"states": ["active"], "limit": 1}, [3]),
+            ({"before": 3}, [1, 2]),
+            ({"before": 4, "limit": 1}, [3]),
+            ({"name": "night*"}, [1, 4]),
+            ({"name": "night-[!a]"}, [4]),
+            ({"name": "night-?", "owner": "ada", "before": 2}, [1]),
+            ({"name": "*"}, [1, 2, 3, 4]),
         ],
     )
     async def test_selection(
@@ -231,12 +251,14 @@ class TestJobs:
         await store.commit(
             [
                 job(3, owner="bob"),
-                job(1, owner="ada"),
+                job(1, owner="ada", spec=JobSpec(argv=("a",), name="night-a")),
                 job(2, owner="bob", state="done"),
-                job(4, owner="ada", state="failed"),
+                job(4, owner="ada", state="failed", spec=JobSpec(argv=("a",), name="night-b")),
             ]
         )
         assert [found.job_id for found in store.jobs(**selection)] == expected
+        if not {"limit", "before"} & set(selection):
+            assert store.job_ids(**selection) == expected
 
     async def test_a_job_is_found_by_its_owner_and_the_key_of_its_submission(
         self, store: Store
@@ -289,8 +311,8 @@ class TestTasks:
             exit_code=-1,
             signal=9,
             reason="memory",
-            stdout="Zeile\n\0\tend ☃ 🐦",
-            stderr='it\'s "broken"',
+            stdout="Zeile\n\0\tend ☃ 🐦".encode() + b"\xff",
+            stderr=b'it\'s "broken"',
             stdout_bytes=2**40,
             stderr_bytes=3,
         )
@@ -516,3 +538,25 @@ class TestWithAPool:
             [group] = again.explain(job, 2.0).groups
             assert group.refusal.reason == reason
         assert again.state.workers["w/a"].draining
+
+
+class TestOwners:
+    async def test_who_is_still_to_be_told_is_known_after_a_restart(self, store: Store) -> None:
+        spec = JobSpec(argv=("true",), items=("a",), notify=Notify.ALWAYS)
+        over: dict[str, Any] = {"state": "done", "ended_at": 1_700_000_009.0, "untold": True}
+        ended = [job(n, spec=spec, **over) for n in (1, 2, 3)]
+        await store.commit([*ended, job(4)])
+        await store.commit([OwnerTold(2, 1_700_000_009.0), OwnerTold(3, 1_700_000_001.0)])
+        reopened(store)
+        heads = [replace(record, spec=spec.head()) for record in ended]
+        assert store.untold(10) == [heads[0], heads[2]]
+        assert store.untold(1) == heads[:1]
+        assert store.job(2) == replace(ended[1], untold=False)
+
+    async def test_a_job_that_runs_again_or_is_forgotten_is_not_told_of(self, store: Store) -> None:
+        over: dict[str, Any] = {"state": "done", "ended_at": 1_700_000_009.0, "untold": True}
+        await store.commit([job(1, **over), job(2, **over)])
+        await store.commit([job(1), JobForgotten(2), OwnerTold(2, 1_700_000_009.0)])
+        assert store.untold(10) == []
+        await store.commit([OwnerTold(1, None), job(1, **over)])
+        assert [record.job_id for record in store.untold(10)] == [1]

@@ -13,6 +13,7 @@ from kestrelctl.core.model.records import Snapshot, WorkerRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, NotFound, StoreUnusable
 from kestrelctl.manager.selection import select_jobs
+from kestrelctl.store.rows import USED_COLUMNS
 from kestrelctl.store.sqlite import DATABASE, SqliteStore
 
 
@@ -59,6 +60,7 @@ DAMAGES = [
     "UPDATE tasks SET idx = 'three' WHERE job_id = 2 AND idx = 3",
     "UPDATE tasks SET failures = 'one' WHERE job_id = 2 AND idx = 7",
     "UPDATE tasks SET concluded = -1 WHERE job_id = 2 AND idx = 7",
+    "UPDATE tasks SET retried_after = -1 WHERE job_id = 2 AND idx = 7",
 ]
 
 
@@ -138,6 +140,15 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         data_dir,
         f"UPDATE specs SET spec = {spec} WHERE job_id IN (2, 4)",
         "DROP TABLE heads",
+        "DROP INDEX jobs_untold",
+        "ALTER TABLE jobs DROP COLUMN untold",
+        "ALTER TABLE tasks DROP COLUMN retried_after",
+        "DROP TABLE policies",
+        "DROP INDEX jobs_ended",
+        "DROP TABLE usage",
+        *(f"ALTER TABLE jobs DROP COLUMN {name}" for name in USED_COLUMNS),
+        "ALTER TABLE tasks DROP COLUMN memory_step",
+        "ALTER TABLE jobs DROP COLUMN stopped_by",
         "PRAGMA user_version = 7",
     )
     store = SqliteStore(data_dir)
@@ -153,6 +164,20 @@ def test_a_damaged_task_that_is_asked_for_is_said_to_be(data_dir: Path) -> None:
     store.open()
     with pytest.raises(KestrelError, match="tasks of job 4 cannot be read"):
         store.tasks(4)
+    store.close()
+
+
+async def test_damaged_jobs_do_not_keep_owners_of_others_from_being_told(data_dir: Path) -> None:
+    store = SqliteStore(data_dir)
+    store.open()
+    await store.commit([job(n, state="done", ended_at=5.0, untold=True) for n in range(5, 10)])
+    store.close()
+    damage(data_dir, "UPDATE heads SET head = x'00' WHERE job_id BETWEEN 5 AND 7")
+    store = SqliteStore(data_dir)
+    store.open()
+    assert [found.job_id for found in store.untold(1)] == [8]
+    assert [found.job_id for found in store.untold(3)] == [8, 9]
+    assert list(store.damaged) == [5, 6, 7]
     store.close()
 
 

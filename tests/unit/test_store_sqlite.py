@@ -180,7 +180,7 @@ class TestVersions:
         assert record.result is not None
         assert (record.result.number, record.result.stdout, record.result.peak_bytes) == (
             9,
-            "out",
+            b"out",
             5,
         )
         version = store._reader.execute("PRAGMA user_version").fetchone()[0]

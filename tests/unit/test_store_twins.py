@@ -46,6 +46,7 @@ indexes = st.sampled_from(INDEXES)
 small = st.integers(0, 3)
 wide = st.integers(-(2**63), 2**63 - 1)
 seconds = st.floats(allow_nan=False, allow_infinity=False)
+durations = st.floats(0.0, 1e12)
 words = st.text(max_size=8)
 names = st.sampled_from(["ada", "bob", ""])
 amounts = st.floats(min_value=0.001, max_value=2.0**60, exclude_max=True)
@@ -84,12 +85,12 @@ def task_records(draw: st.DrawFn) -> TaskRecord:
         index=st.just(index),
         outcome=small,
         started_at=seconds,
-        wall_seconds=seconds,
-        peak_bytes=wide,
+        wall_seconds=durations,
+        peak_bytes=st.integers(0, 2**63 - 1),
         signal=small,
         reason=words,
-        stdout=words,
-        stderr=words,
+        stdout=st.binary(max_size=8),
+        stderr=st.binary(max_size=8),
     )
     return TaskRecord(
         job_id,
@@ -140,6 +141,10 @@ def answers(store: Store) -> list[object]:
         *(store.job_of_key(f"owner {n}", "k") for n in range(3)),
         store.statistics().commits,
         store.statistics().records,
+        store.ended_before(0.0, limit=2),
+        store.ended_before(1e300, keep=1, limit=3),
+        store.used(list(JOBS)),
+        store.used_by_owner(0),
     ]
     for job_id in JOBS:
         said += [
@@ -148,6 +153,7 @@ def answers(store: Store) -> list[object]:
             store.tasks(job_id, states=[TaskState.DONE, TaskState.WAITING], limit=3),
             store.tasks(job_id, states=[TaskState.LOST], after=1),
             store.tasks(job_id, indexes=[5, 2, 3], states=FINAL_STATES, after=2),
+            store.spread(job_id),
             store.ended_badly(job_id),
             store.ended_badly(job_id, [1, 6]),
             store.happenings(job_id),
@@ -157,7 +163,7 @@ def answers(store: Store) -> list[object]:
 
 
 async def compare(batches: list[list[Record]], data_dir: Path) -> None:
-    memory, on_disk = MemoryStore(), SqliteStore(data_dir)
+    memory, on_disk = MemoryStore(), SqliteStore(data_dir, lambda: 0.0)
     assert _without_secret(memory) == _without_secret(on_disk)
     try:
         for batch in batches:

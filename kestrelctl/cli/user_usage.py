@@ -1,0 +1,60 @@
+"""`kestrelctl user usage`: what users have used of the pool."""
+
+from __future__ import annotations
+
+import time
+
+import click
+from msgspec.structs import replace
+
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Column, Listing
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.jobview import memory_time
+from kestrelctl.grammar.quantities import duration, parse_duration, size
+from kestrelctl.protocol.answers import UsedByUsers, UserLine
+from kestrelctl.protocol.requests import UserUsage
+
+_COLUMNS: list[Column[UserLine]] = [
+    Column("USER", lambda u: u.user),
+    Column("TASKS", lambda u: f"{u.tasks:,}", right=True),
+    Column("ATTEMPTS", lambda u: f"{u.attempts:,}", right=True, wide=True),
+    Column("RUN TIME", lambda u: duration(u.wall_seconds), right=True),
+    Column("CPU", lambda u: duration(u.cpu_seconds), right=True),
+    Column("MEMORY TIME", lambda u: memory_time(u.memory_byte_seconds), right=True),
+    Column("MOST MEMORY", lambda u: size(u.peak_bytes), right=True, wide=True),
+    Column("WAIT OF A TASK", lambda u: duration(u.wait_seconds / (u.tasks or 1)), right=True),
+]
+
+
+@click.command("usage", cls=CliCommand)
+@click.argument("name", required=False, default="", metavar="[NAME]")
+@click.option(
+    "--since",
+    type=parse_duration,
+    default="30d",
+    show_default=True,
+    metavar="TIME",
+    help="So far back, from the beginning of that day in UTC.",
+)
+@pass_invocation
+def usage(invocation: Invocation, name: str, since: float) -> None:
+    """What users have used: run time, processor time and memory of attempts that have ended.
+
+    NAME is an account, or what is before its `@`. Of others an admin sees this, and everybody in a
+    pool that shares jobs.
+    """
+
+    async def work(connection: Connection) -> None:
+        request = UserUsage(user=name, since=max(0.0, invocation.now() - since))
+        page = await ask(connection, request, UsedByUsers)
+        users = page.users
+        while page.after is not None:
+            page = await ask(connection, replace(request, after=page.after), UsedByUsers)
+            users += page.users
+        nothing = "nothing was used"
+        await invocation.show(Listing(users, _COLUMNS, lambda u: u.user, nothing=nothing))
+        day = time.strftime("%Y-%m-%d", time.gmtime(page.since))
+        invocation.screen.say(f"of attempts that ended since {day} 00:00 UTC")
+
+    invocation.talk(work)

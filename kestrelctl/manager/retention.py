@@ -1,0 +1,89 @@
+"""Forgets jobs that ended long ago, and those beyond the number that is kept.
+
+When that is due is told from when jobs ended, which is in the store: a manager that is started anew
+every hour forgets as many as one that never ends. It is done in small pieces, so that a store that
+holds a hundred thousand jobs too many does not keep the manager from its work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kestrelctl.core import events as ev
+from kestrelctl.core.model.plural import plural
+from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.service import Service
+
+log = logging.getLogger(__name__)
+
+#: Between two looks when nothing is due, and when something may be.
+LOOK_SECONDS = 60.0
+SOON_SECONDS = 0.2
+#: The most jobs that are forgotten at once.
+MOST_AT_ONCE = 100
+#: A job is kept for so long in any case: somebody may wait for it.
+LEAST_SECONDS = 60.0
+
+
+class Retention:
+    """Looks from time to time which ended jobs are no longer to be kept.
+
+    Args:
+        keep_seconds: how long ended jobs are kept; None for ever.
+        keep_jobs: how many ended jobs are kept, those that ended last; None for all.
+    """
+
+    def __init__(self, service: Service, keep_seconds: float | None, keep_jobs: int | None) -> None:
+        self._service = service
+        self._keep_seconds = keep_seconds
+        self._keep_jobs = keep_jobs
+
+    async def run(self) -> None:
+        """Does so for ever."""
+        while True:
+            await asyncio.sleep(SOON_SECONDS if self.look() else LOOK_SECONDS)
+
+    def look(self) -> bool:
+        """Forgets what is due, as much as is done at once.
+
+        Returns:
+            Whether there may be more to do.
+        """
+        service = self._service
+        if service.store_error:
+            return False  # to delete takes room, too
+        now = service.now()
+        ids = self._due(now)
+        sweep = service.store.has_forgotten()
+        totals = service.pool.totals
+        before = totals.jobs_expired
+        if ids or sweep:
+            service.handle(ev.Expire(at=now, cause="retention", job_ids=ids, sweep=sweep))
+        if totals.jobs_expired > before:
+            forgot = plural(totals.jobs_expired - before, "ended job")
+            log.info("forgot %s, kept for long enough, of %s", forgot, _named(ids))
+        return bool(ids) or sweep
+
+    def _due(self, now: float) -> list[int]:
+        before = now - LEAST_SECONDS
+        find: Callable[..., list[int]] = self._service.store.ended_before
+        found: list[int] = []
+        if self._keep_seconds is not None:
+            found = find(now - max(self._keep_seconds, LEAST_SECONDS), limit=MOST_AT_ONCE)
+        if self._keep_jobs is not None and len(found) < MOST_AT_ONCE:
+            too_many = find(before, keep=self._keep_jobs, limit=MOST_AT_ONCE)
+            found = max(found, too_many, key=len)  # both begin with the job that ended first
+        known = self._service.pool.job
+        return [job_id for job_id in found if known(job_id) is None]
+
+
+def retention(service: Service, options: ManagerOptions) -> Retention:
+    """What the options of a manager say about it."""
+    return Retention(service, options.keep_seconds, options.keep_jobs)
+
+
+def _named(ids: list[int]) -> str:
+    some = ", ".join(map(str, ids[:5]))
+    return f"{some}, …" if len(ids) > 5 else some

@@ -1,0 +1,44 @@
+"""Serves what users ask about users."""
+
+from __future__ import annotations
+
+from kestrelctl.core.model.plural import plural
+from kestrelctl.errors import NotAllowed, UsageError
+from kestrelctl.manager import views
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.store.sums import DAY_SECONDS, day_of
+
+
+class UserRequests:
+    """What users have used."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def usage(self, caller: Caller, request: rq.UserUsage) -> None:
+        now = self._service.now()
+        if request.since > now:
+            raise UsageError(
+                f"usage since a time that is {plural(round(request.since - now), 'second')} ahead",
+                hint="name a time in the past, such as `--since 7d`",
+            )
+        day = day_of(max(0.0, request.since))
+        everybody = caller.sees("")
+        found = self._service.store.used_by_owner(day, None if everybody else caller.user)
+        if request.user:
+            found = {who: used for who, used in found.items() if _is_called(who, request.user)}
+            if not found and not (everybody or _is_called(caller.user, request.user)):
+                raise NotAllowed(f"what {request.user} has used is not yours to see")
+        lines = [views.user_line(who, used) for who, used in found.items() if who > request.after]
+        page = views.first_that_fit(lines)
+        after = page[-1].user if len(page) < len(lines) else None
+        caller.reply(
+            an.UsedByUsers(id=request.id, since=day * DAY_SECONDS, users=page, after=after)
+        )
+
+
+def _is_called(account: str, name: str) -> bool:
+    return name in (account, account.partition("@")[0])

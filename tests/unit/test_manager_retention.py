@@ -1,0 +1,217 @@
+"""Ended jobs are kept for a while, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from managerkit import NOW, PlayedManager, settled
+from store_samples import done, failed, job
+
+from kestrelctl.cli.manager import parse_keep_number, parse_keep_time
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.errors import UsageError
+from kestrelctl.manager.manager_options import KEEP_JOBS, KEEP_SECONDS, ManagerOptions
+from kestrelctl.manager.retention import LEAST_SECONDS, MOST_AT_ONCE, Retention
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import codec
+from kestrelctl.protocol import requests as rq
+from kestrelctl.store import sqlite, writing
+from kestrelctl.store.memory import MemoryStore
+from kestrelctl.store.sqlite import SqliteStore
+
+ADA = "ada@users.pool/1"
+DAY = 86_400.0
+
+
+async def ended(store: MemoryStore, job_id: int, days_ago: float, **fields: object) -> None:
+    owner = {"owner": "ada@users.pool", "spec": JobSpec(argv=("x",)), "state": "done"}
+    at = NOW - days_ago * DAY
+    await store.commit([job(job_id, **{**owner, "ended_at": at, **fields}), done(0, job_id)])
+
+
+def kept(manager: PlayedManager) -> list[int]:
+    return manager.store.job_ids()
+
+
+async def test_jobs_go_when_they_have_been_kept_for_long_enough(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for job_id, days_ago in ((1, 91.0), (2, 89.0), (3, 200.0), (4, 0.0)):
+        await ended(store, job_id, days_ago)
+    manager = PlayedManager(tmp_path, store=store)
+    await manager.ask(ADA, rq.SubmitJob(spec=JobSpec(argv=("x",))))
+    retention = Retention(manager.service, 90 * DAY, None)
+    assert retention.look()
+    await settled()
+    assert kept(manager) == [2, 4, 5]
+    assert manager.service.pool.totals.jobs_expired == 2
+    assert not retention.look()
+    manager.now += DAY * 1.5
+    retention.look()
+    await settled()
+    assert kept(manager) == [4, 5]
+
+
+async def test_of_too_many_jobs_those_go_that_ended_first(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for job_id in range(1, 8):
+        await ended(store, job_id, float(job_id))
+    manager = PlayedManager(tmp_path, store=store)
+    Retention(manager.service, None, 3).look()
+    await settled()
+    assert kept(manager) == [1, 2, 3]
+
+
+async def test_nothing_goes_if_all_is_to_be_kept(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await ended(store, 1, 10_000.0)
+    manager = PlayedManager(tmp_path, store=store)
+    assert not Retention(manager.service, None, None).look()
+    await settled()
+    assert kept(manager) == [1]
+
+
+async def test_whoever_waits_for_a_job_has_a_minute_to_learn_how_it_ended(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for job_id in (1, 2, 3):
+        await ended(store, job_id, (LEAST_SECONDS - job_id) / DAY)
+    manager = PlayedManager(tmp_path, store=store)
+    retention = Retention(manager.service, 1e-9, 1)
+    retention.look()
+    await settled()
+    assert kept(manager) == [1, 2, 3]
+    manager.now += LEAST_SECONDS
+    retention.look()
+    await settled()
+    assert kept(manager) == []
+
+
+async def test_a_job_whose_owner_is_still_to_be_told_stays_and_keeps_no_other(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore()
+    await ended(store, 1, 300.0, untold=True)
+    await ended(store, 2, 200.0)
+    await ended(store, 3, 1.0)
+    manager = PlayedManager(tmp_path, store=store)
+    Retention(manager.service, 90 * DAY, None).look()
+    await settled()
+    assert kept(manager) == [1, 3]
+
+
+async def test_they_go_in_small_pieces(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for job_id in range(1, 2 * MOST_AT_ONCE + 8):
+        await ended(store, job_id, 100.0)
+    manager = PlayedManager(tmp_path, store=store)
+    retention = Retention(manager.service, 90 * DAY, None)
+    left = []
+    while retention.look():
+        await settled()
+        left.append(len(kept(manager)))
+    assert left == [MOST_AT_ONCE + 7, 7, 0]
+
+
+async def test_a_manager_that_is_always_started_anew_forgets_as_many(tmp_path: Path) -> None:
+    """Nothing has to come to its time while one manager lives."""
+    store = MemoryStore()
+    for job_id in range(1, 4):
+        await ended(store, job_id, 89.0 + job_id)
+    for _ in range(2):
+        manager = PlayedManager(tmp_path, store=store)
+        run = asyncio.ensure_future(Retention(manager.service, 90 * DAY, None).run())
+        await settled()
+        run.cancel()
+    assert kept(manager) == [1]
+
+
+async def test_a_job_that_was_brought_back_stays(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await ended(store, 1, 100.0, state="failed")
+    await store.commit([failed(0, 1)])
+    manager = PlayedManager(tmp_path, store=store)
+    answer = codec.answers.decode(await manager.ask(ADA, rq.RetryJobs(jobs="1")))
+    assert isinstance(answer, an.Changed)
+    Retention(manager.service, 90 * DAY, 0).look()
+    await settled()
+    assert kept(manager) == [1]
+
+
+async def test_who_asks_for_a_forgotten_job_is_told_so(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await ended(store, 1, 100.0)
+    manager = PlayedManager(tmp_path, store=store)
+    Retention(manager.service, 90 * DAY, None).look()
+    await settled()
+    answer = codec.answers.decode(await manager.ask(ADA, rq.ListJobs(jobs="1")))
+    assert isinstance(answer, an.Failed)
+    assert answer.message == "there is no job 1 any more"
+    assert "has ended and was forgotten" in answer.cause
+    never = codec.answers.decode(await manager.ask(ADA, rq.ListJobs(jobs="2")))
+    assert isinstance(never, an.Failed)
+    assert never.message == "there is no job 2"
+
+
+async def test_rows_of_forgotten_jobs_go_though_nothing_else_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look deletes some; the room that they took is used again."""
+    monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")
+    monkeypatch.setattr(writing, "FORGET_ROWS", 500)
+    store = SqliteStore(tmp_path / "store")
+    store.open()
+    for job_id in (1, 2):
+        record = job(job_id, state="done", ended_at=NOW - 100 * DAY)
+        await store.commit([record, *(done(index, job_id) for index in range(2000))])
+    size = store.statistics().bytes_on_disk
+    store.close()
+    manager = PlayedManager(tmp_path, store=store)  # type: ignore[arg-type]
+    retention = Retention(manager.service, 90 * DAY, None)
+    looks = 0
+    while retention.look():
+        looks += 1
+        while not manager.service.commits.idle:
+            await asyncio.sleep(0)
+    assert 8 <= looks <= 12
+    assert not store.has_forgotten()
+    assert store.statistics().free_bytes > 0
+    rows = [done(index, 3) for index in range(2000)]
+    await store.commit([job(3, spec=JobSpec(argv=("x",), count=2000)), *rows])
+    store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert store.statistics().bytes_on_disk < 1.2 * size
+    await manager.service.close()
+    store.close()
+
+
+async def test_a_slice_ends_in_time_however_slow_the_disk_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")
+    monkeypatch.setattr(writing, "FORGET_SECONDS", 0.0)
+    store = SqliteStore(tmp_path / "store")
+    store.open()
+    rows = (done(index, 1) for index in range(2000))
+    await store.commit([job(1, state="done", ended_at=1.0), *rows])
+    await store.commit([writing.JobForgotten(1)])
+    [left] = store._reader.execute("SELECT count(*) FROM tasks").fetchone()
+    assert left == 2000 - writing.FORGET_SLICE_ROWS
+    store.close()
+
+
+def test_the_defaults_are_those_of_the_documents() -> None:
+    options = ManagerOptions(domain="pool", secret_file=Path("s"), data_dir=Path("d"))
+    assert (options.keep_seconds, options.keep_jobs) == (90 * DAY, 100_000)
+    assert (parse_keep_time("90d"), parse_keep_number("100000")) == (KEEP_SECONDS, KEEP_JOBS)
+
+
+def test_to_keep_nothing_is_refused_and_to_keep_all_is_said_in_a_word() -> None:
+    assert parse_keep_time("forever") is None
+    assert parse_keep_number("all") is None
+    for wrong in ("0", "0d", "59", "-1d", "nan", "never"):
+        with pytest.raises(UsageError, match=r"kept|too short") as refused:
+            parse_keep_time(wrong)
+        assert "forever" in (refused.value.hint or "")
+    for wrong in ("0", "-1", "1.5", "9" * 30, "none"):
+        with pytest.raises(UsageError, match="no number of jobs"):
+            parse_keep_number(wrong)
