@@ -1,0 +1,26 @@
+"""What becomes of a job whose deadline has come."""
+
+from __future__ import annotations
+
+import heapq
+
+from kestrelctl.core.handlers.submission import cancel_all
+from kestrelctl.core.jobs.job import DEADLINE
+from kestrelctl.core.state import State
+
+
+def end_deadlines(state: State, now: float) -> None:
+    """Stops jobs whose deadline has come, as a cancel does; their records say why.
+
+    What is stopped is cancelled and has not failed: nothing was wrong with it but the hour. Slurm
+    has a state of its own for that, DEADLINE (sacct); a job here has its state and a reason.
+    """
+    while state.deadlines and state.deadlines[0][0] <= now:
+        _, job_id = heapq.heappop(state.deadlines)
+        job = state.jobs.get(job_id)
+        if job is None or job.cancelling:
+            continue
+        job.stopped_by = DEADLINE
+        state.cause = DEADLINE
+        state.note("info", f"job {job_id} is stopped: its deadline has come")
+        cancel_all(state, job)

@@ -1,0 +1,149 @@
+"""What has not ended by the deadline of its job is stopped."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from poolkit import PoolDriver
+
+from kestrelctl.core import effects as fx
+from kestrelctl.core.model.ending_rules import problem_with_endings
+from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.task_state import Counts
+from kestrelctl.errors import UsageError
+from kestrelctl.grammar.deadline_words import Deadline, parse_deadline
+
+
+def job_row(driver: PoolDriver) -> JobRecord:
+    return [record for record in driver.records if isinstance(record, JobRecord)][-1]
+
+
+def test_at_the_deadline_what_waits_and_what_runs_is_stopped() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(3, deadline_seconds=30.0)
+    driver.report("w")
+    driver.live(27.0)
+    assert not driver.of(fx.Kill)
+    assert driver.pool.wake_at(driver.now) is not None
+    before = driver.held("w")
+    driver.wait(3.0)
+    assert [kill.numbers for kill in driver.of(fx.Kill)] == [[before[0][0]]]
+    driver.report("w", outcome=Outcome.KILLED, reason="cancelled")
+    row = job_row(driver)
+    assert (row.state, row.stopped_by) == ("cancelled", "deadline")
+    assert row.counts == Counts(done=1, cancelled=2)
+    task = [record for record in driver.records if isinstance(record, TaskRecord)][-1]
+    assert task.result is not None
+    assert task.result.reason == "deadline"
+    told = [r.cause for r in driver.records if isinstance(r, Happening) and r.what == "cancelled"]
+    assert told == ["deadline"]
+
+
+def test_a_deadline_may_be_a_moment() -> None:
+    driver = PoolDriver()
+    driver.submit(deadline_at=driver.now + 5.0)
+    driver.wait(4.9)
+    assert driver.ended == []
+    driver.wait(0.2)
+    assert driver.ended == [1]
+
+
+def test_a_deadline_outlasts_the_manager() -> None:
+    driver = PoolDriver()
+    driver.submit(deadline_seconds=30.0)
+    driver.restart()
+    driver.wait(31.0)
+    assert (driver.ended, job_row(driver).stopped_by) == ([1], "deadline")
+
+
+def test_that_a_deadline_stopped_it_outlasts_the_manager() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(deadline_seconds=3.0)
+    driver.wait(3.0)
+    driver.restart()
+    driver.join("w", incarnation="two")
+    driver.live(10.0)
+    assert (driver.ended, job_row(driver).stopped_by) == ([1], "deadline")
+
+
+def test_a_job_that_ended_in_time_has_no_reason() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    job = driver.submit(deadline_seconds=30.0)
+    driver.report("w")
+    driver.live(40.0)
+    assert (driver.ended, job_row(driver).stopped_by) == ([job], "")
+
+
+def test_a_cancel_before_the_deadline_is_a_cancel() -> None:
+    driver = PoolDriver()
+    job = driver.submit(deadline_seconds=30.0)
+    driver.cancel(job)
+    driver.live(40.0)
+    assert job_row(driver).stopped_by == ""
+
+
+def test_a_deadline_that_is_over_is_refused() -> None:
+    driver = PoolDriver()
+    driver.submit(deadline_at=driver.now - 10.0)
+    assert driver.answers[-1].error == "usage"
+    assert "10 s ago" in driver.answers[-1].message
+    assert not driver.pool.jobs
+
+
+def test_after_the_deadline_nothing_is_retried() -> None:
+    driver = PoolDriver()
+    job = driver.submit(deadline_seconds=3.0)
+    driver.wait(4.0)
+    answer = driver.retry(job)
+    assert (answer.error, "deadline" in answer.message) == ("usage", True)
+
+
+@pytest.mark.parametrize(
+    ("notify", "untold"), [(Notify.FAILURES, True), (Notify.NEVER, False), (Notify.ALWAYS, True)]
+)
+def test_who_wants_to_hear_of_failures_hears_of_a_missed_deadline(
+    notify: Notify, untold: bool
+) -> None:
+    driver = PoolDriver()
+    driver.submit(deadline_seconds=3.0, notify=notify)
+    driver.wait(4.0)
+    assert job_row(driver).untold is untold
+
+
+@pytest.mark.parametrize(
+    ("rules", "word"),
+    [
+        ({"deadline_at": 5.0, "deadline_seconds": 5.0}, "not two"),
+        ({"deadline_seconds": 0.0}, "10 years"),
+        ({"deadline_seconds": float("nan")}, "10 years"),
+        ({"deadline_at": float("inf")}, "10 years"),
+    ],
+)
+def test_deadlines_that_cannot_be_are_refused(rules: dict[str, float], word: str) -> None:
+    assert word in (problem_with_endings(JobSpec(argv=("true",), **rules)) or "")  # type: ignore[arg-type]
+
+
+def test_deadlines_are_durations_or_moments() -> None:
+    assert parse_deadline("2h") == Deadline(seconds=7200.0)
+    assert parse_deadline("2030-12-24T18:00+00:00") == Deadline(at=1924365600.0)
+    local = datetime(2030, 12, 24, 18).timestamp()
+    assert parse_deadline("2030-12-24 18:00") == Deadline(at=local)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2030-13-01", "0", "-5", "9999999-01-01"])
+def test_what_is_no_deadline_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="not a deadline"):
+        parse_deadline(text)
+
+
+def test_the_pool_is_woken_for_a_deadline() -> None:
+    driver = PoolDriver()
+    driver.submit(deadline_seconds=30.0)
+    driver.wait(5.0)
+    assert driver.pool.wake_at(driver.now) == 1030.0
