@@ -116,7 +116,10 @@ class BenchResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """A bench: the machine, its bare process-start rate, the runs, and the command that made it.
 
     Attributes:
-        spawn_limit_per_second: None for a given pool, whose workers may be on other machines.
+        spawn_limit_per_second: the best of the bare rates; None for a given pool, whose workers may
+            be on other machines.
+        spawn_rates_per_second: the bare rates before, between and after the runs.
+        ended_early: what ended the bench before its last run; None if nothing did.
         sweep: only if every task length ran on every number of workers.
         schema: of this document; left out while it is 1.
         isolation: between the tasks of the pool that was made for it.
@@ -129,15 +132,32 @@ class BenchResult(msgspec.Struct, frozen=True, omit_defaults=True):
     sweep: Sweep | None = None
     schema: int = SCHEMA
     isolation: str = PLAIN
+    spawn_rates_per_second: list[float] = []
+    ended_early: str | None = None
 
     def limit(self, run: BenchRun) -> Limit | None:
-        """What bounds this run: worker time or process starts; None if nothing known does."""
-        limits = [Limit("workers", run.bound_seconds)]
+        """What bounds this run: worker time or process starts; None if nothing known does.
+
+        A measured limit that the run itself has refuted counts only where there is no other.
+        """
+        workers = Limit("workers", run.bound_seconds)
+        limit = workers
         if run.executor == PROCESS and self.spawn_limit_per_second:
             seconds = bounds.spawn_bound(run.jobs, self.spawn_limit_per_second)
-            limits.append(Limit("spawn", seconds))
-        limit = max(limits, key=lambda each: each.seconds)
+            spawn = Limit("spawn", seconds)
+            if not (workers.seconds and is_beyond(spawn, run.makespan_seconds)):
+                limit = max(workers, spawn, key=lambda each: each.seconds)
         return limit if limit.seconds > 0 else None
+
+    def beyond_limit(self) -> list[BenchRun]:
+        """Runs that were faster than their measured limit, which therefore was none."""
+        found = ((run, self.limit(run)) for run in self.runs)
+        return [run for run, limit in found if limit and is_beyond(limit, run.makespan_seconds)]
+
+
+def is_beyond(limit: Limit, makespan_seconds: float) -> bool:
+    """Whether a run took visibly less time than its limit: by more than half a percent."""
+    return limit.seconds / makespan_seconds >= 1.005
 
 
 def measured_run(

@@ -14,7 +14,7 @@ THRESHOLD = 0.10
 """What counts as noise: on a shared machine two runs of one program differ by some percent."""
 
 Verdict = Literal["same", "better", "worse", "unknown"]
-Key = tuple[str, str, int]
+Key = tuple[str, str, int, int]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -88,17 +88,19 @@ def compare(
 ) -> Comparison:
     """Compares each result with the first; runs match by sleep time, executor and workers.
 
+    Where a result has several of these, the first one is compared with the first, and so on.
+
     Raises:
         UsageError: there are fewer than two, or one has no run in common with the first.
     """
     if len(results) < 2:
         raise UsageError("to compare takes two results", hint="kestrelctl bench compare A B")
     (first, baseline), *others = zip(results, labels, strict=True)
-    before = {_key(run): run for run in first.runs}
+    before = _keyed(first.runs)
     runs: list[Pairing] = []
     warnings = _losses(first, baseline)
     for result, label in others:
-        after = {_key(run): run for run in result.runs}
+        after = _keyed(result.runs)
         common = [key for key in before if key in after]
         if not common:
             raise UsageError(
@@ -112,12 +114,17 @@ def compare(
     return Comparison(baseline, threshold, runs, warnings)
 
 
-def _key(run: BenchRun) -> Key:
-    return run.sleep, run.executor, run.workers
+def _keyed(runs: Sequence[BenchRun]) -> dict[Key, BenchRun]:
+    """Runs by what they match by, and the how-many-th of these each is."""
+    found: dict[Key, BenchRun] = {}
+    for run in runs:
+        kind = (run.sleep, run.executor, run.workers)
+        found[*kind, sum(key[:3] == kind for key in found)] = run
+    return found
 
 
 def _listed(keys: dict[Key, BenchRun]) -> str:
-    return ", ".join(f"sleep {sleep} ({executor}) on {n}" for sleep, executor, n in keys)
+    return ", ".join(f"sleep {sleep} ({executor}) on {n}" for sleep, executor, n, _ in keys)
 
 
 def _pair(label: str, before: BenchRun, after: BenchRun, threshold: float) -> Pairing:
@@ -128,8 +135,9 @@ def _pair(label: str, before: BenchRun, after: BenchRun, threshold: float) -> Pa
         )
         for measure in MEASURES
     }
-    sleep, executor, workers = _key(before)
-    return Pairing(label, sleep, executor, workers, (before.jobs, after.jobs), changes)
+    return Pairing(
+        label, before.sleep, before.executor, before.workers, (before.jobs, after.jobs), changes
+    )
 
 
 def _change(

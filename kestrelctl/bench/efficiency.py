@@ -1,8 +1,8 @@
 """How short tasks may be before workers wait: efficiency against task length, and its knee.
 
-A pool that hands out R tasks a second keeps W workers busy only with tasks of at least W/R seconds:
-in that time it has served every worker once. This length is the knee. Below it efficiency can be
-t·R/W at best; above it, 1.
+A pool that hands out R tasks a second can keep W workers busy only with tasks of at least W/R
+seconds: in that time it has served every worker once. This length is the knee. Below it efficiency
+can be t·R/W at best; above it, 1. Both are bounds: near the knee the measured efficiency is lower.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from kestrelctl.bench.bench_result import BenchRun, Knee
 from kestrelctl.bench.bounds import parse_sleep
 
 HALF = 0.5
+#: The share of their time in tasks from which on workers are called busy.
+MOST = 0.9
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -38,26 +40,37 @@ class Curve(msgspec.Struct, frozen=True):
             return None
         return knee_seconds(self.workers, self.dispatch_per_second)
 
-    @property
-    def half_seconds(self) -> float | None:
-        """The task length at which half of the workers' time was measured to go into tasks.
+    def seconds_of(self, share: float) -> float | None:
+        """The task length at which this share of the workers' time was measured to go into tasks.
 
         Between two measured lengths it is read off a line over the logarithm of the length; None if
-        the curve does not cross one half between its ends.
+        the curve does not cross the share between its ends.
         """
         for (short, low), (long, high) in pairwise(self.points):
-            if low < HALF <= high:
-                share = (HALF - low) / (high - low)
-                return exp(log(short) + share * (log(long) - log(short)))
+            if low < share <= high:
+                part = (share - low) / (high - low)
+                return exp(log(short) + part * (log(long) - log(short)))
+        return None
+
+    def text_of(self, share: float) -> str:
+        """`seconds_of` for people; beyond the ends of the curve, on which side it must lie."""
+        seconds = self.seconds_of(share)
+        if seconds is not None:
+            return length(seconds)
+        first, last = self.points[0], self.points[-1]
+        return f"< {length(first[0])}" if first[1] >= share else f"> {length(last[0])}"
+
+    def share_at(self, seconds: float) -> float | None:
+        """The share measured at a task length, likewise; None beyond the ends of the curve."""
+        for (short, low), (long, high) in pairwise(self.points):
+            if short <= seconds <= long:
+                return low + (high - low) * log(seconds / short) / log(long / short)
         return None
 
     @property
-    def half_text(self) -> str:
-        """`half_seconds` for people; beyond the ends of the curve, on which side it must lie."""
-        if self.half_seconds is not None:
-            return length(self.half_seconds)
-        first, last = self.points[0], self.points[-1]
-        return f"< {length(first[0])}" if first[1] >= HALF else f"> {length(last[0])}"
+    def half_seconds(self) -> float | None:
+        """The task length measured to keep the workers half busy, if any was."""
+        return self.seconds_of(HALF)
 
     @property
     def knee(self) -> Knee:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from math import ceil
 from typing import NamedTuple
 
 from kestrelctl.bench.bench_result import BenchRun, Limit
 from kestrelctl.bench.curves import Timeline
-from kestrelctl.bench.efficiency import Curve, length
-from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, ticks
+from kestrelctl.bench.efficiency import HALF, Curve, length
+from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, labelled, ticks
 
 PERCENT = [(share / 100, f"{share}%") for share in (0, 20, 40, 60, 80, 100)]
 #: How many runs can be told apart by colour and dash; 2009 and the limits have their own.
 MOST_SERIES = 6
 _ROW = 28
+#: So far apart the labels of an axis must be not to touch each other, in a narrow window too.
+_LABEL_WIDTH = 78
 
 
 class PlottedRun(NamedTuple):
@@ -30,44 +34,75 @@ class PlottedRun(NamedTuple):
         return f"s{self.number}"
 
 
+def completed(series: Sequence[PlottedRun]) -> str:
+    """Tasks that have ended so far over the seconds of each run, and thin those started so far."""
+    first = series[0].run
+    y_ticks = labelled(ticks(max(each.run.jobs for each in series)))
+    plot = _over_time(
+        _alt(f"Tasks completed over the course of the run, sleep {first.sleep}", series),
+        series,
+        y_ticks,
+        "tasks completed",
+    )
+    if first.reference:
+        end = min(plot.x.high, first.jobs / first.reference.tasks_per_second)
+        reached = end * first.reference.tasks_per_second
+        plot.polyline(((0.0, 0.0), (end, reached)), "line then")
+    for each in reversed(series):  # the first one on top
+        curves = _timeline(each)
+        plot.stairs(_edges(each), list(accumulate(curves.dispatched)), f"{each.kind} begun")
+        plot.stairs(_edges(each), list(accumulate(curves.finished)), each.kind)
+    return plot.markup()
+
+
 def running(series: Sequence[PlottedRun]) -> str:
-    """Workers busy over the course of each run; tasks running, if they have no length."""
+    """Workers busy over the seconds of each run; tasks running, if they have no length."""
     first = series[0].run
     has_length = first.utilisation > 0
     most = max(max(_timeline(each).running) for each in series)
     label = "share of workers busy" if has_length else "tasks running"
     plot = _over_time(
         _alt(f"{label} over the course of the run, sleep {first.sleep}", series),
-        PERCENT if has_length else [(tick, f"{tick:,.0f}") for tick in ticks(most)],
+        series,
+        PERCENT if has_length else labelled(ticks(most)),
         label,
     )
     if first.reference and has_length:
         plot.across(min(1.0, first.reference.utilisation), "line then")
-    for each in reversed(series):  # the first one on top
+    for each in reversed(series):
         curves = _timeline(each)
         unit = each.run.workers if has_length else 1
         values = [min(plot.y.high, value / unit) for value in curves.running]
         if len(series) == 1:
-            plot.area(_shares(each), values, each.kind)
-        plot.stairs(_shares(each), values, each.kind)
+            plot.area(_edges(each), values, each.kind)
+        plot.stairs(_edges(each), values, each.kind)
     return plot.markup()
 
 
-def rates(series: Sequence[PlottedRun]) -> str:
-    """Tasks finished a second over the course of each run, the limit of the first, and 2009."""
+def dispatched(series: Sequence[PlottedRun]) -> str:
+    """Tasks started a second over the seconds of each run, the limit of the first, and 2009."""
+    return _rates("dispatched", series, lambda curves: curves.dispatched)
+
+
+def finished(series: Sequence[PlottedRun]) -> str:
+    """Tasks finished a second, likewise."""
+    return _rates("finished", series, lambda curves: curves.finished)
+
+
+def _rates(what: str, series: Sequence[PlottedRun], counts: Callable[[Timeline], list[int]]) -> str:
     first = series[0]
     limit = first.run.jobs / first.limit.seconds if first.limit else 0.0
     then = first.run.reference.tasks_per_second if first.run.reference else 0.0
     smooth = [
-        _timeline(each).per_second(_timeline(each).finished, each.run.window_seconds)
+        _timeline(each).per_second(counts(_timeline(each)), each.run.window_seconds)
         for each in series
     ]
-    y_ticks = ticks(max(limit, then, *map(max, smooth)))
     plot = _over_time(
-        _alt(f"Tasks finished a second over the course of the run, sleep {first.run.sleep}", series)
+        _alt(f"Tasks {what} a second over the course of the run, sleep {first.run.sleep}", series)
         + (f" In 2009: {then:,.0f} a second." if then else ""),
-        [(tick, f"{tick:,.0f}") for tick in y_ticks],
-        "tasks finished per second",
+        series,
+        labelled(ticks(max(limit, then, *map(max, smooth)))),
+        f"tasks {what} per second",
     )
     if limit:
         plot.across(limit, "line bound")
@@ -75,8 +110,8 @@ def rates(series: Sequence[PlottedRun]) -> str:
         plot.across(then, "line then")
     for each, values in reversed(list(zip(series, smooth, strict=True))):
         if len(series) == 1:
-            plot.area(_shares(each), values, each.kind)
-        plot.stairs(_shares(each), values, each.kind)
+            plot.area(_edges(each), values, each.kind)
+        plot.stairs(_edges(each), values, each.kind)
     return plot.markup()
 
 
@@ -147,9 +182,11 @@ def latency(groups: Mapping[str, Sequence[PlottedRun]]) -> str:
     bottom = 8 + _ROW * len(series)
     x = Scale(span[0], span[-1], 160, WIDTH - 122, logarithmic=True)
     plot = Plot("", x, Scale(0, len(series), 8, bottom), bottom + 26)
-    for tick in span:
+    every = ceil(_LABEL_WIDTH / (x(span[1]) - x(span[0])))
+    for place, tick in enumerate(span):
         plot.upright(tick, 0, len(series), "grid")
-        plot.text(x(tick), bottom + 20, f"{tick:g} ms", "middle")
+        if place % every == 0:
+            plot.text(x(tick), bottom + 20, _tick_ms(tick), "middle")
     words = []
     row = 0.5
     for name, group in groups.items():
@@ -166,27 +203,33 @@ def latency(groups: Mapping[str, Sequence[PlottedRun]]) -> str:
     return plot.markup()
 
 
+def _tick_ms(milliseconds: float) -> str:
+    return f"{milliseconds:g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:g} s"
+
+
 def _ms(milliseconds: float) -> str:
     return f"{milliseconds:,.1f}" if milliseconds < 100 else f"{milliseconds:,.0f}"
 
 
-def _over_time(alt: str, y_ticks: Sequence[tuple[float, str]], y_label: str) -> Plot:
-    """Axes over the course of a run, from its submission to its last accepted result."""
+def _over_time(
+    alt: str, series: Sequence[PlottedRun], y_ticks: Sequence[tuple[float, str]], y_label: str
+) -> Plot:
+    """Axes over the seconds of the longest run, from its submission on."""
+    longest = max(_edges(each)[-1] for each in series)
     return Plot.with_axes(
         alt,
-        x_ticks=PERCENT,
+        x_ticks=[tick for tick in labelled(ticks(longest)) if tick[0] <= longest],
         y_ticks=y_ticks,
-        x_label="share of the makespan",
+        x_label="seconds since submission",
         y_label=y_label,
-        x_range=(0.0, 1.0),
+        x_range=(0.0, longest),
     )
 
 
-def _shares(series: PlottedRun) -> list[float]:
-    """The edges of a run's bins as shares of its makespan."""
+def _edges(series: PlottedRun) -> list[float]:
+    """The edges of a run's bins, in seconds."""
     curves = _timeline(series)
-    unit = curves.bin_seconds / series.run.makespan_seconds
-    return [min(1.0, edge * unit) for edge in range(len(curves.running) + 1)]
+    return [edge * curves.bin_seconds for edge in range(len(curves.running) + 1)]
 
 
 def _timeline(series: PlottedRun) -> Timeline:
@@ -206,4 +249,4 @@ def _alt(what: str, series: Sequence[PlottedRun]) -> str:
 def _in_words(curve: Curve) -> str:
     points = ", ".join(f"{share:.0%} at {length(seconds)}" for seconds, share in curve.points)
     knee = f"; knee at {length(curve.knee_seconds)}" if curve.knee_seconds else ""
-    return f"{curve.workers:,} workers: {points}{knee}; half of the time at {curve.half_text}."
+    return f"{curve.workers:,} workers: {points}{knee}; half of the time at {curve.text_of(HALF)}."

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from kestrelctl import __version__
+from kestrelctl.checkout import described_version
 from kestrelctl.xmpp.prosody import find_prosody
 
 
 class BenchMachine(msgspec.Struct, frozen=True):
-    """Enough about a machine to judge a figure; `cores` are those this process may use."""
+    """Enough about a machine to judge a figure; `cores` are those this process may use.
+
+    `prosody` is empty where the server was not one of this machine.
+    """
 
     cores: int
     cpu_model: str
@@ -37,7 +40,7 @@ def this_machine(prosody: str) -> BenchMachine:
         kernel=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
         prosody=prosody,
-        kestrel=__version__,
+        kestrel=described_version(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 

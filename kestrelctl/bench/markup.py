@@ -16,7 +16,11 @@ def tile(over: str, figure: str, unit: str, below: str) -> str:
 
 
 def keys(entries: Iterable[tuple[str, str]]) -> str:
-    """A legend: (kind, text) of each entry. `dash` in the kind makes a line of the square."""
+    """A legend: (kind, text) of each entry.
+
+    The kind makes a line of the square: `dash` one as of limits and of 2009, `curve` one that has
+    the dashes of its curve.
+    """
     listed = "".join(
         f'<span><i class="key {kind}"></i>{escape(text)}</span>' for kind, text in entries
     )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
 from kestrelctl.bench import figures, reference
 from kestrelctl.bench.bench_result import BenchResult, BenchRun
-from kestrelctl.bench.efficiency import Curve, curves, length
+from kestrelctl.bench.efficiency import HALF, MOST, Curve, curves, length
 from kestrelctl.bench.figures import PlottedRun
 from kestrelctl.bench.markup import bars, keys, table, tile
 from kestrelctl.bench.style import CSS
-from kestrelctl.bench.table import rows
+from kestrelctl.bench.table import notes, rows, spread
 from kestrelctl.bench.wording import LIMIT_WORDS, NUMBERS, share_of_limit
 
 TABLE_COLUMNS = (
@@ -25,7 +26,7 @@ TABLE_COLUMNS = (
     "lost",
     "duplicates",
     "latency p50/p99, ms",
-    "2009",
+    "2009, tasks/s",
     "times 2009",
 )
 COST_COLUMNS = (
@@ -86,11 +87,36 @@ def page(results: Sequence[Named]) -> str:
 
 
 def _matched(series: Iterable[PlottedRun]) -> list[list[PlottedRun]]:
-    """Runs of the same sleep time and executor together, in the order of their first."""
-    groups: dict[tuple[str, str], list[PlottedRun]] = {}
+    """Runs of the same sleep time and executor together, in the order of their first.
+
+    A result that has several of these puts the first one beside the first of the others, and so on.
+    """
+    groups: dict[tuple[str, str, int], list[PlottedRun]] = {}
+    seen: Counter[tuple[int, str, str]] = Counter()
     for each in series:
-        groups.setdefault((each.run.sleep, each.run.executor), []).append(each)
-    return list(groups.values())
+        key = (each.number, each.run.sleep, each.run.executor)
+        seen[key] += 1
+        groups.setdefault((*key[1:], seen[key]), []).append(each)
+    return [groups[key] for key in sorted(groups, key=_order(groups))]
+
+
+def _order(groups: Iterable[tuple[str, str, int]]) -> Callable[[tuple[str, str, int]], int]:
+    """Where a group stands: groups of one sleep time follow each other."""
+    kinds = list(dict.fromkeys((sleep, executor) for sleep, executor, _ in groups))
+    return lambda key: kinds.index((key[0], key[1]))
+
+
+def _names(matched: Sequence[Sequence[PlottedRun]]) -> list[str]:
+    """What each group is called: by its sleep time, and by what tells it from others of that."""
+    plain = [f"sleep {series[0].run.sleep}" for series in matched]
+    names = [
+        name if plain.count(name) == 1 else f"{name} on {series[0].run.workers:,} workers"
+        for name, series in zip(plain, matched, strict=True)
+    ]
+    return [
+        name if names.count(name) == 1 else f"{name}, run {names[: index + 1].count(name)}"
+        for index, name in enumerate(names)
+    ]
 
 
 def _title(results: Sequence[Named]) -> str:
@@ -107,6 +133,11 @@ def _header(results: Sequence[Named]) -> str:
     tiles = _knee_tiles(result) if result.sweep else _rate_tiles(result)
     lost, duplicates = sum(run.lost for run in runs), sum(run.duplicates for run in runs)
     verdict = "Over all runs, no task was lost and none was counted twice."
+    early = "".join(
+        f' <span class="wrong">{escape(label)}: ended early by {escape(each.ended_early)}.</span>'
+        for label, each in results
+        if each.ended_early
+    )
     if lost or duplicates:
         verdict = f'<span class="wrong">{lost:,} tasks lost, {duplicates:,} duplicates.</span>'
     beside = ""
@@ -116,7 +147,7 @@ def _header(results: Sequence[Named]) -> str:
 <p class="over">Kestrel {escape(machine.kestrel)} · {escape(machine.date[:10])} ·
 {machine.cores} cores, {escape(machine.cpu_model)}</p>
 <h1>{_title(results)}</h1>
-<p class="lead">{_lead(result)} {verdict}</p>
+<p class="lead">{_lead(result)} {verdict}{early}</p>
 {beside}<div class="tiles">{tiles}</div>
 </header>"""
 
@@ -124,9 +155,9 @@ def _header(results: Sequence[Named]) -> str:
 def _lead(result: BenchResult) -> str:
     if result.sweep:
         return (
-            "A pool that hands out R tasks a second keeps W workers busy with tasks of W/R seconds "
-            "or more. Here R was measured on several numbers of workers, and how much of their "
-            "time went into tasks of several lengths."
+            "A pool that hands out R tasks a second cannot keep W workers busy with tasks shorter "
+            "than W/R seconds. Here R was measured on several numbers of workers, and with tasks "
+            "of several lengths how much of the workers' time went into them."
         )
     run = result.runs[0]
     lead = (
@@ -160,13 +191,21 @@ def _knee_tiles(result: BenchResult) -> str:
     return "".join(
         tile(
             f"{curve.workers:,} workers",
-            length(curve.knee_seconds),
-            "tasks keep them busy",
-            f"at {curve.dispatch_per_second:,.0f} tasks a second",
+            curve.text_of(MOST),
+            f"tasks keep them {MOST:.0%} busy",
+            _knee_words(curve),
         )
         for curve in curves(result.runs)
-        if curve.knee_seconds
     )
+
+
+def _knee_words(curve: Curve) -> str:
+    """The knee, and how busy workers were with tasks of that length."""
+    if not curve.knee_seconds:
+        return ""
+    share = curve.share_at(curve.knee_seconds)
+    busy = "" if share is None else f": {share:.0%} busy"
+    return f"measured. Knee {length(curve.knee_seconds)}{busy}"
 
 
 def _efficiency(label: str, result: BenchResult, *, one: bool) -> str:
@@ -175,10 +214,10 @@ def _efficiency(label: str, result: BenchResult, *, one: bool) -> str:
         return ""  # two points are no curve
     shown = found[: figures.MOST_SERIES]
     legend = keys(
-        (f"s{number}", f"{curve.workers:,} workers") for number, curve in enumerate(shown)
+        (f"curve s{number}", f"{curve.workers:,} workers") for number, curve in enumerate(shown)
     )
     lengths = sorted({seconds for curve in found for seconds, _ in curve.points})
-    columns = ["workers", "tasks/s", "knee", "50% at", *map(length, lengths)]
+    columns = ["workers", "tasks/s", "knee", "50% at", "90% at", *map(length, lengths)]
     figures_ = table(f"Efficiency, {label}", columns, (_efficiency_row(c, lengths) for c in found))
     name = "" if one else f": {escape(label)}"
     return f"""<section><h2>Efficiency against task length{name}</h2>
@@ -188,8 +227,8 @@ measured.</p></figcaption></figure>
 <div class="card">{figures_}
 <p class="soft">Tasks a second are those of <code>sleep 0</code>, and the knee follows from them by
 arithmetic: at R a second, dispatch reaches each of W workers once in W/R seconds. All else is
-measured: the task length with which half of the workers' time went into tasks, and this share for
-each length.</p></div></div>
+measured: the task lengths with which half and nine tenths of the workers' time went into tasks, and
+this share for each length.</p></div></div>
 </section>"""
 
 
@@ -199,7 +238,8 @@ def _efficiency_row(curve: Curve, lengths: Sequence[float]) -> list[str]:
         f"{curve.workers:,}",
         f"{rate:,.0f}" if rate else "-",
         length(knee) if knee else "-",
-        curve.half_text,
+        curve.text_of(HALF),
+        curve.text_of(MOST),
         *(f"{points[seconds]:.0%}" if seconds in points else "-" for seconds in lengths),
     ]
 
@@ -208,6 +248,7 @@ def _beside(matched: Sequence[Sequence[PlottedRun]]) -> str:
     if not matched:
         return ""
     then = any(series[0].run.reference for series in matched)
+    names = _names(matched)
     runs = [each.run for series in matched for each in series]
     notes = dict.fromkeys(
         f"<b>sleep {escape(run.sleep)}:</b> {escape(run.reference.note)}"
@@ -223,14 +264,14 @@ messages cross no network, but all processes are started by the cores of this ma
 time has a scale of its own.</p>
 <div class="pair">
 <div class="card"><h3>Makespan</h3><p class="soft">shorter is better</p>
-<div class="bars">{"".join(map(_makespans, matched))}</div></div>
+<div class="bars">{"".join(map(_makespans, names, matched))}</div></div>
 <div class="card"><h3>Tasks per second</h3><p class="soft">longer is better</p>
-<div class="bars">{"".join(map(_rates, matched))}</div></div>
+<div class="bars">{"".join(map(_rates, names, matched))}</div></div>
 </div>
 {cluster if then else ""}</section>"""
 
 
-def _makespans(series: Sequence[PlottedRun]) -> str:
+def _makespans(name: str, series: Sequence[PlottedRun]) -> str:
     """Bars of those with as many tasks as the first, and the least that the first one needs."""
     first = series[0]
     jobs = first.run.jobs
@@ -242,10 +283,10 @@ def _makespans(series: Sequence[PlottedRun]) -> str:
     if first.run.reference and first.run.reference.tasks == jobs:
         shown.append(("2009", first.run.reference.makespan_seconds, "then"))
     limit = first.limit.seconds if first.limit else 0.0
-    return bars(f"sleep {first.run.sleep}", f"{jobs:,} tasks", shown, limit, "{:,.1f} s")
+    return bars(name, f"{jobs:,} tasks", shown, limit, "{:,.1f} s")
 
 
-def _rates(series: Sequence[PlottedRun]) -> str:
+def _rates(name: str, series: Sequence[PlottedRun]) -> str:
     """Bars of all, and the most that the first one could do."""
     first = series[0]
     shown = [
@@ -255,8 +296,10 @@ def _rates(series: Sequence[PlottedRun]) -> str:
     if first.run.reference:
         shown.append(("2009", first.run.reference.tasks_per_second, "then"))
     limit = first.run.jobs / first.limit.seconds if first.limit else 0.0
-    workers = "" if _mixed(series) else f"{first.run.workers:,} workers"
-    return bars(f"sleep {first.run.sleep}", workers, shown, limit, "{:,.0f}/s")
+    workers = f"{first.run.workers:,} workers"
+    if _mixed(series) or workers in name:
+        workers = ""
+    return bars(name, workers, shown, limit, "{:,.0f}/s")
 
 
 def _mixed(series: Sequence[PlottedRun]) -> bool:
@@ -271,32 +314,34 @@ def _places(series: Sequence[PlottedRun]) -> list[str]:
 
 def _curves(matched: Sequence[Sequence[PlottedRun]]) -> str:
     parts = []
-    for group in matched:
+    for name, group in zip(_names(matched), matched, strict=True):
         series = [each for each in group if each.run.timeline is not None]
         if not series:
             continue
         first = series[0]
         legend = [
-            (s.kind, f"{place}: {s.run.jobs:,} tasks in {s.run.makespan_seconds:,.1f} s")
+            (f"curve {s.kind}", f"{place}: {s.run.jobs:,} tasks in {s.run.makespan_seconds:,.1f} s")
             for s, place in zip(series, _places(series), strict=True)
         ]
         if first.run.reference:
             then = first.run.reference
             made = f"{then.tasks:,} tasks in {then.makespan_seconds:,.0f} s"
-            legend.append(("dash then", f"2009: {made}"))
+            legend.append(("dash then", f"2009, mean: {made}"))
         if first.limit:
             rate = first.run.jobs / first.limit.seconds
             what = "bare process starts" if first.limit.of == "spawn" else "all workers busy"
             legend.append(("dash bound", f"{what}: {rate:,.0f}/s"))
+        drawn = (figures.completed, figures.running, figures.dispatched, figures.finished)
         parts.append(
-            f'<div class="block"><h3>sleep {escape(first.run.sleep)}</h3>'
-            f"{keys(legend)}"
-            f'<div class="pair"><figure>{figures.running(series)}</figure>'
-            f"<figure>{figures.rates(series)}</figure></div></div>"
+            f'<div class="block"><h3>{escape(name)}</h3>{keys(legend)}<div class="pair">'
+            + "".join(f"<figure>{draw(series)}</figure>" for draw in drawn)
+            + "</div></div>"
         )
     if not parts:
         return ""
-    return f"<section><h2>The curves</h2>{''.join(parts)}</section>"
+    return f"""<section><h2>The curves</h2>
+<p class="soft">Over the seconds since the submission. Tasks completed: the wide line is of those
+that have ended, the thin one of those that were started.</p>{"".join(parts)}</section>"""
 
 
 def _latency(results: Sequence[Named]) -> str:
@@ -310,7 +355,9 @@ def _latency(results: Sequence[Named]) -> str:
     groups: dict[str, list[PlottedRun]] = {}
     for each in series:
         where = f" on {each.run.workers:,}" if many else ""
-        groups.setdefault(f"sleep {each.run.sleep}{where}", []).append(each)
+        name = f"sleep {each.run.sleep}{where}"
+        again = sum(each.number == other.number for other in groups.get(name, []))
+        groups.setdefault(f"{name} ({again + 1})" if again else name, []).append(each)
     cost = _cost_bars(
         {
             name: plain
@@ -351,8 +398,9 @@ def _tables(results: Sequence[Named]) -> str:
         lines = (row[: len(columns)] for row in rows(result))
         runs = table(f"Every run, {label}", columns, lines)
         cost = table(f"Cost of every run, {label}", COST_COLUMNS, map(_cost, result.runs))
+        said = "".join(f'<p class="soft">{escape(note)}</p>' for note in notes(result))
         parts.append(
-            f'{name}<div class="card">{runs}</div><div class="card">{cost}'
+            f'{name}<div class="card">{runs}{said}</div><div class="card">{cost}'
             '<p class="soft">CPU seconds during the run, and the manager\'s resident memory.</p>'
             "</div>"
         )
@@ -380,13 +428,13 @@ def _method(results: Sequence[Named]) -> str:
             "Memory": f"{machine.memory_mb:,} MB",
             "Kernel": machine.kernel,
             "Kestrel": machine.kestrel,
-            "Prosody": machine.prosody,
+            **({"Prosody": machine.prosody} if machine.prosody else {}),
             "Python": machine.python,
             "Date": machine.date,
         }
         if result.spawn_limit_per_second:
             facts["Spawn limit"] = (
-                f"{result.spawn_limit_per_second:,.0f} processes per second, bare"
+                f"{result.spawn_limit_per_second:,.0f} processes per second, bare{spread(result)}"
             )
         if result.sweep:
             facts["Cell"] = (

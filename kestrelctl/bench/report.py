@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kestrelctl.bench import efficiency, figures, plots
@@ -32,7 +32,7 @@ def prepare_report(directory: Path) -> None:
 
 
 def write_report(directory: Path, result: BenchResult) -> list[Path]:
-    """Writes `report.html`, `result.json` and, for slides, PNGs of the curves.
+    """Writes `report.html`, `result.json` and, for slides, images of the curves.
 
     Args:
         directory: made if it is missing; files of an earlier report in it are replaced.
@@ -85,15 +85,19 @@ def _writing(place: Path) -> Iterator[None]:
 
 
 def _images(result: BenchResult) -> dict[str, bytes]:
-    """PNGs by file name."""
+    """PNGs, SVGs and PDFs by file name."""
+    machine = result.machine
+    drawn: dict[str, Mapping[str, bytes]] = {}
     if result.sweep is not None:
-        curves = efficiency.curves(result.runs)
-        return {"efficiency.png": plots.efficiency_png(curves)} if curves else {}
-    images = {}
-    for number, run in enumerate(result.runs, start=1):
-        if run.timeline is not None:
-            limit = result.limit(run)
-            for name, draw in (("rate", plots.rate_png), ("running", plots.running_png)):
-                image = draw(run, run.timeline, limit)
-                images[f"{number}-sleep-{run.sleep}-{name}.png"] = image
-    return images
+        if curves := efficiency.curves(result.runs):
+            drawn["efficiency"] = plots.efficiency(curves, machine)
+    else:
+        for number, run in enumerate(result.runs, start=1):
+            if run.timeline is None:
+                continue
+            for draw in (plots.completed, plots.running, plots.rate):
+                name = f"{number}-sleep-{run.sleep}-{draw.__name__}"
+                drawn[name] = draw(run, run.timeline, result.limit(run), machine)
+    return {
+        f"{name}.{ending}": data for name, each in drawn.items() for ending, data in each.items()
+    }

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 import psutil
@@ -13,14 +15,14 @@ import psutil
 from kestrelctl.bench.bench_result import (
     PLAIN,
     PROCESS,
-    BenchResult,
     BenchRun,
     LatencyMs,
     measured_run,
 )
 from kestrelctl.bench.bounds import Sleep, parse_sleep
-from kestrelctl.bench.machine import prosody_version, this_machine
-from kestrelctl.bench.spawn_rate import measure_spawn_rate
+from kestrelctl.bench.findings import Findings
+from kestrelctl.bench.spawn_rate import bare_rate
+from kestrelctl.bench.stall import STALL_SECONDS, Stall
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError, TimedOut, UsageError
 from kestrelctl.local.control import connect_local, throw_away_pool
@@ -31,9 +33,9 @@ from kestrelctl.xmpp.user import UserConnection
 
 #: Lines of one upload; five thousand sleep times are about 50 kB.
 UPLOAD_LINES = 5000
-#: A run that takes this much longer than its bound is given up.
-PATIENCE = 20.0
-PATIENCE_SECONDS = 120.0
+#: Between two questions how far a run is: while somebody watches, and while nobody does.
+WATCHED_PAUSE_SECONDS = 0.5
+PAUSE_SECONDS = 20.0
 
 
 class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +44,8 @@ class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         jobs: tasks of each run (the word of 2009).
         workers: of the throw-away pool; a given pool is measured with those it has.
-        sleeps: one run each: `0`, `10`, or `0-10` for random times.
+        sleeps: one run each: `0`, `10`, or `0-10` for random times; with a colon and a number
+            behind it, on as many workers.
         isolation: between the tasks of the throw-away pool.
         metrics: whether the throw-away pool serves them; off only to measure what they cost.
         command: how the sweep was called, for the report.
@@ -61,42 +64,74 @@ class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
 OnProgress = Callable[[str, int, int], None]
 
 
+class PlannedRun(msgspec.Struct, frozen=True):
+    """One run of a plan: how long its tasks sleep, and on how many workers."""
+
+    sleep: Sleep
+    workers: int
+
+
 async def bench(
-    plan: BenchPlan, pool: UserConnection | None = None, progress: OnProgress | None = None
-) -> BenchResult:
-    """Measures a pool; a throw-away one on this machine if none is given.
+    plan: BenchPlan,
+    findings: Findings,
+    pool: UserConnection | None = None,
+    progress: OnProgress | None = None,
+) -> None:
+    """Measures a pool into `findings`; throw-away ones on this machine if none is given.
+
+    Runs that follow each other on the same number of workers share a pool.
 
     Raises:
         UsageError: the plan makes no sense.
         KestrelError: a run failed, lost tasks, or was faster than its bound allows.
     """
-    sleeps = check(plan)
-    spawn_limit = await asyncio.to_thread(measure_spawn_rate) if pool is None else None
-    async with measured_pool(plan, pool) as (connection, local):
-        runs = [await one_run(plan, sleep, connection, local, progress) for sleep in sleeps]
-    return BenchResult(
-        machine=this_machine(prosody_version()),
-        spawn_limit_per_second=spawn_limit,
-        runs=runs,
-        command=plan.command,
-        isolation=plan.isolation,
-    )
+    planned = check(plan)
+    if pool is not None and any(":" in spec for spec in plan.sleeps):
+        raise UsageError(
+            "a pool that runs has the workers that it has",
+            hint="leave the number of workers out, or --pool",
+        )
+    findings.planned_runs = len(planned)
+    await measure_bare_rate(findings, pool)
+    for workers, runs in groupby(planned, attrgetter("workers")):
+        group = msgspec.structs.replace(plan, workers=workers)
+        async with measured_pool(group, pool) as (connection, local):
+            for run in runs:
+                findings.add(await one_run(plan, run.sleep, connection, local, progress))
+                await measure_bare_rate(findings, pool)
 
 
-def check(plan: BenchPlan) -> list[Sleep]:
-    """The sleep times of a plan that can be carried out.
+async def measure_bare_rate(findings: Findings, pool: UserConnection | None) -> None:
+    """Measures what this machine can start a second, once more. A given pool may be elsewhere."""
+    if pool is None:
+        findings.spawn_rates_per_second.append(await bare_rate())
+
+
+def check(plan: BenchPlan) -> list[PlannedRun]:
+    """The runs of a plan that can be carried out.
 
     Raises:
         UsageError: the plan makes no sense.
     """
-    sleeps = [parse_sleep(spec) for spec in plan.sleeps]
-    if plan.jobs < 1 or plan.workers < 1:
+    planned = [_planned(spec, plan.workers) for spec in plan.sleeps]
+    if plan.jobs < 1 or any(run.workers < 1 for run in planned):
         raise UsageError("a sweep needs at least one task and one worker")
-    if plan.executor != PROCESS and any(sleep.longest for sleep in sleeps):
+    if plan.executor != PROCESS and any(run.sleep.longest for run in planned):
         raise UsageError(
             "the inline executor does not sleep", hint="give it `--sleep 0`, or leave it out"
         )
-    return sleeps
+    return planned
+
+
+def _planned(spec: str, workers: int) -> PlannedRun:
+    """Reads `10`, or `10:914` for a run on 914 workers."""
+    sleep, colon, count = spec.partition(":")
+    if colon and not (count.isascii() and count.isdecimal() and int(count)):
+        raise UsageError(
+            f"not a number of workers: {count!r} in {spec!r}",
+            hint="write 10:914 for tasks of ten seconds on 914 workers",
+        )
+    return PlannedRun(parse_sleep(sleep), int(count) if colon else workers)
 
 
 @contextlib.asynccontextmanager
@@ -127,14 +162,26 @@ async def one_run(
         KestrelError: it failed, lost tasks, or was faster than its bound allows.
     """
     workers = await workers_of(connection)
+
+    def named(run: str, tasks: int, done: int) -> None:
+        if progress is not None:
+            progress(f"{run}, {workers} workers", tasks, done)
+
     spec, upload = await _job(plan, sleep, connection)
     before = _cpu_seconds(local)
     submitted_at = time.time()
     started = time.perf_counter()
-    submitted = await connection.ask(rq.SubmitJob(spec=spec, upload=upload, watch=True))
+    submitted = await connection.ask(
+        rq.SubmitJob(spec=spec, upload=upload, watch=True), STALL_SECONDS
+    )
     assert isinstance(submitted, an.Submitted)
-    patience = PATIENCE_SECONDS + PATIENCE * sum(map(sleep.seconds, range(plan.jobs))) / workers
-    job = await _ended(connection, submitted.job_id, str(sleep), patience, progress)
+    try:
+        job = await _ended(connection, submitted.job_id, sleep, named if progress else None)
+    except (KestrelError, asyncio.CancelledError):
+        if local is None:  # a pool that stays has more to do than what nobody waits for
+            with contextlib.suppress(KestrelError):
+                await connection.ask(rq.CancelJobs(jobs=str(submitted.job_id)))
+        raise
     makespan = time.perf_counter() - started
     after = _cpu_seconds(local)
     status = await _status(connection)
@@ -179,33 +226,43 @@ async def _job(plan: BenchPlan, sleep: Sleep, connection: UserConnection) -> tup
     lines = [f"{sleep.seconds(index):g}" for index in range(plan.jobs)]
     for first in range(0, len(lines), UPLOAD_LINES):
         piece = lines[first : first + UPLOAD_LINES]
-        await connection.ask(rq.UploadItems(upload=upload, lines=piece))
+        await connection.ask(rq.UploadItems(upload=upload, lines=piece), STALL_SECONDS)
     return JobSpec(name=name, argv=("/bin/sleep", "{}"), count=plan.jobs), upload
 
 
 async def _ended(
-    connection: UserConnection,
-    job_id: int,
-    name: str,
-    patience_seconds: float,
-    progress: OnProgress | None,
+    connection: UserConnection, job_id: int, sleep: Sleep, progress: OnProgress | None
 ) -> an.JobView:
-    """Waits for the end of a job, asking twice a second how far it is if anybody wants to know."""
+    """Waits for the end of a job, asking now and then how far it is.
+
+    Raises:
+        TimedOut: for long, no task of it has ended.
+    """
     ends = connection.pushed()
     ended: asyncio.Task[an.Ended] = asyncio.ensure_future(anext(ends))
-    deadline = time.monotonic() + patience_seconds
-    pause = 0.5 if progress else 20.0
+    stall = Stall(sleep.longest, time.monotonic())
+    pause = WATCHED_PAUSE_SECONDS if progress else PAUSE_SECONDS
     try:
-        while time.monotonic() < deadline:
+        while (reason := stall.reason(time.monotonic())) is None:
             done, _ = await asyncio.wait({ended}, timeout=pause)
             if done:
-                return ended.result().job
-            answer = await connection.ask(rq.Watch(jobs=str(job_id)))
-            if isinstance(answer, an.Jobs) and progress:
-                progress(name, answer.jobs[0].tasks, answer.jobs[0].done)
+                job = ended.result().job
+                if progress:
+                    progress(str(sleep), job.tasks, job.done)
+                return job
+            with contextlib.suppress(TimedOut):  # a busy manager: `stall` says when it is too much
+                answer = await connection.ask(rq.Watch(jobs=str(job_id)))
+                assert isinstance(answer, an.Jobs)
+                stall.seen(answer.jobs[0], time.monotonic())
+                if progress:
+                    progress(str(sleep), answer.jobs[0].tasks, answer.jobs[0].done)
     finally:
         ended.cancel()
-    raise TimedOut(f"the run with sleep {name} took more than {patience_seconds:.0f} s")
+    raise TimedOut(
+        f"the run with sleep {sleep} made no progress and was given up",
+        cause=reason,
+        hint="is the machine overloaded, or its disk full?",
+    )
 
 
 async def _tasks(connection: UserConnection, job_id: int) -> list[an.TaskView]:
@@ -213,7 +270,7 @@ async def _tasks(connection: UserConnection, job_id: int) -> list[an.TaskView]:
     found: list[an.TaskView] = []
     after: int | None = -1
     while after is not None:
-        page = await connection.ask(rq.ListTasks(job=str(job_id), after=after))
+        page = await connection.ask(rq.ListTasks(job=str(job_id), after=after), STALL_SECONDS)
         assert isinstance(page, an.Tasks)
         found.extend(task for task in page.tasks if task.state == "done")
         after = page.after
@@ -221,7 +278,7 @@ async def _tasks(connection: UserConnection, job_id: int) -> list[an.TaskView]:
 
 
 async def _status(connection: UserConnection) -> an.PoolSummary:
-    status = await connection.ask(rq.PoolStatus())
+    status = await connection.ask(rq.PoolStatus(), STALL_SECONDS)
     assert isinstance(status, an.PoolSummary)
     return status
 
@@ -231,7 +288,7 @@ async def workers_of(connection: UserConnection) -> int:
     total = 0
     after: str | None = ""
     while after is not None:
-        page = await connection.ask(rq.ListWorkers(after=after))
+        page = await connection.ask(rq.ListWorkers(after=after), STALL_SECONDS)
         assert isinstance(page, an.Workers)
         total += sum(
             int(worker.assets.get("cpus", 0))

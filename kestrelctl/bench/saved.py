@@ -45,10 +45,17 @@ def read_result(path: Path) -> BenchResult:
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
-    """A short name for each place: of the file or directory, or all of it where two are alike."""
+    """A name of its own for each place: of the file or directory, or all of it where two are alike.
+
+    The same place again has a number behind it.
+    """
     short = [(path.parent if path.name == "result.json" else path).resolve() for path in paths]
     names = [path.stem if path.suffix == ".json" else path.name for path in short]
-    return [
+    names = [
         name if names.count(name) == 1 else str(path)
         for name, path in zip(names, paths, strict=True)
+    ]
+    return [
+        name if names.index(name) == place else f"{name} ({names[: place + 1].count(name)})"
+        for place, name in enumerate(names)
     ]

@@ -63,6 +63,13 @@ pre, .card, figure, .tile {
 .key.dash { width: 1.4rem; height: 0; border: 0; border-top: 2px dashed var(--c);
   vertical-align: .25rem; }
 .key.dash.then { border-top: 3px dotted var(--c); }
+.key.curve { width: 2.2rem; height: 3px; border-radius: 0; vertical-align: .25rem; }
+.key.curve.s1 { background: repeating-linear-gradient(90deg, var(--c) 0 9px, #0000 9px 12px); }
+.key.curve.s2 { background: repeating-linear-gradient(90deg, var(--c) 0 3px, #0000 3px 6px); }
+.key.curve.s3 { background: repeating-linear-gradient(90deg, var(--c) 0 12px, #0000 12px 15px,
+  var(--c) 15px 18px, #0000 18px 21px); }
+.key.curve.s4 { background: repeating-linear-gradient(90deg, var(--c) 0 6px, #0000 6px 12px); }
+.key.curve.s5 { background: repeating-linear-gradient(90deg, var(--c) 0 1px, #0000 1px 5px); }
 
 .bars { display: grid; grid-template-columns: minmax(2.5rem, auto) 1fr minmax(4.75rem, auto);
   gap: .25rem .9rem; align-items: center; margin-top: .5rem; }
@@ -103,6 +110,7 @@ svg .end { text-anchor: end; }
 .grid { stroke: var(--line); }
 .axis { stroke: var(--soft); }
 .curve { stroke: var(--c); stroke-width: 2.4; stroke-dasharray: var(--d); stroke-linejoin: round; }
+.begun { stroke-width: 1.1; stroke-dasharray: none; }
 .area { fill: var(--c); opacity: .16; }
 .line { stroke: var(--c); stroke-width: 2; stroke-dasharray: 6 4; }
 .line.then { stroke-width: 3; stroke-dasharray: 2 4; }

@@ -11,7 +11,7 @@ from html import escape
 from math import ceil, floor, log10
 
 WIDTH = 560
-_LEFT, _RIGHT, _BOTTOM = 62, 26, 56
+_LEFT, _RIGHT, _BOTTOM = 72, 26, 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,12 @@ def ticks(high: float, most: int = 6) -> list[float]:
     power = 10.0 ** floor(log10(exact))
     step = next(each * power for each in (1, 2, 5, 10) if each * power >= exact * (1 - 1e-9))
     return [step * index for index in range(ceil(high / step - 1e-9) + 1)]
+
+
+def labelled(values: Sequence[float]) -> list[tuple[float, str]]:
+    """Evenly spaced values, each with a label of as many decimals as the space between them has."""
+    decimals = max(0, ceil(-log10(values[1] - values[0]) - 1e-9))
+    return [(value, f"{value:,.{decimals}f}" if value else "0") for value in values]
 
 
 def decades(low: float, high: float) -> list[float]:

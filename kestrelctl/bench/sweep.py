@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import msgspec
 
-from kestrelctl.bench import efficiency
-from kestrelctl.bench.bench_result import BenchResult, BenchRun, Sweep
 from kestrelctl.bench.bounds import Sleep, parse_sleep
-from kestrelctl.bench.machine import prosody_version, this_machine
-from kestrelctl.bench.run import BenchPlan, OnProgress, check, measured_pool, one_run, workers_of
-from kestrelctl.bench.spawn_rate import measure_spawn_rate
+from kestrelctl.bench.findings import Findings
+from kestrelctl.bench.run import (
+    BenchPlan,
+    OnProgress,
+    check,
+    measure_bare_rate,
+    measured_pool,
+    one_run,
+    workers_of,
+)
 from kestrelctl.errors import UsageError
 from kestrelctl.xmpp.user import UserConnection
 
@@ -25,41 +29,41 @@ UNKNOWN_RATE_PER_SECOND = 500.0
 
 async def sweep(
     plan: BenchPlan,
+    findings: Findings,
     workers: Sequence[int] = WORKERS,
     cell_seconds: float = CELL_SECONDS,
     pool: UserConnection | None = None,
     progress: OnProgress | None = None,
-) -> BenchResult:
+) -> None:
     """Measures a throw-away pool of each size, or the given one with the workers that it has.
 
     Args:
         plan: `jobs` is the most tasks of a cell, `workers` does not count, the rest as always.
+        findings: takes the runs.
         cell_seconds: what a cell takes where nothing is in the way (`tasks_of_cell`).
 
     Raises:
         UsageError: the plan makes no sense.
         KestrelError: a run failed, lost tasks, or was faster than its bound allows.
     """
-    sleeps = sorted((parse_sleep(spec) for spec in plan.sleeps), key=lambda s: s.mean)
+    if any(":" in spec for spec in plan.sleeps):
+        raise UsageError(
+            "a sweep runs every sleep time on every number of workers",
+            hint="give the numbers of workers with --workers, or leave out --sweep",
+        )
+    sleeps = sorted({parse_sleep(spec) for spec in plan.sleeps}, key=lambda s: (s.mean, s.longest))
     if cell_seconds <= 0 or not workers:
         raise UsageError("a sweep needs some workers, and some time for each cell")
     plans = [msgspec.structs.replace(plan, workers=count) for count in sorted(set(workers))]
     for each in plans:
         check(each)
-    spawn_limit = await asyncio.to_thread(measure_spawn_rate) if pool is None else None
-    runs: list[BenchRun] = []
-    for each in plans if pool is None else plans[:1]:
-        first_rate = spawn_limit or UNKNOWN_RATE_PER_SECOND
-        runs += await _row(each, sleeps, cell_seconds, first_rate, pool, progress)
-    knees = [curve.knee for curve in efficiency.curves(runs)]
-    return BenchResult(
-        machine=this_machine(prosody_version()),
-        spawn_limit_per_second=spawn_limit,
-        runs=runs,
-        command=plan.command,
-        isolation=plan.isolation,
-        sweep=Sweep(cell_seconds, knees),
-    )
+    if pool is not None:
+        del plans[1:]
+    findings.cell_seconds = cell_seconds
+    findings.planned_runs = len(plans) * len(sleeps)
+    await measure_bare_rate(findings, pool)
+    for each in plans:
+        await _row(each, sleeps, cell_seconds, findings, pool, progress)
 
 
 def tasks_of_cell(
@@ -83,25 +87,20 @@ async def _row(
     plan: BenchPlan,
     sleeps: Sequence[Sleep],
     cell_seconds: float,
-    first_rate: float,
+    findings: Findings,
     pool: UserConnection | None,
     progress: OnProgress | None,
-) -> list[BenchRun]:
+) -> None:
     """All task lengths on one number of workers. The shortest comes first: it shows the rate."""
-    rate = first_rate
-    runs = []
+    rate = findings.spawn_limit_per_second or UNKNOWN_RATE_PER_SECOND
     async with measured_pool(plan, pool) as (connection, local):
         workers = await workers_of(connection)
-
-        def named(run: str, tasks: int, done: int) -> None:
-            if progress is not None:
-                progress(f"{run}, {workers} workers", tasks, done)
 
         for sleep in sleeps:
             tasks = tasks_of_cell(sleep, workers, cell_seconds, rate, plan.jobs)
             cell = msgspec.structs.replace(plan, jobs=tasks)
-            run = await one_run(cell, sleep, connection, local, named if progress else None)
+            run = await one_run(cell, sleep, connection, local, progress)
             if sleep.mean == 0:
                 rate = run.tasks_per_second
-            runs.append(run)
-    return runs
+            findings.add(run)
+            await measure_bare_rate(findings, pool)

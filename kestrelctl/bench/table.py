@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from kestrelctl.bench.bench_result import PLAIN, BenchResult, BenchRun
-from kestrelctl.bench.efficiency import curves, length
-from kestrelctl.bench.reference import Reference
-from kestrelctl.bench.wording import share_of_limit
+from kestrelctl.bench.efficiency import HALF, MOST, curves, length
+from kestrelctl.bench.wording import BEYOND_LIMIT, share_of_limit
 
 COLUMNS = (
     "sleep",
@@ -36,6 +35,7 @@ def rows(result: BenchResult) -> list[list[str]]:
 
     "of limit" is the share of the larger bound in the makespan: of the machine's bare process-start
     rate ("spawn", as a rule for sleep 0), or of the workers' time ("busy": the utilisation).
+    "2009" is the rate of then, which is fair to any number of tasks, and "faster" the ratio to it.
     The cells of a sweep are not put beside 2009, which had all its workers.
     """
     return [_row(result, run) for run in result.runs]
@@ -55,16 +55,9 @@ def _row(result: BenchResult, run: BenchRun) -> list[str]:
         f"{run.lost:,}",
         f"{run.duplicates:,}",
         f"{latency.p50:.1f}/{latency.p99:.1f}",
-        _of_2009(reference, run.jobs) if reference else "-",
+        f"{reference.tasks_per_second:,.0f}/s" if reference else "-",
         f"{faster:.2f}x" if faster else "-",
     ]
-
-
-def _of_2009(reference: Reference, tasks: int) -> str:
-    """The makespan; of another number of tasks, which took another time, their rate."""
-    if reference.tasks == tasks:
-        return f"{reference.makespan_seconds:,.0f} s"
-    return f"{reference.tasks_per_second:,.0f}/s"
 
 
 def headline(result: BenchResult) -> str:
@@ -74,8 +67,16 @@ def headline(result: BenchResult) -> str:
     if result.spawn_limit_per_second is None:
         return f"Kestrel {machine.kestrel}, a given pool, seen from {cores}"
     tasks = "" if result.isolation == PLAIN else f", isolation {result.isolation}"
-    starts = f"{result.spawn_limit_per_second:,.0f} processes/s bare"
+    starts = f"{result.spawn_limit_per_second:,.0f} processes/s bare{spread(result)}"
     return f"Kestrel {machine.kestrel} on {cores}, which start {starts}{tasks}"
+
+
+def spread(result: BenchResult) -> str:
+    """How far the bare rates lie apart that were measured before, between and after the runs."""
+    rates = result.spawn_rates_per_second
+    if len(rates) < 2:
+        return ""
+    return f" (best of {len(rates)}, the lowest {min(rates):,.0f})"
 
 
 def text_table(result: BenchResult) -> str:
@@ -89,13 +90,21 @@ def text_table(result: BenchResult) -> str:
 
 
 def knee_lines(result: BenchResult) -> list[str]:
-    """A sentence for each number of workers of a sweep: where it begins to wait for work."""
+    """A sentence for each number of workers of a sweep: its knee, and from where on it is busy."""
     return [
         f"{curve.workers:,} workers: knee "
         + (length(curve.knee_seconds) if curve.knee_seconds else "unknown (no sleep 0)")
-        + f", half busy at {curve.half_text} (measured)"
+        + "; measured: "
+        + ", ".join(f"{share:.0%} busy at {curve.text_of(share)}" for share in (HALF, MOST))
         for curve in (curves(result.runs) if result.sweep else [])
     ]
+
+
+def notes(result: BenchResult) -> list[str]:
+    """What a reader of the table has to know: shares above 100 %, and that runs are missing."""
+    beyond = ", ".join(dict.fromkeys(f"sleep {run.sleep}" for run in result.beyond_limit()))
+    found = [f"{beyond}: {BEYOND_LIMIT}"] if beyond else []
+    return [*found, *([f"ended early by {result.ended_early}"] if result.ended_early else [])]
 
 
 def rich_table(result: BenchResult) -> Table:
@@ -123,5 +132,5 @@ def print_result(result: BenchResult, stream: TextIO) -> None:
         console.print(rich_table(result))
     else:
         stream.write(f"{headline(result)}\n{text_table(result)}\n")
-    for line in knee_lines(result):
+    for line in (*knee_lines(result), *notes(result)):
         stream.write(f"{line}\n")

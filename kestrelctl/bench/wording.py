@@ -8,6 +8,12 @@ LIMIT_WORDS = {
 }
 
 
+BEYOND_LIMIT = (
+    "more tasks a second than the bare rate, so this rate was no limit; something else used the "
+    "machine each time that it was measured"
+)
+
+
 def share_of_limit(share: float) -> str:
     """`74%`; a share above one only says that the limit was measured too low."""
     return f"{share:.0%}" if share < 1.005 else ">100%"
@@ -29,18 +35,20 @@ NUMBERS = (
     (
         "What the limit is worth",
         "N·t/W is arithmetic. A makespan below it means a wrong clock or worker count, and such a "
-        "run is refused, not reported. The spawn limit is measured: one process per core "
-        "starts and reaps <code>sleep 0</code> and nothing else, the median of several rounds. The "
-        "pool has to share the same cores, so 100 % is out of reach, and a noisy moment can move "
-        "the figure by some percent. “&gt;100%” says that something else used the machine while "
-        "the limit was measured.",
+        "run is refused, not reported. The spawn limit is measured before, between and after the "
+        "runs: one process per core starts and reaps <code>sleep 0</code> in the environment of a "
+        "task and does nothing else. What else uses the machine can only lower it, so the best "
+        "counts. The pool has to share the same cores, so 100 % is out of reach. “&gt;100%” says "
+        "that something else used the machine each time that the limit was measured.",
     ),
     (
         "Efficiency, knee",
         "Efficiency is the utilisation of one task length: N·t/W over the makespan. The knee is "
-        "the length W/R at which W workers are just kept busy by the R tasks a second that were "
-        "measured with <code>sleep 0</code> on as many workers. On one machine R is mostly what "
-        "its cores can start.",
+        "the length W/R, where R is the tasks a second measured with <code>sleep 0</code> "
+        "on as many workers. It is arithmetic, not a promise: shorter tasks cannot keep W workers "
+        "busy, and with tasks of just this length dispatch has no time to spare, so that workers "
+        "are often only half busy. From which length on they are busy is measured. On one machine "
+        "R is mostly what its cores can start.",
     ),
     (
         "Lost, duplicates",
@@ -53,8 +61,8 @@ NUMBERS = (
         "percentile.",
     ),
     (
-        "Times 2009",
-        "Tasks per second over those of 2009. Where the workers are the limit, a "
-        "perfect run of today is not much faster than a good one of then.",
+        "2009, times 2009",
+        "Tasks per second of 2009, and those of today over them. Where the workers are the limit, "
+        "a perfect run of today is not much faster than a good one of then.",
     ),
 )

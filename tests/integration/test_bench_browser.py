@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import chromium
 from simulated_bench import simulated_bench, simulated_grid
 
 from kestrelctl.bench.page import Named, page
@@ -59,13 +59,6 @@ console.log("probe done");
 });
 </script>
 """
-
-
-def chromium() -> str:
-    """The browser; `./kestrel test` installs it."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert found, "no chromium: apt-get install --no-install-recommends chromium"
-    return found
 
 
 def look(directory: Path, text: str, width: int, *options: str) -> dict[str, Any]:

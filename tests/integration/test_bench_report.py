@@ -2,46 +2,101 @@
 
 from __future__ import annotations
 
+import re
+import struct
 import sys
+from html import unescape
 from pathlib import Path
 
 import msgspec
 import pytest
 from simulated_bench import SPAWN_LIMIT, simulated_bench, simulated_grid, simulated_run
 
+from kestrelctl.bench import efficiency, plots
 from kestrelctl.bench.bench_result import BenchResult
 from kestrelctl.bench.machine import this_machine
 from kestrelctl.bench.report import write_report
 from kestrelctl.errors import MissingTool
 
+BEGINNINGS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+
 
 def test_a_report_has_a_page_the_data_and_both_curves_of_every_run(tmp_path: Path) -> None:
     result = simulated_bench(400, 20)
+    result = msgspec.structs.replace(result, runs=[result.runs[0], result.runs[2]])
 
     written = write_report(tmp_path / "new" / "report", result)
 
-    assert [path.name for path in written] == [
+    assert [path.name for path in written[:8]] == [
         "report.html",
         "result.json",
-        "1-sleep-0-rate.png",
+        "1-sleep-0-completed.png",
+        "1-sleep-0-completed.svg",
+        "1-sleep-0-completed.pdf",
         "1-sleep-0-running.png",
-        "2-sleep-1-rate.png",
-        "2-sleep-1-running.png",
-        "3-sleep-0-10-rate.png",
-        "3-sleep-0-10-running.png",
-        "4-sleep-10-rate.png",
-        "4-sleep-10-running.png",
+        "1-sleep-0-running.svg",
+        "1-sleep-0-running.pdf",
     ]
+    assert len(written) == 2 + 2 * 3 * 3
+    assert written[-1].name == "2-sleep-0-10-rate.pdf"
     assert msgspec.json.decode(written[1].read_bytes(), type=BenchResult) == result
     for path in written[2:]:
-        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.read_bytes().startswith(BEGINNINGS[path.suffix]), path.name
     assert "kestrelctl bench --jobs 400 --workers 20" in written[0].read_text()
 
 
 def test_the_report_of_a_sweep_has_its_efficiency_for_a_slide(tmp_path: Path) -> None:
     names = [path.name for path in write_report(tmp_path, simulated_grid())]
-    assert names == ["report.html", "result.json", "efficiency.png"]
-    assert (tmp_path / "efficiency.png").read_bytes().startswith(b"\x89PNG")
+    images = [f"efficiency{ending}" for ending in BEGINNINGS]
+    assert names == ["report.html", "result.json", *images]
+    for image in images:
+        found = (tmp_path / image).read_bytes()
+        assert found.startswith(BEGINNINGS[Path(image).suffix])
+
+
+def text_of(svg: bytes) -> list[str]:
+    """What is written in a drawing: matplotlib leaves each text as a comment above its shapes."""
+    return [unescape(each) for each in re.findall(r"<!-- (.*?) -->", svg.decode())]
+
+
+def test_images_are_for_slides_and_say_where_and_when_they_were_measured() -> None:
+    machine = msgspec.structs.replace(this_machine("0.12.3"), cpu_model="A & B", cores=2)
+    run = simulated_run("0.5", 40, 5)
+    assert run.timeline is not None
+    limit = BenchResult(machine, SPAWN_LIMIT, [run]).limit(run)
+    images = plots.running(run, run.timeline, limit, machine)
+    width, height = struct.unpack(">II", images["png"][16:24])
+    assert width * 9 == height * 16
+    words = text_of(images["svg"])
+    assert f"Kestrel {machine.kestrel}, {machine.date[:10]}, 2 cores (A & B)" in words
+    assert "seconds since submission" in words
+    assert "0.0" not in words
+    again = plots.running(run, run.timeline, limit, machine)
+    assert again == images, "the same data, the same files"
+
+
+def test_every_line_of_an_image_is_in_its_legend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plots, "_FORMATS", {"svg": {"Date": None}})
+    run = simulated_run("10", 40, 5)
+    assert run.timeline is not None
+    result = BenchResult(this_machine("0.12.3"), SPAWN_LIMIT, [run])
+    drawn = (run, run.timeline, result.limit(run), result.machine)
+    rates = text_of(plots.rate(*drawn)["svg"])
+    bin_seconds, window = run.timeline.bin_seconds, run.window_seconds
+    assert {
+        f"finished, each {bin_seconds:.3g} s", f"finished, mean of {window:.3g} s",
+        f"dispatched, mean of {window:.3g} s", "2009, mean: 92/s",
+    } <= set(rates)  # fmt: skip
+    assert {"dispatched", "completed", "2009, mean: 92/s"} <= set(
+        text_of(plots.completed(*drawn)["svg"])
+    )
+    curves = efficiency.curves(simulated_grid().runs)
+    words = text_of(plots.efficiency(curves, result.machine)["svg"])
+    assert "50% of the time" in words
+    for curve in curves:
+        assert curve.knee_seconds
+        knee = efficiency.length(curve.knee_seconds)
+        assert {f"{curve.workers:,} workers", f"{curve.workers:,} workers: knee {knee}"} <= {*words}
 
 
 def test_a_result_without_curves_still_makes_a_page(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from itertools import count
+from pathlib import Path
 from threading import Barrier
 
 import pytest
 
 from kestrelctl.bench import spawn_rate
-from kestrelctl.bench.spawn_rate import measure_spawn_rate
+from kestrelctl.bench.spawn_rate import bare_rate, measure_spawn_rate
 from kestrelctl.errors import MissingTool
 
 
@@ -37,3 +38,11 @@ def test_without_a_sleep_program_it_says_what_is_missing(monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingTool):
         measure_spawn_rate()
+
+
+async def test_what_lies_in_the_directory_of_the_caller_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('run')\n")
+    monkeypatch.chdir(tmp_path)
+    assert await bare_rate() > 0

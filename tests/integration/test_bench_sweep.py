@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -83,4 +85,47 @@ def test_a_sweep_can_be_compared_and_drawn(report: Path, tmp_path: Path) -> None
         assert set(others) <= {"1.00", "-"}, "what came to nothing has no ratio, as sleep 0 is busy"
     kestrelctl("bench", "report", str(report), printed, "--to", str(page))
     assert page.read_text().count("<svg") == 3
-    assert (report / "efficiency.png").exists()
+    assert (report / "efficiency.pdf").exists()
+
+
+def test_a_bench_that_is_ended_prints_and_saves_its_runs_and_removes_its_pool(
+    tmp_path: Path,
+) -> None:
+    line = f"bench --jobs 30 --sleep 0:2,20:3 --report {tmp_path}/report"
+    (tmp_path / "pools").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kestrelctl", *line.split()],
+        env={
+            **os.environ, "PYTHONPATH": str(CHECKOUT), "KESTREL_POOL": "",
+            "TMPDIR": str(tmp_path / "pools"),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    told = process.stderr.readline()
+    assert told.startswith("run 1 of 2: sleep 0 on 2 workers, 30 tasks in "), told
+    (first,) = [*(tmp_path / "pools").glob("kestrel-*")] or [None]
+    while not (second := set((tmp_path / "pools").glob("kestrel-*")) - {first}):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.terminate()
+    printed, _ = process.communicate()
+    assert process.returncode == 143
+    *_, row, note = printed.splitlines()
+    assert row.split()[:3] == ["0", "30", "2"]
+    assert note == "ended early by SIGTERM after 1 of 2 runs"
+    assert len(json.loads((tmp_path / "report" / "result.json").read_text())["runs"]) == 1
+    assert list((tmp_path / "pools").iterdir()) == []
+    for directory in second:
+        assert not any(str(directory).encode() in each for each in command_lines())
+
+
+def command_lines() -> list[bytes]:
+    """Of all processes that run here."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(file.read_bytes())
+    return found

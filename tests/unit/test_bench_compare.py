@@ -73,6 +73,15 @@ def test_cells_of_sweeps_match_by_length_and_workers() -> None:
     }
 
 
+def test_a_run_that_was_repeated_hides_none_of_the_others() -> None:
+    first = a_result(a_run("1"), a_run("1", makespan_seconds=200.0))
+    second = a_result(a_run("1", makespan_seconds=200.0), a_run("1"))
+    ratios = [
+        run.changes["makespan_seconds"].ratio for run in compare([first, second], ["a", "b"]).runs
+    ]
+    assert ratios == [2.0, 0.5]
+
+
 def test_slower_means_fewer_tasks_a_second() -> None:
     results = [a_result(a_run(makespan_seconds=seconds)) for seconds in (100.0, 125.0)]
     found = compare(results, ["a", "b"])
@@ -154,3 +163,9 @@ def test_results_are_called_after_their_files() -> None:
     paths = [Path("x/old.json"), Path("new"), Path("run-1/result.json")]
     assert labels(paths) == ["old", "new", "run-1"]
     assert labels([Path("a/x.json"), Path("b/x.json")]) == ["a/x.json", "b/x.json"]
+
+
+def test_no_two_results_have_the_same_name() -> None:
+    assert labels([Path("x.json"), Path("y.json"), Path("x.json")]) == [
+        "x.json", "y", "x.json (2)",
+    ]  # fmt: skip

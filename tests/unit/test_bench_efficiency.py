@@ -9,6 +9,7 @@ from benchkit import a_cell, a_run, a_sweep
 
 from kestrelctl.bench.bounds import parse_sleep
 from kestrelctl.bench.efficiency import Curve, curves, knee_seconds, length
+from kestrelctl.bench.findings import Findings
 from kestrelctl.bench.run import BenchPlan
 from kestrelctl.bench.sweep import sweep, tasks_of_cell
 from kestrelctl.errors import UsageError
@@ -48,7 +49,14 @@ def test_a_half_that_was_measured_is_taken_as_it_is() -> None:
 def test_a_half_beyond_the_curve_is_not_made_up() -> None:
     high, low = Curve(10, ((0.1, 0.6), (1.0, 0.9)), None), Curve(10, ((0.1, 0.1),), None)
     assert (high.half_seconds, low.half_seconds) == (None, None)
-    assert (high.half_text, low.half_text) == ("< 0.1 s", "> 0.1 s")
+    assert (high.text_of(0.5), low.text_of(0.5)) == ("< 0.1 s", "> 0.1 s")
+
+
+def test_the_share_at_a_length_is_read_between_two_measured_ones() -> None:
+    curve = Curve(10, ((0.01, 0.2), (0.1, 0.6), (1.0, 0.9)), None)
+    assert curve.share_at(math.sqrt(0.01 * 0.1)) == pytest.approx(0.4)
+    assert curve.share_at(0.1) == pytest.approx(0.6)
+    assert (curve.share_at(0.001), curve.share_at(2.0)) == (None, None)
 
 
 def test_the_document_names_knee_and_half() -> None:
@@ -108,10 +116,11 @@ def test_with_nothing_in_the_way_a_cell_takes_no_longer_than_its_time(
         (BenchPlan(), (10, 0), 20.0),
         (BenchPlan(sleeps=("x",)), (10,), 20.0),
         (BenchPlan(sleeps=("1",), executor="inline"), (10,), 20.0),
+        (BenchPlan(sleeps=("1:20",)), (10,), 20.0),
     ],
 )
 async def test_a_sweep_that_makes_no_sense_is_refused(
     plan: BenchPlan, workers: tuple[int, ...], cell_seconds: float
 ) -> None:
     with pytest.raises(UsageError):
-        await sweep(plan, workers, cell_seconds)
+        await sweep(plan, Findings(), workers, cell_seconds)

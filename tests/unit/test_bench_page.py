@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import pytest
 from benchkit import MACHINE, a_cell, a_result, a_run, a_sweep
 
-from kestrelctl.bench.bench_result import BenchResult, to_json
+from kestrelctl.bench.bench_result import BenchResult, LatencyMs, to_json
 from kestrelctl.bench.page import Named, page
 from kestrelctl.bench.report import write_page
-from kestrelctl.bench.svg import Plot, Scale, decades, ticks
+from kestrelctl.bench.style import CSS
+from kestrelctl.bench.svg import Plot, Scale, decades, labelled, ticks
 from kestrelctl.errors import UsageError
 
 EMPTY = {"meta", "br", "link", "img"}  # elements without an end
@@ -110,8 +112,7 @@ def test_makespans_stand_beside_2009_only_with_as_many_tasks() -> None:
 
 def test_several_results_are_drawn_over_each_other_in_one_figure() -> None:
     found = Page(*PAGES["several"])
-    (running, rates, *_) = found.figures
-    for words in (running, rates):
+    for words in found.figures[:4]:
         assert "now: 5 tasks a second" in words
         assert "then: 5 tasks a second" in words
     assert {"curve s0", "curve s1"} <= set(re.findall(r'class="(curve s\d)"', found.source))
@@ -132,7 +133,7 @@ def test_a_run_beyond_the_measured_limit_has_no_share_of_it() -> None:
 
 
 def test_the_legend_says_how_many_tasks_2009_took_its_time_for() -> None:
-    assert "2009: 50,000 tasks in 103 s" in Page(*PAGES["one"]).text
+    assert "2009, mean: 50,000 tasks in 103 s" in Page(*PAGES["one"]).text
 
 
 def test_the_knee_is_marked_and_told() -> None:
@@ -141,6 +142,85 @@ def test_the_knee_is_marked_and_told() -> None:
     assert "100 workers: knee 0.1 s" in found.source
     assert "half of the time at 32 ms" in found.figures[0]
     assert "as many tasks as 20 s allow" in found.text
+
+
+def test_a_tile_promises_only_what_was_measured() -> None:
+    found = Page(*PAGES["sweep"])
+    tiles = re.findall(r'<div class="tile">(.*?)</div></div>', found.source)
+    words = [re.sub(r"<[^>]*>", " ", each).split() for each in tiles]
+    assert [" ".join(each) for each in words] == [
+        "10 workers 0.42 s tasks keep them 90% busy measured. Knee 10 ms: 25% busy",
+        "100 workers 0.79 s tasks keep them 90% busy measured. Knee 0.1 s: 45% busy",
+    ]
+
+
+def test_the_curves_are_over_seconds_and_show_what_was_dispatched() -> None:
+    result = a_result(a_run("1", started_at=[0.5] * 500, finished_at=[100.0] * 500))
+    found = Page(("now", result))
+    axes = re.findall(r">(tasks \w+(?: per second)?|share of workers busy)</text>", found.source)
+    assert axes == [
+        "tasks completed", "share of workers busy",
+        "tasks dispatched per second", "tasks finished per second",
+    ]  # fmt: skip
+    assert found.source.count(">seconds since submission</text>") == 4
+    assert found.source.count(">80</text>") >= 4, "seconds stand at the axis"
+    assert "share of the makespan" not in found.source
+    assert 'class="curve s0 begun"' in found.source
+
+
+def test_a_legend_has_the_dashes_of_its_curve() -> None:
+    found = Page(*PAGES["several"])
+    for kind in ("s0", "s1"):
+        assert f'class="key curve {kind}"' in found.source
+        assert f'class="curve {kind}"' in found.source
+    for number, dashes in re.findall(r"\.s(\d) { --d: ([\d ]+); }", CSS):
+        on = dashes.split()[0]
+        key = re.search(rf"\.key\.curve\.s{number} {{([^}}]*)}}", CSS)
+        assert key, "a dashed curve has no solid legend"
+        assert f"var(--c) 0 {on}px" in key[1]
+
+
+def test_runs_of_one_sleep_time_do_not_lie_on_each_other() -> None:
+    few, many, again = a_run("0", workers=3), a_run("0", workers=30), a_run("0", workers=30)
+    found = Page(("now", a_result(few, many, again)), ("then", a_result(few)))
+    names = re.findall(r"<h3>(sleep [^<]*)</h3>", found.source)
+    assert names == [
+        "sleep 0 on 3 workers", "sleep 0 on 30 workers, run 1", "sleep 0 on 30 workers, run 2",
+    ]  # fmt: skip
+    assert [words.count("on 30 workers") for words in found.figures[:12]] == [0] * 4 + [1] * 8
+    assert "then: " in found.figures[0]
+
+
+def test_a_result_that_ended_early_says_so_at_the_top() -> None:
+    result = a_result(a_run("0"), ended_early="SIGTERM after 1 of 4 runs")
+    assert "now: ended early by SIGTERM after 1 of 4 runs." in Page(("now", result)).text
+
+
+def test_a_share_above_the_limit_is_explained_on_the_page() -> None:
+    found = Page(("now", a_result(a_run("0", makespan_seconds=0.2))))
+    assert "sleep 0: more tasks a second than the bare rate" in found.text
+
+
+def test_the_spread_of_the_bare_rate_is_on_the_page() -> None:
+    result = a_result(a_run("0"), spawn_rates_per_second=[2000.0, 500.0])
+    assert "2,000 processes per second, bare (best of 2, the lowest 500)" in (
+        Page(("now", result)).text
+    )
+
+
+def test_labels_of_an_axis_have_the_decimals_that_their_steps_need() -> None:
+    assert [label for _, label in labelled([0.0, 0.05, 0.1])] == ["0", "0.05", "0.10"]
+    assert [label for _, label in labelled([0.0, 20_000.0, 40_000.0])] == ["0", "20,000", "40,000"]
+
+
+def test_labels_of_an_axis_over_many_decades_do_not_touch() -> None:
+    slow = a_run("0", latency_ms=LatencyMs(p50=0.02, p99=9_000.0))
+    found = Page(("now", a_result(slow)))
+    drawing = next(part for part in found.source.split("<svg") if "Latency of dispatch" in part)
+    labels = re.findall(r'<text class="middle" x="([\d.]+)"[^>]*>([^<]*)<', drawing)
+    assert [text for _, text in labels] == ["0.01 ms", "1 ms", "100 ms", "10 s"]
+    places = [float(x) for x, _ in labels]
+    assert min(b - a for a, b in pairwise(places)) > 70
 
 
 def test_results_without_curves_make_a_page() -> None:

@@ -54,6 +54,12 @@ def test_longer_tasks_are_limited_by_the_workers() -> None:
     assert a_result().limit(a_run("1")) == ("workers", 50.0)
 
 
+def test_a_bare_rate_that_a_run_refutes_does_not_hide_how_busy_its_workers_were() -> None:
+    slow = a_result(spawn_limit_per_second=4.0)
+    assert slow.limit(a_run("1")) == ("workers", 50.0), "500 tasks in 100 s are five a second"
+    assert slow.limit(a_run("1", makespan_seconds=150.0)) == ("spawn", 125.0)
+
+
 def test_tasks_that_are_no_processes_have_no_spawn_limit() -> None:
     assert a_result().limit(a_run("0", executor="inline")) is None
 
@@ -99,13 +105,39 @@ def test_the_row_of_sleep_0_shows_the_share_of_the_spawn_limit() -> None:
     assert row["faster"] == "2.06x"
 
 
-def test_the_makespan_of_2009_stands_only_beside_one_of_as_many_tasks() -> None:
-    assert cells(a_run("0", tasks=50_000, makespan_seconds=40.0))["2009"] == "103 s"
-    assert cells(a_run("0"))["2009"] == "485/s"
+@pytest.mark.parametrize("tasks", [500, 50_000])
+def test_of_2009_a_table_shows_the_rate_whatever_the_number_of_tasks(tasks: int) -> None:
+    assert cells(a_run("0", tasks=tasks, makespan_seconds=40.0))["2009"] == "485/s"
 
 
 def test_a_run_beyond_a_measured_limit_only_says_that_it_is() -> None:
     assert cells(a_run("0", makespan_seconds=0.2))["of limit"] == ">100% spawn"
+
+
+def printed(result: BenchResult) -> list[str]:
+    stream = io.StringIO()
+    print_result(result, stream)
+    return stream.getvalue().splitlines()
+
+
+def test_a_share_above_the_limit_is_explained_where_it_is_shown() -> None:
+    fast, slow = a_run("0", makespan_seconds=0.2), a_run("0")
+    assert printed(a_result(slow, fast))[-1] == (
+        "sleep 0: more tasks a second than the bare rate, so this rate was no limit; something "
+        "else used the machine each time that it was measured"
+    )
+    assert "bare rate" not in printed(a_result(slow))[-1]
+
+
+def test_the_spread_of_the_bare_rates_is_told() -> None:
+    result = a_result(a_run("0"), spawn_rates_per_second=[1200.0, 2000.0, 900.0])
+    assert printed(result)[0].endswith("2,000 processes/s bare (best of 3, the lowest 900)")
+    assert printed(a_result(a_run("0")))[0].endswith("2,000 processes/s bare")
+
+
+def test_a_bench_that_ended_early_says_so_under_its_rows() -> None:
+    result = a_result(a_run("0"), ended_early="SIGTERM after 1 of 4 runs")
+    assert printed(result)[-1] == "ended early by SIGTERM after 1 of 4 runs"
 
 
 def test_few_tasks_a_second_are_not_rounded_to_none() -> None:
@@ -131,8 +163,8 @@ def test_a_sweep_says_where_its_workers_begin_to_wait() -> None:
     stream = io.StringIO()
     print_result(a_sweep(), stream)
     assert stream.getvalue().splitlines()[-2:] == [
-        "10 workers: knee 10 ms, half busy at 32 ms (measured)",
-        "100 workers: knee 0.1 s, half busy at 0.13 s (measured)",
+        "10 workers: knee 10 ms; measured: 50% busy at 32 ms, 90% busy at 0.42 s",
+        "100 workers: knee 0.1 s; measured: 50% busy at 0.13 s, 90% busy at 0.79 s",
     ]
 
 

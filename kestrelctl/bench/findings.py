@@ -1,0 +1,77 @@
+"""What a bench has measured so far, so that one that ends early loses nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from kestrelctl.bench import efficiency
+from kestrelctl.bench.bench_result import PLAIN, BenchResult, BenchRun, Sweep
+from kestrelctl.bench.machine import prosody_version, this_machine
+
+#: (run, its number from 1 on, of how many): called when a run has ended.
+OnRun = Callable[[BenchRun, int, int], None]
+
+
+class Findings:
+    """Collects the runs of one bench.
+
+    Args:
+        on_run: is told of each run that has ended.
+
+    Attributes:
+        runs: those that have ended, in their order.
+        spawn_rates_per_second: bare rates of this machine, measured before, between and after the
+            runs; none for a given pool.
+        planned_runs: how many there are to be.
+        cell_seconds: of a sweep.
+    """
+
+    def __init__(self, on_run: OnRun | None = None) -> None:
+        self.runs: list[BenchRun] = []
+        self.spawn_rates_per_second: list[float] = []
+        self.planned_runs = 0
+        self.cell_seconds: float | None = None
+        self._on_run = on_run
+        self._machine = this_machine("")  # now: the checkout may change before a long bench ends
+
+    @property
+    def spawn_limit_per_second(self) -> float | None:
+        """The best of the bare rates: what else uses the machine can only lower them."""
+        return max(self.spawn_rates_per_second, default=None)
+
+    def add(self, run: BenchRun) -> None:
+        """One more run has ended."""
+        self.runs.append(run)
+        if self._on_run is not None:
+            self._on_run(run, len(self.runs), self.planned_runs)
+
+    def result(
+        self, command: str | None, isolation: str = PLAIN, ended_by: str | None = None
+    ) -> BenchResult:
+        """All of it, for people and for files.
+
+        Args:
+            ended_by: what ended the bench before its last run, e.g. `SIGTERM`.
+        """
+        sweep = None
+        if self.cell_seconds is not None:
+            knees = [curve.knee for curve in efficiency.curves(self.runs)]
+            sweep = Sweep(self.cell_seconds, knees)
+        early = None
+        if ended_by is not None:
+            early = f"{ended_by} after {len(self.runs)} of {self.planned_runs} runs"
+        machine = self._machine
+        if self.spawn_rates_per_second:  # a pool of this machine
+            machine = msgspec.structs.replace(machine, prosody=prosody_version())
+        return BenchResult(
+            machine=machine,
+            spawn_limit_per_second=self.spawn_limit_per_second,
+            runs=list(self.runs),
+            command=command,
+            isolation=isolation,
+            sweep=sweep,
+            spawn_rates_per_second=[round(rate, 1) for rate in self.spawn_rates_per_second],
+            ended_early=early,
+        )
