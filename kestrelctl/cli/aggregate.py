@@ -8,9 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
-from kestrelctl.cli.quantities import parse_size, split_words
-from kestrelctl.core.model import isolation
+from kestrelctl.core.classad.rules import shown
+from kestrelctl.core.model import isolation, workdir
+from kestrelctl.core.model.matching_ads import problem_with_attributes
+from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.asset_words import offered_assets
+from kestrelctl.grammar.attributes import parse_attribute
+from kestrelctl.grammar.quantities import Number, WholeNumber, parse_size, split_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -18,6 +23,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _tags(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """The tags, one by one. UsageError if one is not the operator's to give."""
     tags = split_words(given)
+    if any(tag.lower() == workdir.TAG for tag in tags):
+        raise UsageError(
+            f"the tag {workdir.TAG} cannot be given",
+            cause="by it, workers of `kestrelctl up` let jobs choose a directory",
+        )
     for tag in filter(isolation.is_reserved, tags):
         raise UsageError(
             f"the tag {tag} cannot be given",
@@ -27,17 +37,49 @@ def _tags(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...])
     return tags
 
 
+def _attributes(
+    _ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, bool | int | float | str]:
+    """The attributes. UsageError if no expression could use one."""
+    pairs = [parse_attribute(each) for each in given]
+    found = dict(pairs)
+    problem = problem_with_attributes(found)
+    if len(found) < len(pairs):
+        problem = "one is given twice"
+    if problem:
+        raise UsageError("these attributes cannot be given", cause=problem)
+    return found
+
+
+def _start(_ctx: click.Context, _option: click.Parameter, given: str) -> str:
+    """The expression. UsageError if the pool would not take it."""
+    text = given.strip()
+    mistake = problem_with_expression(text)
+    if mistake is not None:
+        raise UsageError("the pool would not take --start", cause=shown(text, mistake))
+    return text
+
+
+def _assets(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> object:
+    """The words, which can all be read. UsageError if one has an option of its own."""
+    offered = offered_assets(given)
+    for name in ("cpus", "memory"):
+        if name in offered.amounts.keys() | offered.units.keys() | offered.shared.keys():
+            raise UsageError(
+                f"{name} has an option of its own", hint=f"--{name} instead of --asset"
+            )
+    return given
+
+
 _OPTIONS = (
     click.option(
         "--sessions",
-        type=click.IntRange(1),
+        type=WholeNumber(1),
         default=1,
         show_default=True,
         help="Workers in this one process.",
     ),
-    click.option(
-        "--cpus", type=click.FloatRange(0.001), help="Of each.  [default: what the machine has]"
-    ),
+    click.option("--cpus", type=Number(0.001), help="Of each.  [default: what the machine has]"),
     click.option(
         "--memory",
         "memory_bytes",
@@ -46,11 +88,34 @@ _OPTIONS = (
         help="Of each.  [default: an equal share of what the machine has]",
     ),
     click.option(
+        "--asset",
+        "assets",
+        multiple=True,
+        metavar="NAME=…",
+        callback=_assets,
+        help="What else each has: fpga=2, gpus=0,1 (units), seats=shared:4; repeatable.",
+    ),
+    click.option(
         "--tags",
         multiple=True,
         metavar="TAG",
         callback=_tags,
         help="What it provides; comma or repeated.",
+    ),
+    click.option(
+        "--attribute",
+        "attributes",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_attributes,
+        help='For expressions of jobs: rack=7, fast=true, site="north"; repeatable.',
+    ),
+    click.option(
+        "--start",
+        default="",
+        metavar="EXPR",
+        callback=_start,
+        help="Only jobs of which this is true: 'RequestMemory <= 2048'.",
     ),
     click.option(
         "--isolation",
@@ -66,6 +131,12 @@ _OPTIONS = (
         type=click.Path(path_type=Path),
         metavar="DIR",
         help="A directory that tasks may write, from isolation bubblewrap up; repeatable.",
+    ),
+    click.option(
+        "--pull",
+        "pulls",
+        is_flag=True,
+        help="Be sent no more tasks than it asks for: two for each processor wait at the most.",
     ),
 )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shlex
+import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,15 +18,19 @@ import msgspec
 from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.quantities import parse_percent, split_words
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent, split_words
 
 if TYPE_CHECKING:
-    from kestrelctl.bench.bench_result import BenchResult
+    from kestrelctl.bench.bench_result import BenchResult, BenchRun
     from kestrelctl.bench.compare import Change, Comparison, Pairing
     from kestrelctl.xmpp.user import UserConnection
+
+
+#: The exit status for each signal that ends a bench before its last run.
+_STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 class Bench(Noun):
@@ -37,7 +43,7 @@ class Bench(Noun):
 
 
 @click.group("bench", cls=Bench, invoke_without_command=True)
-@click.option("--jobs", type=click.IntRange(1), help="Tasks of a run.  [default: 50,000]")
+@click.option("--jobs", type=WholeNumber(1), help="Tasks of a run.  [default: 50,000]")
 @click.option(
     "--workers",
     metavar="COUNT",
@@ -48,7 +54,8 @@ class Bench(Noun):
     "sleeps",
     multiple=True,
     metavar="SECONDS",
-    help="A run each: 1, 0-10; comma or repeated.  [default: 0,1,10,0-10]",
+    help="A run each: 1, 0-10 (random), 10:914 (on 914 workers); comma or repeated.  "
+    "[default: 0,1,10,0-10]",
 )
 @click.option(
     "--sweep",
@@ -59,7 +66,7 @@ class Bench(Noun):
 )
 @click.option(
     "--cell-seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     help="Of each run of a sweep; --jobs is its most tasks.  [default: 20]",
 )
 @click.option(
@@ -76,7 +83,7 @@ class Bench(Noun):
 @click.option("--report", type=Path, metavar="DIR", help="Write a page with curves there.")
 @pass_invocation
 @click.pass_context
-def bench(ctx: click.Context, invocation: Invocation, /, **options: Any) -> None:
+def bench(ctx: click.Context, invocation: Invocation, /, **options: Any) -> int:
     """Measure a pool made for it on this machine, or with --pool one that runs."""
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if ctx.invoked_subcommand is not None:
@@ -85,8 +92,8 @@ def bench(ctx: click.Context, invocation: Invocation, /, **options: Any) -> None
                 f"options of a run do not go with `bench {ctx.invoked_subcommand}`",
                 hint=f"{ctx.command_path} {ctx.invoked_subcommand} --help",
             )
-        return
-    _measure(invocation, given)
+        return 0
+    return _measure(invocation, given)
 
 
 @bench.command("compare", talks=False)
@@ -148,11 +155,15 @@ def report_results(invocation: Invocation, /, results: tuple[Path, ...], file: P
     asyncio.run(invocation.show(Record(str(file), {"report": str(file)}, [str(file)])))
 
 
-def _measure(invocation: Invocation, given: dict[str, Any]) -> None:
-    """Carries out what the options say, and prints what it found."""
+def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
+    """Carries out what the options say, prints and saves what it found, and returns the status.
+
+    That is done, too, with the runs of a bench that ends early, by a signal or an error.
+    """
     from kestrelctl.bench import report as reporting
     from kestrelctl.bench import run as running
     from kestrelctl.bench import sweep as sweeping
+    from kestrelctl.bench.findings import Findings
 
     directory = given.pop("report", None)
     sweep = given.pop("sweep", False)
@@ -171,37 +182,104 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> None:
         if workers:
             given["workers"] = workers[0]
     plan = running.BenchPlan(command=shlex.join(["kestrelctl", *sys.argv[1:]]), **given)
+    screen = invocation.screen
+    with_meter = sys.stderr.isatty() and not screen.quiet and not screen.mode.is_json
+    findings = Findings(
+        None if with_meter else lambda run, number, of: _tell(screen, run, number, of)
+    )
 
-    async def work() -> BenchResult:
-        screen = invocation.screen
+    async def measure() -> None:
         async with contextlib.AsyncExitStack() as stack:
             pool = progress = None
             if invocation.pool:
                 opened = await stack.enter_async_context(invocation.open_pool(invocation.pool))
                 pool = cast("UserConnection", opened)
-            if sys.stderr.isatty() and not screen.quiet and not screen.mode.is_json:
+            if with_meter:
                 from kestrelctl.cli.meter import sweep as meter
 
                 progress = stack.enter_context(meter(screen))
             if sweep:
-                result = await sweeping.sweep(
+                await sweeping.sweep(
                     plan,
+                    findings,
                     workers or sweeping.WORKERS,
                     cell_seconds or sweeping.CELL_SECONDS,
                     pool,
                     progress,
                 )
             else:
-                result = await running.bench(plan, pool, progress)
-        await invocation.show(BenchOutput(result))
-        return result
+                await running.bench(plan, findings, pool, progress)
 
     if directory is not None:
         reporting.prepare_report(directory)
-    result = asyncio.run(work())
-    if directory is not None:
-        page, *_ = reporting.write_report(directory, result)
-        invocation.screen.say(f"report: {page}")
+
+    def hand_over(ended_by: str | None = None) -> None:
+        if not findings.runs:
+            return
+        result = findings.result(plan.command, plan.isolation, ended_by)
+        try:
+            asyncio.run(invocation.show(BenchOutput(result)))
+        finally:  # also when nobody reads any more what is printed
+            if directory is not None:
+                page, *_ = reporting.write_report(directory, result)
+                screen.say(f"report: {page}")
+
+    try:
+        stopped = asyncio.run(_until_a_signal(measure()))
+    except Exception:  # a full disk, for example, comes as it is
+        hand_over("an error")
+        raise
+    hand_over(stopped.name if stopped else None)
+    return _STATUS[stopped] if stopped else 0
+
+
+async def _until_a_signal(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
+    """Does some work; a signal cancels it, so that it can put away what it has made.
+
+    Later signals change nothing: it is about to end. One that was to be ignored stays so: nohup(1)
+    asks for it, and shells do for what they run in the background.
+
+    Returns:
+        The signal that ended it; None if it came to its end.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    first: signal.Signals | None = None
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal first
+        if first is None:
+            first = number
+            task.cancel()
+
+    heard = [number for number in _STATUS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heard:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if first is None:
+            raise
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)
+    return first
+
+
+def _tell(screen: Screen, run: BenchRun, number: int, of: int) -> None:
+    """Says on standard error that a run has ended, where no bar shows it."""
+    if screen.quiet:
+        return
+    if screen.mode.is_json:
+        told = {"number": number, "of": of, "sleep": run.sleep, "workers": run.workers}
+        told |= {"jobs": run.jobs, "makespan_seconds": run.makespan_seconds}
+        sys.stderr.write(json.dumps({"run": told}) + "\n")
+    else:
+        sys.stderr.write(
+            f"run {number} of {of}: sleep {run.sleep} on {run.workers:,} workers, "
+            f"{run.jobs:,} tasks in {run.makespan_seconds:,.1f} s\n"
+        )
+    sys.stderr.flush()
 
 
 def _counts(text: str) -> tuple[int, ...]:

@@ -5,26 +5,35 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from kestrelctl.cli.command_output import CommandOutput
-from kestrelctl.cli.quantities import short_address
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model.plural import plural
+from kestrelctl.grammar.quantities import short_address
 from kestrelctl.protocol.answers import Changed
+
+#: More are only counted.
+_MOST_NAMED = 10
 
 
 class Changes(CommandOutput):
     """Jobs or workers that were changed, and how many tasks that concerned."""
 
-    def __init__(self, changed: Changed, verb: str, noun: str) -> None:
+    def __init__(self, changed: Changed, verb: str, noun: str, *, nothing: str = "") -> None:
         """Args:
         verb: what happened to them, e.g. `cancelled`.
         noun: what they are, e.g. `job`.
+        nothing: what to say if nothing was changed.
         """
         self._changed = changed
         self._verb = verb
         self._noun = noun
+        self._nothing = nothing or f"no {noun} {verb}"
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
-        data = {"changed": self._changed.what, "tasks": self._changed.tasks}
+        data = {
+            "changed": self._changed.what,
+            "tasks": self._changed.tasks,
+            "kept": self._changed.kept,
+        }
         yield ", ".join(self._changed.what), data
 
     async def name(self, screen: Screen) -> None:
@@ -32,10 +41,16 @@ class Changes(CommandOutput):
             screen.write(f"{each}\n")
 
     async def tabulate(self, screen: Screen) -> None:
-        if not self._changed.what:
-            screen.say(f"no {self._noun} {self._verb}")
-            return
-        noun = self._noun if len(self._changed.what) == 1 else f"{self._noun}s"
+        what = self._changed.what
         tasks = f" ({plural(self._changed.tasks, 'task')})" if self._changed.tasks else ""
-        names = ", ".join(map(short_address, self._changed.what))
-        screen.write(f"{self._verb} {noun} {names}{tasks}\n")
+        if len(what) > _MOST_NAMED:
+            screen.write(f"{self._verb} {plural(len(what), self._noun)}{tasks}\n")
+        elif what:
+            noun = self._noun if len(what) == 1 else f"{self._noun}s"
+            names = ", ".join(map(short_address, what))
+            screen.write(f"{self._verb} {noun} {names}{tasks}\n")
+        else:
+            screen.say(self._nothing)
+        if self._changed.kept:
+            kept = plural(self._changed.kept, self._noun)
+            screen.say(f"{kept} kept: not ended yet")

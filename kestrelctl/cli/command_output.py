@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.screen import Mode, Screen, one_line
+from kestrelctl.cli.screen import Mode, Screen
+from kestrelctl.grammar.one_line import one_line
 
 T = TypeVar("T")
 

@@ -20,8 +20,13 @@ T = TypeVar("T")
 class Connection(Protocol):
     """A session with a pool."""
 
-    async def ask(self, request: AnyRequest, timeout_seconds: float = 30.0) -> AnyAnswer:
+    async def ask(
+        self, request: AnyRequest, timeout_seconds: float = 30.0, *, waits: bool = True
+    ) -> AnyAnswer:
         """The answer to a request, which needs no `id`: the connection gives it one.
+
+        Args:
+            waits: whether for a manager or a server that is away, for it may only be restarting.
 
         Raises:
             KestrelError: the pool refused it; the class belongs to the code of `Failed`.
@@ -37,14 +42,22 @@ class Connection(Protocol):
 
 
 async def ask(
-    connection: Connection, request: AnyRequest, kind: type[T], timeout_seconds: float = 30.0
+    connection: Connection,
+    request: AnyRequest,
+    kind: type[T],
+    timeout_seconds: float = 30.0,
+    *,
+    waits: bool = True,
 ) -> T:
     """The answer to a request, which is of one kind unless the pool is of another version.
+
+    Args:
+        waits: see `Connection.ask`.
 
     Raises:
         KestrelError: as `Connection.ask`, or the answer is of another kind.
     """
-    answer = await connection.ask(request, timeout_seconds)
+    answer = await connection.ask(request, timeout_seconds, waits=waits)
     if not isinstance(answer, kind):
         raise KestrelError(
             "the pool answered something else",

@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.cli.nearest import did_you_mean
 from kestrelctl.errors import Unreachable, UsageError
+from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.local.pool_state import PoolState, pools_directory, read_state
 
 DEFAULT_LOCAL_POOL = "default"
@@ -49,6 +49,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         metrics: pages for Prometheus, the manager's first; known of local pools only.
         server_metrics: the page of the XMPP server.
         hint: what to do if it cannot be reached.
+        own_directories: its workers run tasks in a directory that the job names, on this machine.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     metrics: list[str] = []
     server_metrics: str = ""
     hint: str
+    own_directories: bool = False
 
 
 class _Configured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -170,7 +172,9 @@ def _local(pool: PoolState) -> Context:
         admin=Account(pool.admin, Path(pool.admin_password_file)),
         metrics=[pool.metrics, *pool.worker_metrics] if pool.metrics else [],
         server_metrics=pool.server_metrics,
-        hint=f"kestrelctl down --name {pool.name}; kestrelctl up --name {pool.name}",
+        hint="its supervisor starts again what has ended: try again. If that does not help, "
+        f"`kestrelctl down --name {pool.name}; kestrelctl up --name {pool.name}` keeps its jobs",
+        own_directories=pool.own_directories,
     )
 
 

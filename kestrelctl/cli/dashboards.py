@@ -11,8 +11,8 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing
-from kestrelctl.cli.quantities import parse_duration
 from kestrelctl.core.model.plural import plural
+from kestrelctl.grammar.quantities import parse_duration
 
 if TYPE_CHECKING:
     from kestrelctl.grafana.board import Board

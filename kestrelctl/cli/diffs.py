@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from kestrelctl.cli.command_output import CommandOutput
-from kestrelctl.cli.screen import BOLD, CYAN, GREEN, RED, Screen, one_line
+from kestrelctl.cli.screen import BOLD, CYAN, GREEN, RED, Screen
+from kestrelctl.grammar.one_line import one_line
 
 _COLORS = {"---": BOLD, "+++": BOLD, "@@": CYAN, "-": RED, "+": GREEN}
 

@@ -8,7 +8,7 @@ import socket
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,12 +17,16 @@ from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.quantities import parse_duration
+from kestrelctl.cli.metrics_options import metrics_allow
 from kestrelctl.cli.redial import Redial
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.quantities import parse_duration
 from kestrelctl.protocol.answers import Enrolled
 from kestrelctl.protocol.joining import Token, decode_token
 from kestrelctl.protocol.requests import EnrollWorker, RevokeWorkers
+
+if TYPE_CHECKING:
+    from kestrelctl.worker.joined_pools import Membership
 
 
 @click.command("enroll", cls=CliCommand)
@@ -100,6 +104,13 @@ def revoke(invocation: Invocation, names: tuple[str, ...]) -> None:
     "--service", is_flag=True, help="Leave it to systemd, from now on and after each start."
 )
 @click.option(
+    "--metrics",
+    default=None,
+    metavar="HOST:PORT",
+    help="Serve Prometheus there; '' for nowhere.  [default: 127.0.0.1:9438 with --service]",
+)
+@metrics_allow
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @pass_invocation
@@ -109,6 +120,8 @@ def join(
     token: str,
     name: str,
     service: bool,
+    metrics: str | None,
+    metrics_allow: tuple[str, ...],
     log_format: str,
     tags: tuple[str, ...],
     isolation: str,
@@ -123,6 +136,7 @@ def join(
     """
     from kestrelctl.core.members.enrollment import as_name, parse_invitation
     from kestrelctl.local.pool_state import workers_directory
+    from kestrelctl.metrics.endpoint import check_free
     from kestrelctl.worker import entry, joined_pools, systemd_unit
     from kestrelctl.worker.options import WorkerOptions
     from kestrelctl.xmpp import joiner
@@ -140,11 +154,16 @@ def join(
         tags=tags,
         isolation=isolation,
         shares=tuple(str(share.absolute()) for share in shares),
+        metrics=metrics,
+        metrics_allow=metrics_allow,
         **offered,
     )
     system = os.geteuid() == 0
     if service:
         systemd_unit.check_possible(system=system)
+    served = systemd_unit.METRICS if service and metrics is None else metrics
+    if served:
+        check_free(served)
     here.prepare(found.ca)
     joined = asyncio.run(joiner.join(found, name, ca_file=here.ca_file))
     here.store(settings, joined.jid, joined.password)
@@ -162,14 +181,37 @@ def join(
                 verbose=invocation.screen.verbose,
             )
         )
-    status = systemd_unit.install(here, settings, system=system)
-    asyncio.run(
-        invocation.show(Record(joined.jid, {"jid": joined.jid, "status": status}, [status]))
-    )
+    _leave_to_systemd(invocation, here, system=system)
+    return 0
+
+
+@click.command("service", cls=CliCommand, talks=False)
+@click.option("--pool", metavar="DOMAIN", help="Which, if this machine has joined several.")
+@pass_invocation
+def service(invocation: Invocation, /, pool: str | None) -> None:
+    """Leave a worker that has joined to systemd, from now on and after each start.
+
+    If it has a service already, the unit is written anew, as of this version, and restarted, which
+    lets running tasks end before.
+    """
+    from kestrelctl.local.pool_state import workers_directory
+    from kestrelctl.worker import joined_pools, systemd_unit
+
+    system = os.geteuid() == 0
+    systemd_unit.check_possible(system=system)
+    here = joined_pools.joined(workers_directory(), pool)
+    _leave_to_systemd(invocation, here, system=system)
+
+
+def _leave_to_systemd(invocation: Invocation, here: Membership, *, system: bool) -> None:
+    from kestrelctl.worker import systemd_unit
+
+    status = systemd_unit.install(here, here.settings(), system=system)
+    data = {"jid": here.account(), "status": status}
+    asyncio.run(invocation.show(Record(data["jid"], data, [status])))
     for_root = None if system else systemd_unit.linger()
     if for_root:
         invocation.screen.warn("the worker stops when you log out", hint=f"sudo {for_root}")
-    return 0
 
 
 def _address(server: str, host: str, port: int) -> tuple[str, int]:

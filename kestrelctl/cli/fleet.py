@@ -24,10 +24,10 @@ from kestrelctl.cli.fleethosts import (
 )
 from kestrelctl.cli.fleetlogs import logs
 from kestrelctl.cli.fleetrestart import restart
-from kestrelctl.cli.quantities import duration, parse_duration, size
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError
+from kestrelctl.grammar.quantities import duration, parse_duration, size
 
 if TYPE_CHECKING:
     from kestrelctl.fleet.fan_out import HostOutcome

@@ -13,8 +13,8 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.fleethosts import choose, host_options
-from kestrelctl.cli.quantities import parse_duration, parse_size, size
 from kestrelctl.core.model.plural import plural
+from kestrelctl.grammar.quantities import parse_duration, parse_size, size
 
 
 @click.command("bundle", cls=CliCommand, talks=False)

@@ -13,6 +13,7 @@ from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.screen import Mode
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import HostsFailed, KestrelError, MissingTool, Unreachable, Untrusted
+from kestrelctl.grammar.quantities import WholeNumber
 
 if TYPE_CHECKING:
     from kestrelctl.fleet.fan_out import HostOutcome
@@ -42,7 +43,7 @@ def host_options(command: F) -> F:
         ),
         click.option(
             "--forks",
-            type=click.IntRange(1),
+            type=WholeNumber(1),
             default=20,
             show_default=True,
             metavar="N",

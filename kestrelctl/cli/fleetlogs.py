@@ -14,8 +14,10 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.fleethosts import Fleet, choose, host_options, reason
-from kestrelctl.cli.screen import BOLD, CYAN, RED, Screen, one_line
+from kestrelctl.cli.screen import BOLD, CYAN, RED, Screen
 from kestrelctl.errors import KestrelError
+from kestrelctl.grammar.one_line import one_line
+from kestrelctl.grammar.quantities import WholeNumber
 
 if TYPE_CHECKING:
     from kestrelctl.fleet.journal import Entry
@@ -32,7 +34,7 @@ _TIMEOUT_SECONDS = 120
 @click.option(
     "-n",
     "--lines",
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     metavar="N",
     help="The newest of each host.  [default: 100; with --since, all]",
 )

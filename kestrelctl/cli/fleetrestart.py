@@ -14,8 +14,8 @@ import msgspec
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Column, Listing
 from kestrelctl.cli.fleethosts import Fleet, choose, error_data, host_options, state_of
-from kestrelctl.cli.quantities import duration, parse_duration
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.quantities import WholeNumber, duration, parse_duration
 
 if TYPE_CHECKING:
     from kestrelctl.fleet.restart import RestartStep
@@ -51,7 +51,7 @@ _COLUMNS: list[Column[Restarted]] = [
 )
 @click.option(
     "--serial",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     default=5,
     show_default=True,
     metavar="N",

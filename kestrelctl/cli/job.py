@@ -5,26 +5,47 @@ from __future__ import annotations
 import asyncio
 
 import click
+from msgspec.structs import replace
 
 from kestrelctl.cli import wait as waiting
 from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput
-from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.connection import Connection
 from kestrelctl.cli.explain import explain
-from kestrelctl.cli.id_ranges import parse_job, parse_jobs, parse_tasks
-from kestrelctl.cli.jobview import job_list, job_record, one_job, totals, why_waiting
+from kestrelctl.cli.job_history import history
+from kestrelctl.cli.jobview import (
+    all_pages,
+    job_list,
+    job_record,
+    one_job,
+    totals,
+    why_waiting,
+)
 from kestrelctl.cli.logs import logs
 from kestrelctl.cli.outputview import output_of
 from kestrelctl.cli.progress import Look
-from kestrelctl.cli.quantities import parse_duration
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.story import story
 from kestrelctl.cli.tasks import tasks
+from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import TimedOut
-from kestrelctl.protocol.answers import Jobs, JobView
-from kestrelctl.protocol.requests import JOB_STATES, CancelJobs, ForgetJobs, ListJobs, RetryJobs
+from kestrelctl.grammar.id_ranges import jobs_or_name, parse_job, parse_jobs, parse_tasks
+from kestrelctl.grammar.quantities import WholeNumber, parse_duration
+from kestrelctl.protocol.answers import Changed
+from kestrelctl.protocol.requests import (
+    JOB_STATES,
+    CancelJobs,
+    ForgetJobs,
+    ListJobs,
+    RetryJobs,
+    ScaleJob,
+)
 
+_NAME = click.option(
+    "--name", default="", metavar="GLOB", help="Instead of JOBS: yours of this name, e.g. 'night*'."
+)
+_NOT_THERE = "these tasks have ended"
 #: Selections that may mean other jobs when they are sent again.
 _MOVING = ("last", "all")
 
@@ -33,8 +54,8 @@ _MOVING = ("last", "all")
 def job() -> None:
     """See, wait for, cancel and repeat jobs.
 
-    JOBS are ids and ranges like 3,5-9, `last`, or `all` (your active ones); JOB is one id, or
-    `last`.
+    JOBS are ids and ranges like 3,5-9, `last`, or `all` (your active ones; for `forget`, those
+    that have ended); JOB is one id, or `last`.
     """
 
 
@@ -42,27 +63,39 @@ def job() -> None:
 @click.argument("jobs", type=parse_jobs, default=None, required=False, metavar="[JOBS]")
 @click.option("--state", "states", multiple=True, type=click.Choice(JOB_STATES), help="Only these.")
 @click.option("--owner", default="", metavar="JID", help="Only this user's.")
+@click.option("--name", default="", metavar="GLOB", help="Only of this name, e.g. 'nightly*'.")
 @click.option(
     "--limit",
-    type=click.IntRange(1),
+    type=WholeNumber(0),
     default=100,
     show_default=True,
-    help="At most so many, the newest.",
+    help="At most so many, the newest; 0 for all.",
 )
+@click.option("--where", default="", metavar="EXPR", help="Only those of which this is true.")
 @pass_invocation
 def list_(
-    invocation: Invocation, jobs: str | None, states: tuple[str, ...], owner: str, limit: int
+    invocation: Invocation,
+    jobs: str | None,
+    states: tuple[str, ...],
+    owner: str,
+    name: str,
+    limit: int,
+    where: str,
 ) -> None:
     """List jobs, the newest last, with a reason for those that wait."""
 
     async def work(connection: Connection) -> None:
-        request = ListJobs(jobs=jobs or "", owner=owner, states=list(states), limit=limit)
-        views = (await ask(connection, request, Jobs)).jobs
-        views = [v for v in views if _is_wanted(v, states, owner)][-limit:]
+        request = ListJobs(
+            jobs=jobs or "", owner=owner, states=list(states), name=name, where=where
+        )
+        views, total = await all_pages(connection, request, limit)
         reasons = await why_waiting(connection, views) if invocation.screen.is_table else {}
         await invocation.show(job_list(views, invocation.now(), reasons))
         if views:
-            invocation.screen.say(totals(views))
+            invocation.screen.say(totals(views, total))
+        if total > len(views) and invocation.screen.mode.is_json:
+            cut = f"only the newest {len(views):,} of {plural(total, 'job')}"
+            invocation.screen.warn(cut, hint="--limit 0 shows all")
 
     invocation.talk(work)
 
@@ -74,7 +107,7 @@ def info(invocation: Invocation, job_id: str) -> None:
     """Everything about one job."""
 
     async def work(connection: Connection) -> CommandOutput:
-        view = await one_job(connection, job_id)
+        view = await one_job(connection, job_id, details=True)
         reasons = await why_waiting(connection, [view])
         output = await output_of(connection, view) if invocation.screen.is_table else ""
         return job_record(view, invocation.now(), reasons.get(view.job_id, ""), output)
@@ -106,14 +139,23 @@ def wait(invocation: Invocation, jobs: str, timeout: float | None, progress: boo
 
 
 @job.command("cancel")
-@click.argument("jobs", type=parse_jobs, metavar="JOBS")
+@click.argument("jobs", type=parse_jobs, required=False, metavar="[JOBS]")
+@_NAME
+@click.option(
+    "--task", "task_ids", type=parse_tasks, metavar="TASKS", help="Only these tasks of one job."
+)
 @pass_invocation
-def cancel(invocation: Invocation, jobs: str) -> None:
-    """Stop jobs: nothing more of them starts, what runs is killed."""
+def cancel(invocation: Invocation, jobs: str | None, name: str, task_ids: list[int] | None) -> None:
+    """Stop jobs, or single tasks: nothing more of them starts, what runs is killed."""
+    selection = jobs_or_name(jobs, name)
 
     async def work(redial: Redial) -> CommandOutput:
-        changed = await redial.change(CancelJobs(jobs=jobs), twice=jobs not in _MOVING)
-        return Changes(changed, "cancelled", "job")
+        if task_ids:
+            request = CancelJobs(jobs=selection, task_ids=task_ids)
+            changed = await redial.change(request, twice=selection not in _MOVING)
+            return Changes(changed, "cancelled tasks of", "job", nothing=_NOT_THERE)
+        changed = await _until_none_is_left(redial, CancelJobs(jobs=selection))
+        return Changes(changed, "cancelled", "job", nothing="none of these jobs is active")
 
     invocation.talk_again(work)
 
@@ -132,24 +174,48 @@ def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None) -> None
     invocation.talk_again(work)
 
 
-@job.command("forget")
-@click.argument("jobs", type=parse_jobs, metavar="JOBS")
+@job.command("scale")
+@click.argument("job_id", type=parse_job, metavar="JOB")
+@click.argument("copies", type=WholeNumber(1))
 @pass_invocation
-def forget(invocation: Invocation, jobs: str) -> None:
-    """Delete jobs that have ended, and their results."""
+def scale(invocation: Invocation, job_id: str, copies: int) -> None:
+    """Keep so many COPIES of a service running; of too many, the last are stopped."""
 
     async def work(redial: Redial) -> CommandOutput:
-        changed = await redial.change(ForgetJobs(jobs=jobs), twice=jobs not in _MOVING)
-        return Changes(changed, "forgot", "job")
+        request = ScaleJob(job=job_id, copies=copies)
+        changed = await redial.change(request, twice=job_id not in _MOVING)
+        return Changes(changed, "scaled", "job")
 
     invocation.talk_again(work)
 
 
-for command in (tasks, logs, explain, story):
+@job.command("forget")
+@click.argument("jobs", type=parse_jobs, required=False, metavar="[JOBS]")
+@_NAME
+@pass_invocation
+def forget(invocation: Invocation, jobs: str | None, name: str) -> None:
+    """Delete jobs that have ended, and their results; `all` means those of yours that have."""
+    selection = jobs_or_name(jobs, name)
+
+    async def work(redial: Redial) -> CommandOutput:
+        changed = await _until_none_is_left(redial, ForgetJobs(jobs=selection))
+        return Changes(changed, "forgot", "job", nothing="none of these jobs has ended")
+
+    invocation.talk_again(work)
+
+
+async def _until_none_is_left(redial: Redial, request: CancelJobs | ForgetJobs) -> Changed:
+    """Asks as often as it takes to change all jobs that are meant."""
+    moving = request.jobs in _MOVING or request.jobs.startswith("name:")
+    what: list[str] = []
+    tasks = 0
+    while True:
+        changed = await redial.change(request, twice=not moving)
+        what += changed.what
+        tasks += changed.tasks
+        if not (changed.left and changed.what):
+            return replace(changed, what=what, tasks=tasks)
+
+
+for command in (history, tasks, logs, explain, story):
     job.add_command(command)
-
-
-def _is_wanted(view: JobView, states: tuple[str, ...], owner: str) -> bool:
-    """Whether a job that was selected by its id passes the other filters, too."""
-    state = "active" if view.state == "cancelling" else view.state
-    return (not states or state in states) and (not owner or view.owner == owner)

@@ -17,8 +17,10 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.cli.nearest import did_you_mean
+from kestrelctl.core.model.shell_line import SHELL, numbered
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.job_options import JOB_FILE_SUFFIXES
+from kestrelctl.grammar.nearest import did_you_mean
 
 #: Keys of a TOML file besides `command` and `cleanup`: options of `submit`.
 OPTIONS = (
@@ -29,18 +31,37 @@ OPTIONS = (
     "priority",
     "cpus",
     "memory",
+    "disk",
+    "gpus",
+    "asset",
+    "retry-memory",
     "requires",
     "isolation",
+    "requirements",
+    "rank",
     "max-running",
     "max-failures",
+    "success-exit",
+    "retry-on",
+    "no-retry-on",
+    "backoff",
+    "max-backoff",
     "max-losses",
     "time-limit",
+    "service",
+    "copies",
+    "time-request",
+    "deadline",
+    "stop-signal",
+    "stop-grace",
     "on-worker-lost",
     "env",
+    "notify",
+    "workdir",
 )
-_SUFFIXES = (".toml", ".ini", ".job")
+#: The directory of a task that is a scratch directory of its own.
+SCRATCH = "scratch"
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
-_SHELL = ("/bin/sh", "-c")
 
 
 class JobFile(msgspec.Struct, frozen=True):
@@ -60,7 +81,7 @@ class JobFile(msgspec.Struct, frozen=True):
 def looks_like_job_file(word: str) -> bool:
     """Whether the first word after `submit` names a job file and does not begin a command."""
     path = Path(word)
-    return path.suffix in _SUFFIXES or path.is_file()
+    return path.suffix in JOB_FILE_SUFFIXES or path.is_file()
 
 
 def read_job_file(path: Path) -> JobFile:
@@ -81,7 +102,7 @@ def read_job_file(path: Path) -> JobFile:
 def _read_toml(path: Path, text: str) -> JobFile:
     try:
         fields = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a TOMLDecodeError, or a number of too many digits
         raise UsageError(f"{path} is not TOML", cause=str(error)) from None
     _refuse_unknown(path, fields, ("command", "cleanup", *OPTIONS))
     argv = _command(path, "command", fields.pop("command", []))
@@ -91,13 +112,24 @@ def _read_toml(path: Path, text: str) -> JobFile:
     for key in ("each-line", "from-json"):
         if key in fields:
             fields[key] = str(path.parent / _typed(path, key, fields[key], str))
+    if fields.get("workdir", SCRATCH) != SCRATCH:
+        fields["workdir"] = str(path.parent / _typed(path, "workdir", fields["workdir"], str))
     if isinstance(fields.get("requires"), str):
         fields["requires"] = fields["requires"].split()
+    if "array" in fields:
+        fields["array"] = [str(_scalar(path, "array", fields["array"]))]
     if "env" in fields:
         table = _typed(path, "env", fields["env"], dict)
         fields["env"] = [f"{name}={_scalar(path, name, value)}" for name, value in table.items()]
+    if "asset" in fields:
+        table = _typed(path, "asset", fields["asset"], dict)
+        fields["assets"] = [f"{name}={_scalar(path, name, v)}" for name, v in table.items()]
+        del fields["asset"]
     for key, value in fields.items():
-        for each in value if key in ("requires", "env") and isinstance(value, list) else [value]:
+        if key == "service" and isinstance(value, bool):
+            continue
+        several = key in ("array", "requires", "env", "assets") and isinstance(value, list)
+        for each in value if several else [value]:
             _scalar(path, key, each)
     return JobFile(argv, cleanup, fields)
 
@@ -113,30 +145,28 @@ def _read_ini(path: Path, text: str) -> JobFile:
         raise _not_a_job_file(path, str(error).partition("\n")[0]) from None
     _refuse_unknown(path, section, _INI_KEYS)
     queue = section.get("queue", "1").strip()
-    if not (queue.isascii() and queue.isdigit() and int(queue) >= 1):
+    try:
+        tasks = int(queue) if queue.isascii() and queue.isdigit() else 0
+    except ValueError:  # of too many digits
+        tasks = 0
+    if not tasks:
         raise UsageError(f"{path}: queue = {queue} is no number of tasks", hint="write queue=5")
     if not section.get("command", "").strip():
         raise UsageError(f"{path} has no command", hint="write command=./run_task.sh")
-    options: dict[str, Any] = {"array": f"0-{int(queue) - 1}"}
+    options: dict[str, Any] = {"array": [f"0-{tasks - 1}"]}
     if tags := section.get("requires", "").upper().split():
         options["requires"] = tags
     return JobFile(
-        _with_task_number(section["command"]),
-        _with_task_number(section.get("cleanup", "")),
+        numbered(section["command"]),
+        numbered(section.get("cleanup", "")),
         options,
     )
-
-
-def _with_task_number(line: str) -> tuple[str, ...]:
-    """A shell line with the number of the task as its last argument, as in 2009."""
-    line = line.strip()
-    return (*_SHELL, f'{line} "$0"', "{n}") if line else ()
 
 
 def _command(path: Path, key: str, value: object) -> tuple[str, ...]:
     """A command: a list of words, or one line for the shell."""
     if isinstance(value, str):
-        return (*_SHELL, value) if value.strip() else ()
+        return (*SHELL, value) if value.strip() else ()
     words = _typed(path, key, value, list)
     if not all(isinstance(word, str) for word in words):
         raise UsageError(f"{path}: a word of {key} is no string", hint="put it between quotes")

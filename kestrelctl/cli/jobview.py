@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import time
 from collections.abc import Sequence
 
-from kestrelctl.cli.command_output import Column, Listing, Record
+from msgspec.structs import replace
+
+from kestrelctl.cli.command_output import Column, Listing, Record, Table
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.explain import conclusion
-from kestrelctl.cli.grid import cut
-from kestrelctl.cli.quantities import ago, duration, size
+from kestrelctl.cli.grid import Grid, cut
+from kestrelctl.cli.jobfile import SCRATCH
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, NotFound
+from kestrelctl.grammar.quantities import ago, duration, size
+from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.answers import JobExplanation, Jobs, JobView
 from kestrelctl.protocol.requests import ExplainJob, ListJobs
 
@@ -20,20 +24,51 @@ from kestrelctl.protocol.requests import ExplainJob, ListJobs
 PRIVATE = "(private)"
 #: For how many waiting jobs a list says why they wait: each takes a request.
 _MOST_REASONS = 20
+_GIB_HOUR = 2**30 * 3600.0
+_SPREAD = {
+    "wait_seconds": "wait",
+    "wall_seconds": "run time",
+    "cpu_seconds": "processor time",
+    "peak_bytes": "memory",
+}
 #: The longest command that stands for a name in a list: a pipe has no width to cut it to.
 _LONGEST_COMMAND = 60
 
 
-async def one_job(connection: Connection, job_id: str) -> JobView:
+async def one_job(connection: Connection, job_id: str, *, details: bool = False) -> JobView:
     """One job.
+
+    Args:
+        details: with what lists leave out.
 
     Raises:
         NotFound: there is none of that id.
     """
-    views = (await ask(connection, ListJobs(jobs=job_id), Jobs)).jobs
+    views = (await ask(connection, ListJobs(jobs=job_id, details=details), Jobs)).jobs
     if not views:
         raise NotFound(f"there is no job {job_id}", hint="kestrelctl job list")
     return views[0]
+
+
+async def all_pages(
+    connection: Connection, request: ListJobs, limit: int
+) -> tuple[list[JobView], int]:
+    """Jobs, newest last, and how many there are, however many were asked for.
+
+    Args:
+        limit: at most so many, the newest; 0 for all.
+    """
+    found: list[JobView] = []
+    total: int | None = None
+    before: int | None = None
+    while True:
+        left = limit - len(found) if limit else 0
+        page = await ask(connection, replace(request, limit=left, before=before), Jobs)
+        total = page.total if total is None else total
+        found[:0] = page.jobs
+        before = page.before
+        if before is None or 0 < limit <= len(found):
+            return found, max(total or 0, len(found))
 
 
 async def why_waiting(connection: Connection, views: Sequence[JobView]) -> dict[int, str]:
@@ -62,9 +97,9 @@ def job_list(views: Sequence[JobView], now: float, reasons: dict[int, str]) -> L
     """
     columns: list[Column[JobView]] = [
         Column("JOB", lambda v: str(v.job_id), right=True),
-        Column("NAME", lambda v: v.name or cut(_command(v), _LONGEST_COMMAND) or PRIVATE),
+        Column("NAME", job_name),
         Column("OWNER", lambda v: v.owner, wide=True),
-        Column("STATE", lambda v: v.state),
+        Column("STATE", _state),
         Column("TASKS", lambda v: f"{v.tasks:,}", right=True),
         Column("WAITING", lambda v: f"{v.waiting:,}", right=True),
         Column("RUNNING", lambda v: f"{v.running:,}", right=True),
@@ -80,14 +115,26 @@ def job_list(views: Sequence[JobView], now: float, reasons: dict[int, str]) -> L
     return Listing(views, columns, lambda v: str(v.job_id), nothing="no jobs")
 
 
-def totals(views: Sequence[JobView]) -> str:
-    """One line for all of them."""
+def job_name(view: JobView) -> str:
+    """What stands for a job in a list."""
+    return view.name or cut(_command(view), _LONGEST_COMMAND) or PRIVATE
+
+
+def totals(views: Sequence[JobView], of: int = 0) -> str:
+    """One line for all of them.
+
+    Args:
+        of: how many jobs there are, if these are only the newest.
+    """
     counts = [
         f"{n:,} {name}"
         for name in ("waiting", "running", "done", "failed", "lost", "cancelled")
         if (n := sum(getattr(view, name) for view in views))
     ]
-    return f"{plural(len(views), 'job')}; tasks: {', '.join(counts) or 'none'}"
+    jobs = plural(len(views), "job")
+    if of > len(views):
+        jobs = f"the newest {len(views):,} of {plural(of, 'job')}, --limit 0 shows all"
+    return f"{jobs}; tasks: {', '.join(counts) or 'none'}"
 
 
 def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
@@ -98,15 +145,14 @@ def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
         reason: why it waits, if it does.
         output: how much its tasks wrote, and where that is.
     """
-    last = view.first + (view.tasks - 1) * view.step
-    step = f":{view.step}" if view.step != 1 else ""
-    span = f" ({view.first}-{last}{step})" if view.argv else ""
-    blocks = [
+    span = f" ({view.ids})" if view.argv else ""
+    blocks: list[tuple[str, str] | Table] = [
         ("job", f"{view.job_id} {view.name}"),
-        ("state", view.state),
+        ("state", _state(view) + (f" by its {view.stopped_by}" if view.stopped_by else "")),
         ("waits because", reason),
         ("owner", view.owner),
         ("command", _command(view) or PRIVATE),
+        ("directory", (view.workdir or SCRATCH) if view.argv else ""),
         ("tasks", f"{view.tasks:,}{span}"),
         ("", totals([view]).partition("tasks: ")[2]),
         ("submitted", ago(view.submitted_at, now)),
@@ -117,10 +163,91 @@ def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
         ("priority", str(view.priority)),
         ("cpus", f"{view.request.get('cpus', 0):g}"),
         ("memory", size(int(view.request.get("memory", 0)))),
+        ("disk", size(int(view.request.get("disk", 0)))),
+        *((name, f"{n:.10g}") for name, n in sorted(view.request.items()) if name not in _NAMED),
+        ("retry memory", ", then ".join(map(size, view.retry_memory_bytes))),
         ("requires", " ".join(view.requires)),
+        ("requirements", view.requirements),
+        ("rank", view.rank),
         ("max running", str(view.max_running or "")),
+        ("max failures", str(view.max_failures) if view.argv else ""),
+        ("endings", view.endings),
+        ("back-off", _pauses(view)),
+        ("max losses", str(view.max_losses) if view.argv else ""),
+        ("on worker lost", view.on_worker_lost if view.argv else ""),
+        ("time limit", duration(view.time_limit_seconds)),
+        ("time request", duration(view.time_request_seconds)),
+        ("deadline", _deadline(view, now)),
+        ("stop signal", f"SIG{view.stop_signal}" if view.stop_signal else ""),
+        ("stop grace", duration(view.stop_grace_seconds)),
+        ("environment", shlex.join(f"{name}={value}" for name, value in (view.env or {}).items())),
+        ("cleanup", shlex.join(view.cleanup or ())),
+        ("running now", _running(view, now)),
+        ("attempts", f"{view.attempts:,} with results" if view.attempts else ""),
+        ("processor time", duration(view.cpu_seconds)),
+        ("run time", duration(view.wall_seconds)),
+        ("memory used", f"{size(view.peak_bytes)} at most" if view.peak_bytes else ""),
+        ("memory time", memory_time(view.memory_byte_seconds)),
+        *_spread(view),
     ]
     return Record(str(view.job_id), view, blocks)
+
+
+#: Assets with a line of their own.
+_NAMED = ("cpus", "memory", "disk")
+
+
+def memory_time(byte_seconds: float | None) -> str:
+    """Memory over time, in gibibyte hours, or in a smaller unit times seconds; empty for none."""
+    if not byte_seconds:
+        return ""
+    hours = byte_seconds / _GIB_HOUR
+    return f"{hours:,.3g} GiB h" if hours >= 0.01 else f"{size(round(byte_seconds)) or '0 B'} s"
+
+
+def _running(view: JobView, now: float) -> str:
+    """What tasks use that have run for a while."""
+    use = view.running_use
+    if use is None:
+        return ""
+    return (
+        f"{plural(use.tasks, 'task')} with {duration(use.cpu_seconds)} of processor time in"
+        f" {duration(use.wall_seconds)}, {size(use.memory_bytes) or '0 B'} of memory"
+        f" (said {ago(use.since, now)} at the earliest)"
+    )
+
+
+def _spread(view: JobView) -> list[tuple[str, str] | Table]:
+    """The percentiles of what ended tasks took."""
+    if not view.spread:
+        return []
+    of = f"a sample of {view.spread_tasks:,}" if view.sampled else f"{view.spread_tasks:,}"
+    rows = []
+    for name, title in _SPREAD.items():
+        values = view.spread.get(name, [])
+        shown = [size(int(v)) or "0 B" if name == "peak_bytes" else duration(v) for v in values]
+        rows.append([title, *shown])
+    headings = [("OF A TASK", False), ("P50", True), ("P90", True), ("P99", True), ("MOST", True)]
+    return [("percentiles", f"of {of} ended tasks"), Table(Grid(headings), rows)]
+
+
+def _state(view: JobView) -> str:
+    """The state; of a service that runs, that it is one."""
+    return "service" if view.service and view.state == "active" else view.state
+
+
+def _deadline(view: JobView, now: float) -> str:
+    if view.deadline_at is None:
+        return ""
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.deadline_at))
+    left = view.deadline_at - now
+    return f"{moment}, in {duration(left)}" if left > 0 else f"{moment}, over"
+
+
+def _pauses(view: JobView) -> str:
+    longest = duration(view.max_backoff_seconds)
+    words = (duration(view.backoff_seconds), f"at most {longest}" if longest else "")
+    return ", ".join(filter(None, words))
 
 
 def _command(view: JobView) -> str:

@@ -100,6 +100,9 @@ def table(columns: Sequence[FittedColumn[T]], things: Sequence[T], width: int) -
         for column in columns
     }
     shown = list(columns)
+    if sum(wanted[c.title] + GAP for c in shown) - GAP > width:
+        # An empty column takes no room from a name.
+        shown = [c for c in shown if not c.drop or any(cells[c.title])]
     while (excess := sum(wanted[c.title] + GAP for c in shown) - GAP - width) > 0:
         giving = [c for c in shown if c.gives]
         dropping = [c for c in shown if c.drop]

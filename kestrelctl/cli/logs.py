@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from collections import deque
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.id_ranges import parse_job
 from kestrelctl.cli.jobview import one_job
 from kestrelctl.cli.screen import Screen
-from kestrelctl.cli.tasks import task_pages
 from kestrelctl.cli.terminal_text import TerminalText
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import Incomplete, UsageError
-from kestrelctl.protocol.answers import JobView, Log
-from kestrelctl.protocol.requests import ListTasks, Logs
+from kestrelctl.errors import Incomplete, NotFound, UsageError
+from kestrelctl.grammar.id_ranges import parse_job
+from kestrelctl.grammar.quantities import WholeNumber
+from kestrelctl.protocol.answers import Log, LogPage, TaskOutput
+from kestrelctl.protocol.requests import AllLogs, Logs
 
 _ASK_SECONDS = 60.0
 #: How many tasks an error names.
 _MOST_NAMED = 10
+#: Of so many long outputs the beginnings are fetched from their workers at a time.
+_MOST_AHEAD = 8
+#: So many outputs are held meanwhile: one that is slow to come does not gather all that follow it.
+_MOST_HELD = 1_000
 
 
 @click.command("logs", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
-@click.argument("task", type=click.IntRange(0), required=False, metavar="[TASK]")
+@click.argument("task", type=WholeNumber(0), required=False, metavar="[TASK]")
 @click.option("--stdout", "stream", flag_value="stdout", default="stdout", help="The default.")
 @click.option("--stderr", "stream", flag_value="stderr", help="The other stream.")
 @click.option("--all", "every", is_flag=True, help="Of every task that has started.")
@@ -42,7 +49,7 @@ def logs(invocation: Invocation, job: str, task: int | None, stream: str, every:
     async def work(connection: Connection) -> None:
         view = await one_job(connection, job)
         if every:
-            found = TaskLogs(connection, view.job_id, started_tasks(connection, view), stream)
+            found = TaskLogs(connection, view.job_id, stream)
             await invocation.show(found)
             found.missing.check()
             return
@@ -53,7 +60,9 @@ def logs(invocation: Invocation, job: str, task: int | None, stream: str, every:
             )
         task_id = view.first if task is None else task
         missing = Missing()
-        await invocation.show(TaskLog(connection, view.job_id, task_id, stream, missing))
+        request = Logs(job=str(view.job_id), task_id=task_id, stream=stream)
+        found_pieces = pieces(connection, request, missing)
+        await invocation.show(TaskLog(view.job_id, task_id, stream, found_pieces))
         missing.check()
 
     invocation.talk(work)
@@ -71,42 +80,69 @@ class Missing:
         missing_bytes = log.skipped_bytes + log.cut_bytes
         if missing_bytes:
             self._bytes += missing_bytes
-            self._tasks[task_id] = log.why_missing
+            self.add_all_of(task_id, log.why_missing)
+
+    def add_all_of(self, task_id: int, why: str) -> None:
+        """Notes a task of whose output nobody knows how much is missing."""
+        self._tasks.setdefault(task_id, why)
 
     def check(self) -> None:
         """Incomplete if anything is missing."""
-        if self._tasks:
-            ids = ", ".join(map(str, list(self._tasks)[:_MOST_NAMED]))
-            more = ", …" if len(self._tasks) > _MOST_NAMED else ""
-            raise Incomplete(
-                f"{plural(self._bytes, 'byte')} of the output of task {ids}{more} cannot be had",
-                cause=next(filter(None, self._tasks.values()), None),
-                hint="let tasks write what must last into a file of their own",
-            )
+        if not self._tasks:
+            return
+        ids = ", ".join(map(str, list(self._tasks)[:_MOST_NAMED]))
+        more = ", …" if len(self._tasks) > _MOST_NAMED else ""
+        whose = f"task {ids}"
+        if len(self._tasks) > 1:
+            whose = f"{plural(len(self._tasks), 'task')} ({ids}{more})"
+        missing = plural(self._bytes, "byte") if self._bytes else "some"
+        raise Incomplete(
+            f"{missing} of the output of {whose} cannot be had",
+            cause=next(filter(None, self._tasks.values()), None),
+            hint="let tasks write what must last into a file of their own",
+        )
+
+
+class Piece(NamedTuple):
+    """A piece of output, and what is said of it."""
+
+    data: bytes
+    log: Log
 
 
 class TaskLog(CommandOutput):
-    """A stream of one task."""
+    """A stream of one task.
+
+    Args:
+        alone: whether it is the only one: then people are told where something is missing.
+    """
 
     def __init__(
-        self, connection: Connection, job_id: int, task_id: int, stream: str, missing: Missing
+        self,
+        job_id: int,
+        task_id: int,
+        stream: str,
+        pieces: AsyncIterator[Piece],
+        *,
+        alone: bool = True,
     ) -> None:
-        self._missing = missing
-        self._connection = connection
         self._job_id = job_id
         self._task_id = task_id
         self._stream = stream
+        self._pieces = pieces
+        self._alone = alone
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
         data, skipped, cut, why, size = b"", 0, 0, "", 0
-        async for log in self._pieces():
-            data += base64.b64decode(log.data)
+        async for piece, log in self._pieces:
+            data += piece
             skipped += log.skipped_bytes
             cut += log.cut_bytes
             why = why or log.why_missing
             size = log.size_bytes + log.cut_bytes
         fields = {"job_id": self._job_id, "task_id": self._task_id, "stream": self._stream}
         text = data.decode(errors="replace")
+        exact = text.encode() == data
         yield (
             str(self._task_id),
             {
@@ -116,45 +152,31 @@ class TaskLog(CommandOutput):
                 "cut_bytes": cut,
                 "why_missing": why,
                 "text": text,
+                "base64": None if exact else base64.b64encode(data).decode(),
             },
         )
 
     async def tabulate(self, screen: Screen) -> None:
         size = 0
         text = TerminalText() if screen.is_terminal else None
-        async for log in self._pieces():
+        async for data, log in self._pieces:
             size = log.size_bytes
-            if log.skipped_bytes:
+            if log.skipped_bytes and self._alone:
                 screen.warn(
                     f"{plural(log.skipped_bytes, 'byte')} of task {self._task_id} are missing here"
                 )
-            data = base64.b64decode(log.data)
             if text is None:
                 screen.write_bytes(data)
             else:
                 screen.write(text.add(data))
         if text is not None:
             screen.write(text.end())
-        if not size:
+        if not size and self._alone:
             other = "stdout" if self._stream == "stderr" else "stderr"
             screen.say(f"task {self._task_id} wrote nothing to {self._stream}; try --{other}")
 
     async def name(self, screen: Screen) -> None:
         await self.tabulate(screen)
-
-    async def _pieces(self) -> AsyncIterator[Log]:
-        offset: int | None = 0
-        while offset is not None:
-            request = Logs(
-                job=str(self._job_id),
-                task_id=self._task_id,
-                stream=self._stream,
-                offset=offset,
-            )
-            log = await ask(self._connection, request, Log, _ASK_SECONDS)
-            self._missing.add(self._task_id, log)
-            yield log
-            offset = log.next_offset
 
 
 class TaskLogs(CommandOutput):
@@ -162,37 +184,116 @@ class TaskLogs(CommandOutput):
 
     many = True
 
-    def __init__(
-        self, connection: Connection, job_id: int, task_ids: AsyncIterator[int], stream: str
-    ) -> None:
+    def __init__(self, connection: Connection, job_id: int, stream: str) -> None:
         self._connection = connection
         self._job_id = job_id
-        self._task_ids = task_ids
         self._stream = stream
         self.missing = Missing()
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
-        async for task_id in self._task_ids:
-            log = self._log(task_id)
+        async for _, log in self._logs():
             async for entry in log.entries():
                 yield entry
 
     async def tabulate(self, screen: Screen) -> None:
-        async for task_id in self._task_ids:
+        async for task_id, log in self._logs():
             screen.write(f"==> task {task_id} <==\n")
-            await self._log(task_id).tabulate(screen)
-
-    def _log(self, task_id: int) -> TaskLog:
-        return TaskLog(self._connection, self._job_id, task_id, self._stream, self.missing)
+            await log.tabulate(screen)
 
     async def name(self, screen: Screen) -> None:
         await self.tabulate(screen)
 
+    async def _logs(self) -> AsyncIterator[tuple[int, TaskLog]]:
+        """The tasks that wrote something; of the next long outputs, the beginnings are fetched."""
+        ahead: deque[tuple[TaskOutput, asyncio.Task[Log] | None]] = deque()
+        fetching = 0
+        try:
+            async for output in self._outputs():
+                first = None
+                if output.more:
+                    fetching += 1
+                    first = asyncio.create_task(
+                        ask(
+                            self._connection,
+                            self._request(output.task_id, 0),
+                            Log,
+                            _ASK_SECONDS,
+                        )
+                    )
+                ahead.append((output, first))
+                while ahead and (
+                    ahead[0][1] is None or fetching >= _MOST_AHEAD or len(ahead) > _MOST_HELD
+                ):
+                    output, first = ahead.popleft()
+                    fetching -= first is not None
+                    yield self._log(output, first)
+            while ahead:
+                yield self._log(*ahead.popleft())
+        finally:
+            for _, first in ahead:
+                if first is not None:
+                    first.cancel()
 
-async def started_tasks(connection: Connection, view: JobView) -> AsyncIterator[int]:
-    """Ids of the tasks of a job that have, or may have, written something."""
-    states: list[TaskState] = [each for each in TaskState if each is not TaskState.WAITING]
-    request = ListTasks(job=str(view.job_id), states=states)
-    async for page in task_pages(connection, request):
-        for task in page:
-            yield task.task_id
+    def _log(self, output: TaskOutput, first: asyncio.Task[Log] | None) -> tuple[int, TaskLog]:
+        task_id = output.task_id
+        pieces = self._whole(output) if first is None else self._rest(task_id, first)
+        return task_id, TaskLog(self._job_id, task_id, self._stream, pieces, alone=False)
+
+    async def _outputs(self) -> AsyncIterator[TaskOutput]:
+        """What the manager has of each task; the next page is on its way while one is read."""
+
+        def next_page(after: int) -> asyncio.Task[LogPage]:
+            request = AllLogs(job=str(self._job_id), stream=self._stream, after=after)
+            return asyncio.create_task(ask(self._connection, request, LogPage, _ASK_SECONDS))
+
+        coming: asyncio.Task[LogPage] | None = next_page(-1)
+        try:
+            while coming is not None:
+                page = await coming
+                coming = next_page(page.after) if page.after is not None else None
+                for output in page.outputs:
+                    yield output
+        finally:
+            if coming is not None:
+                coming.cancel()
+
+    async def _whole(self, output: TaskOutput) -> AsyncIterator[Piece]:
+        if output.why_missing:
+            self.missing.add_all_of(output.task_id, output.why_missing)
+        log = Log(id="", data=b"", size_bytes=output.size_bytes, why_missing=output.why_missing)
+        yield Piece(output.data, log)
+
+    async def _rest(self, task_id: int, first: asyncio.Task[Log]) -> AsyncIterator[Piece]:
+        try:
+            log = await first
+            async for piece in pieces(
+                self._connection, self._request(task_id, 0), self.missing, log
+            ):
+                yield piece
+        except NotFound as error:  # of one that has just begun, or whose worker went away
+            why = error.cause or error.message
+            self.missing.add_all_of(task_id, why)
+            yield Piece(b"", Log(id="", data=b"", size_bytes=0, why_missing=why))
+
+    def _request(self, task_id: int, offset: int) -> Logs:
+        return Logs(job=str(self._job_id), task_id=task_id, stream=self._stream, offset=offset)
+
+
+async def pieces(
+    connection: Connection, request: Logs, missing: Missing, first: Log | None = None
+) -> AsyncIterator[Piece]:
+    """A task's output, from the offset of the request to its end.
+
+    Args:
+        missing: is told what is missing of it.
+        first: the answer to the request, if it has come.
+    """
+    if first is None:
+        first = await ask(connection, request, Log, _ASK_SECONDS)
+    log: Log = first
+    while True:
+        missing.add(request.task_id, log)
+        yield Piece(log.data, log)
+        if log.next_offset is None:
+            return
+        log = await ask(connection, replace(request, offset=log.next_offset), Log, _ASK_SECONDS)

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 import click
 
-from kestrelctl import __version__
 from kestrelctl.cli.command import Invocation, common_options
 from kestrelctl.cli.screen import Mode, NobodyReads, Screen
 from kestrelctl.errors import KestrelError, UsageError
@@ -34,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "kestrelctl.cli.top:top",
         "Watch the pool: workers, jobs, rates, and why tasks wait.",
     ),
+    "user": ("kestrelctl.cli.user:user", "See what users have used."),
     "pool": ("kestrelctl.cli.pool:pool", "See how the pool is."),
     "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool; copy its store."),
     "fleet": (
@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "down": (
         "kestrelctl.cli.local:down",
-        "Stop a pool on this machine, and delete its jobs and results.",
+        "Stop a pool on this machine; `up` goes on with its jobs.",
     ),
 }
 
@@ -76,7 +76,7 @@ class Root(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            from kestrelctl.cli.nearest import did_you_mean
+            from kestrelctl.grammar.nearest import did_you_mean
 
             raise UsageError(
                 f"there is no command {args[0]!r}",
@@ -174,13 +174,28 @@ def _traceback() -> str:
     return traceback.format_exc()
 
 
+def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from kestrelctl.checkout import described_version
+
+        click.echo(f"kestrelctl {described_version()}")
+        context.exit()
+
+
 @click.group(
     cls=Root,
     params=common_options(talks=True),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
 )
-@click.version_option(__version__, message="kestrelctl %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def kestrelctl() -> None:
     """A pool for many short tasks on machines that come and go.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,18 +12,66 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Record
+from kestrelctl.cli.metrics_options import metrics_allow
+from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS, Config
 from kestrelctl.core.model.plural import plural
+from kestrelctl.errors import NotFound, UsageError
+from kestrelctl.grammar.quantities import Number, WholeNumber, parse_duration
 
 if TYPE_CHECKING:
     from kestrelctl.store.backup import Copy
 
 
+#: Ended jobs are kept for so long at least.
+SHORTEST_KEEP_SECONDS = 60.0
+
 _copied_data_dir = click.option(
     "--data-dir",
     type=Path,
     metavar="DIR",
-    help="Of the manager.  [default: $XDG_STATE_HOME/kestrel/manager]",
+    help="Of the manager.  [default: that of the pool of `up`, or $XDG_STATE_HOME/kestrel/manager]",
 )
+
+
+def parse_usage_interval(text: str) -> float:
+    """Seconds; 0 for `never`."""
+    if text.strip() == "never":
+        return 0.0
+    seconds = parse_duration(text)
+    if seconds < SHORTEST_USAGE_SECONDS:
+        raise UsageError(
+            f"an interval of {text} is too short: looking at tasks takes time of its own",
+            hint="the shortest is 1s; `never` turns it off",
+        )
+    return seconds
+
+
+def parse_keep_time(text: str) -> float | None:
+    """Seconds; None for `forever`."""
+    if text.strip() == "forever":
+        return None
+    try:
+        seconds = parse_duration(text)
+    except UsageError as error:
+        hint = "write 30d, or `forever` to keep all"
+        raise UsageError(f"jobs cannot be kept for {text!r}", hint=hint) from error
+    if seconds < SHORTEST_KEEP_SECONDS:
+        raise UsageError(
+            f"{text} is too short: whoever waits for a job could not learn how it ended",
+            hint="the shortest is 1m; `forever` keeps all",
+        )
+    return seconds
+
+
+def parse_keep_number(text: str) -> int | None:
+    """How many; None for `all`."""
+    if text.strip() == "all":
+        return None
+    if not text.strip().isdecimal() or not 0 < int(text) < 1 << 62:
+        raise UsageError(
+            f"{text!r} is no number of jobs to keep", hint="write 1 or more, or `all` to keep all"
+        )
+    return int(text)
 
 
 @click.group("manager", cls=Noun)
@@ -42,7 +91,7 @@ def manager() -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Of the server.")
 @click.option(
     "--port",
-    type=click.IntRange(1, 65535),
+    type=WholeNumber(1, 65535),
     default=5347,
     show_default=True,
     help="For components.",
@@ -80,6 +129,13 @@ def manager() -> None:
     help="Whose accounts may submit; repeatable.  [default: users.DOMAIN]",
 )
 @click.option(
+    "--user",
+    "users",
+    multiple=True,
+    metavar="JID",
+    help="An account elsewhere that may submit; repeatable.",
+)
+@click.option(
     "--admin",
     "admins",
     multiple=True,
@@ -93,14 +149,41 @@ def manager() -> None:
 )
 @click.option(
     "--max-account-cpus",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     default=512,
     show_default=True,
     help="What the workers of one account may offer together.",
 )
 @click.option(
+    "--usage-interval",
+    "usage_seconds",
+    type=parse_usage_interval,
+    default=f"{Config().usage_seconds / 60:g}m",
+    show_default=True,
+    metavar="TIME",
+    help="How often workers say what tasks use that have run for so long; `never`.",
+)
+@click.option(
+    "--keep-jobs-for",
+    "keep_seconds",
+    type=parse_keep_time,
+    default="90d",
+    show_default=True,
+    metavar="TIME",
+    help="Ended jobs are forgotten after so long; `forever`.",
+)
+@click.option(
+    "--keep-jobs",
+    type=parse_keep_number,
+    default="100000",
+    show_default=True,
+    metavar="N",
+    help="At most so many ended jobs are kept; `all`.",
+)
+@click.option(
     "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
 )
+@metrics_allow
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
@@ -116,7 +199,7 @@ def run(invocation: Invocation, /, data_dir: Path | None, **options: Any) -> Non
     )
 
 
-@manager.command("backup", cls=CliCommand, talks=False)
+@manager.command("backup", cls=CliCommand)
 @click.argument("file", type=Path)
 @_copied_data_dir
 @pass_invocation
@@ -124,10 +207,11 @@ def backup(invocation: Invocation, file: Path, data_dir: Path | None) -> None:
     """Copy the store into FILE; the manager may be running."""
     from kestrelctl.store.backup import back_up
 
-    _show_copy(invocation, back_up(data_dir or _default_data_dir(), file), "holds")
+    data_dir = data_dir or _store_of(invocation.pool)
+    _show_copy(invocation, back_up(data_dir, file), "holds")
 
 
-@manager.command("restore", cls=CliCommand, talks=False)
+@manager.command("restore", cls=CliCommand)
 @click.argument("file", type=Path)
 @_copied_data_dir
 @click.option("--dry-run", is_flag=True, help="Only check that FILE could be restored.")
@@ -139,7 +223,7 @@ def restore(invocation: Invocation, file: Path, data_dir: Path | None, dry_run: 
     if dry_run:
         _show_copy(invocation, backup.checked(file), "holds")
         return
-    data_dir = data_dir or _default_data_dir()
+    data_dir = data_dir or _store_of(invocation.pool)
     set_aside = data_dir / time.strftime("replaced-%Y%m%dT%H%M%SZ", time.gmtime(invocation.now()))
     _show_copy(invocation, backup.restore(file, data_dir, set_aside), "now holds")
     if set_aside.exists():
@@ -156,3 +240,35 @@ def _default_data_dir() -> Path:
     from kestrelctl.local.pool_state import pools_directory
 
     return pools_directory().parent / "manager"
+
+
+def _store_of(pool: str) -> Path:
+    """Where the manager of a pool on this machine keeps its store, whether the pool runs or not.
+
+    Args:
+        pool: its name; empty for the manager's default directory, or else the only pool of `up`,
+            or the one called `default`.
+
+    Raises:
+        NotFound: there is no such pool.
+        UsageError: there are several.
+    """
+    from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
+    from kestrelctl.local.pool_state import known_pools, manager_directory
+
+    pool = pool or os.environ.get("KESTREL_POOL", "")
+    known = known_pools()
+    if pool:
+        if pool not in known:
+            raise NotFound(
+                f"there is no pool {pool} on this machine",
+                cause=f"there are {', '.join(known)}" if known else None,
+                hint="a manager's own directory is named with --data-dir",
+            )
+        return manager_directory(pool)
+    own = _default_data_dir()
+    if own.exists() or not known:
+        return own
+    if len(known) > 1 and DEFAULT_LOCAL_POOL not in known:
+        raise UsageError("which pool?", cause=f"there are {', '.join(known)}", hint="--pool NAME")
+    return manager_directory(DEFAULT_LOCAL_POOL if DEFAULT_LOCAL_POOL in known else known[0])

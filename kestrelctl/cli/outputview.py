@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.quantities import short_address, size
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.grammar.quantities import short_address, size
 from kestrelctl.protocol.answers import JobView, Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from kestrelctl.cli.history import ended_tasks, finished_tasks
 from kestrelctl.cli.lines import Line, bar, crop, rich_text
-from kestrelctl.cli.quantities import duration
-from kestrelctl.cli.screen import Screen, one_line
+from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.series import Series, rate
+from kestrelctl.grammar.one_line import one_line
+from kestrelctl.grammar.quantities import duration
 from kestrelctl.protocol.answers import JobView
 
 #: How often a line is printed where standard error is no terminal.

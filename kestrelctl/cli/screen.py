@@ -131,26 +131,18 @@ class Screen:
         if self.mode.is_json:
             sys.stderr.write(json.dumps({kind: fields}) + "\n")
             return
+        from kestrelctl.grammar.one_line import one_line  # not for `--help`, which has no trouble
+
         label = _paint(color, f"{kind}:", self.color and sys.stderr.isatty())
         lines = [f"{label} {one_line(fields['message'] or '')}"]
         known = ((key, fields[key]) for key in ("cause", "hint"))
-        lines += [f"{key}: {one_line(text)}" for key, text in known if text]
+        for key, text in known:
+            if text:
+                first, *rest = text.split("\n")
+                lines.append(f"{key}: {one_line(first)}")
+                lines += [f"  {one_line(each)}" for each in rest]
         sys.stderr.write("\n".join(lines) + "\n")
 
 
 def _paint(color: str, text: str, wanted: bool) -> str:
     return f"{color}{text}{_PLAIN}" if wanted else text
-
-
-def one_line(text: str) -> str:
-    """The text without anything that could move a terminal's cursor or change its colours."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char
-        if char.isprintable()
-        else " "
-        if char in "\r\n\t"
-        else char.encode("unicode_escape").decode()
-        for char in text
-    )

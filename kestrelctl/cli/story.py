@@ -10,9 +10,9 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.id_ranges import parse_job, parse_tasks
-from kestrelctl.cli.quantities import short_address
 from kestrelctl.cli.screen import Mode
+from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
+from kestrelctl.grammar.quantities import WholeNumber, short_address
 from kestrelctl.protocol.answers import Story, StoryEntry
 from kestrelctl.protocol.requests import TellStory
 
@@ -25,6 +25,9 @@ _SENTENCES = {
     "retried": "retried{by}",
     "ended": "{cause}{on}",
     "failed": "failed{on}",
+    "more-memory": "ran out of memory{on}",
+    "restarted": "ended{on}, and is started again",
+    "scaled": "scaled{by}",
     "lost": "lost: worker {worker} went away",
     "found-again": "found again{on}: the attempt had survived",
     "killed": "killed{on}",
@@ -48,7 +51,7 @@ _NOT_AGAIN = ("ended", "found-again", "retried")
 @click.argument("tasks", type=parse_tasks, nargs=-1, metavar="[TASK]...")
 @click.option(
     "--limit",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     default=_SHOWN,
     show_default=True,
     help="At most so many lines, the latest.",

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shlex
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from kestrelctl.cli import explain, wait
-from kestrelctl.cli.array import Range, parse_array, read_elements, read_lines
+from kestrelctl.cli import wait
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.jobfile import JobFile, looks_like_job_file, read_job_file
+from kestrelctl.cli.item_files import read_elements, read_lines
+from kestrelctl.cli.jobfile import SCRATCH, JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.progress import Look
-from kestrelctl.cli.quantities import parse_duration, parse_size, split_words
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
-from kestrelctl.core.model.isolation import RUNGS, tag
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
-from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.template import unfilled
 from kestrelctl.errors import KestrelError, StoreFull, UsageError
+from kestrelctl.grammar.job_options import array_option, checked_job, job_of, job_options
+from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.answers import JobExplanation, Submitted
-from kestrelctl.protocol.requests import MAX_KEY_CHARACTERS, ExplainJob, SubmitJob, UploadItems
+from kestrelctl.protocol.requests import ExplainJob, SubmitJob, UploadItems
 
 #: Above this, items travel ahead of the job, in pieces.
 INLINE_BYTES = 100_000
@@ -66,64 +66,17 @@ class _SubmitCommand(CliCommand):
 
 @click.command(cls=_SubmitCommand)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--array", type=parse_array, metavar="A-B[:S]", help="One task for each number: 1-1000, 0-9:3."
-)
+@array_option
 @click.option("--each-line", type=Path, metavar="FILE", help="One task for each line; - is stdin.")
 @click.option(
     "--from-json", type=Path, metavar="FILE", help="One task for each element of a JSON array."
 )
-@click.option("--name", default="", help="A name for the job, for people.")
+@job_options(Notify.NEVER)
 @click.option(
-    "--priority", type=click.IntRange(0, 255), default=100, show_default=True, help="0 to 255."
-)
-@click.option(
-    "--cpus", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Per task."
-)
-@click.option(
-    "--memory", type=parse_size, metavar="SIZE", default="0", help="Per task: 512M, 1.5GiB."
-)
-@click.option(
-    "--requires",
-    multiple=True,
-    metavar="TAG",
-    help="Only on workers with this tag; several: comma or repeated.",
-)
-@click.option(
-    "--isolation",
-    type=click.Choice(RUNGS),
-    help="Only on workers that isolate tasks at least so well.",
-)
-@click.option("--max-running", type=click.IntRange(1), help="The most tasks at a time.")
-@click.option(
-    "--max-failures",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Failed attempts after which a task is given up.",
-)
-@click.option(
-    "--max-losses",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
-    help="Lost workers after which a task is given up.",
-)
-@click.option(
-    "--time-limit", type=parse_duration, metavar="TIME", help="Per task: 90 (seconds), 15m, 1h30m."
-)
-@click.option(
-    "--on-worker-lost",
-    type=click.Choice([each.value for each in OnWorkerLost]),
-    default=OnWorkerLost.REQUEUE.value,
-    show_default=True,
-    help="Run a task elsewhere at once, or wait for its worker.",
-)
-@click.option("--env", multiple=True, metavar="K=V", help="An environment variable; repeatable.")
-@click.option(
-    "--key",
-    metavar="KEY",
-    help="With one that was used before, no new job: that of then.  [default: a fresh one]",
+    "--workdir",
+    metavar="DIR|scratch",
+    help="Where tasks start; scratch is an empty directory for each.  [default: the current "
+    "directory on a pool of `up`, else scratch]",
 )
 @click.option(
     "--wait", "waits", is_flag=True, help="Return when the job has ended; on a terminal with a bar."
@@ -151,11 +104,25 @@ def submit(
     A JOBFILE is TOML with the names of these options and `command`, or an INI file with a section
     [job]; options on the command line win over it.
     """
-    spec, items = job_of(words, ctx.meta.get(_JOB_FILE), options)
+    spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
+    spec = checked_job(
+        msgspec.structs.replace(spec, workdir=_directory(invocation, options["workdir"]))
+    )
+    if spec.service and (waits or progress):
+        raise UsageError(
+            "a service does not end by itself, so there is nothing to wait for",
+            hint="leave --wait and --progress out",
+        )
     if key is None:
         key = secrets.token_hex(16)
-    elif not 0 < len(key) <= MAX_KEY_CHARACTERS:
-        raise UsageError(f"a key has 1 to {MAX_KEY_CHARACTERS} characters, not {len(key)}")
+    left = unfilled((*spec.argv, *spec.cleanup), items[0] if items else None)
+    if left:
+        invocation.screen.warn(
+            f"{', '.join(left)} in the command stays as it is",
+            hint="a field of a JSON item fills it (--from-json); {} and {n} are the task's number"
+            if items is None
+            else "the first item has no such field",
+        )
     waits = waits or progress
     look = Look.ANYWHERE if progress else Look.TERMINAL
 
@@ -175,9 +142,8 @@ def submit(
         if not waits:
             data = {"job_id": job_id, "tasks": answer.tasks, "repeated": answer.repeated}
             await invocation.show(Record(str(job_id), data, [summary]))
-            invocation.screen.say(
-                f"next: kestrelctl job wait {job_id}, or kestrelctl job tasks {job_id}"
-            )
+            first = f"job scale {job_id} N" if spec.service else f"job wait {job_id}"
+            invocation.screen.say(f"next: kestrelctl {first}, or kestrelctl job tasks {job_id}")
             await _warn_if_hopeless(invocation, connection, job_id)
             return
         invocation.screen.say(summary)
@@ -189,22 +155,22 @@ def submit(
     invocation.talk_again(work)
 
 
-def job_of(
+def _job_of(
     words: tuple[str, ...], job_file: JobFile | None, options: dict[str, Any]
 ) -> tuple[JobSpec, tuple[str, ...] | None]:
-    """The job that options and job file describe, without its items, and these.
+    """The job that options and job file describe, without its items and directory, and the items.
 
     Raises:
         UsageError: they do not describe one.
     """
+    if job_file is None and not words:
+        raise UsageError("there is no command", hint="kestrelctl submit -- sleep 1")
     if job_file is not None and len(words) > 1:
         raise UsageError(
             "a job file or a command, not both",
             hint=f"to run it as a command: kestrelctl submit -- {' '.join(words)}",
         )
     argv = job_file.argv if job_file is not None else words
-    if not argv:
-        raise UsageError("there is no command", hint="kestrelctl submit -- sleep 1")
     given = [name for name in ("array", "each_line", "from_json") if options[name] is not None]
     if len(given) > 1:
         names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -214,30 +180,8 @@ def job_of(
         items = read_lines(options["each_line"])
     elif options["from_json"] is not None:
         items = read_elements(options["from_json"])
-    span = options["array"] or Range(count=1 if items is None else len(items))
-    memory = options["memory"]
-    isolation = (tag(options["isolation"]),) if options["isolation"] else ()
-    spec = JobSpec(
-        argv=argv,
-        cleanup=job_file.cleanup if job_file is not None else (),
-        count=span.count,
-        first=span.first,
-        step=span.step,
-        name=options["name"],
-        priority=options["priority"],
-        request={"cpus": options["cpus"]} | ({"memory": memory} if memory else {}),
-        requires=split_words(options["requires"]) + isolation,
-        max_running=options["max_running"],
-        max_failures=options["max_failures"],
-        max_losses=options["max_losses"],
-        time_limit_seconds=options["time_limit"],
-        on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
-        env=_environment(options["env"]),
-    )
-    problem = problem_with_job(spec)
-    if problem is not None:
-        raise UsageError("the pool would not take this job", cause=problem)
-    return spec, items
+    cleanup = job_file.cleanup if job_file is not None else ()
+    return job_of(argv, options, cleanup=cleanup, items=items), items
 
 
 async def send(
@@ -277,17 +221,30 @@ async def _warn_if_hopeless(invocation: Invocation, connection: Connection, job_
     with contextlib.suppress(KestrelError):  # the job is safe; this is only advice
         explanation = await ask(connection, ExplainJob(job=str(job_id)), JobExplanation)
         if explanation.waiting and not explanation.ever:
-            why, hint = explain.conclusion(explanation)
+            why, hint = conclusion(explanation)
             invocation.screen.warn(f"job {job_id} waits: {why}", hint=hint)
 
 
-def _environment(given: Iterable[str]) -> dict[str, str]:
-    variables = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not name or not equals:
-            raise UsageError(
-                f"not a variable: {each!r}", hint=f"write --env {name or 'NAME'}=VALUE"
-            )
-        variables[name] = value
-    return variables
+def _directory(invocation: Invocation, given: str | None) -> str:
+    """Where tasks start: an absolute path, or nothing for a scratch directory.
+
+    Raises:
+        UsageError: the current directory is gone, or its name cannot be said in JSON.
+    """
+    if given == SCRATCH or (
+        given is None and not invocation.find_context(invocation.pool).own_directories
+    ):
+        return ""
+    try:
+        directory = Path(given or ".").resolve(strict=given is None)
+        str(directory).encode()
+    except (OSError, UnicodeEncodeError) as error:
+        raise UsageError(
+            f"the {'current directory' if given is None else 'directory'} cannot be the job's",
+            cause=error.strerror if isinstance(error, OSError) else "its name is not UTF-8",
+            hint=f"--workdir DIR, or --workdir {SCRATCH}",
+        ) from None
+    scratch = os.environ.get("KESTREL_SCRATCH")  # this is a task; it is emptied when that ends
+    if given is None and scratch and directory.is_relative_to(Path(scratch).resolve()):
+        return ""
+    return str(directory)

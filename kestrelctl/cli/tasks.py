@@ -11,10 +11,10 @@ import msgspec
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.id_ranges import parse_job, parse_tasks
-from kestrelctl.cli.quantities import duration, short_address, size
 from kestrelctl.cli.wait import why_ended
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
+from kestrelctl.grammar.quantities import WholeNumber, duration, short_address, size
 from kestrelctl.protocol.answers import Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks
 
@@ -27,7 +27,7 @@ _COLUMNS: list[Column[TaskView]] = [
     Column("WORKER", lambda t: short_address(t.worker)),
     Column("TIME", lambda t: duration(t.wall_seconds), right=True),
     Column("CPU", lambda t: duration(t.cpu_seconds), right=True),
-    Column("MEMORY", lambda t: size(t.peak_bytes or 0), right=True),
+    Column("MEMORY", lambda t: size(t.peak_bytes or t.memory_bytes or 0), right=True),
     Column("WAITED", lambda t: duration(t.waited_seconds), right=True, wide=True),
     Column("OUTPUT", lambda t: size(t.stdout_bytes + t.stderr_bytes), right=True, wide=True),
     Column("FAILURES", lambda t: str(t.failures), right=True, wide=True),
@@ -49,7 +49,7 @@ _COLUMNS: list[Column[TaskView]] = [
 )
 @click.option(
     "--limit",
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     help=f"At most so many; 0 for all.  [default: {_ON_TERMINAL} on a terminal, otherwise all]",
 )
 @pass_invocation

@@ -22,6 +22,7 @@ from kestrelctl.cli.lines import line_text, rich_text
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.topframe import View, frame, sheet
 from kestrelctl.errors import TimedOut, Unreachable
+from kestrelctl.grammar.quantities import Number
 from kestrelctl.protocol.answers import Overview
 from kestrelctl.protocol.requests import PoolOverview
 
@@ -41,7 +42,7 @@ _STATUS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 @click.command("top", cls=CliCommand)
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 3600),
+    type=Number(0.1, 3600),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
@@ -72,8 +73,8 @@ def _can_draw(screen: Screen) -> bool:
     return screen.is_table and screen.is_terminal and os.environ.get("TERM", "dumb") != "dumb"
 
 
-async def _overview(connection: Connection) -> Overview:
-    return await ask(connection, PoolOverview(), Overview, ANSWER_SECONDS)
+async def _overview(connection: Connection, *, waits: bool = True) -> Overview:
+    return await ask(connection, PoolOverview(), Overview, ANSWER_SECONDS, waits=waits)
 
 
 async def _look(connection: Connection, interval: float) -> History:
@@ -155,7 +156,7 @@ class _Live:
             began = time.monotonic()
             if not view.paused:
                 try:
-                    self._history.add(await _overview(self._connection))
+                    self._history.add(await _overview(self._connection, waits=False))
                     self._answered_at = self._invocation.now()
                     view.away_since = None
                 except (TimedOut, Unreachable) as error:

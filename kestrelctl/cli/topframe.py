@@ -6,13 +6,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kestrelctl.cli.history import History, ended_tasks
+from kestrelctl.cli.history import History, ended_tasks, finished_tasks
 from kestrelctl.cli.jobview import PRIVATE
 from kestrelctl.cli.lines import FittedColumn, Line, bar, crop, spread, table
-from kestrelctl.cli.quantities import duration, short_address, size, store_trouble
-from kestrelctl.cli.screen import one_line
 from kestrelctl.cli.series import Series, rate, sparkline
+from kestrelctl.cli.storetrouble import store_trouble
 from kestrelctl.core.model.plural import plural
+from kestrelctl.grammar.one_line import one_line
+from kestrelctl.grammar.quantities import duration, short_address, size
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 
 #: From these heights on, less important lines are shown, too.
@@ -113,8 +114,9 @@ def _head(history: History, view: View, now: float, width: int, height: int) -> 
         why = ", ".join(f"{n:,} {reason}" for reason, n in reasons)
         lines.append(_labelled("why wait", why or "—"))
     if spacious:
-        totals = (f"{n:,} {name.removeprefix('tasks_')}" for name, n in found.totals.items())
-        lines.append(_labelled("so far", ", ".join(totals)))
+        counts = ((name.removeprefix("tasks_"), n) for name, n in found.totals.items() if n)
+        totals = (f"{n:,} {name.replace('_', ' ')}" for name, n in counts)
+        lines.append(_labelled("so far", ", ".join(totals) or "none"))
     lines.append(_speed("finished", history.finished, found, width))
     if roomy:
         lines += [_speed("sent", history.sent, found, width), [("", "")]]
@@ -161,7 +163,7 @@ def _capacity(found: Overview, width: int) -> Line:
     bars = max(6, min(30, (width - _LABEL - 54) // 2))
     for name, whole in found.capacity.items():
         used = whole - found.free.get(name, 0.0)
-        if name == "memory":
+        if name in ("memory", "disk"):
             amount = f"{size(int(used)) or '0 B'} of {size(int(whole)) or '0 B'}"
         else:
             amount = f"{_number(used)} of {_number(whole)}"
@@ -208,7 +210,7 @@ def _jobs(jobs: Sequence[JobLine], history: History, width: int) -> list[Line]:
         return duration(seconds) or ("—" if series else "")
 
     def share(job: JobLine) -> float:
-        return ended_tasks(job) / max(1, job.tasks)
+        return finished_tasks(job) / max(1, job.tasks)  # what was cancelled was not done
 
     def bad(job: JobLine) -> str:
         return "red" if job.failed + job.lost else ""

@@ -12,16 +12,19 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, Table, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.quantities import duration
 from kestrelctl.core.counting.traffic import (
     CondorTraffic,
     HeartbeatTraffic,
+    UsageTraffic,
     condor_traffic,
     heartbeat_traffic,
+    usage_traffic,
 )
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.use import Use
 from kestrelctl.errors import Unreachable
+from kestrelctl.grammar.quantities import Number, WholeNumber, duration
 from kestrelctl.protocol import codec, work
 from kestrelctl.protocol.answers import Traffic
 from kestrelctl.protocol.requests import PoolTraffic
@@ -46,6 +49,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     ad_received: int
     heartbeat_sent: int
     heartbeat_received: int
+    usage_received: int  #: of one that tells of as many tasks as one does on average
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,14 +67,17 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     workers: int
     predicted: HeartbeatTraffic
+    predicted_usage: UsageTraffic
     rates: list[Rate]
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What `pool traffic` says."""
+    """What `pool traffic` says; rates are those at the manager, all that workers send together."""
 
     cores: int
     idle: HeartbeatTraffic
+    usage: UsageTraffic
+    messages_per_second: float
     sizes: Sizes
     received_bytes_per_second: float
     condor: CondorTraffic
@@ -78,15 +85,13 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("traffic", cls=CliCommand)
-@click.option("--workers", type=click.IntRange(1), default=10_000, show_default=True)
-@click.option("--cores", type=click.IntRange(1), default=4, show_default=True, help="Of each.")
-@click.option(
-    "--running", type=click.IntRange(0), help="Tasks that run.  [default: one on each core]"
-)
+@click.option("--workers", type=WholeNumber(1), default=10_000, show_default=True)
+@click.option("--cores", type=WholeNumber(1), default=4, show_default=True, help="Of each.")
+@click.option("--running", type=WholeNumber(0), help="Tasks that run.  [default: one on each core]")
 @click.option("--measure", is_flag=True, help="Look at what the pool's manager really receives.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(1.0, 3600.0),
+    type=Number(1.0, 3600.0),
     default=30.0,
     show_default=True,
     help="How long to look.",
@@ -119,20 +124,31 @@ def forecast(workers: int, cores: int, running: int) -> Forecast:
 
     Args:
         cores: of each worker; here they make no difference.
-        running: jobs that run, for the other system's updates.
+        running: tasks that run, and have for long.
     """
-    idle, found = heartbeat_traffic(workers, Config()), sizes()
+    idle = heartbeat_traffic(workers, Config())
+    usage = usage_traffic(workers, running, Config().usage_seconds)
+    found = sizes(ceil(usage.tasks_per_message))
+    received = idle.heartbeats_per_second * found.heartbeat_received
     return Forecast(
         cores=cores,
         idle=idle,
+        usage=usage,
+        messages_per_second=idle.heartbeats_per_second + usage.messages_per_second,
         sizes=found,
-        received_bytes_per_second=idle.heartbeats_per_second * found.heartbeat_received,
+        received_bytes_per_second=received + usage.messages_per_second * found.usage_received,
         condor=condor_traffic(workers, cores, running),
     )
 
 
-def sizes() -> Sizes:
-    """How large an ad and a sign of life are on the wire."""
+def sizes(tasks: int = 1) -> Sizes:
+    """How large an ad, a sign of life, and what tasks use are on the wire.
+
+    Args:
+        tasks: that one message tells of.
+    """
+    uses = [Use((3 << 40) + n, 86_400.125, 172_800.25, 1 << 30) for n in range(tasks)]
+    usage = codec.encode(work.RunningUsage(uses=uses))
     hello = codec.encode(work.Hello(version=work.VERSION, incarnation="0" * 16, ad=_AD))
     heartbeat = codec.encode(work.Heartbeat())
     return Sizes(
@@ -140,6 +156,7 @@ def sizes() -> Sizes:
         ad_received=len(stanza.message(hello, _POOL, _WORKER)),
         heartbeat_sent=len(stanza.message(heartbeat, _POOL)),
         heartbeat_received=len(stanza.message(heartbeat, _POOL, _WORKER)),
+        usage_received=len(stanza.message(usage, _POOL, _WORKER)),
     )
 
 
@@ -174,6 +191,7 @@ async def watch(connection: Connection, seconds: float) -> Measured:
         seconds=passed,
         workers=after.workers,
         predicted=heartbeat_traffic(max(1, after.workers), Config()),
+        predicted_usage=usage_traffic(after.workers, after.running, after.usage_seconds),
         rates=sorted(rates, key=lambda rate: -rate.messages_per_second),
     )
 
@@ -192,7 +210,14 @@ def report(told: Forecast) -> Record:
         ("each worker", f"one in {duration(idle.interval_seconds)}"),
         ("manager", f"receives {told.received_bytes_per_second / 1000:.1f} kB/s"),
         ("silence", f"a worker is given up after {duration(idle.lease_seconds)} of it"),
-        ("running tasks", "no updates: the worker's lease stands for them"),
+        (
+            "running tasks",
+            f"{told.usage.messages_per_second:.1f} updates/s, of "
+            f"{told.usage.tasks_per_message:.3g} tasks each; none of a task that has not run for "
+            f"{duration(Config().usage_seconds)}",
+        ),
+        ("", f"{told.sizes.usage_received} bytes each at the manager"),
+        ("together", f"{told.messages_per_second:.1f} messages/s"),
         (
             "Condor",
             f"{ceil(condor.ads_per_second):,} ads/s; of running jobs "
@@ -206,7 +231,8 @@ def report(told: Forecast) -> Record:
             (
                 "measured",
                 f"{measured.workers:,} workers over {duration(measured.seconds)}; idle ones would "
-                f"send {measured.predicted.heartbeats_per_second:.1f} signs of life a second",
+                f"send {measured.predicted.heartbeats_per_second:.1f} signs of life a second, and "
+                f"long tasks {measured.predicted_usage.messages_per_second:.2f} updates",
             )
         )
         headings = [("KIND", False), ("WAY", False), ("MESSAGES/S", True), ("JSON BYTES/S", True)]
@@ -216,4 +242,4 @@ def report(told: Forecast) -> Record:
         ]
         if rows:
             blocks.append(Table(Grid(headings), rows))
-    return Record(f"{idle.heartbeats_per_second:.1f}", plain(told), blocks)
+    return Record(f"{told.messages_per_second:.1f}", plain(told), blocks)

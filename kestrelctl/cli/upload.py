@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from kestrelctl.cli.quantities import size
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.quantities import size
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES, item_bytes
 from kestrelctl.protocol.requests import SubmitJob, UploadItems

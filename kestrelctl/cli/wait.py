@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.progress import Look, shown
-from kestrelctl.cli.quantities import duration, short_address
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import NotAllowed, TasksFailed, TimedOut, Unreachable
+from kestrelctl.errors import NotAllowed, TasksFailed, TimedOut, Unreachable, UsageError
+from kestrelctl.grammar.quantities import duration, short_address
 from kestrelctl.protocol.answers import Ended, Jobs, JobView, Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks, Watch
 
@@ -41,6 +41,7 @@ async def until_ended(
 
     Raises:
         KestrelError: the selection was refused.
+        UsageError: all of these jobs are services, which end by a cancel alone.
         Unreachable: the pool did not answer for two minutes.
     """
     views: dict[int, JobView] = {}
@@ -51,7 +52,15 @@ async def until_ended(
         with shown(screen, look) as meter:
             interval = PROGRESS_INTERVAL_SECONDS if meter.lively else INTERVAL_SECONDS
             _update(views, answer.jobs)
-            wanted = sorted(view.job_id for view in answer.jobs)
+            wanted = sorted(view.job_id for view in answer.jobs if not _is_endless(view))
+            endless = [str(view.job_id) for view in answer.jobs if _is_endless(view)]
+            if endless and not wanted:
+                raise UsageError(
+                    f"job {endless[0]} is a service, which does not end by itself",
+                    hint=f"kestrelctl job cancel {endless[0]}",
+                )
+            if endless:
+                screen.say(f"not waited for: {', '.join(endless)}, which are services")
             while True:
                 meter.show([views[job_id] for job_id in wanted])
                 active = [job_id for job_id in wanted if views[job_id].state in _ACTIVE]
@@ -69,6 +78,10 @@ async def until_ended(
         listener.cancel()
 
 
+def _is_endless(view: JobView) -> bool:
+    return view.service and view.state == "active" and view.deadline_at is None
+
+
 async def check(connection: Connection, views: Sequence[JobView]) -> None:
     """Passes if every task of every job was done.
 
@@ -83,6 +96,8 @@ async def check(connection: Connection, views: Sequence[JobView]) -> None:
     counts = ", ".join(f"{getattr(view, state.value):,} {state.value}" for state in states)
     failed = sum(getattr(view, state.value) for state in _BAD)
     message = f"job {view.job_id}: {failed:,} of {plural(view.tasks, 'task')} not done ({counts})"
+    if view.stopped_by:
+        message += f": its {view.stopped_by} stopped it"
     if len(bad) > 1:
         message += f"; {plural(len(bad) - 1, 'other job')} not done either"
     request = ListTasks(job=str(view.job_id), states=states, limit=_SHOWN_FAILURES)

@@ -14,16 +14,32 @@ from click.core import ParameterSource
 from kestrelctl.cli.aggregate import aggregate_options
 from kestrelctl.cli.changed import Changes
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
-from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record
+from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record, Table
 from kestrelctl.cli.connection import Connection, ask
-from kestrelctl.cli.enroll import enroll, join, revoke
-from kestrelctl.cli.quantities import ago, duration, short_address, size
+from kestrelctl.cli.enroll import enroll, join, revoke, service
+from kestrelctl.cli.grid import Grid
+from kestrelctl.cli.metrics_options import metrics_allow
 from kestrelctl.cli.redial import Redial
 from kestrelctl.core.model import isolation
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.protocol.answers import Workers, WorkerView
-from kestrelctl.protocol.requests import DrainWorkers, ListWorkers, ResumeWorkers
+from kestrelctl.grammar.asset_words import offered_assets
+from kestrelctl.grammar.attributes import plain_value
+from kestrelctl.grammar.quantities import (
+    WholeNumber,
+    ago,
+    duration,
+    parse_duration,
+    short_address,
+    size,
+)
+from kestrelctl.protocol.answers import UnitView, Workers, WorkerView
+from kestrelctl.protocol.requests import (
+    DrainWorkers,
+    ListWorkers,
+    ResizeWorker,
+    ResumeWorkers,
+)
 
 
 class DescribedWorker(WorkerView, frozen=True, kw_only=True):
@@ -58,13 +74,14 @@ def worker() -> None:
 
 @worker.command("list")
 @click.argument("names", nargs=-1, metavar="[NAMES]...")
+@click.option("--where", default="", metavar="EXPR", help="Only those of which this is true.")
 @pass_invocation
-def list_(invocation: Invocation, names: tuple[str, ...]) -> None:
+def list_(invocation: Invocation, names: tuple[str, ...], where: str) -> None:
     """List workers."""
 
     async def work(connection: Connection) -> CommandOutput:
         return Listing(
-            _counted(invocation, _described(worker_pages(connection, names))),
+            _counted(invocation, _described(worker_pages(connection, names, where))),
             worker_columns(invocation.now()),
             lambda w: w.worker,
             nothing="no workers",
@@ -111,6 +128,27 @@ def resume(invocation: Invocation, names: tuple[str, ...]) -> None:
     invocation.talk_again(work, as_admin=True)
 
 
+@worker.command("resize")
+@click.argument("name")
+@click.argument("assets", nargs=-1, required=True, metavar="ASSET=…...")
+@pass_invocation
+def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
+    """Have a worker offer more or less while its tasks run. For admins.
+
+    cpus=4, memory=8G, fpga=2; of units their number or their ids: gpus=1, gpus=0,1; seats=shared:4.
+    What runs goes on. It lasts until the worker's process ends.
+    """
+    change = offered_assets(assets)
+
+    async def work(connection: Connection) -> CommandOutput:
+        answer = await ask(connection, ResizeWorker(name=name, change=change), Workers)
+        if not answer.workers:
+            raise NotFound(f"worker {name} has gone", hint="kestrelctl worker list")
+        return worker_record(described(answer.workers[0]), invocation.now())
+
+    invocation.talk(work, as_admin=True)
+
+
 @worker.command("run", cls=CliCommand, talks=False)
 @click.option(
     "--pool",
@@ -124,7 +162,7 @@ def resume(invocation: Invocation, names: tuple[str, ...]) -> None:
     help="Accounts: `JID PASSWORD`, one on each line; - is standard input.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Of the server.")
-@click.option("--port", type=click.IntRange(1, 65535), default=5222, show_default=True)
+@click.option("--port", type=WholeNumber(1, 65535), default=5222, show_default=True)
 @click.option("--tls/--no-tls", default=True, show_default=True, help="Off only on loopback.")
 @click.option(
     "--ca-file",
@@ -140,6 +178,19 @@ def resume(invocation: Invocation, names: tuple[str, ...]) -> None:
 )
 @aggregate_options
 @click.option(
+    "--lifetime",
+    "lifetime_seconds",
+    type=parse_duration,
+    metavar="TIME",
+    help="Leave after so long; what runs then is given back.  [default: stay]",
+)
+@click.option(
+    "--any-workdir",
+    is_flag=True,
+    hidden=True,
+    help="Jobs may choose a directory of this machine; for `up`, where all tasks are its user's.",
+)
+@click.option(
     "--executor",
     type=click.Choice(["process", "inline"]),
     default="process",
@@ -149,6 +200,7 @@ def resume(invocation: Invocation, names: tuple[str, ...]) -> None:
 @click.option(
     "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
 )
+@metrics_allow
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
@@ -180,16 +232,17 @@ def run(ctx: click.Context, invocation: Invocation, /, **options: Any) -> int:
 
 worker.add_command(enroll)
 worker.add_command(join)
+worker.add_command(service)
 worker.add_command(revoke)
 
 
 async def worker_pages(
-    connection: Connection, names: Sequence[str]
+    connection: Connection, names: Sequence[str], where: str = ""
 ) -> AsyncIterator[Sequence[WorkerView]]:
     """Pages of workers, asked for as they are read."""
     after: str | None = ""
     while after is not None:
-        request = ListWorkers(names=list(names), after=after)
+        request = ListWorkers(names=list(names), after=after, where=where)
         page = await ask(connection, request, Workers)
         yield page.workers
         after = page.after
@@ -227,6 +280,7 @@ def worker_columns(now: float) -> list[Column[WorkerView]]:
         Column("FREE", lambda w: f"{w.free.get('cpus', 0):g}", right=True),
         Column("MEMORY", lambda w: _memory(w.assets), right=True),
         Column("FREE", lambda w: _memory(w.free), right=True),
+        Column("ASSETS", lambda w: " ".join(used_of_others(w))),
         Column("RUNNING", lambda w: f"{w.running:,}", right=True),
         Column("QUEUED", lambda w: f"{w.queued:,}", right=True, wide=True),
         Column("DONE", lambda w: f"{w.done:,}", right=True),
@@ -256,10 +310,11 @@ def worker_record(view: DescribedWorker, now: float) -> Record:
         now: seconds since the epoch.
     """
     left = (view.quarantined_until or now) - now
-    blocks = [
+    blocks: list[tuple[str, str] | Table] = [
         ("worker", view.worker),
         ("state", view.state + (f" for {duration(left)} more" if left > 0 else "")),
         ("because", view.quarantined_for),
+        ("leaves in", duration(max(view.ends_at - now, 0.0)) if view.ends_at else ""),
         ("host", view.host),
         ("system", f"{view.os} {view.arch}".strip()),
         ("version", view.version),
@@ -269,13 +324,67 @@ def worker_record(view: DescribedWorker, now: float) -> Record:
             f"{view.free.get('cpus', 0):g} of {view.assets.get('cpus', 0):g} free{_cut(view)}",
         ),
         ("memory", f"{_memory(view.free) or 0} of {_memory(view.assets) or 0} free"),
+        *((name, _asset(view, name)) for name in sorted(view.assets) if name not in _OWN_LINE),
         ("tags", " ".join(isolation.without_isolation(view.tags))),
+        ("attributes", "  ".join(f"{k}={plain_value(v)}" for k, v in view.attributes.items())),
+        ("start", view.start),
         ("isolation", view.isolation),
         ("not enforced", ", ".join(view.not_enforced)),
         ("tasks", f"{view.running:,} running, {view.queued:,} queued"),
         ("so far", f"{view.done:,} done, {view.failed:,} failed"),
+        *_running(view, now),
     ]
     return Record(view.worker, view, blocks)
+
+
+#: Assets with a line of their own in `worker info`.
+_OWN_LINE = ("cpus", "memory")
+
+
+def used_of_others(view: WorkerView) -> list[str]:
+    """How much is taken of each asset but processors, memory and disk: `gpus 1/2`."""
+    return [
+        f"{name} {whole - view.free.get(name, 0):.10g}/{whole:.10g}"
+        for name, whole in sorted(view.assets.items())
+        if name not in (*_OWN_LINE, "disk")
+    ]
+
+
+def _asset(view: WorkerView, name: str) -> str:
+    """How much is free of an asset, its kind, and its units."""
+    whole, free = view.assets[name], view.free.get(name, 0.0)
+    if name == "disk":
+        return f"{size(int(free)) or 0} of {size(int(whole)) or 0} free"
+    words = f"{free:.10g} of {whole:.10g} free"
+    if name in view.shared:
+        words += ", shared"
+    return "; ".join([words, *(_unit(unit) for unit in view.units.get(name, ()))])
+
+
+def _unit(unit: UnitView) -> str:
+    facts = " ".join(filter(None, (unit.model, size(unit.memory_bytes))))
+    state = {0.0: "taken", 1.0: "free"}.get(unit.free, f"{unit.free:.10g} free")
+    return f"{unit.id}{f' ({facts})' if facts else ''}: {state}"
+
+
+def _running(view: WorkerView, now: float) -> list[Table]:
+    """What runs there, and what it uses as far as that is known."""
+    if not view.runs:
+        return []
+    titles = ("JOB", "TASK", "SENT", "TIME", "CPU", "MEMORY", "AS OF")
+    rows = [
+        [
+            str(task.job_id),
+            str(task.task_id),
+            ago(task.sent_at, now),
+            duration(task.wall_seconds),
+            duration(task.cpu_seconds),
+            size(task.memory_bytes or 0),
+            ago(task.said_at, now),
+        ]
+        for task in view.runs
+    ]
+    return [Table(Grid([(title, True) for title in titles]), rows)]
 
 
 def _cut(view: WorkerView) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,6 +32,7 @@ JOB = an.JobView(
     done=1,
     argv=["./fit", "{}"],
     first=1,
+    ids="1-1000",
 )
 ENDED_JOB = an.JobView(
     job_id=7,
@@ -45,6 +45,7 @@ ENDED_JOB = an.JobView(
     done=1000,
     argv=["./fit", "{}"],
     first=1,
+    ids="1-1000",
 )
 FAILED_JOB = an.JobView(
     job_id=7,
@@ -59,6 +60,7 @@ FAILED_JOB = an.JobView(
     lost=1,
     argv=["./fit", "{}"],
     first=1,
+    ids="1-1000",
 )
 TASK = an.TaskView(
     index=16,
@@ -135,6 +137,12 @@ STORY = an.Story(
         an.StoryEntry(at=NOW - 5, task_id=None, what="ended", cause="done", detail="1,000 done"),
     ],
 )
+POLICY = an.PolicyView(
+    name="lean",
+    workers="Memory >= 65536",
+    text="ConsumptionMemory = quantize(TARGET.RequestMemory, {128})\n",
+    in_force=3,
+)
 RUNNABLE = an.JobExplanation(
     id="", job=JOB, waiting=998, job_reasons=[], obstacles=[], could_run=2, ever=True
 )
@@ -201,11 +209,27 @@ OVERVIEW = an.Overview(
 )
 
 
+USED_BY_USERS = an.UsedByUsers(
+    id="",
+    since=950_400.0,
+    users=[
+        an.UserLine(
+            user="ada@users.example.org",
+            attempts=1010,
+            tasks=1000,
+            cpu_seconds=5400.0,
+            wall_seconds=7200.0,
+            wait_seconds=3000.0,
+            memory_byte_seconds=1.5 * 2**30 * 3600,
+            peak_bytes=3 << 20,
+        )
+    ],
+)
+
+
 def log_of(data: bytes, **fields: Any) -> an.Log:
     """A piece of output that ends the stream, unless told otherwise."""
-    return an.Log(
-        id="", data=base64.b64encode(data).decode(), **{"size_bytes": len(data), **fields}
-    )
+    return an.Log(id="", data=data, **{"size_bytes": len(data), **fields})
 
 
 Answering = an.AnyAnswer | Exception | Callable[[Any], an.AnyAnswer]
@@ -230,6 +254,10 @@ class FakePool:
             "ListTasks": an.Tasks(id="", tasks=[TASK]),
             "Watch": an.Jobs(id="", jobs=[ENDED_JOB]),
             "Logs": log_of(b"hello\n"),
+            "AllLogs": an.LogPage(
+                id="", outputs=[an.TaskOutput(task_id=17, data=b"hello\n", size_bytes=6)]
+            ),
+            "ScaleJob": an.Changed(id="", what=["7"], tasks=2),
             "RetryJobs": an.Changed(id="", what=["7"], tasks=2),
             "ExplainJob": RUNNABLE,
             "TellStory": STORY,
@@ -237,10 +265,15 @@ class FakePool:
             "ListWorkers": an.Workers(id="", workers=[WORKER]),
             "DrainWorkers": an.Changed(id="", what=[WORKER.worker]),
             "ResumeWorkers": an.Changed(id="", what=[WORKER.worker]),
+            "ResizeWorker": an.Workers(id="", workers=[WORKER]),
             "EnrollWorker": ENROLLED,
             "RevokeWorkers": an.Changed(id="", what=["w1@workers.example.org"]),
             "PoolStatus": POOL,
+            "SetPolicy": an.Changed(id="", what=["lean"], tasks=3),
+            "RemovePolicy": an.Changed(id="", what=["lean"]),
+            "ListPolicies": an.Policies(id="", policies=[POLICY]),
             "PoolOverview": OVERVIEW,
+            "UserUsage": USED_BY_USERS,
             **answers,
         }
         self.ends: list[an.JobView] = []
@@ -252,7 +285,9 @@ class FakePool:
         self.opened.append((wanted, as_admin))
         yield self
 
-    async def ask(self, request: rq.AnyRequest, timeout_seconds: float = 30.0) -> an.AnyAnswer:
+    async def ask(
+        self, request: rq.AnyRequest, timeout_seconds: float = 30.0, *, waits: bool = True
+    ) -> an.AnyAnswer:
         self.asked.append(request)
         answer = self.answers[type(request).__name__]
         if isinstance(answer, Exception):

@@ -346,7 +346,7 @@ async def test_a_pool_that_is_away_comes_with_a_hint(config: Config, logins: Log
 
 async def test_an_answer_of_another_kind_is_an_error() -> None:
     class Confused:
-        async def ask(self, request: Any, timeout_seconds: float) -> Any:
+        async def ask(self, request: Any, timeout_seconds: float, **_: Any) -> Any:
             return an.Changed(id="", what=[])
 
     with pytest.raises(KestrelError, match="something else"):

@@ -21,9 +21,11 @@ from kestrelctl.grafana import client as grafana_client
 from kestrelctl.local import control
 from kestrelctl.local.pool_state import workers_directory
 from kestrelctl.manager import manager_daemon
+from kestrelctl.metrics import endpoint
 from kestrelctl.protocol.joining import Token
 from kestrelctl.store import backup
 from kestrelctl.worker import entry as worker_entry
+from kestrelctl.worker import systemd_unit
 from kestrelctl.worker.joined_pools import Membership, Settings
 from kestrelctl.xmpp import joiner
 
@@ -41,12 +43,14 @@ class Reached(Exception):
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the files that the page speaks of; what would start processes does not."""
+    (tmp_path / "lean.policy").write_text("ConsumptionCpus = 2\n")
     (tmp_path / "names.txt").write_text("ada\ngrace\n")
     (tmp_path / "points.json").write_text('[{"x": 1, "y": 2}]')
     (tmp_path / "sweep.toml").write_text(TOML[0])
     (tmp_path / "sample.job").write_text(BLOCKS["ini"])
     (tmp_path / "grafana.token").write_text("token\n")
     (tmp_path / "boards").mkdir()
+    (tmp_path / "state" / "kestrel" / "pools" / "test").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
 
     def reached(*_args: Any, **_options: Any) -> Any:
@@ -65,6 +69,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (bench_run, "bench"),
         (inventory, "read_inventory"),
         (worker_entry, "run"),
+        (systemd_unit, "check_possible"),
         (manager_daemon, "run"),
         (backup, "back_up"),
         (backup, "restore"),
@@ -74,6 +79,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (grafana_client, "connect"),
     ):
         monkeypatch.setattr(module, name, reached)
+    # Ports of this machine may be taken; that is not what the page is about.
+    monkeypatch.setattr(endpoint, "check_free", lambda address: None)
     return tmp_path
 
 
@@ -90,7 +97,7 @@ def test_a_command_line_of_the_page_works(line: str) -> None:
         assert "Reached" in result.stderr
     else:
         assert result.exit_code == 0, result.stderr
-        assert pool.asked
+        assert pool.asked or line == "kestrelctl pool chat"
 
 
 def test_the_job_files_of_the_page_can_be_read(desk: Path) -> None:
@@ -98,7 +105,7 @@ def test_the_job_files_of_the_page_can_be_read(desk: Path) -> None:
     assert job.argv == ("./fit", "{x}", "{y}")
     assert job.cleanup == ("rm", "-f", "lock")
     assert read_job_file(desk / "sample.job").options == {
-        "array": "0-4",
+        "array": ["0-4"],
         "requires": ["FOO", "BAR", "BAZ"],
     }
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import pwd
 import shutil
+import socket
 import stat
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from cli_fake_pool import CONTEXT, ENROLLED, FakePool, run
 
 from kestrelctl.errors import KestrelError, MissingTool, NotAllowed, NotFound, UsageError
 from kestrelctl.local.pool_state import workers_directory
+from kestrelctl.metrics import endpoint
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.joining import NewAccount, Token, decode_token
 from kestrelctl.worker import entry
@@ -315,10 +318,116 @@ def test_a_machine_that_has_joined_no_pool_is_told_how_to(home: Path) -> None:
 
 def test_the_users_unit_runs_what_was_joined(home: Path) -> None:
     unit = service.unit_text(keep(home, "example.org"), SETTINGS, system=False)
-    assert "-m kestrelctl worker run --pool example.org\n" in unit
+    assert "-m kestrelctl worker run --pool example.org --metrics 127.0.0.1:9438\n" in unit
     assert f"Environment=XDG_STATE_HOME={os.environ['XDG_STATE_HOME']}\n" in unit
     assert "WantedBy=default.target" in unit
     assert "User=" not in unit
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The services that would have been installed."""
+    found: list[Settings] = []
+
+    def install(here: Membership, settings: Settings, *, system: bool) -> str:
+        found.append(settings)
+        return "systemctl status"
+
+    monkeypatch.setattr(service, "check_possible", lambda *, system: None)
+    monkeypatch.setattr(service, "install", install)
+    monkeypatch.setattr(service, "linger", lambda: None)
+    return found
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that were looked at, and found free."""
+    found: list[str] = []
+    monkeypatch.setattr(endpoint, "check_free", found.append)
+    return found
+
+
+def test_a_service_serves_metrics_to_its_machine(
+    home: Path, asked: list[Any], installed: list[Settings], free: list[str]
+) -> None:
+    assert run(FakePool(), "worker", "join", TOKEN.encode(), "--service").exit_code == 0
+    assert free == ["127.0.0.1:9438"]
+    for system in (True, False):
+        unit = service.unit_text(Membership(home, "example.org"), installed[0], system=system)
+        assert " --metrics 127.0.0.1:9438" in unit
+        assert "--metrics-allow" not in unit
+
+
+def test_others_may_read_the_metrics_of_a_service_if_they_are_named(
+    home: Path, asked: list[Any], installed: list[Settings], free: list[str]
+) -> None:
+    words = ("--metrics", "0.0.0.0:9438", "--metrics-allow", "192.0.2.31,198.51.100.0/24")
+    assert run(FakePool(), "worker", "join", TOKEN.encode(), "--service", *words).exit_code == 0
+    unit = service.unit_text(Membership(home, "example.org"), installed[0], system=True)
+    assert " --metrics 0.0.0.0:9438 " in unit
+    assert " --metrics-allow 192.0.2.31 --metrics-allow 198.51.100.0/24 " in unit
+    assert Membership(home, "example.org").options()["metrics_allow"] == (
+        "192.0.2.31", "198.51.100.0/24",
+    )  # fmt: skip
+
+
+def test_metrics_of_a_worker_can_be_left_away(
+    home: Path,
+    started: list[WorkerOptions],
+    asked: list[Any],
+    installed: list[Settings],
+    free: list[str],
+) -> None:
+    other = msgspec.structs.replace(TOKEN, pool="other.org")
+    run(FakePool(), "worker", "join", TOKEN.encode(), "--service", "--metrics", "")
+    run(FakePool(), "worker", "join", other.encode())
+    assert [installed[0].metrics, started[0].metrics, *free] == ["", ""]
+    assert "--metrics" not in service.unit_text(
+        Membership(home, "example.org"), installed[0], system=True
+    )
+
+
+def test_no_token_is_spent_if_the_port_of_the_metrics_is_taken(
+    home: Path, asked: list[Any], installed: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(*_: Any, **__: Any) -> socket.socket:
+        raise OSError(errno.EADDRINUSE, "in use")
+
+    monkeypatch.setattr(socket, "create_server", taken)
+    result = run(FakePool(), "worker", "join", TOKEN.encode(), "--service")
+    assert result.exit_code == UsageError.exit_status
+    assert "metrics cannot be served at 127.0.0.1:9438" in result.stderr
+    assert "give --metrics another address, or '' for none" in result.stderr
+    assert asked == installed == []
+
+
+def test_a_worker_that_has_joined_is_left_to_systemd_later(
+    home: Path, installed: list[Settings]
+) -> None:
+    keep(home, "example.org")
+    result = run(FakePool(), "worker", "service")
+    assert (result.exit_code, result.stdout) == (0, "systemctl status\n")
+    assert installed == [msgspec.structs.replace(SETTINGS, cpus=4.0, tags=("R",))]
+    assert run(FakePool(), "worker", "service", "--pool", "other.org").exit_code == 7
+    quiet = run(FakePool(), "worker", "service", "-o", "quiet").stdout
+    assert quiet == "lab7@workers.example.org\n"
+
+
+def test_a_service_that_there_is_runs_its_new_unit(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "systemctl"
+    program.write_text('#!/bin/sh\necho "$@" >>"$0.asked"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    found = keep(home, "example.org")
+    service.install(found, found.settings(), system=False)
+    name = service.name_of("example.org")
+    assert (tmp_path / "systemd" / "user" / name).exists()
+    assert (tmp_path / "systemctl.asked").read_text().splitlines() == [
+        "--user daemon-reload", f"--user enable {name}", f"--user restart {name}",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("system", [False, True])
@@ -339,8 +448,9 @@ def test_the_machines_unit_hands_the_account_over_and_is_not_root(home: Path) ->
     assert f"StandardInput=file:{found.credentials}\n" in unit
     assert f"LoadCredential=ca.pem:{found.ca_file}\n" in unit
     assert (
-        "worker run --pool example.org --credentials - --host xmpp.example.org --port 5222 --tls"
-        " --sessions 1 --cpus 2.0 --memory 1073741824 --tags R,GPU --isolation auto"
+        "worker run --pool example.org --metrics 127.0.0.1:9438 --credentials -"
+        " --host xmpp.example.org --port 5222 --tls --sessions 1 --cpus 2.0"
+        " --memory 1073741824 --tags R,GPU --isolation auto"
         " --share /scratch"
         " --ca-file ${CREDENTIALS_DIRECTORY}/ca.pem --data-dir ${STATE_DIRECTORY}\n"
     ) in unit
@@ -350,10 +460,27 @@ def test_the_machines_unit_hands_the_account_over_and_is_not_root(home: Path) ->
     assert "secret" not in unit
 
 
+def test_a_device_that_is_shared_is_open_to_the_service_and_no_other(home: Path) -> None:
+    def opened(*shares: str) -> list[str]:
+        settings = msgspec.structs.replace(SETTINGS, shares=shares)
+        unit = service.unit_text(keep(home, "example.org"), settings, system=True)
+        (home / "example.org" / "credentials").unlink()
+        words = ("PrivateDevices=", "DeviceAllow=", "ReadWritePaths=")
+        return [line for line in unit.splitlines() if line.startswith(words)]
+
+    assert opened() == ["PrivateDevices=yes"]
+    assert opened("/scratch") == ["PrivateDevices=yes", "ReadWritePaths=/scratch"]
+    assert opened("/dev/null") == [
+        "PrivateDevices=yes", "PrivateDevices=no", "DeviceAllow=/dev/null rw",
+    ]  # fmt: skip
+    assert {"DeviceAllow=/dev/null rw", "DeviceAllow=/dev/zero rw"} <= {*opened("/dev")}
+
+
 def test_join_as_a_service_installs_it_and_says_how_to_see_it(
     home: Path,
     started: list[WorkerOptions],
     asked: list[tuple[Token, str, Path | None]],
+    free: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(service, "check_possible", lambda *, system: None)
@@ -369,6 +496,7 @@ def test_join_as_a_service_installs_it_and_says_how_to_see_it(
 def test_a_user_who_may_not_linger_is_told_what_root_has_to_do(
     home: Path,
     asked: list[tuple[Token, str, Path | None]],
+    free: list[str],
     monkeypatch: pytest.MonkeyPatch,
     said: str | None,
 ) -> None:

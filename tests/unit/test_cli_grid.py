@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kestrelctl.cli.grid import Grid
-from kestrelctl.cli.screen import Screen, one_line
+from kestrelctl.cli.screen import Screen
+from kestrelctl.grammar.one_line import one_line
 
 HEADINGS = [("NAME", False), ("N", True), ("WHY", False)]
 
@@ -53,6 +54,21 @@ def test_on_a_terminal_the_widest_texts_are_cut_until_all_fit() -> None:
     lines = printed([["short", "1,000,000", "y" * 50]], terminal=True)
     assert lines[1] == "short  1,000,000  yyyyyyyyyyy…"
     assert max(map(len, lines)) == 30
+
+
+def test_an_empty_column_takes_no_room_from_a_name() -> None:
+    lines = printed([["x" * 25, "1", ""], ["y", "2", ""]], terminal=True)
+    assert lines[0].split() == ["NAME", "N"]
+    assert lines[1] == "x" * 25 + "  1"
+    assert printed([["x", "1", ""]], terminal=True)[0].split() == ["NAME", "N", "WHY"]
+
+
+def test_a_column_that_was_empty_comes_back_with_its_first_content() -> None:
+    paper = Paper(terminal=True)
+    grid = Grid(HEADINGS)
+    grid.print([["x" * 28, "1", ""]], paper)
+    grid.print([["z", "3", "because"]], paper)
+    assert paper.text.splitlines()[2:] == ["NAME  N  WHY", "z     3  because"]
 
 
 def test_numbers_are_never_cut() -> None:

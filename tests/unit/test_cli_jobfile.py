@@ -105,7 +105,7 @@ def test_a_command_of_2009_finds_the_task_number_in_its_last_argument(tmp_path: 
 
 def test_a_job_file_of_2009_needs_no_more_than_a_command(tmp_path: Path) -> None:
     job = read_job_file(written(tmp_path, "j", "[job]\ncommand = true\n"))
-    assert job == JobFile(("/bin/sh", "-c", 'true "$0"', "{n}"), (), {"array": "0-0"})
+    assert job == JobFile(("/bin/sh", "-c", 'true "$0"', "{n}"), (), {"array": ["0-0"]})
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,14 @@ def test_a_job_file_of_2009_needs_no_more_than_a_command(tmp_path: Path) -> None
         ("j.toml", "name = 'x'", "has no command", "command ="),
         ("j.toml", "command = [1]", "a word of command is no string", "quotes"),
         ("j.toml", "command = ", "is not TOML", None),
+        ("j.toml", f"command = 'x'\ncpus = {'9' * 5000}", "is not TOML", None),
         ("j.toml", "command = 'x'\nname = ['a']", "name is neither text nor a number", None),
         ("j.toml", "command = 'x'\npriority = true", "priority is neither", None),
         ("j.toml", "command = 'x'\nenv = 'A=1'", "env is not a table", None),
         ("j.toml", "command = 'x'\neach-line = 3", "each-line is not text", None),
         ("j.job", "[job]\ncommand=x\nrequire=A", "unknown key require", "requires"),
         ("j.job", "[job]\nqueue=0\ncommand=x", "queue = 0", "queue=5"),
+        ("j.job", f"[job]\nqueue={'9' * 5000}\ncommand=x", "is no number of tasks", "queue=5"),
         ("j.job", "[job]\nqueue=5", "has no command", "command="),
         ("j.job", "[jbo]\nqueue=5", "not a job file", "submit --"),
         ("run.sh", "#!/bin/sh\necho", "not a job file", "submit --"),

@@ -21,12 +21,13 @@ from cli_fake_pool import (
     run,
 )
 
-from kestrelctl.cli.explain import conclusion
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import KestrelError
+from kestrelctl.errors import KestrelError, NotFound
+from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 
 replace = msgspec.structs.replace
 
@@ -92,15 +93,44 @@ def test_a_list_survives_a_job_that_ends_meanwhile() -> None:
     assert run(pool, "job", "list").exit_code == 0
 
 
-def test_a_list_passes_its_filters_on_and_applies_them_to_a_selection() -> None:
-    jobs = [JOB, replace(JOB, job_id=8, state="cancelling"), replace(ENDED_JOB, job_id=9)]
-    pool = FakePool(ListJobs=an.Jobs(id="", jobs=jobs))
-    result = run(
-        pool, "job", "list", "7-9", "--state", "active", "--owner", JOB.owner, "-o", "quiet"
-    )
-    assert result.stdout == "7\n8\n"
+def test_a_list_passes_its_filters_on() -> None:
+    pool = FakePool()
+    words = ["--state", "active", "--owner", JOB.owner, "--name", "night*", "-o", "quiet"]
+    assert run(pool, "job", "list", "7-9", *words).stdout == "7\n"
     request = pool.last(rq.ListJobs)
     assert (request.jobs, request.states, request.owner) == ("7-9", ["active"], JOB.owner)
+    assert request.name == "night*"
+
+
+def pool_of(count: int, page: int = 500) -> FakePool:
+    """A pool with so many jobs, of which one answer holds no more than a page."""
+
+    def answer(request: rq.ListJobs) -> an.Jobs:
+        end = count if request.before is None else request.before - 1
+        first = max(1, end + 1 - min(request.limit or page, page))
+        return an.Jobs(
+            id="",
+            jobs=[replace(ENDED_JOB, job_id=n) for n in range(first, end + 1)],
+            before=first if first > 1 else None,
+            total=count if request.before is None else None,
+        )
+
+    return FakePool(ListJobs=answer)
+
+
+@pytest.mark.parametrize(("limit", "shown"), [("1000", 1000), ("0", 1069), ("3000", 1069)])
+def test_a_list_has_as_many_jobs_as_were_asked_for(limit: str, shown: int) -> None:
+    result = run(pool_of(1069), "job", "list", "--limit", limit, "-o", "quiet")
+    assert result.stdout.split() == [str(n) for n in range(1070 - shown, 1070)]
+
+
+def test_a_list_that_is_cut_says_of_how_many() -> None:
+    said = run(pool_of(1069), "job", "list").stderr
+    assert said.startswith("the newest 100 of 1,069 jobs, --limit 0 shows all; tasks: ")
+    assert "newest" not in run(pool_of(1069), "job", "list", "--limit", "0").stderr
+    told = json.loads(run(pool_of(1069), "job", "list", "-o", "json").stderr)
+    assert told["warning"]["message"] == "only the newest 100 of 1,069 jobs"
+    assert not run(pool_of(100), "job", "list", "-o", "json").stderr
 
 
 def test_no_jobs_are_said_to_people_only() -> None:
@@ -239,17 +269,89 @@ def test_logs_say_what_was_cut_off() -> None:
     assert (result.exit_code, found["size_bytes"], found["cut_bytes"]) == (13, 10, 6)
 
 
-def test_all_logs_are_shown_before_it_is_said_what_is_missing() -> None:
-    def answer(request: rq.Logs) -> an.Log:
-        return log_of(b"x\n", skipped_bytes=2 * (request.task_id == 1), why_missing="away")
+def outputs(*found: an.TaskOutput) -> FakePool:
+    """A pool whose manager has these, two on each page."""
 
-    tasks = an.Tasks(id="", tasks=[replace(TASK, task_id=n) for n in (1, 2)])
-    pool = FakePool(ListTasks=tasks, Logs=answer)
+    def answer(request: rq.AllLogs) -> an.LogPage:
+        start = request.after + 1
+        end = start + 2
+        after = end - 1 if end < len(found) else None
+        return an.LogPage(id="", outputs=list(found[start:end]), after=after)
+
+    return FakePool(AllLogs=answer)
+
+
+def short(task_id: int, data: bytes = b"x\n") -> an.TaskOutput:
+    return an.TaskOutput(task_id=task_id, data=data, size_bytes=len(data))
+
+
+def long(task_id: int) -> an.TaskOutput:
+    return an.TaskOutput(task_id=task_id, more=True)
+
+
+def test_short_outputs_of_all_tasks_are_asked_for_page_by_page() -> None:
+    pool = outputs(*(short(n) for n in range(1, 6)))
+    result = run(pool, "job", "logs", "7", "--all", "--stderr")
+    assert result.stdout == "".join(f"==> task {n} <==\nx\n" for n in range(1, 6))
+    assert (pool.count(rq.AllLogs), pool.count(rq.Logs)) == (3, 0)
+    assert pool.last(rq.AllLogs).stream == "stderr"
+
+
+def test_long_outputs_among_them_come_whole_and_in_order() -> None:
+    pool = outputs(long(1), short(2), *(long(n) for n in range(3, 20)), short(20))
+    pool.answers["Logs"] = lambda request: log_of(
+        f"{request.task_id}:{request.offset}\n".encode(),
+        size_bytes=8,
+        next_offset=4 if request.offset == 0 else None,
+    )
     result = run(pool, "job", "logs", "7", "--all")
-    assert result.stdout == "==> task 1 <==\nx\n==> task 2 <==\nx\n"
+    parts = {n: f"{n}:0\n{n}:4\n" for n in range(1, 20)} | {2: "x\n", 20: "x\n"}
+    assert result.stdout == "".join(f"==> task {n} <==\n{parts[n]}" for n in range(1, 21))
+
+
+def test_a_slow_output_does_not_gather_all_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrelctl.cli.logs._MOST_HELD", 5)
+    pool = outputs(long(1), *(short(n) for n in range(2, 40)))
+    asked_before: list[int] = []
+
+    def answer(request: rq.Logs) -> an.Log:
+        asked_before.append(pool.count(rq.AllLogs))
+        end = None if request.offset else 4
+        return log_of(b"long\n", size_bytes=10, next_offset=end)
+
+    pool.answers["Logs"] = answer
+    result = run(pool, "job", "logs", "7", "--all")
+    assert result.stdout.count("==> task") == 39
+    first, second = asked_before
+    assert second - first <= 5, "the second piece comes before the last page"
+
+
+def test_all_logs_are_shown_before_it_is_said_in_one_line_what_is_missing() -> None:
+    def answer(request: rq.Logs) -> an.Log:
+        if request.task_id == 3:
+            raise NotFound("it cannot be had just now")
+        return log_of(b"x\n", skipped_bytes=2, why_missing="away")
+
+    lost = an.TaskOutput(task_id=9, why_missing="it was lost with its worker")
+    pool = outputs(*(long(n) for n in range(1, 5)), short(8), lost)
+    pool.answers["Logs"] = answer
+    result = run(pool, "job", "logs", "7", "--all")
+    assert result.stdout.count("==> task") == 6
     assert result.exit_code == 13
-    assert "error: 2 bytes of the output of task 1 cannot be had\n" in result.stderr
-    assert len(json.loads(run(pool, "job", "logs", "7", "--all", "-o", "json").stdout)) == 2
+    assert result.stderr == (
+        "error: 6 bytes of the output of 5 tasks (1, 2, 3, 4, 9) cannot be had\n"
+        "cause: away\n"
+        "hint: let tasks write what must last into a file of their own\n"
+    )
+    found = json.loads(run(pool, "job", "logs", "7", "--all", "-o", "json").stdout)
+    assert [log["why_missing"] for log in found] == [
+        "away",
+        "away",
+        "it cannot be had just now",
+        "away",
+        "",
+        "it was lost with its worker",
+    ]
 
 
 def test_logs_in_json_are_text_with_what_is_known_of_it() -> None:
@@ -265,6 +367,7 @@ def test_logs_in_json_are_text_with_what_is_known_of_it() -> None:
         "cut_bytes": 0,
         "why_missing": "worker w1 is away",
         "text": "23�5",
+        "base64": "MjP/NQ==",  # because the text is not exact
     }
 
 
@@ -282,18 +385,49 @@ def test_of_an_array_a_task_must_be_named() -> None:
 
 
 def test_all_logs_have_headings_or_are_an_array() -> None:
-    tasks = an.Tasks(id="", tasks=[replace(TASK, task_id=n) for n in (1, 2)])
-    pool = FakePool(ListTasks=tasks)
-    assert run(pool, "job", "logs", "7", "--all").stdout == (
-        "==> task 1 <==\nhello\n==> task 2 <==\nhello\n"
-    )
-    assert TaskState.WAITING not in pool.last(rq.ListTasks).states
+    pool = outputs(short(1, b"hello\n"), short(2, b"\xff"))
+    result = run(pool, "job", "logs", "7", "--all")
+    assert result.stdout_bytes == b"==> task 1 <==\nhello\n==> task 2 <==\n\xff"
     found = json.loads(run(pool, "job", "logs", "7", "--all", "-o", "json").stdout)
-    assert [(log["task_id"], log["text"]) for log in found] == [(1, "hello\n"), (2, "hello\n")]
+    assert [(log["task_id"], log["base64"]) for log in found] == [(1, None), (2, "/w==")]
 
 
 def test_one_task_and_all_exclude_each_other() -> None:
     assert run(FakePool(), "job", "logs", "7", "1", "--all").exit_code == 2
+
+
+def test_all_about_a_job_is_what_it_was_submitted_with_and_what_it_took() -> None:
+    whole = replace(
+        ENDED_JOB,
+        time_limit_seconds=90.0,
+        max_failures=3,
+        on_worker_lost="wait",
+        env={"MODE": "fast and good"},
+        cleanup=["rm", "-f", "lock"],
+        cpu_seconds=3605.0,
+        wall_seconds=7200.0,
+        peak_bytes=3 << 20,
+    )
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[whole]))
+    said = run(pool, "job", "info", "7").stdout
+    for label, value in (
+        ("time limit", "1m 30s"),
+        ("max failures", "3"),
+        ("max losses", "5"),
+        ("on worker lost", "wait"),
+        ("environment", "'MODE=fast and good'"),
+        ("cleanup", "rm -f lock"),
+        ("processor time", "1h 00m"),
+        ("memory used", "3 MiB at most"),
+    ):
+        assert any(line.startswith(label) and line.endswith(value) for line in said.splitlines()), (
+            label,
+            said,
+        )
+    assert pool.last(rq.ListJobs).details
+    found = json.loads(run(pool, "job", "info", "7", "-o", "json").stdout)
+    assert (found["env"], found["time_limit_seconds"]) == ({"MODE": "fast and good"}, 90.0)
+    assert found["cpu_seconds"] == 3605.0
 
 
 def test_a_job_says_how_much_was_written_and_where_it_is() -> None:
@@ -341,11 +475,26 @@ def busy(*reasons: Reason) -> an.JobExplanation:
     ("explanation", "why", "hint"),
     [
         (replace(RUNNABLE, waiting=0), "nothing waits", None),
+        (
+            replace(
+                RUNNABLE,
+                waiting=0,
+                job_reasons=[Refusal(Reason.BACKOFF, found="2 tasks, next in 3 s")],
+            ),
+            "tasks that failed pause before they are tried again (found 2 tasks, next in 3 s)",
+            "kestrelctl job tasks 7 --state failed",
+        ),
         (RUNNABLE, "2 workers could take a task at once", None),
         (
             replace(busy(Reason.BUSY), tasks_ahead=9_000),
             "every worker that could run it is taken or away (2 busy); "
             "9,000 tasks of other jobs come first",
+            None,
+        ),
+        (
+            replace(busy(Reason.BUSY), tasks_ahead=1),
+            "every worker that could run it is taken or away (2 busy); "
+            "1 task of other jobs comes first",
             None,
         ),
         (
@@ -430,7 +579,43 @@ def test_retry_names_tasks() -> None:
 def test_no_change_is_told_too() -> None:
     pool = FakePool(CancelJobs=an.Changed(id="", what=[]))
     result = run(pool, "job", "cancel", "all")
-    assert (result.stdout, result.stderr) == ("", "no job cancelled\n")
+    assert (result.stdout, result.stderr) == ("", "none of these jobs is active\n")
+
+
+def test_what_is_forgotten_is_counted_and_what_is_kept_is_said() -> None:
+    jobs = [str(n) for n in range(1, 1070)]
+    answers = iter(
+        [
+            an.Changed(id="", what=jobs[:1000], kept=3, left=69),
+            an.Changed(id="", what=jobs[1000:], kept=3),
+        ]
+    )
+    pool = FakePool(ForgetJobs=lambda _: next(answers))
+    result = run(pool, "job", "forget", "all")
+    assert result.stdout == "forgot 1,069 jobs\n"
+    assert result.stderr == "3 jobs kept: not ended yet\n"
+    none = FakePool(ForgetJobs=an.Changed(id="", what=[], kept=1))
+    assert run(none, "job", "forget", "all").stderr == (
+        "none of these jobs has ended\n1 job kept: not ended yet\n"
+    )
+
+
+def test_single_tasks_are_cancelled() -> None:
+    pool = FakePool(CancelJobs=an.Changed(id="", what=["7"], tasks=4))
+    result = run(pool, "job", "cancel", "7", "--task", "3,7-9")
+    assert result.stdout == "cancelled tasks of job 7 (4 tasks)\n"
+    assert pool.last(rq.CancelJobs).task_ids == [3, 7, 8, 9]
+    over = FakePool(CancelJobs=an.Changed(id="", what=[]))
+    assert run(over, "job", "cancel", "7", "--task", "3").stderr == "these tasks have ended\n"
+
+
+@pytest.mark.parametrize("command", ["cancel", "forget"])
+def test_jobs_are_named_by_ids_or_by_name_and_not_by_both(command: str) -> None:
+    pool = FakePool()
+    assert run(pool, "job", command, "--name", "night*").exit_code == 0
+    assert pool.asked[-1].jobs == "name:night*"  # type: ignore[union-attr]
+    assert run(pool, "job", command, "7", "--name", "night*").exit_code == 2
+    assert run(pool, "job", command).exit_code == 2
 
 
 def test_workers_are_drained_and_resumed_by_the_admin() -> None:
@@ -506,9 +691,25 @@ def test_what_a_store_lost_and_cannot_read_is_shown() -> None:
     ]
 
 
+def test_the_status_says_what_the_pool_lacks() -> None:
+    unmet = [UnmetShape(shape="4 cpus", tasks=1200), UnmetShape(shape="1 cpu, GPU", tasks=1)]
+    full = [SaturatedClass(worker_class="8 cpus", workers=3, assets=["cpus", "memory"])]
+    pool = FakePool(PoolStatus=replace(POOL, unmet=unmet, saturated=full))
+    said = " ".join(run(pool, "pool", "status").stdout.split())
+    assert "unmet 1,200 tasks that ask for 4 cpus" in said
+    assert "unmet 1 task that asks for 1 cpu, GPU" in said
+    assert "saturated 3 workers with 8 cpus: no cpus, no memory left" in said
+
+
 def test_other_pools_are_named_before_or_after_the_command(tmp_path: Path) -> None:
     pool = FakePool()
     run(pool, "--pool", "lab", "pool", "status")
     run(pool, "pool", "status", "--pool", "office")
     run(pool, "pool", "status")
     assert [wanted for wanted, _ in pool.opened] == ["lab", "office", ""]
+
+
+def test_pool_status_says_who_is_in_quarantine_and_why() -> None:
+    found = QuarantineView("w3@workers.pool/1", 0.0, "lost 5 times within 60 s")
+    said = run(FakePool(PoolStatus=replace(POOL, quarantined=[found])), "pool", "status").stdout
+    assert "quarantined   w3/1 for 0 ms more: lost 5 times within 60 s" in said

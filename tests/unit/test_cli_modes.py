@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,8 @@ import pytest
 from benchkit import MACHINE, a_result, a_run, a_sweep
 from cli_fake_pool import CONTEXT, ENROLLED, EXPLANATION, JOB, FakePool, run
 
-from kestrelctl.bench.bench_result import BenchResult, to_json
+from kestrelctl.bench.bench_result import to_json
+from kestrelctl.bench.findings import Findings
 from kestrelctl.bench.run import BenchPlan
 from kestrelctl.cli.command import CommonOption
 from kestrelctl.cli.main import COMMANDS, kestrelctl
@@ -39,12 +42,14 @@ COMMAND_LINES = {
     "submit --wait -- sleep 1": "7",
     "job list": "7",
     "job info 7": "7",
+    "job history": "7",
     "job tasks 7": "17",
     "job wait 7": "7",
     "job cancel 7": "7",
     "job logs 7 17": "hello",
     "job logs 7 --all": "==> task 17 <==\nhello",
     "job retry 7": "7",
+    "job scale 7 3": "7",
     "job explain 7": "7",
     "job story 7": "7",
     "job forget 7": "7",
@@ -52,9 +57,15 @@ COMMAND_LINES = {
     "worker info w1": "w1@workers.example.org/k3bW0",
     "worker drain w1": "w1@workers.example.org/k3bW0",
     "worker resume w1": "w1@workers.example.org/k3bW0",
+    "worker resize w1 cpus=4": "w1@workers.example.org/k3bW0",
     "worker revoke w1": "w1@workers.example.org",
     "worker enroll": TOKEN.encode(),
+    "user usage": "ada@users.example.org",
     "pool status": "ok",
+    "pool policy list": "lean",
+    "pool policy info lean": "lean",
+    "pool policy set lean -": "lean",
+    "pool policy remove lean": "lean",
     "top": "ok",
 }
 #: Those that do not; their modules have tests of their own.
@@ -64,6 +75,7 @@ WITHOUT_POOL = {
     "bench",
     "worker run",
     "worker join",
+    "worker service",
     "manager run",
     "manager backup",
     "manager restore",
@@ -74,6 +86,7 @@ WITHOUT_POOL = {
     "fleet status",
     "bench compare",
     "bench report",
+    "pool chat",
     "pool metrics",
     "pool traffic",
     "dashboards push",
@@ -81,7 +94,16 @@ WITHOUT_POOL = {
     "dashboards diff",
     "dashboards snapshot",
 }
-MANY = {"job list", "job tasks 7", "job wait 7", "job logs 7 --all", "worker list"}
+MANY = {
+    "job list",
+    "job history",
+    "job tasks 7",
+    "job wait 7",
+    "job logs 7 --all",
+    "worker list",
+    "pool policy list",
+    "user usage",
+}
 
 
 def leaves() -> Iterator[tuple[str, click.Command]]:
@@ -93,7 +115,10 @@ def leaves() -> Iterator[tuple[str, click.Command]]:
             if command.invoke_without_command:
                 yield name, command
             for verb, leaf in command.commands.items():
-                yield f"{name} {verb}", leaf
+                if isinstance(leaf, click.Group):
+                    yield from ((f"{name} {verb} {v}", each) for v, each in leaf.commands.items())
+                else:
+                    yield f"{name} {verb}", leaf
         else:
             assert command is not None
             yield name, command
@@ -201,7 +226,15 @@ def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
 
 
 def test_every_command_has_the_common_options() -> None:
-    talks_to_a_pool = {*LEAVES} - WITHOUT_POOL | {"bench", "pool metrics", "pool traffic"}
+    by_name = {
+        "bench",
+        "pool chat",
+        "pool metrics",
+        "pool traffic",
+        "manager backup",
+        "manager restore",
+    }
+    talks_to_a_pool = {*LEAVES} - WITHOUT_POOL | by_name
     for name, leaf in LEAVES.items():
         options = {p.name for p in leaf.params if isinstance(p, CommonOption)}
         assert {"output", "no_color", "quiet", "verbose"} <= options, name
@@ -332,7 +365,9 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
 
     calls: list[tuple[object, ...]] = []
 
-    async def up(name: str, workers: int, executor: str, isolation: str) -> PoolState:
+    async def up(
+        name: str, workers: int, executor: str, isolation: str, *, domain: str, federation: None
+    ) -> PoolState:
         calls.append((name, workers, executor, isolation))
         return PoolState(
             name=name, pid=1, domain="d", host="h", port=1, user="u", password_file="p",
@@ -340,8 +375,8 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
             worker_pids=[4],
         )  # fmt: skip
 
-    async def down(name: str) -> None:
-        calls.append((name,))
+    async def down(name: str, *, delete: bool) -> None:
+        calls.append((name, delete))
 
     monkeypatch.setattr(control, "up", up)
     monkeypatch.setattr(control, "down", down)
@@ -351,12 +386,48 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(run(FakePool(), "up", "-o", "json").stdout)["workers"] == 4
     run(FakePool(), "up", "--isolation", "bubblewrap")
     assert run(FakePool(), "down", "-o", "quiet").stdout == "default\n"
+    run(FakePool(), "down", "--delete", "--yes")
     assert calls == [
         ("test", 4, "process", "plain"),
         ("default", 0, "process", "plain"),
         ("default", 0, "process", "bubblewrap"),
-        ("default",),
+        ("default", False),
+        ("default", True),
     ]
+
+
+def test_down_asks_on_a_terminal_before_anything_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kestrelctl.cli import local
+    from kestrelctl.local import control
+
+    ended: list[str] = []
+    running = 0
+
+    async def running_tasks(name: str) -> int:
+        return running
+
+    async def down(name: str, *, delete: bool) -> None:
+        ended.append(name)
+
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(local, "sys", SimpleNamespace(stdin=terminal))
+    monkeypatch.setattr(control, "running_tasks", running_tasks)
+    monkeypatch.setattr(control, "kept_jobs", lambda _: control.KeptJobs(3, 1))
+    monkeypatch.setattr(control, "down", down)
+    kept = run(FakePool(), "down")
+    assert "kept; `kestrelctl up` goes on with them" in kept.stderr
+    assert ended == ["default"], "nothing is lost"
+    refused = run(FakePool(), "down", "--delete", stdin=b"n\n")
+    assert "3 jobs with all results" in refused.stderr
+    monkeypatch.setattr(control, "kept_jobs", lambda _: None)
+    refused = run(FakePool(), "down", "--delete", stdin=b"n\n")
+    assert "all its jobs (the store cannot be read)" in refused.stderr
+    running = 2
+    run(FakePool(), "down", stdin=b"n\n")
+    assert ended == ["default"], "the answer was no"
+    run(FakePool(), "down", stdin=b"y\n")
+    run(FakePool(), "down", "--delete", "--yes")
+    assert ended == ["default"] * 3
 
 
 def test_a_worker_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -405,10 +476,10 @@ def test_a_bench_is_run_as_planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
     plans: list[tuple[BenchPlan, object]] = []
 
-    async def bench(plan: BenchPlan, pool: object, progress: object) -> BenchResult:
+    async def bench(plan: BenchPlan, findings: Findings, pool: object, progress: object) -> None:
         plans.append((plan, pool))
         # Without a timeline no curves are drawn; test_bench_report.py draws them.
-        return a_result(msgspec.structs.replace(a_run("0"), timeline=None))
+        findings.add(msgspec.structs.replace(a_run("0"), timeline=None))
 
     monkeypatch.setattr(bench_run, "bench", bench)
     monkeypatch.setattr(sys, "argv", ["x", "bench", "--jobs", "10"])
@@ -427,12 +498,118 @@ def test_a_bench_is_run_as_planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert plans[2][1] is pool
 
 
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGHUP", 129)])
+def test_a_bench_that_is_ended_prints_and_saves_what_it_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, status: int
+) -> None:
+    from kestrelctl.bench import run as bench_run
+
+    put_away: list[str] = []
+
+    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
+        findings.planned_runs = 4
+        findings.add(msgspec.structs.replace(a_run("0"), timeline=None))
+        try:
+            os.kill(os.getpid(), signal.Signals[name])
+            await asyncio.Event().wait()
+        finally:
+            os.kill(os.getpid(), signal.Signals[name])  # whoever is impatient ends nothing else
+            for _ in range(9):
+                await asyncio.sleep(0)
+            put_away.append("pool")
+
+    monkeypatch.setattr(bench_run, "bench", bench)
+    # What is started in the background of a script ignores SIGINT, and under nohup SIGHUP.
+    before = signal.signal(signal.Signals[name], signal.default_int_handler)
+    try:
+        result = run(FakePool(), "bench", "--report", str(tmp_path))
+    finally:
+        signal.signal(signal.Signals[name], before)
+    assert result.exit_code == status
+    assert put_away == ["pool"]
+    assert result.stdout.splitlines()[-1] == f"ended early by {name} after 1 of 4 runs"
+    saved = json.loads((tmp_path / "result.json").read_text())
+    assert (len(saved["runs"]), saved["ended_early"]) == (1, f"{name} after 1 of 4 runs")
+
+
+def test_a_bench_that_fails_prints_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kestrelctl.bench import run as bench_run
+    from kestrelctl.errors import TimedOut
+
+    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
+        findings.planned_runs = 2
+        findings.add(a_run("0"))
+        raise TimedOut("the run with sleep 1 made no progress and was given up")
+
+    monkeypatch.setattr(bench_run, "bench", bench)
+    result = run(FakePool(), "bench")
+    assert result.exit_code == 6
+    assert result.stdout.splitlines()[-1] == "ended early by an error after 1 of 2 runs"
+    assert result.stderr.splitlines()[-1].startswith("error: the run with sleep 1 made no progress")
+
+
+def test_a_bench_goes_on_under_nohup(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kestrelctl.bench import run as bench_run
+
+    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        for _again in range(9):
+            await asyncio.sleep(0)
+        findings.add(a_run("0"))
+
+    monkeypatch.setattr(bench_run, "bench", bench)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        result = run(FakePool(), "bench")
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert result.exit_code == 0, result.stderr
+    assert "ended early" not in result.stdout
+
+
+@pytest.mark.parametrize("trouble", [OSError(28, "No space left on device"), AssertionError()])
+def test_a_bench_keeps_what_it_has_whatever_goes_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trouble: Exception
+) -> None:
+    from kestrelctl.bench import run as bench_run
+
+    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
+        findings.planned_runs = 2
+        findings.add(msgspec.structs.replace(a_run("0"), timeline=None))
+        raise trouble
+
+    monkeypatch.setattr(bench_run, "bench", bench)
+    result = run(FakePool(), "bench", "--report", str(tmp_path))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "ended early by an error after 1 of 2 runs"
+    assert "result.json" in os.listdir(tmp_path)
+
+
+def test_a_bench_that_nobody_reads_is_saved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from kestrelctl.bench import run as bench_run
+    from kestrelctl.cli import bench as cli_bench
+
+    async def bench(plan: BenchPlan, findings: Findings, *_: object) -> None:
+        findings.add(msgspec.structs.replace(a_run("0"), timeline=None))
+
+    def nobody_reads(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(bench_run, "bench", bench)
+    monkeypatch.setattr(cli_bench, "BenchOutput", nobody_reads)
+    run(FakePool(), "bench", "--report", str(tmp_path))
+    assert "result.json" in os.listdir(tmp_path)
+
+
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from kestrelctl.bench import run as bench_run
 
-    async def bench(*_: object) -> BenchResult:
+    async def bench(*_: object) -> None:
         raise AssertionError("it was measured")
 
     monkeypatch.setattr(bench_run, "bench", bench)
@@ -447,16 +624,30 @@ def test_a_sweep_is_run_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
 
     seen: list[tuple[object, ...]] = []
 
-    async def sweep(plan: object, workers: object, cell_seconds: float, *_: object) -> BenchResult:
+    async def sweep(
+        plan: object, findings: Findings, workers: object, cell_seconds: float, *_: object
+    ) -> None:
         seen.append((plan, workers, cell_seconds))
-        return a_sweep()
+        findings.cell_seconds = cell_seconds
+        findings.planned_runs = 8
+        for each in a_sweep().runs:
+            findings.add(each)
 
     monkeypatch.setattr(sweeping, "sweep", sweep)
     monkeypatch.setattr(sys, "argv", ["x"])
     result = run(FakePool(), "bench", "--sweep")
-    assert result.stdout.endswith("100 workers: knee 0.1 s, half busy at 0.13 s (measured)\n")
+    assert "100 workers: knee 0.1 s; measured: 50% busy at 0.13 s" in result.stdout
+    assert result.stderr.splitlines()[1] == (
+        "run 2 of 8: sleep 0.01 on 10 workers, 500 tasks in 2.0 s"
+    )
+    assert run(FakePool(), "bench", "--sweep", "-q").stderr == ""
+    seen.pop()
     line = "bench --sweep --workers 10,20 --sleep 0,1 --jobs 9 --cell-seconds 0.5 -o json"
-    assert len(json.loads(run(FakePool(), *line.split()).stdout)["sweep"]["knees"]) == 2
+    result = run(FakePool(), *line.split())
+    assert len(json.loads(result.stdout)["sweep"]["knees"]) == 2
+    assert json.loads(result.stderr.splitlines()[7])["run"] == {
+        "number": 8, "of": 8, "sleep": "1", "workers": 100, "jobs": 500, "makespan_seconds": 5.263,
+    }  # fmt: skip
     plan = {"command": "kestrelctl"}
     assert seen == [
         (BenchPlan(**plan, sleeps=sweeping.SLEEPS), sweeping.WORKERS, sweeping.CELL_SECONDS),
@@ -471,6 +662,8 @@ def test_a_sweep_is_run_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--cell-seconds 3", "several numbers of workers, or a time for each run, make a sweep"),
         ("--workers 0", "not a number of workers: '0'"),
         ("--workers ten", "not a number of workers: 'ten'"),
+        ("--sleep 1:0", "not a number of workers: '0' in '1:0'"),
+        ("--sweep --sleep 1:9", "a sweep runs every sleep time on every number of workers"),
         ("--jobs 5 compare a b", "options of a run do not go with `bench compare`"),
         ("compare", "missing argument 'A B [MORE]...'"),
         ("compare a b --threshold x", "not a percentage: 'x'"),

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.cli.array import Range, parse_array
-from kestrelctl.cli.id_ranges import parse_job, parse_jobs, parse_tasks
-from kestrelctl.cli.quantities import (
+from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.task_array import TaskArray
+from kestrelctl.errors import UsageError
+from kestrelctl.grammar.id_ranges import parse_job, parse_jobs, parse_tasks
+from kestrelctl.grammar.nearest import did_you_mean
+from kestrelctl.grammar.quantities import (
     ago,
     duration,
     parse_duration,
@@ -17,9 +20,9 @@ from kestrelctl.cli.quantities import (
     short_address,
     size,
     split_words,
+    told_apart,
 )
-from kestrelctl.core.model.plural import plural
-from kestrelctl.errors import UsageError
+from kestrelctl.grammar.task_ranges import parse_array
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def test_what_is_no_percentage_is_refused_with_a_hint(text: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "1P", "1G2", "1e3", "inf", "1,5G"])
+@pytest.mark.parametrize("text", ["", "x", "-1", "1P", "1G2", "1e3", "inf", "1,5G", "9" * 400])
 def test_what_is_no_size_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_size(text)
@@ -123,6 +126,14 @@ def test_addresses_for_people(address: str, text: str) -> None:
     assert short_address(address) == text
 
 
+def test_sessions_of_one_account_are_told_apart() -> None:
+    addresses = ["w7@x/core1", "w7@x/core2", "w8@x/core1", "w9@x/1", "w9@x/2"]
+    assert list(told_apart(addresses).values()) == [
+        *("w7/core1", "w7/core2"),
+        *("w8", "w9/1", "w9/2"),
+    ]
+
+
 def test_words_may_be_repeated_or_have_commas() -> None:
     assert split_words(["A,B", " C ", "A D", ""]) == ("A", "B", "C", "D")
 
@@ -163,30 +174,38 @@ def test_tasks_are_selected_by_id() -> None:
         ("5", [5]),
         ("5-5", [5]),
         (7, [7]),
+        ("1-3,5-7", [1, 2, 3, 5, 6, 7]),
+        ("10-20:5, 3, 5-6", [3, 5, 6, 10, 15, 20]),
+        ("1,3,7", [1, 3, 7]),
     ],
 )
 def test_an_array_is_read(text: object, ids: list[int]) -> None:
     found = parse_array(text)
-    assert [found.first + i * found.step for i in range(found.count)] == ids
+    assert [found.task_id(index) for index in range(found.count)] == ids
+    assert found.indexes_of(ids) == list(range(found.count))
+    others = [task_id for task_id in range(min(ids) - 2, max(ids) + 3) if task_id not in ids]
+    assert found.indexes_of(others) == [None] * len(others)
+    assert parse_array(found.ids()) == found
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 10**6))
 def test_an_array_is_a_range(first: int, length: int, step: int) -> None:
     ids = range(first, first + length + 1, step)
-    assert parse_array(f"{first}-{first + length}:{step}") == Range(first, len(ids), step)
+    assert parse_array(f"{first}-{first + length}:{step}") == TaskArray(
+        first=first, count=len(ids), step=step if len(ids) > 1 else 1
+    )
 
 
 def test_ten_million_tasks_are_a_range() -> None:
-    assert parse_array("1-10000000") == Range(1, 10_000_000, 1)
+    assert parse_array("1-10000000") == TaskArray(first=1, count=10_000_000)
 
 
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
         ("9-1", "write --array 1-9 instead"),
-        ("1,3,7", "write 1-1000, or 0-9:3 for every third; for a list: --each-line FILE"),
         ("1-9:0", "the step after `:` is 1 or more"),
-        ("x", "write 1-1000, or 0-9:3 for every third"),
+        ("x", "write 1-1000, 0-9:3 for every third, or 1-3,5-7; for a list: --each-line FILE"),
     ],
 )
 def test_what_is_no_array_is_refused_with_a_hint(text: str, hint: str) -> None:
@@ -195,6 +214,21 @@ def test_what_is_no_array_is_refused_with_a_hint(text: str, hint: str) -> None:
     assert caught.value.hint == hint
 
 
-def test_ids_stay_exact_in_json() -> None:
-    with pytest.raises(UsageError, match="below"):
-        parse_array(f"0-{2**60}")
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (f"0-{2**60}", "task ids go up to 1,000,000,000,000"),
+        ("1-5,3", "the ranges of an array do not rise: 3 comes after 5"),
+        ("2,2", "the ranges of an array do not rise: 2 comes after 2"),
+        (",".join(map(str, range(1001))), "an array has at most 1,000 ranges, not 1,001"),
+    ],
+)
+def test_ids_stay_exact_in_json_and_none_is_there_twice(text: str, cause: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_array(text)
+    assert caught.value.cause == cause
+
+
+def test_a_word_that_was_probably_meant_is_named_unless_it_is_very_long() -> None:
+    assert did_you_mean("cancle", ["cancel", "jobs"]) == "did you mean cancel?"
+    assert did_you_mean("c" * 101, ["c" * 101]) is None

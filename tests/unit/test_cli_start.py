@@ -88,3 +88,26 @@ def test_a_reader_that_goes_away_is_no_trouble() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
+
+
+SHELLS_WORDS = """
+eval "$(_KESTRELCTL_COMPLETE=bash_source kestrelctl)"
+COMP_WORDS=(kestrelctl job l) COMP_CWORD=2
+_kestrelctl_completion kestrelctl
+echo "${COMPREPLY[@]}"
+COMPREPLY=() COMP_WORDS=(kestrelctl job cancel --t) COMP_CWORD=3
+_kestrelctl_completion kestrelctl
+echo "${COMPREPLY[@]}"
+"""
+
+
+def test_bash_completes_commands_and_options_as_documented() -> None:
+    assert '"$(_KESTRELCTL_COMPLETE=bash_source kestrelctl)"' in (
+        CHECKOUT / "docs" / "cli.md"
+    ).read_text(encoding="utf-8")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", SHELLS_WORDS],
+        env={**os.environ, "PATH": path}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["list logs", "--task"], done.stderr

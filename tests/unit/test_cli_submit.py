@@ -10,7 +10,7 @@ from cli_fake_pool import EXPLANATION, FAILED_JOB, JOB, FakePool, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.cli.array import read_elements, read_lines
+from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.upload import pieces
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import NotAllowed, UsageError
@@ -68,8 +68,23 @@ def test_all_options_reach_the_pool() -> None:
         *("--memory", "2G", "--requires", "A,B", "--requires", "C", "--max-running", "4"),
         *("--isolation", "bubblewrap"),
         *("--max-failures", "2", "--max-losses", "3", "--time-limit", "15m"),
+        *(
+            "--retry-memory",
+            "3G,4G",
+            "--success-exit",
+            "0,3",
+            "--retry-on",
+            "75,SIGKILL",
+            "--backoff",
+            "5s",
+        ),
+        *("--max-backoff", "1h", "--stop-signal", "INT", "--stop-grace", "30s"),
         *("--on-worker-lost", "wait", "--env", "A=1", "--env", "B=x=y", "--", "run", "{}"),
     )
+    assert (spec.success_exits, spec.retry_on) == (((0, 0), (3, 3)), ((75, 75), (-9, -9)))
+    assert (spec.backoff_seconds, spec.max_backoff_seconds) == (5.0, 3600.0)
+    assert spec.retry_memory_bytes == (3 << 30, 4 << 30)
+    assert (spec.stop_signal, spec.stop_grace_seconds) == ("INT", 30.0)
     assert (spec.first, spec.count, spec.step) == (0, 4, 3)
     assert (spec.name, spec.priority) == ("n", 255)
     assert spec.request == {"cpus": 0.5, "memory": 2 << 30}
@@ -214,6 +229,11 @@ def test_it_says_what_was_submitted_and_what_to_do_next() -> None:
     assert result.stderr == "next: kestrelctl job wait 7, or kestrelctl job tasks 7\n"
 
 
+def test_who_submits_a_service_is_not_told_to_wait_for_its_end() -> None:
+    result = run(FakePool(), "submit", "--service", "--copies", "2", "--", "x")
+    assert result.stderr == "next: kestrelctl job scale 7 N, or kestrelctl job tasks 7\n"
+
+
 def test_for_scripts_it_prints_the_id() -> None:
     assert run(FakePool(), "submit", "-o", "quiet", "--", "x").stdout == "7\n"
 
@@ -232,6 +252,27 @@ def test_it_warns_if_no_worker_could_ever_run_it() -> None:
         "the closest is w1, which has 8 cpus where 64 cpus are wanted\n"
         "hint: add such a worker, or: kestrelctl job cancel 7\n"
     ) in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "items", "warns"),
+    [
+        ("echo {y}", None, "{y} in the command stays as it is"),
+        ("echo {y} {x} {z} {y}", '[{"x": 1}]', "{y}, {z} in the command stays as it is"),
+        ("echo {} {n} {i} ${HOME}", None, ""),
+        ("echo {x}", '[{"x": 1}]', ""),
+        ('echo {} {a b} {"a": 1}', None, ""),
+    ],
+)
+def test_placeholders_that_nothing_fills_are_told_of(
+    tmp_path: Path, command: str, items: str | None, warns: str
+) -> None:
+    file = tmp_path / "items.json"
+    file.write_text(items or "")
+    given = ("--from-json", str(file)) if items else ()
+    result = run(FakePool(), "submit", *given, "--", "sh", "-c", command)
+    assert ("stays as it is" in result.stderr) is bool(warns)
+    assert warns in result.stderr
 
 
 def test_it_warns_in_json_as_json() -> None:
@@ -295,3 +336,25 @@ def test_progress_waits_too_and_shows_nothing_in_a_pipe() -> None:
     result = run(pool, "submit", "--progress", "--", "x")
     assert result.exit_code == 3
     assert "\x1b" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (("--service", "--wait", "--", "x"), "nothing to wait for"),
+        (("--copies", "3", "--", "x"), "--copies says how many tasks a service has"),
+        (("--service", "--copies", "3", "--array", "1-2", "--", "x"), "--copies says how many"),
+        (("--service", "--max-failures", "2", "--", "x"), "however it ends"),
+        (("--retry-on", "75", "--", "x"), "max_failures"),
+        (("--retry-memory", "2G", "--", "x"), "without a request of memory"),
+    ],
+)
+def test_contradictions_are_refused(args: tuple[str, ...], word: str) -> None:
+    result = run(FakePool(), "submit", *args)
+    assert result.exit_code == 2
+    assert word in result.stderr
+
+
+def test_copies_of_a_service_are_its_tasks() -> None:
+    spec = submitted("--service", "--copies", "3", "--", "x")
+    assert (spec.service, spec.count) == (True, 3)

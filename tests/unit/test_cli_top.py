@@ -404,3 +404,27 @@ def test_a_key_that_comes_in_two_pieces_is_one() -> None:
 def test_help_names_the_keys() -> None:
     text = run(FakePool(), "top", "--help").stdout
     assert re.search(r"q or Ctrl-C quits", text)
+
+
+def test_a_cancelled_job_has_no_full_bar() -> None:
+    over = job(9, state="cancelled", waiting=0, running=0, done=2_500, failed=0, lost=0)
+    over = msgspec.structs.replace(over, cancelled=7_500)
+    overview = later(0.0, jobs=[], ended=[over])
+    [line] = [text for text in drawn(History(overview), 120, 30) if "cancelled" in text]
+    assert bar(0.25, 10) in line
+    assert " 25 " in line
+
+
+def test_lost_attempts_are_told_as_by_the_status_of_the_pool() -> None:
+    totals = {"tasks_done": 3, "tasks_lost": 0, "attempts_lost": 1}
+    text = "\n".join(drawn(History(later(0.0, totals=totals)), 120, 40))
+    assert "so far    3 done, 1 attempts lost" in text
+
+
+def test_a_table_leaves_out_what_is_empty_before_it_cuts_a_name() -> None:
+    columns: list[FittedColumn[str]] = [
+        FittedColumn("NAME", lambda t: t, gives=True, width=4),
+        FittedColumn("NOTE", lambda t: "", width=10, drop=1),
+    ]
+    heading, line = table(columns, ["x" * 20], 20)
+    assert (line_text(heading).strip(), line_text(line).strip()) == ("NAME", "x" * 20)

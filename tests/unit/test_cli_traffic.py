@@ -72,3 +72,12 @@ def test_sizes_are_those_of_what_travels() -> None:
     found = traffic.sizes()
     assert found.heartbeat_sent < found.heartbeat_received < 200
     assert found.heartbeat_received < found.ad_received < 1000
+
+
+def test_updates_of_running_tasks_are_among_what_is_predicted() -> None:
+    words = ("-o", "json", "pool", "traffic", "--workers", "10000", "--running")
+    told = [json.loads(run(FakePool(), *words, running).stdout) for running in ("0", "40000")]
+    rest, busy = (each["messages_per_second"] for each in told)
+    assert busy - rest == pytest.approx(10_000 / 285)
+    assert told[0]["usage"]["messages_per_second"] == 0
+    assert told[1]["received_bytes_per_second"] > told[0]["received_bytes_per_second"]

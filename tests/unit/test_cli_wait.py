@@ -12,7 +12,15 @@ from cli_fake_pool import ENDED_JOB, FAILED_JOB, JOB, FakePool, run
 from kestrelctl.cli import wait
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import KestrelError, NotAllowed, NotFound, TasksFailed, TimedOut, Unreachable
+from kestrelctl.errors import (
+    KestrelError,
+    NotAllowed,
+    NotFound,
+    TasksFailed,
+    TimedOut,
+    Unreachable,
+    UsageError,
+)
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 
@@ -179,3 +187,23 @@ async def test_the_end_of_anothers_job_is_told_without_reasons() -> None:
     with pytest.raises(TasksFailed) as caught:
         await wait.check(pool, [FAILED_JOB])
     assert caught.value.cause is None
+
+
+async def test_a_service_is_not_waited_for() -> None:
+    service = msgspec.structs.replace(job(7, "active"), service=True)
+    with pytest.raises(UsageError, match="job 7 is a service"):
+        await states_of(watched([service]), "7")
+    both = [service, job(8, "done")]
+    assert await states_of(watched(both), "7-8") == {8: "done"}
+
+
+async def test_a_service_with_a_deadline_is_waited_for() -> None:
+    until = msgspec.structs.replace(job(7, "active"), service=True, deadline_at=5.0)
+    ended = msgspec.structs.replace(until, state="cancelled", stopped_by="deadline")
+    assert await states_of(watched([until], [ended]), "7") == {7: "cancelled"}
+
+
+async def test_that_a_deadline_stopped_a_job_is_said() -> None:
+    view = msgspec.structs.replace(job(7, "cancelled"), stopped_by="deadline")
+    with pytest.raises(TasksFailed, match="its deadline stopped it"):
+        await wait.check(FakePool(), [view])  # type: ignore[arg-type]

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+#: A longer word is like none that is known, and to compare a megabyte takes a tenth of a second.
+_MOST_CHARACTERS = 100
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """A hint that names the known word most like the given one; None if none is like it."""
+    if len(word) > _MOST_CHARACTERS:
+        return None
     found = get_close_matches(word, list(known), n=1)
     return f"did you mean {found[0]}?" if found else None

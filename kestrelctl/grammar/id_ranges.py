@@ -1,4 +1,4 @@
-"""Which jobs and tasks a command is about: `last`, `all`, `3,5-9`."""
+"""Which jobs and tasks a command is about: `last`, `all`, `3,5-9`, or a name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 
 from kestrelctl.errors import UsageError
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+#: `int` refuses thousands of digits.
+_RANGE = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
 _MOST_IDS = 100_000
 
 
@@ -20,6 +21,17 @@ def parse_jobs(text: str) -> str:
     if text not in ("last", "all"):
         _ranges(text, "jobs")
     return text
+
+
+def jobs_or_name(jobs: str | None, name: str) -> str:
+    """A selection of jobs by ids, or of one's own by name.
+
+    Raises:
+        UsageError: it is not exactly one of the two.
+    """
+    if (jobs is None) == (not name):
+        raise UsageError("which jobs?", hint="give JOBS or --name, one of the two")
+    return jobs or f"name:{name}"
 
 
 def parse_job(text: str) -> str:

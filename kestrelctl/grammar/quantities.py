@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import re
-import time
+from collections import Counter
 from collections.abc import Iterable
+
+import click
 
 from kestrelctl.errors import UsageError
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+class Number(click.FloatRange):
+    """Any number from a range; click calls it a "float range" to users."""
+
+    name = "number"
+
+
+class WholeNumber(click.IntRange):
+    """A whole number from a range; click calls it an "integer range" to users."""
+
+    name = "whole number"
+
+
+#: Of hundreds of digits, a float makes infinity.
+_SIZE = re.compile(r"(\d{1,20}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SIZE_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _DURATION = re.compile(
@@ -28,6 +44,17 @@ def parse_size(text: object) -> int:
         raise UsageError(f"not a size: {str(text)!r}", hint="write 512M, 2G or 1.5GiB")
     unit: int = 1024 ** _SIZE_UNITS[match[2].upper()]
     return round(float(match[1]) * unit)
+
+
+def parse_sizes(text: object) -> tuple[int, ...]:
+    """Several sizes in `2G,4G`; none for nothing.
+
+    Raises:
+        UsageError: one of them is no size.
+    """
+    if isinstance(text, tuple):  # as they were parsed already
+        return text
+    return tuple(map(parse_size, str(text).replace(",", " ").split()))
 
 
 def parse_duration(text: object) -> float:
@@ -103,15 +130,17 @@ def short_address(address: str) -> str:
     return f"{name}/{resource}" if resource.isdigit() else name
 
 
+def told_apart(addresses: Iterable[str]) -> dict[str, str]:
+    """Each by its short address; those that have one in common with their resources: `w7/core2`."""
+    short = {address: short_address(address) for address in addresses}
+    count = Counter(short.values())
+    return {
+        address: f"{name}/{address.partition('/')[2]}" if count[name] > 1 else name
+        for address, name in short.items()
+    }
+
+
 def split_words(given: Iterable[str]) -> tuple[str, ...]:
     """Words of an option that was repeated, or has commas or blanks between them; each once."""
     words = (word for each in given for word in each.replace(",", " ").split())
     return tuple(dict.fromkeys(words))
-
-
-def store_trouble(error: str, since: float | None) -> str:
-    """What a store that cannot be written means for the pool; empty if it can."""
-    if not error:
-        return ""
-    begun = "" if since is None else time.strftime(" since %H:%M:%S", time.localtime(since))
-    return f"FAILING{begun}: {error}; nothing is handed out"

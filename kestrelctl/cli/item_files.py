@@ -1,52 +1,13 @@
-"""What the tasks of a job differ in: a range of ids, lines of a file, elements of a JSON array."""
+"""What the tasks of a job differ in: lines of a file, elements of a JSON array."""
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
 import msgspec
 
 from kestrelctl.errors import UsageError
-
-_ARRAY = re.compile(r"(\d+)(?:-(\d+))?(?::(\d+))?")
-#: Ids are JSON numbers, which many readers hold in a double.
-_LARGEST_ID = 2**53
-
-
-class Range(msgspec.Struct, frozen=True):
-    """Task ids `first`, `first + step` …, `count` of them."""
-
-    first: int = 0
-    count: int = 1
-    step: int = 1
-
-
-def parse_array(text: object) -> Range:
-    """Reads `1-1000`, `0-9:3` (0, 3, 6, 9) or `5` (the one task 5), as Slurm and HyperQueue do.
-
-    Raises:
-        UsageError: it is none of these.
-    """
-    text = str(text).replace(" ", "")
-    match = _ARRAY.fullmatch(text)
-    if match is None:
-        hint = "write 1-1000, or 0-9:3 for every third"
-        if "," in text:
-            hint += "; for a list: --each-line FILE"
-        raise UsageError(f"not an array of tasks: {text!r}", hint=hint)
-    first, last = int(match[1]), int(match[2] or match[1])
-    step = int(match[3] or 1)
-    if last < first:
-        raise UsageError(
-            f"the array {text} runs backwards", hint=f"write --array {last}-{first} instead"
-        )
-    if step < 1:
-        raise UsageError(f"the array {text} never moves on", hint="the step after `:` is 1 or more")
-    if last >= _LARGEST_ID:
-        raise UsageError(f"task ids must be below {_LARGEST_ID:,}")
-    return Range(first, (last - first) // step + 1, step)
 
 
 def read_lines(file: Path) -> tuple[str, ...]:

@@ -1,0 +1,62 @@
+"""Assets in words: `fpga=2`, `disk=10G`, `gpus=0,1`, `gpus=indexed:0`, `seats=shared:4`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kestrelctl.core.model.ad import AssetChange
+from kestrelctl.errors import UsageError
+from kestrelctl.grammar.quantities import parse_size
+
+ASKED_HINT = "write --asset fpga=1 or --asset scratch=10G"
+OFFERED_HINT = "write fpga=2, gpus=0,1 (ids of units), gpus=indexed:0 or seats=shared:4"
+
+
+def asked_assets(words: Iterable[str]) -> dict[str, float]:
+    """What a task asks for: `NAME=AMOUNT` each; the last of a name counts.
+
+    Raises:
+        UsageError: a word is not of that form.
+    """
+    return {
+        name: _amount(word, value, ASKED_HINT) for name, value, word in _pairs(words, ASKED_HINT)
+    }
+
+
+def offered_assets(words: Iterable[str]) -> AssetChange:
+    """What a worker has: `NAME=AMOUNT`, `NAME=ID,ID…`, `NAME=indexed:ID…`, `NAME=shared:COUNT`.
+
+    Raises:
+        UsageError: a word is not of that form, or a name comes twice.
+    """
+    amounts: dict[str, float] = {}
+    units: dict[str, tuple[str, ...]] = {}
+    shared: dict[str, float] = {}
+    for name, value, word in _pairs(words, OFFERED_HINT):
+        if name in amounts.keys() | units.keys() | shared.keys():
+            raise UsageError(f"{name} is given twice", hint=OFFERED_HINT)
+        kind, colon, rest = value.partition(":")
+        if colon and kind == "shared":
+            shared[name] = _amount(word, rest, OFFERED_HINT)
+        elif (colon and kind == "indexed") or "," in value:
+            ids = rest if colon and kind == "indexed" else value
+            units[name] = tuple(unit.strip() for unit in ids.split(",") if unit.strip())
+        else:
+            amounts[name] = _amount(word, value, OFFERED_HINT)
+    return AssetChange(amounts=amounts, units=units, shared=shared)
+
+
+def _pairs(words: Iterable[str], hint: str) -> Iterable[tuple[str, str, str]]:
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name.strip() or not equals or not value.strip():
+            raise UsageError(f"not an asset: {word!r}", hint=hint)
+        yield name.strip(), value.strip(), word
+
+
+def _amount(word: str, value: str, hint: str) -> float:
+    """An amount, in the asset's unit; `10G` is one of bytes."""
+    try:
+        return float(value) if value.replace(".", "", 1).isdecimal() else float(parse_size(value))
+    except UsageError:
+        raise UsageError(f"not an amount of an asset: {word!r}", hint=hint) from None

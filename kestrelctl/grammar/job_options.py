@@ -1,0 +1,325 @@
+"""The options that describe a job, and the job that they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from kestrelctl.core.model.isolation import RUNGS, tag
+from kestrelctl.core.model.spec import JobSpec, Notify, OnWorkerLost
+from kestrelctl.core.model.task_array import TaskArray
+from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.errors import UsageError
+from kestrelctl.grammar.asset_words import asked_assets
+from kestrelctl.grammar.deadline_words import Deadline, parse_deadline
+from kestrelctl.grammar.exit_codes import parse_exits, parse_stop_signal
+from kestrelctl.grammar.quantities import (
+    Number,
+    WholeNumber,
+    parse_duration,
+    parse_size,
+    parse_sizes,
+    split_words,
+)
+from kestrelctl.grammar.task_ranges import parse_array
+from kestrelctl.protocol.requests import MAX_KEY_CHARACTERS
+
+#: How the names of job files end.
+JOB_FILE_SUFFIXES = (".toml", ".ini", ".job")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+array_option = click.option(
+    "--array",
+    multiple=True,
+    metavar="A-B[:S],…",
+    callback=lambda _ctx, _param, given: parse_array(",".join(given)) if given else None,
+    help="One task for each number: 1-1000, 0-9:3, 1-3,5-7.",
+)
+
+_OPTIONS = (
+    click.option("--name", default="", help="A name for the job, for people."),
+    click.option(
+        "--priority", type=WholeNumber(0, 255), default=100, show_default=True, help="0 to 255."
+    ),
+    click.option("--cpus", type=Number(min=0), default=1.0, show_default=True, help="Per task."),
+    click.option(
+        "--memory",
+        type=parse_size,
+        metavar="SIZE",
+        default="0",
+        help="Per task, which is ended beyond it: 512M, 1.5GiB. `worker info` says how exactly.",
+    ),
+    click.option(
+        "--disk",
+        type=parse_size,
+        metavar="SIZE",
+        default="0",
+        help="Per task, which is ended when its scratch directory is larger.",
+    ),
+    click.option("--gpus", type=Number(min=0), default=0.0, help="Per task; 0.5 is half of one."),
+    click.option(
+        "--asset",
+        "assets",
+        multiple=True,
+        metavar="NAME=AMOUNT",
+        help="Of any other asset, per task: fpga=1; repeatable.",
+    ),
+    click.option(
+        "--retry-memory",
+        type=parse_sizes,
+        metavar="SIZES",
+        default="",
+        help="What a task asks for that ran out of memory, one after the other: 2G,4G.",
+    ),
+    click.option(
+        "--requires",
+        multiple=True,
+        metavar="TAG",
+        help="Only on workers with this tag; several: comma or repeated.",
+    ),
+    click.option(
+        "--isolation",
+        type=click.Choice(RUNGS),
+        help="Only on workers that isolate tasks at least so well.",
+    ),
+    click.option(
+        "--requirements",
+        metavar="EXPR",
+        default="",
+        help="Only on workers of which this is true: 'Memory >= 4096 && Arch == \"X86_64\"'.",
+    ),
+    click.option(
+        "--rank",
+        metavar="EXPR",
+        default="",
+        help="Rather on workers for which this number is higher: Memory.",
+    ),
+    click.option("--max-running", type=WholeNumber(1), help="The most tasks at a time."),
+    click.option(
+        "--max-failures",
+        type=WholeNumber(1),
+        default=1,
+        show_default=True,
+        help="Failed attempts after which a task is given up.",
+    ),
+    click.option(
+        "--success-exit",
+        type=parse_exits,
+        default="",
+        metavar="CODES",
+        help="Exit codes that are a success: 0,3 or 0-2.  [default: 0]",
+    ),
+    click.option(
+        "--retry-on",
+        type=parse_exits,
+        default="",
+        metavar="EXITS",
+        help="Retry only what ends so: 75,100-110,SIGKILL; needs --max-failures.",
+    ),
+    click.option(
+        "--no-retry-on",
+        type=parse_exits,
+        default="",
+        metavar="EXITS",
+        help="Give a task up at once that ends so: 2,64-78; needs --max-failures.",
+    ),
+    click.option(
+        "--backoff",
+        type=parse_duration,
+        metavar="TIME",
+        help="Pause before a failed task is tried again, doubled each time.  [default: 1s]",
+    ),
+    click.option(
+        "--max-backoff",
+        type=parse_duration,
+        metavar="TIME",
+        help="The longest such pause.  [default: 1m, or --backoff if that is longer]",
+    ),
+    click.option(
+        "--max-losses",
+        type=WholeNumber(1),
+        default=5,
+        show_default=True,
+        help="Lost workers after which a task is given up.",
+    ),
+    click.option(
+        "--time-limit",
+        type=parse_duration,
+        metavar="TIME",
+        help="Per task: 90 (seconds), 15m, 1h30m.",
+    ),
+    click.option(
+        "--service",
+        is_flag=True,
+        help="Start each task again whenever it ends, until the job is cancelled.",
+    ),
+    click.option("--copies", type=WholeNumber(1), help="Of a service: so many tasks."),
+    click.option(
+        "--time-request",
+        type=parse_duration,
+        metavar="TIME",
+        help="Per task: only on workers that stay for so long.",
+    ),
+    click.option(
+        "--deadline",
+        type=parse_deadline,
+        metavar="TIME",
+        help="What has not ended then is stopped: 2h (from now), 2030-12-24T18:00.",
+    ),
+    click.option(
+        "--stop-signal",
+        type=parse_stop_signal,
+        default="",
+        metavar="NAME",
+        help="What asks a task to end at a limit or a cancel: INT, HUP.  [default: TERM]",
+    ),
+    click.option(
+        "--stop-grace",
+        type=parse_duration,
+        metavar="TIME",
+        help="How long a task may take to end before it is killed.  [default: 2s]",
+    ),
+    click.option(
+        "--on-worker-lost",
+        type=click.Choice([each.value for each in OnWorkerLost]),
+        default=OnWorkerLost.REQUEUE.value,
+        show_default=True,
+        help="Run a task elsewhere at once, or wait for its worker.",
+    ),
+    click.option(
+        "--env", multiple=True, metavar="K=V", help="An environment variable; repeatable."
+    ),
+    click.option(
+        "--key",
+        metavar="KEY",
+        callback=lambda _ctx, _param, given: checked_key(given),
+        help="With one that was used before, no new job: that of then.  [default: a fresh one]",
+    ),
+)
+
+
+def job_options(notify: Notify) -> Callable[[F], F]:
+    """Gives a command the options that describe a job, but for those that make its tasks.
+
+    Args:
+        notify: who is told of the end if nothing is said of that.
+    """
+    wish = click.option(
+        "--notify",
+        type=click.Choice([each.value for each in Notify]),
+        default=notify.value,
+        show_default=True,
+        help="When the job ends, send its owner a chat message.",
+    )
+
+    def decorate(function: F) -> F:
+        for option in reversed((*_OPTIONS[:-1], wish, _OPTIONS[-1])):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def job_of(
+    argv: tuple[str, ...],
+    options: Mapping[str, Any],
+    *,
+    cleanup: tuple[str, ...] = (),
+    items: tuple[str, ...] | None = None,
+) -> JobSpec:
+    """The job that a command and parsed options describe, without its items.
+
+    Args:
+        items: one for each task; None for the tasks of `--array`, or one.
+
+    Raises:
+        UsageError: the pool would not take it.
+    """
+    copies = options["copies"]
+    if copies is not None and (not options["service"] or options["array"] or items is not None):
+        raise UsageError(
+            "--copies says how many tasks a service has, and nothing else does",
+            hint="write --service --copies 3, or --array",
+        )
+    span = options["array"] or TaskArray(count=copies or (1 if items is None else len(items)))
+    named = {name: options[name] for name in ("memory", "disk", "gpus") if options[name]}
+    asked = asked_assets(options["assets"])
+    for name in asked.keys() & {"cpus", "memory", "disk", "gpus"}:
+        raise UsageError(f"{name} has an option of its own", hint=f"--{name} instead of --asset")
+    isolation = (tag(options["isolation"]),) if options["isolation"] else ()
+    return checked_job(
+        JobSpec(
+            argv=argv,
+            cleanup=cleanup,
+            count=span.count,
+            first=span.first,
+            step=span.step,
+            further=span.further,
+            name=options["name"],
+            priority=options["priority"],
+            request={"cpus": options["cpus"]} | named | asked,
+            requires=split_words(options["requires"]) + isolation,
+            requirements=options["requirements"].strip(),
+            rank=options["rank"].strip(),
+            max_running=options["max_running"],
+            max_failures=options["max_failures"],
+            retry_memory_bytes=options["retry_memory"],
+            service=options["service"],
+            time_request_seconds=options["time_request"],
+            **_deadline(options["deadline"]),
+            success_exits=options["success_exit"],
+            retry_on=options["retry_on"],
+            no_retry_on=options["no_retry_on"],
+            backoff_seconds=options["backoff"],
+            max_backoff_seconds=options["max_backoff"],
+            stop_signal=options["stop_signal"],
+            stop_grace_seconds=options["stop_grace"],
+            max_losses=options["max_losses"],
+            time_limit_seconds=options["time_limit"],
+            on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
+            env=_environment(options["env"]),
+            notify=Notify(options["notify"]),
+        )
+    )
+
+
+def _deadline(given: Deadline | None) -> dict[str, Any]:
+    return {} if given is None else {"deadline_at": given.at, "deadline_seconds": given.seconds}
+
+
+def checked_job(spec: JobSpec) -> JobSpec:
+    """A job that the pool would take.
+
+    Raises:
+        UsageError: it would not.
+    """
+    problem = problem_with_job(spec)
+    if problem is not None:
+        raise UsageError("the pool would not take this job", cause=problem)
+    return spec
+
+
+def checked_key(key: str | None) -> str | None:
+    """A key for a submission.
+
+    Raises:
+        UsageError: it is empty or too long.
+    """
+    if key is not None and not 0 < len(key) <= MAX_KEY_CHARACTERS:
+        raise UsageError(f"a key has 1 to {MAX_KEY_CHARACTERS} characters, not {len(key)}")
+    return key
+
+
+def _environment(given: Iterable[str]) -> dict[str, str]:
+    variables = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            raise UsageError(
+                f"not a variable: {each!r}", hint=f"write --env {name or 'NAME'}=VALUE"
+            )
+        variables[name] = value
+    return variables

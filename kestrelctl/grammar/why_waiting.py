@@ -1,0 +1,107 @@
+"""Why tasks of a job wait, in words."""
+
+from __future__ import annotations
+
+from kestrelctl.core.model import workdir
+from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.grammar.quantities import short_address
+from kestrelctl.protocol.answers import JobExplanation
+
+_SENTENCES = {
+    Reason.MAX_RUNNING: "as many of its tasks run as --max-running allows",
+    Reason.BACKOFF: "tasks that failed pause before they are tried again",
+    Reason.MORE_MEMORY: "tasks that ran out of memory wait with a larger request",
+    Reason.ALL_STARTED: "all of its tasks have started",
+    Reason.CANCELLING: "it is being cancelled",
+    Reason.RECOVERING: "the manager has just started, and its workers have not all spoken yet",
+    Reason.NO_WORKERS: "there are no workers",
+    Reason.RESERVED: "it has waited so long that a worker is kept for it until it fits",
+    Reason.STORE_FAILING: "the manager cannot write its store, so nothing is handed out",
+}
+_STATES = {
+    Reason.BUSY: "busy",
+    Reason.RESERVED: "kept for a job that waited long",
+    Reason.OFFLINE: "offline",
+    Reason.DRAINING: "draining",
+    Reason.QUARANTINED: "quarantined",
+}
+_OUTCOMES = {Reason.UNDEFINED: "undefined", Reason.ERROR: "an error"}
+
+
+def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
+    """One clause that says why, and what to do about it if anything."""
+    job_id = explanation.job.job_id
+    pauses = any(reason.reason is Reason.BACKOFF for reason in explanation.job_reasons)
+    if not explanation.waiting and not pauses:
+        return "nothing waits", None
+    for reason in explanation.job_reasons:
+        if reason.reason not in (Reason.NO_WORKERS, Reason.MORE_MEMORY):
+            hint = f"kestrelctl job tasks {job_id} --state failed"
+            return reason_text(reason), hint if reason.reason is Reason.BACKOFF else None
+    if not explanation.obstacles and not explanation.could_run:
+        return "there are no workers", "kestrelctl worker run --help"
+    if explanation.could_run:
+        return f"{plural(explanation.could_run, 'worker')} could take a task at once", None
+    if not explanation.ever:
+        closest = explanation.obstacles[0]
+        missing = {(each.refusal.reason, each.refusal.wanted) for each in explanation.obstacles}
+        if missing == {(Reason.MISSING_ASSET, closest.refusal.wanted)}:
+            return (
+                f"no worker has any {closest.refusal.wanted}",
+                f"kestrelctl worker run --asset {closest.refusal.wanted}=…, or: "
+                f"kestrelctl job cancel {job_id}",
+            )
+        if workdir.TAG.upper() in closest.refusal.wanted.split():
+            return (
+                "the workers of this pool run tasks in scratch directories only, and the job "
+                "names a directory",
+                f"kestrelctl job cancel {job_id}, and submit it with --workdir scratch",
+            )
+        return (
+            f"no worker could ever run it; the closest is {short_address(closest.example)}, "
+            f"which {_lack(closest.refusal)}",
+            f"add such a worker, or: kestrelctl job cancel {job_id}",
+        )
+    counts: dict[str, int] = {}
+    for each in explanation.obstacles:
+        word = _STATES.get(each.refusal.reason, "unfit")
+        counts[word] = counts.get(word, 0) + each.workers
+    able = ", ".join(f"{n:,} {word}" for word, n in counts.items() if word != "unfit")
+    ahead = explanation.tasks_ahead if "busy" in counts else 0
+    first = f"; {plural(ahead, 'task')} of other jobs {'comes' if ahead == 1 else 'come'} first"
+    return (
+        f"every worker that could run it is taken or away ({able})" + (first if ahead else ""),
+        None if "busy" in counts else "kestrelctl worker list",
+    )
+
+
+def _lack(refusal: Refusal) -> str:
+    if refusal.reason is Reason.MISSING_TAGS:
+        return f"lacks {refusal.wanted}"
+    if refusal.reason is Reason.MISSING_ASSET:
+        return f"has no {refusal.wanted}"
+    if refusal.reason is Reason.TOO_SMALL:
+        return f"has {refusal.found} where {refusal.wanted} are wanted"
+    if refusal.reason is Reason.START:
+        return f"takes only jobs with {refusal.wanted} (here {refusal.found})"
+    if refusal.reason is Reason.REQUIREMENTS:
+        return f"has {refusal.found} where {refusal.wanted} is wanted"
+    if refusal.reason in (Reason.UNDEFINED, Reason.ERROR):
+        return f"leaves {refusal.wanted} {_OUTCOMES[refusal.reason]} ({refusal.found})"
+    if refusal.reason is Reason.POLICY:
+        return f"has no price for it: {refusal.found}"
+    if refusal.reason is Reason.LIFETIME:
+        return f"leaves too early: {refusal.found}, where {refusal.wanted} are wanted"
+    return f"is {_STATES.get(refusal.reason, refusal.reason.value)}"
+
+
+def reason_text(refusal: Refusal) -> str:
+    """What holds a job back, or a worker from taking a task, and what was wanted and found."""
+    sentence = _SENTENCES.get(refusal.reason, refusal.reason.value)
+    facts = [
+        f"{label} {text}"
+        for label, text in (("wanted", refusal.wanted), ("found", refusal.found))
+        if text
+    ]
+    return f"{sentence} ({', '.join(facts)})" if facts else sentence
