@@ -1,3 +1,4 @@
 """Kestrel: a pool for many short tasks on machines that come and go."""
 
-__version__ = "0.1.0"
+#: A wheel and a source archive have more in its place: see `kestrelctl.checkout`.
+__version__ = "0.2.0.dev0"

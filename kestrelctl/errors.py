@@ -26,7 +26,7 @@ class KestrelError(Exception):
 
     Args:
         message: what happened, one line.
-        cause: why, one line, if known.
+        cause: why, one line, if known; further lines show where, with a caret.
         hint: what to do about it, ideally a command.
     """
 

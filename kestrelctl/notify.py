@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+
+from kestrelctl.notify_socket import to_parent_or_systemd
 
 #: Pause between two looks at whether the status has changed.
 STATUS_SECONDS = 5.0
@@ -29,7 +30,7 @@ class Notifier:
     ) -> None:
         self._status = status
         self._said = ""
-        self._socket = _connected(environment.get("NOTIFY_SOCKET", ""))
+        self._socket = to_parent_or_systemd(environment)
         self._watchdog_seconds = _watchdog_seconds(environment) if self._socket else 0.0
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -67,20 +68,6 @@ class Notifier:
         if self._socket is not None:
             with suppress(OSError):  # systemd does not read it: the daemon goes on
                 self._socket.send("\n".join(words).encode())
-
-
-def _connected(address: str) -> socket.socket | None:
-    """A socket to systemd; None if it did not ask. `@` stands for the NUL of an abstract name."""
-    if not address.startswith(("/", "@")):
-        return None
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    made.setblocking(False)
-    try:
-        made.connect(f"\0{address[1:]}" if address.startswith("@") else address)
-    except OSError:
-        made.close()
-        return None
-    return made
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float:

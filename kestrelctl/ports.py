@@ -6,6 +6,7 @@ its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -42,8 +43,21 @@ class Session(Protocol):
     def send_body(self, text: str, to: str, sender: str | None = None) -> None:
         """Sends a chat message for a person."""
 
-    def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
-        """Sends directed presence."""
+    def when_taken(self, done: Callable[[], None]) -> None:
+        """Calls `done` when the server has dealt with all that was sent so far.
+
+        Never if the connection is lost before.
+        """
+
+    def send_presence(
+        self,
+        to: str,
+        kind: str | None = None,
+        sender: str | None = None,
+        show: str = "",
+        status: str = "",
+    ) -> None:
+        """Sends directed presence; show and status as in RFC 6121, 4.7.2."""
 
     def backlog_bytes(self) -> int:
         """What was given to the connection and is not written yet."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 from grafana import Board, Query, Row
 from panels import BLUE, GREEN, ORANGE, RED, YELLOW, bars, stat, timeseries
 
-from boards.words import OUTCOME_COLOURS, TASK_COLOURS, UP, WORKER_COLOURS, by, per_second
+from boards.words import (
+    OUTCOME_COLOURS,
+    TASK_COLOURS,
+    UNMATCHABLE,
+    UP,
+    WORKER_COLOURS,
+    by,
+    per_second,
+)
 
 BOARD = Board(
     "kestrel-overview",
@@ -64,7 +72,7 @@ BOARD = Board(
                     "short",
                     "Tasks that no worker in the list could ever run: a tag is missing, or all "
                     "machines are too small.",
-                    'sum(kestrel_unmatched_tasks{%m, reason=~"missing-tags|too-small"})',
+                    'sum(kestrel_unmatched_tasks{%m, reason=~"' + UNMATCHABLE + '"})',
                     ((None, GREEN), (1, RED)),
                     links_to="kestrel-waiting",
                 ),

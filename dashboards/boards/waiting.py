@@ -18,10 +18,11 @@ from panels import (
     timeseries,
 )
 
-from boards.words import WORKER_COLOURS, by, quantiles
+from boards.words import UNMATCHABLE, WORKER_COLOURS, by, quantiles
 
 _REASONS = {
     "busy": GREEN,
+    "reserved": YELLOW,
     "max-running": BLUE,
     "backoff": YELLOW,
     "recovering": PURPLE,
@@ -31,13 +32,21 @@ _REASONS = {
     "no-workers": RED,
     "quarantined": RED,
     "missing-tags": RED,
+    "missing-asset": RED,
+    "policy": RED,
     "too-small": RED,
+    "requirements": RED,
+    "start": RED,
+    "undefined": RED,
+    "error": RED,
     "not-stored": ORANGE,
     "store-failing": RED,
 }
 _WHY = (
     "The reasons that `kestrelctl job explain` gives. busy: all that could run it are full; "
-    "max-running: the job's own limit; missing-tags, too-small: no worker could ever run it."
+    "reserved: it waited so long that a worker is kept for it; "
+    "max-running: the job's own limit; missing-tags, missing-asset, policy, too-small, "
+    "requirements, start, undefined, error: no worker could ever run it."
 )
 
 BOARD = Board(
@@ -70,7 +79,7 @@ BOARD = Board(
                     "short",
                     "Tasks that no worker in the list could ever run. Their owner, or a machine "
                     "with that tag or size, can change it.",
-                    'sum(kestrel_unmatched_tasks{%m, reason=~"missing-tags|too-small"})',
+                    'sum(kestrel_unmatched_tasks{%m, reason=~"' + UNMATCHABLE + '"})',
                     ((None, GREEN), (1, RED)),
                 ),
                 stat(
@@ -96,6 +105,26 @@ BOARD = Board(
                     Query('sum(kestrel_tasks{%m, state="running"})', "running"),
                     Query('sum(kestrel_asset_capacity{%m, asset="cpus"})', "processors"),
                     colours={"wanted": ORANGE, "running": GREEN, "processors": BLUE},
+                ),
+                timeseries(
+                    "Unmet demand",
+                    "short",
+                    "Waiting tasks that could not run now even if all were placed anew, by what "
+                    "they ask for. Only more workers help against these.",
+                    Query("sum by (shape) (kestrel_unmet_tasks{%m})", "{{shape}}"),
+                    stack=True,
+                    width=12,
+                ),
+                timeseries(
+                    "Saturated workers",
+                    "short",
+                    "Of which another one would let more of the unmet tasks run, by what they "
+                    "offer, and by the asset that they are out of.",
+                    Query(
+                        "sum by (worker_class, asset) (kestrel_saturated_workers{%m})",
+                        "{{worker_class}}: {{asset}}",
+                    ),
+                    width=12,
                 ),
                 timeseries(
                     "Time to empty the queue",

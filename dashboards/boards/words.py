@@ -19,6 +19,10 @@ WORKER_COLOURS = {
 UP = {1: ("up", GREEN), 0: ("DOWN", RED)}
 
 
+#: Reasons that only another worker or another ad can make go away, as a regular expression.
+UNMATCHABLE = "missing-tags|missing-asset|policy|too-small|requirements|start|undefined|error"
+
+
 def per_second(counter: str, label: str = "", matchers: str = "%m") -> Query:
     """A counter's rate, by the values of a label or as one sum."""
     by = f"by ({label}) " if label else ""

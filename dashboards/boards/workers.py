@@ -108,6 +108,21 @@ BOARD = Board(
                     sort_by="Running",
                     width=10,
                 ),
+                table(
+                    "Versions",
+                    "What runs where: more than one line while an upgrade is under way.",
+                    "version",
+                    [
+                        ("Managers", "count by (version) (kestrel_build_info{%m})", "short"),
+                        (
+                            "Workers",
+                            f"count by (version) (kestrel_worker_build_info{{{_PROCESS}}})",
+                            "short",
+                        ),
+                    ],
+                    sort_by="Workers",
+                    width=10,
+                ),
             ],
         ),
         Row(

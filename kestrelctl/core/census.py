@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from functools import cache
+from operator import attrgetter
 
 import msgspec
 
 from kestrelctl.core.attempts.endings import in_backoff
-from kestrelctl.core.jobs.gates import passing
+from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.members.availability import WORKER_STATES, worker_state
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.ladder import shape_reason
-from kestrelctl.core.scheduling.plan import plan
+from kestrelctl.core.scheduling.shortage import Shortage, shortage
 from kestrelctl.core.scheduling.supply import ClassSupply
 from kestrelctl.core.state import State
 
-WAITING_REASONS = tuple(reason.value for reason in Reason if reason is not Reason.ALL_STARTED)
+#: Of reasons that hold back no task by themselves there is nothing to count.
+_NOTHING_WAITS_FOR = (Reason.ALL_STARTED, Reason.MORE_MEMORY)
+WAITING_REASONS = tuple(reason.value for reason in Reason if reason not in _NOTHING_WAITS_FOR)
 
 
 class WorkerNumbers(msgspec.Struct, frozen=True):
@@ -40,6 +46,8 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         queued: tasks that wait at a worker behind others.
         owners: (waiting, at a worker) tasks of each owner with an active job.
         capacity, free: of the workers that are online.
+        long_tasks: running tasks of which workers have said what they use.
+        long_tasks_bytes: what these hold of memory.
         skew_seconds: the largest difference of a clock, either way; None if none is known.
     """
 
@@ -54,11 +62,13 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Amounts
     free: Amounts
     skew_seconds: float | None
+    long_tasks: int
+    long_tasks_bytes: int
 
 
 def take_census(state: State, now: float) -> Census:
     """Counts everything. A few milliseconds for thousands of workers."""
-    by_class: dict[WorkerClass, Counter[str]] = {}
+    by_class: defaultdict[WorkerClass, Counter[str]] = defaultdict(Counter)
     workers: list[WorkerNumbers] = []
     capacity: Counter[str] = Counter(cpus=0, memory=0)
     free: Counter[str] = Counter(cpus=0, memory=0)
@@ -66,16 +76,13 @@ def take_census(state: State, now: float) -> Census:
     skew: float | None = None
     for jid, worker in state.workers.items():
         word, cls, runs = worker_state(worker, now), worker.cls, worker.running
-        counted = by_class.get(cls)
-        if counted is None:
-            counted = by_class[cls] = Counter()
-        counted[word] += 1
+        by_class[cls][word] += 1
         workers.append(WorkerNumbers(jid, worker.online, runs, cls.capacity, word, worker.streak))
         running += runs
         queued += len(worker.held) - runs
         if worker.online:
             for name, amount in worker.free.items():
-                free[name] += amount
+                free[name] += amount if amount > 0 else 0  # after a shrink
             found = worker.skew.seconds
             if found is not None:
                 skew = max(abs(found), skew or 0.0)
@@ -90,6 +97,12 @@ def take_census(state: State, now: float) -> Census:
     for job in state.jobs.values():
         waiting, held = owners.get(job.owner, (0, 0))
         owners[job.owner] = (waiting + job.remaining - job.running, held + job.running)
+    long_tasks = [
+        use.memory_bytes
+        for worker in filter(attrgetter("uses"), state.workers.values())
+        for number, (_, use) in worker.uses.items()
+        if number in worker.held
+    ]
     cancelling = sum(job.cancelling for job in state.jobs.values())
     return Census(
         jobs_active=len(state.jobs) - cancelling,
@@ -103,6 +116,8 @@ def take_census(state: State, now: float) -> Census:
         capacity=dict(capacity),
         free={name: free[name] for name in capacity},
         skew_seconds=skew,
+        long_tasks=len(long_tasks),
+        long_tasks_bytes=sum(long_tasks),
     )
 
 
@@ -115,21 +130,60 @@ def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) 
         held_back = Reason.STORE_FAILING
     elif not state.connected:
         held_back = Reason.RECOVERING
+
+    @cache
+    def reason_for(shape: Shape) -> Reason:
+        return shape_reason(shape, state.supply, states, now)
+
     for job in state.jobs.values():
         backoff = backoffs[job.id]
         found[Reason.BACKOFF] += backoff
-        found[Reason.RECOVERING] += len(job.live) - job.running - len(job.ready) - backoff
-        takeable, gate = passing(job)
-        if gate is not None:
-            found[gate] += job.waiting - takeable
-        # What a plan would hand out this very moment has no worker yet either.
-        found[held_back or Reason.BUSY] += takeable
-    if held_back is None:
-        unmet = plan(state.demand, state.supply, state.config, now).unmet()
-        for shape, tasks in unmet.items():
-            found[Reason.BUSY] -= tasks
-            found[shape_reason(shape, state.supply, states)] += tasks
+        lines = job.lines()
+        ready = sum(len(line.ready) for line in lines)
+        found[Reason.RECOVERING] += len(job.live) - job.running - ready - backoff
+        for line in lines:
+            may_go, gate = passing(line)
+            if gate is not None:
+                found[gate] += line.waiting - may_go
+            # What the next pass would hand out has no worker yet either.
+            kept = Reason.RESERVED if line in state.kept else None
+            if may_go:
+                found[held_back or kept or reason_for(line.shape)] += may_go
     return found
+
+
+def take_shortage(state: State) -> Shortage:
+    """What the pool lacks; nothing is known to be lacking while nothing is handed out.
+
+    A few ten milliseconds for forty shapes and a thousand classes of workers.
+    """
+    if not state.demand:
+        return Shortage()
+    if state.store_error or not state.connected or state.reconcile_until is not None:
+        return Shortage()
+    supplies = state.supply.classes()
+    workers = {supply: len(supply.hungry) + len(supply.parked) for supply in supplies}
+    running: Counter[Shape] = Counter()
+    for job in state.jobs.values():
+        running[job.shape] += job.running
+        if job.larger:
+            for task in job.live.values():
+                if task.attempt is not None:
+                    running[job.shape] -= 1
+                    running[task.line.shape] += 1
+    # Less what only waits there, or runs where nothing new may. Most workers need no closer look.
+    takes = set[str]().union(*(s.hungry for s in supplies), *(s.parked for s in supplies))
+    known = state.workers.values()
+    for worker in [w for w in known if len(w.held) > w.running or w.jid not in takes]:
+        counts = worker.jid in takes
+        for task in worker.held.values():
+            attempt = task.attempt
+            if not counts or (attempt is not None and attempt.phase is Phase.QUEUED):
+                running[task.line.shape] -= 1
+    waiting: dict[int, Counter[Shape]] = {}
+    for job in state.demand.jobs():
+        waiting.setdefault(job.spec.priority, Counter())[job.shape] += takeable(job)
+    return shortage(running, waiting, workers)
 
 
 def _backoffs(state: State) -> Counter[int]:

@@ -47,6 +47,7 @@ class Run(Effect, frozen=True, kw_only=True):
         items: one for each attempt of spans whose job has items, in their order.
         items_of: the jobs that have items.
         forget: jobs whose template it may forget.
+        counts: (number, which attempt of its task it is) of those that are not the first.
     """
 
     worker: str
@@ -56,6 +57,7 @@ class Run(Effect, frozen=True, kw_only=True):
     items: list[str]
     items_of: frozenset[int]
     forget: list[int]
+    counts: list[tuple[int, int]] = []
 
 
 class Kill(Effect, frozen=True, kw_only=True):
@@ -73,12 +75,15 @@ class Recall(Effect, frozen=True, kw_only=True):
 
 
 class Welcome(Effect, frozen=True, kw_only=True):
-    """Tell a worker that it is in, how often to give a sign of life, and what to kill."""
+    """Tell a worker that it is in, how often to give a sign of life and to say what tasks use, and
+    what to kill.
+    """
 
     worker: str
     incarnation: str
     greeting: int
     heartbeat_seconds: float
+    usage_seconds: float = 0.0
     kill: list[int]
 
 
@@ -116,6 +121,7 @@ class Answer(Announcement, frozen=True, kw_only=True):
     repeated: bool = False
     error: str | None = None
     message: str = ""
+    cause: str = ""
     hint: str = ""
 
 
@@ -147,6 +153,10 @@ class JobEnded(Announcement, frozen=True, kw_only=True):
 
     record: JobRecord
     dispatch_seconds: list[float]
+
+
+class NoticesSettled(Announcement, frozen=True, kw_only=True):
+    """That owners were told of the ends of their jobs is durable."""
 
 
 class Note(Effect, frozen=True, kw_only=True):

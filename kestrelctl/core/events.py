@@ -10,6 +10,7 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.use import Use
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,13 +53,39 @@ class JobClosed(Event, frozen=True, kw_only=True):
     job_id: int
 
 
+class PutPolicy(Event, frozen=True, kw_only=True):
+    """An admin puts a consumption policy in force, or replaces the one of that name.
+
+    Attributes:
+        workers: an expression: the workers that it is for.
+        text: the policy.
+    """
+
+    request: str
+    name: str
+    workers: str
+    text: str
+
+
+class DropPolicy(Event, frozen=True, kw_only=True):
+    """An admin takes a consumption policy out of force."""
+
+    request: str
+    name: str
+
+
 class Cancel(Event, frozen=True, kw_only=True):
-    """A user wants a job stopped, running tasks included."""
+    """A user wants a job stopped, running tasks included.
+
+    Attributes:
+        indexes: only these tasks of it; empty for all.
+    """
 
     request: str
     by: str
     admin: bool
     job_id: int
+    indexes: list[int] = []
 
 
 class Retry(Event, frozen=True, kw_only=True):
@@ -95,6 +122,37 @@ class Forget(Event, frozen=True, kw_only=True):
     record: JobRecord
 
 
+class Expire(Event, frozen=True, kw_only=True):
+    """Ended jobs are not to be kept any longer.
+
+    Attributes:
+        sweep: rows of forgotten jobs are still there: more of them are to be deleted.
+    """
+
+    job_ids: list[int]
+    sweep: bool = False
+
+
+class ScaleService(Event, frozen=True, kw_only=True):
+    """A user wants so many copies of a service."""
+
+    request: str
+    by: str
+    admin: bool
+    job_id: int
+    copies: int
+
+
+class OwnersTold(Event, frozen=True, kw_only=True):
+    """The server has taken the messages that tell owners of the ends of their jobs.
+
+    Attributes:
+        ends: (job id, when it ended) of each.
+    """
+
+    ends: list[tuple[int, float | None]]
+
+
 class Joined(Event, frozen=True, kw_only=True):
     """A worker says hello, with all that it still holds.
 
@@ -104,6 +162,7 @@ class Joined(Event, frozen=True, kw_only=True):
         holds: (number, job id, index, claim) of every attempt that it has queued, runs or has to
             report: `claims[claim]` is what it charges; a claim of -1 is that of an ended one.
         seals: show that it was handed them.
+        wants: how many more attempts it asks for; None if it takes what it is sent.
     """
 
     worker: str
@@ -114,6 +173,14 @@ class Joined(Event, frozen=True, kw_only=True):
     holds: list[tuple[int, int, int, int]]
     claims: list[Amounts] = []
     seals: list[Seal] = []
+    wants: int | None = None
+
+
+class Resized(Event, frozen=True, kw_only=True):
+    """A worker has more or less than before, while its tasks run."""
+
+    worker: str
+    ad: WorkerAd
 
 
 class Heard(Event, frozen=True, kw_only=True):
@@ -146,11 +213,25 @@ class Reported(Event, frozen=True, kw_only=True):
     seals: list[Seal] = []
 
 
+class Using(Event, frozen=True, kw_only=True):
+    """A worker says what attempts that run there have used so far."""
+
+    worker: str
+    uses: list[Use]
+
+
 class Returned(Event, frozen=True, kw_only=True):
     """A worker gives attempts back that it never started."""
 
     worker: str
     numbers: list[int]
+
+
+class Wanted(Event, frozen=True, kw_only=True):
+    """A worker that pulls asks for so many attempts more than before."""
+
+    worker: str
+    attempts: int
 
 
 class Drain(Event, frozen=True, kw_only=True):

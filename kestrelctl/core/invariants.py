@@ -9,6 +9,7 @@ from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Standing
 from kestrelctl.core.members.availability import closed
+from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.state import State
 
@@ -24,8 +25,8 @@ def violations(state: State) -> list[str]:
     held_by = _worker_violations(state, must)
     _job_violations(state, held_by, must)
     must(
-        {job.id for job in state.demand.jobs()}
-        == {job.id for job in state.jobs.values() if takeable(job) > 0},
+        set(state.demand.jobs())
+        == {line for job in state.jobs.values() for line in job.lines() if takeable(line) > 0},
         "the queue does not hold the jobs with takeable tasks",
     )
     must(not (state.touched_jobs or state.touched_workers), "something was touched and not settled")
@@ -43,6 +44,11 @@ def violations(state: State) -> list[str]:
         totals.tasks_ended,
         there,
     )
+    must(
+        {j.id: w.jid for j, (w, _) in state.kept.items() if state.workers.get(w.jid) is w}
+        == {w.kept_for.id: jid for jid, w in state.workers.items() if w.kept_for is not None},
+        "workers are kept for other jobs than the list says",
+    )
     must(state.online == sum(w.online for w in state.workers.values()), "online count is off")
     must(
         state.sessions
@@ -58,7 +64,21 @@ def violations(state: State) -> list[str]:
         must(
             supply.members == members, "a class counts %s members, not %s", supply.members, members
         )
+    _matching_violations(state, must)
     return found
+
+
+def _matching_violations(state: State, must: Must) -> None:
+    """Holds the classes of workers and the shapes of jobs against what expressions ask now."""
+    if state.supply.significance:
+        for worker in state.workers.values():
+            asked = state.supply.facts_of(worker.ad, worker.jid)
+            fits = not worker.cls.ad_known or worker.cls.facts == asked
+            must(fits, "%s is not of the class that expressions ask for", worker.jid)
+    if state.demand.significance:
+        for line in (line for job in state.jobs.values() for line in job.lines()):
+            right = state.demand.shape_of(line.asks, line.owner)
+            must(line.shape is right, "job %s has another shape than it should", line.id)
 
 
 class Must(Protocol):
@@ -72,7 +92,8 @@ def _worker_violations(state: State, must: Must) -> set[int]:
     held_by: dict[int, str] = {}
     for worker in state.workers.values():
         jid = worker.jid
-        taken: dict[str, int] = dict.fromkeys(worker.cls.capacity, 0)
+        capacity_of = worker.capacity()
+        taken: dict[str, int] = dict.fromkeys([*capacity_of, *worker.free], 0)
         running = 0
         running_of: dict[int, int] = {}
         for number, task in worker.held.items():
@@ -86,20 +107,30 @@ def _worker_violations(state: State, must: Must) -> set[int]:
             must(attempt.number == number, "attempt %s has number %s", number, attempt.number)
             must(task.standing is Standing.UNDER_WAY, "attempt %s: %s", number, task.standing)
             must(task.job.live.get(task.index) is task, "attempt %s is not live", number)
-            waits = task.job.spec.on_worker_lost is OnWorkerLost.WAIT and not task.job.cancelling
+            waits = task.job.spec.on_worker_lost is OnWorkerLost.WAIT and not task.is_unwanted
             must(worker.online or waits, "attempt %s stays at %s, which is gone", number, jid)
             if attempt.phase is Phase.RUNNING:
                 running += 1
                 running_of[task.job.id] = running_of.get(task.job.id, 0) + 1
                 for name, amount in attempt.claim.amounts.items():
-                    taken[name] += amount
+                    must(amount > 0, "attempt %s is charged %s %s", number, amount, name)
+                    taken[name] = taken.get(name, 0) + amount
         must(running == worker.running, "%s: %s run, really %s", jid, worker.running, running)
         counted = {job.id: n for job, n in worker.running_of.items()}
         must(counted == running_of, "%s: running_of %s, really %s", jid, counted, running_of)
-        for name, capacity in worker.cls.capacity.items():
+        for name, charged in taken.items():
             free = worker.free.get(name, 0)
-            must(free >= 0, "%s: %s free %s", jid, free, name)
-            must(free + taken[name] == capacity, "%s: %s does not add up", jid, name)
+            must(free >= 0 or worker.overdrawn, "%s: %s free %s", jid, free, name)
+            adds_up = free + charged == capacity_of.get(name, 0)
+            must(adds_up, "%s: %s does not add up", jid, name)
+            must("/" not in name or charged <= MILLI, "%s: %s of %s is charged", jid, charged, name)
+        policy = worker.cls.policy
+        must(
+            policy is (state.policies.of(worker.counted_ad, jid) if worker.cls.ad_known else None),
+            "%s has policy %s, and another is in force for it",
+            jid,
+            policy,
+        )
         supply = state.supply.of(worker)
         takes = jid in supply.hungry or jid in supply.parked
         # A quarantine that has just ended is noticed with the next look at the leases.
@@ -123,7 +154,20 @@ def _job_violations(state: State, held: set[int], must: Must) -> None:
             must(task.index == index, "job %s: task %s says %s", job.id, index, task.index)
             must(index < job.cursor, "job %s: live task %s beyond the cursor", job.id, index)
             ready = standing is Standing.READY
-            must((index in job.ready) == ready, "job %s: task %s waits wrongly", job.id, index)
+            waits_in = [line for line in job.lines() if index in line.ready]
+            right = [task.line] if ready else []
+            must(waits_in == right, "job %s: task %s waits wrongly", job.id, index)
+            must(
+                task.line.shape.request.get("memory")
+                == (
+                    job.spec.retry_memory_bytes[task.memory_step - 1] * MILLI
+                    if task.memory_step
+                    else job.shape.request.get("memory")
+                ),
+                "job %s: task %s asks for other memory than its rule says",
+                job.id,
+                index,
+            )
             under_way = standing is Standing.UNDER_WAY
             must(
                 (task.attempt is not None) == under_way,
@@ -138,7 +182,7 @@ def _job_violations(state: State, held: set[int], must: Must) -> None:
             if standing is Standing.UNHEARD:
                 recovering = state.reconcile_until is not None or not state.connected
                 must(recovering, "job %s: nobody will ever ask for task %s", job.id, index)
-            elif job.cancelling:
+            elif task.is_unwanted:
                 must(under_way, "job %s: cancelled task %s waits", job.id, index)
             must(task.failures < job.spec.max_failures, "job %s: task %s failed out", job.id, index)
         must(by_standing[Standing.UNDER_WAY] == job.running, "job %s: running count is off", job.id)

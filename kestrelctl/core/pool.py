@@ -8,7 +8,8 @@ from typing import Any
 from kestrelctl.core.attempts.book import promote
 from kestrelctl.core.attempts.endings import end_backoffs, in_backoff, settle_job
 from kestrelctl.core.attempts.hand_out import hand_out
-from kestrelctl.core.census import Census, take_census
+from kestrelctl.core.attempts.reserve import keep_workers
+from kestrelctl.core.census import Census, take_census, take_shortage
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, Recall, TasksEnded
 from kestrelctl.core.events import (
@@ -16,7 +17,9 @@ from kestrelctl.core.events import (
     Cancel,
     Disconnected,
     Drain,
+    DropPolicy,
     Event,
+    Expire,
     Forget,
     Heard,
     JobClosed,
@@ -24,29 +27,45 @@ from kestrelctl.core.events import (
     Joined,
     Leaving,
     Lost,
+    OwnersTold,
+    PutPolicy,
     Reconnected,
     Reported,
+    Resized,
     Resume,
     Retry,
     Returned,
     Revoked,
+    ScaleService,
     StoreFailing,
     StoreWell,
     Submit,
     Tick,
+    Using,
+    Wanted,
 )
-from kestrelctl.core.handlers import durability, leases, membership, reporting, submission
+from kestrelctl.core.handlers import (
+    durability,
+    leases,
+    membership,
+    policy_changes,
+    reporting,
+    running_use,
+    services,
+    submission,
+)
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import Snapshot
+from kestrelctl.core.model.records import PolicyRecord, Snapshot
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.recovery import restore
 from kestrelctl.core.scheduling.explain import Explanation, explain
 from kestrelctl.core.scheduling.plan import Plan, plan
 from kestrelctl.core.scheduling.recall import recalls
+from kestrelctl.core.scheduling.shortage import Shortage
 
 #: Pause between two looks at what could be recalled.
 RECALL_ROUND_SECONDS = 0.1
@@ -55,21 +74,29 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Submit: submission.on_submit,
     JobStored: submission.on_job_stored,
     JobClosed: submission.on_job_closed,
+    OwnersTold: submission.on_owners_told,
     Cancel: submission.on_cancel,
     Retry: submission.on_retry,
+    PutPolicy: policy_changes.on_put_policy,
+    DropPolicy: policy_changes.on_drop_policy,
+    ScaleService: services.on_scale,
     Forget: submission.on_forget,
+    Expire: submission.on_expire,
     Joined: membership.on_joined,
+    Resized: membership.on_resized,
     Heard: membership.on_heard,
     Lost: membership.on_lost,
     Bounced: membership.on_bounced,
     Drain: membership.on_drain,
     Leaving: membership.on_leaving,
+    Wanted: membership.on_wanted,
     Resume: membership.on_resume,
     Revoked: membership.on_revoked,
     Disconnected: membership.on_disconnected,
     Reconnected: membership.on_reconnected,
     Reported: reporting.on_reported,
     Returned: reporting.on_returned,
+    Using: running_use.on_used,
     StoreFailing: durability.on_store_failing,
     StoreWell: durability.on_store_well,
     Tick: leases.on_tick,
@@ -106,6 +133,8 @@ class Pool:
         state = self.state
         state.at, state.cause = now, "schedule"
         end_backoffs(state, now)
+        if state.kept or (state.demand and now >= state.next_starving_at):
+            keep_workers(state, now)
         self._settle(now)
         if state.connected and not state.store_error:
             if state.demand:
@@ -170,6 +199,8 @@ class Pool:
         moments: list[float] = []
         if state.backoffs:
             moments.append(state.backoffs[0][0])
+        if state.deadlines:
+            moments.append(state.deadlines[0][0])
         if state.reconcile_until is not None:
             round_over = state.leases_checked_at + leases.LEASE_ROUND_SECONDS
             moments.append(max(state.reconcile_until, round_over))
@@ -233,9 +264,32 @@ class Pool:
         """Where a job comes among others: the lower first."""
         return self.state.demand.order(job)
 
+    @property
+    def policies(self) -> list[PolicyRecord]:
+        """Every consumption policy, by name."""
+        return self.state.policies.records()
+
     def census(self, now: float) -> Census:
         """Everything, counted."""
         return take_census(self.state, now)
+
+    @property
+    def next_job_id(self) -> int:
+        """The id of the next job: all that there ever were have lower ones."""
+        return self.state.next_job_id
+
+    @property
+    def config(self) -> Config:
+        """The settings of the pool."""
+        return self.state.config
+
+    def shortage(self) -> Shortage:
+        """Which waiting tasks no placement could run now, and what is missing for them."""
+        return take_shortage(self.state)
+
+    def known_tags(self) -> frozenset[str]:
+        """Every tag that a worker has, or lately had."""
+        return frozenset(tag for supply in self.state.supply.classes() for tag in supply.cls.tags)
 
     def explain(self, job: Job, now: float) -> Explanation:
         """Why a job's tasks wait."""

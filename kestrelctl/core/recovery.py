@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.endings import settle_job
+from kestrelctl.core.attempts.endings import ask_for_more, settle_job
 from kestrelctl.core.jobs.job import Standing, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd, with_cpus
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import Snapshot, UnfinishedJob, WorkerRecord
+from kestrelctl.core.model.records import PolicyRecord, Snapshot, UnfinishedJob, WorkerRecord
 from kestrelctl.core.model.seal import Seals
+from kestrelctl.core.policies.bad_policy import BadPolicy
+from kestrelctl.core.policies.named_policy import NamedPolicy
 from kestrelctl.core.state import State
 
 
@@ -20,11 +22,22 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     """
     state = State(config, snapshot.epoch, snapshot.next_job_id, Seals(snapshot.secret))
     state.connected = False
+    _restore_policies(state, snapshot.policies)
     for unfinished in snapshot.jobs:
         _restore_job(state, unfinished)
     for known in snapshot.workers:
         _restore_worker(state, known)
     return state
+
+
+def _restore_policies(state: State, records: list[PolicyRecord]) -> None:
+    for record in records:
+        try:
+            state.policies.put(NamedPolicy(record))
+        except BadPolicy as error:
+            state.note(
+                "error", f"policy {record.name} is not in force: {error.what}, {error.place}"
+            )
 
 
 def _restore_job(state: State, unfinished: UnfinishedJob) -> None:
@@ -38,12 +51,14 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> None:
         task = job.live[index] = Task(job, index, Standing.UNHEARD)
         task.failures, task.losses = unfinished.counters.get(index, (0, 0))
         task.concluded = unfinished.concluded.get(index, 0)
+        task.retried_after = unfinished.retried_after.get(index, 0)
+        ask_for_more(state, task, unfinished.memory_steps.get(index, 0))
     state.totals.tasks_restored += job.remaining
     settle_job(state, job, record.submitted_at)
 
 
 def _restore_worker(state: State, known: WorkerRecord) -> None:
     ad = known.ad and with_cpus(known.ad, state.config.max_account_cpus)
-    worker = Worker(known.worker, state.class_of(ad), known.ad or WorkerAd(), 0.0)
+    worker = Worker(known.worker, state.class_of(ad, known.worker), known.ad or WorkerAd(), 0.0)
     worker.draining = known.draining
     state.workers[known.worker] = worker

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from copy import copy
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -10,13 +12,16 @@ from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, Note, Persist
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.story import happening
+from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.seal import Seals
+from kestrelctl.core.model.significance import Interest, interests_of
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.policies.in_force import PoliciesInForce
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.supply import Supply
 
@@ -40,10 +45,13 @@ class State:
         sessions: the workers of each account that are online.
         rounds: how often something came back from workers of each account, `Worker.round_at`.
         set_aside: of each account the worker that was put in quarantine last.
+        habits: how silent the workers of each process are; while there are any.
         asked: workers that have yet to say what they hold.
         reconcile_until: while set, tasks that were dispatched before a restart wait for their
             workers to say that they have them.
         backoffs: heap; it may hold entries of tasks that wait no more.
+        deadlines: heap of (when, job id); it may hold entries of jobs that have ended.
+        kept: jobs that starve -> the worker that is kept for each, and since when.
         at, cause: of the event at hand.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
         records: what is to be written with the next commit.
@@ -66,6 +74,7 @@ class State:
         self.sessions: dict[str, dict[str, Worker]] = {}
         self.rounds: dict[str, int] = {}
         self.set_aside: dict[str, Worker] = {}
+        self.habits: WeakValueDictionary[str, Habit] = WeakValueDictionary()
         self.demand = Demand()
         self.supply = Supply()
         self.online = 0
@@ -75,7 +84,10 @@ class State:
         self.asked: set[str] = set()
         self.reconcile_until: float | None = None
         self.backoffs: list[BackOff] = []
+        self.deadlines: list[tuple[float, int]] = []
         self.next_recall_at = 0.0
+        self.kept: dict[Job, tuple[Worker, float]] = {}
+        self.next_starving_at = 0.0
         self.leases_checked_at = 0.0
         self.totals = Totals()
         self.at = 0.0
@@ -86,19 +98,29 @@ class State:
         self._effects: list[Effect] = []
         self.records: list[Record] = []
 
+    @property
+    def policies(self) -> PoliciesInForce:
+        """What tasks are charged on which workers."""
+        return self.supply.policies
+
     # -- jobs, workers, and what they have in common -----------------------------------------------
 
     def new_job(self, job_id: int, owner: str, spec: JobSpec, submitted_at: float) -> Job:
         """A job whose tasks all wait."""
         if self.demand.too_many_shapes():
-            used = {job.shape for job in self.jobs.values()}
+            used = {line.shape for job in self.jobs.values() for line in job.lines()}
             self.demand.forget_shapes(used)
             self.supply.forget_shapes(used)
-        shape = self.demand.shape_of(spec)
+            self._ask_anew()
+        self._ask_for_job(spec)
+        shape = self.demand.shape_of(spec, owner)
         if spec.request == shape.asked:
             spec = msgspec.structs.replace(spec, request=shape.asked)
         job = Job(job_id, owner, spec, shape, submitted_at)
         self.jobs[job_id] = job
+        deadline = spec.deadline(submitted_at)
+        if deadline is not None:
+            heapq.heappush(self.deadlines, (deadline, job_id))
         return job
 
     def restored_job(self, record: JobRecord) -> Job:
@@ -108,13 +130,48 @@ class State:
         job.key = record.key
         job.cursor = record.cursor
         job.counts = copy(record.counts)
+        job.stopped_by = record.stopped_by
         return job
 
-    def class_of(self, ad: WorkerAd | None) -> WorkerClass:
-        """The class of workers with this ad; None if it is not known."""
+    def class_of(self, ad: WorkerAd | None, jid: str) -> WorkerClass:
+        """The class of a worker with this ad; None if it is not known."""
         if self.supply.too_many_classes():
             self.supply.forget_classes({worker.cls for worker in self.workers.values()})
-        return self.supply.class_of(ad)
+        if ad is not None:
+            self._ask_for_worker(ad)
+        return self.supply.class_of(ad, jid)
+
+    def _ask_for_job(self, spec: JobSpec) -> None:
+        """Tells workers and jobs apart by what a job's expressions ask."""
+        for text in (spec.requirements, spec.rank):
+            if text:
+                asked = interests_of(text)
+                self._ask(asked.mine, asked.others)
+
+    def _ask_for_worker(self, ad: WorkerAd) -> None:
+        """The same for a worker's."""
+        if ad.start:
+            asked = interests_of(ad.start)
+            self._ask(asked.others, asked.mine)
+
+    def _ask(self, of_jobs: Interest, of_workers: Interest) -> None:
+        if self.demand.significance.learn(of_jobs):
+            self.demand.reshape(self.jobs.values())
+        if self.supply.significance.learn(of_workers):
+            self.supply.reclass(self.workers.values())
+
+    def _ask_anew(self) -> None:
+        """Forgets what nobody asks any more."""
+        self.demand.significance.forget()
+        self.supply.significance.forget()
+        for spec in {
+            (job.spec.requirements, job.spec.rank): job.spec for job in self.jobs.values()
+        }.values():
+            self._ask_for_job(spec)
+        for ad in {worker.ad.start: worker.ad for worker in self.workers.values()}.values():
+            self._ask_for_worker(ad)
+        self.demand.reshape(self.jobs.values())
+        self.supply.reclass(self.workers.values())
 
     def job(self, job_id: int) -> Job | None:
         """A job that is active as far as users know."""

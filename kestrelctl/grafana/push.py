@@ -100,7 +100,7 @@ def _step(grafana: Grafana, board: Board, folder: str | None) -> PushStep:
     if same_place and mark[2] == content:
         # The server has changed the form of the JSON, not its content.
         return PushStep(board, "unchanged", saved.version)
-    if _numbers(mark[1]) > _numbers(__version__):
+    if _order(mark[1]) > _order(__version__):
         newer = f"pushed by kestrelctl {mark[1]}, and this is {__version__}"
         return PushStep(board, "updated", saved.version, newer)
     return PushStep(board, "updated", saved.version)
@@ -115,5 +115,7 @@ def _edited(saved: Saved, edit: Edit | None) -> str:
     return f"version {saved.version} was saved{by}, not by a push"
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)))
+def _order(version: str) -> tuple[tuple[int, ...], float]:
+    """What versions are sorted by: a development version comes before its release."""
+    release, _, development = version.partition("+")[0].partition(".dev")
+    return tuple(map(int, re.findall(r"\d+", release))), float(development or "inf")

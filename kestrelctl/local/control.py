@@ -11,101 +11,184 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from kestrelctl.errors import KestrelError, NotFound, TimedOut, UsageError
-from kestrelctl.local.pool_state import PoolState, is_alive, pool_directory, read_state
+from kestrelctl.core.model.plural import plural
+from kestrelctl.errors import KestrelError, NotFound, StoreUnusable, TimedOut, UsageError
+from kestrelctl.local.left_over import delete_pool, end_left_over
+from kestrelctl.local.other_servers import check_name, check_port, domain_of
+from kestrelctl.local.pool_state import (
+    PoolState,
+    claim_pool,
+    is_of_pool,
+    last_state,
+    manager_directory,
+    pool_directory,
+    read_state,
+)
 from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
-from kestrelctl.xmpp.prosody import find_prosody
+from kestrelctl.store.backup import count_jobs
+from kestrelctl.xmpp.federation import Federation
+from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, find_prosody
 from kestrelctl.xmpp.user import UserConnection, connect_user
 
+#: A pool that starts is given up when nothing has happened for this long: many workers on a busy
+#: machine need minutes, but one after the other they come.
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
+#: Between two looks at a pool that starts.
+POLL_SECONDS = 0.05
+ANSWER_SECONDS = 2.0
 
 
 async def up(
-    name: str, workers: int, executor: str = "process", isolation: str = "plain"
+    name: str,
+    workers: int,
+    executor: str = "process",
+    isolation: str = "plain",
+    *,
+    domain: str = "",
+    federation: Federation | None = None,
 ) -> PoolState:
     """Starts a local pool that goes on when this process ends; returns when it can run tasks.
+
+    It goes on with what a pool of that name left here, whether that was stopped or has crashed.
 
     Args:
         workers: so many workers of one processor each; 0 for one with all that the machine has.
         isolation: as of `kestrelctl worker run`.
+        domain: of the pool, for good; empty for the one that it has, or else that of this machine.
+        federation: other servers that reach it this time; None for none.
 
     Raises:
-        UsageError: a pool of that name runs.
+        UsageError: a pool of that name runs, or is starting or stopping; or it has another domain,
+            or no other server could reach it.
         MissingTool: there is no XMPP server.
+        StoreUnusable: the store that was left is damaged; it stays as it is.
         KestrelError: it did not come up.
     """
     find_prosody()
     directory = pool_directory(name)
     if read_state(directory) is not None:
         raise UsageError(
-            f"the pool {name} runs already", hint=f"`kestrelctl down --name {name}` stops it"
+            f"the pool {name} runs already",
+            hint=f"`kestrelctl down --name {name}` stops it, and keeps its jobs",
         )
-    await _clear(directory)
-    directory.mkdir(parents=True, mode=0o700)
-    process = _start(directory, name, workers, executor, isolation, detached=True)
+    domain = domain_of(directory, domain)
+    if federation is not None:
+        check_name(federation, domain)
+    directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+    directory.chmod(0o700)
+    with _claimed(directory):
+        await end_left_over(directory)
+        for log in directory.glob("*.log"):
+            log.replace(log.with_suffix(".log.old"))
+        if federation is not None:
+            check_port(federation)
+        (directory / "domain").write_text(f"{domain}\n")
+    process = _start(
+        directory,
+        name,
+        workers,
+        executor,
+        isolation,
+        detached=True,
+        domain=domain,
+        federation=federation,
+    )
     return await _ready(process, directory, max(1, workers))
 
 
-async def down(name: str) -> None:
-    """Stops a local pool and removes what it left; running tasks are ended.
+async def down(name: str, *, delete: bool = False) -> None:
+    """Stops a local pool; running tasks are ended, and run again when it goes on.
+
+    Args:
+        delete: whether its jobs and results go, too.
 
     Raises:
-        NotFound: there is no such pool.
+        NotFound: there is no such pool, or it does not run and nothing is to be deleted.
+        UsageError: it is just starting, or stopped by somebody else.
+        KestrelError: not all could be deleted.
     """
     directory = pool_directory(name)
+    if not directory.exists():
+        raise NotFound(f"there is no pool {name} here")
     state = read_state(directory)
-    if state is None:
-        if not directory.exists():
-            raise NotFound(f"no pool {name} runs here")
-        await _clear(directory)
-        return
+    if state is not None:
+        await _stop(state)
+    with _claimed(directory):
+        if state is None and last_state(directory) is None and not delete:
+            raise NotFound(
+                f"the pool {name} does not run",
+                cause="its jobs and results are kept",
+                hint=f"`kestrelctl up --name {name}` goes on with them; "
+                f"`kestrelctl down --name {name} --delete` deletes them",
+            )
+        await end_left_over(directory)
+        if delete:
+            delete_pool(directory)
+
+
+@contextlib.contextmanager
+def _claimed(directory: Path) -> Iterator[None]:
+    """Keeps supervisors, and other callers, from a directory. UsageError if one of them has it."""
+    lock = claim_pool(directory)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+async def _stop(state: PoolState) -> None:
     # One that was stopped (SIGSTOP) does not hear the first before the second.
     for number in (signal.SIGTERM, signal.SIGCONT):
         with contextlib.suppress(ProcessLookupError):
             os.kill(state.pid, number)
     deadline = time.monotonic() + STOP_SECONDS
-    while is_alive(state.pid):
+    while is_of_pool(state, state.pid):
         if time.monotonic() > deadline:
-            raise TimedOut(f"the pool {name} did not stop", cause=f"its supervisor is {state.pid}")
+            raise TimedOut(
+                f"the pool {state.name} did not stop", cause=f"its supervisor is {state.pid}"
+            )
         await asyncio.sleep(0.02)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
-async def _clear(directory: Path) -> None:
-    """Removes what a pool without a supervisor has left: its directory, and keepers of workers.
+class KeptJobs(NamedTuple):
+    """How many jobs a pool remembers, and how many of them have not ended."""
 
-    All its processes were told to end when the supervisor died, but a keeper that is stopped
-    (SIGSTOP) does not hear it.
-    """
-    keepers = _keepers(directory)
-    for pid in keepers:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-    deadline = time.monotonic() + STOP_SECONDS
-    while left := [pid for pid in keepers if is_alive(pid)]:
-        if time.monotonic() > deadline:
-            raise TimedOut("workers of an earlier pool did not stop", cause=f"processes {left}")
-        await asyncio.sleep(0.02)
-    shutil.rmtree(directory, ignore_errors=True)
+    jobs: int
+    active: int
+
+    def __str__(self) -> str:
+        active = f", {self.active:,} of them active" if self.active else ""
+        return f"{plural(self.jobs, 'job')}{active}"
 
 
-def _keepers(directory: Path) -> list[int]:
-    """The keepers that still run; a number that now belongs to another process does not count."""
-    found = []
-    with contextlib.suppress(OSError, msgspec.DecodeError):
-        state = msgspec.json.decode((directory / "pool.json").read_bytes(), type=PoolState)
-        for pid in state.worker_pids:
-            with contextlib.suppress(OSError):
-                if os.fsencode(directory) in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(pid)
-    return found
+def kept_jobs(name: str) -> KeptJobs | None:
+    """What the store of a pool holds, whether it runs or not; None if that cannot be read."""
+    try:
+        return KeptJobs(*count_jobs(manager_directory(name)))
+    except NotFound:
+        return KeptJobs(0, 0)
+    except (KestrelError, OSError):
+        return None
+
+
+async def running_tasks(name: str) -> int:
+    """How many tasks run in a local pool; 0 if none runs there, or it does not answer soon."""
+    state = read_state(pool_directory(name))
+    if state is not None:
+        with contextlib.suppress(KestrelError, OSError, TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS), connect_local(state) as connection:
+                status = await connection.ask(PoolStatus(), timeout_seconds=ANSWER_SECONDS)
+                if isinstance(status, PoolSummary):
+                    return status.tasks_running
+    return 0
 
 
 @contextlib.asynccontextmanager
@@ -139,7 +222,13 @@ async def connect_local(state: PoolState, *, admin: bool = False) -> AsyncIterat
     jid = state.admin if admin else state.user
     password = Path(state.admin_password_file if admin else state.password_file).read_text()
     async with connect_user(
-        jid, password.strip(), state.domain, state.host, state.port, tls=False
+        jid,
+        password.strip(),
+        state.domain,
+        state.host,
+        state.port,
+        tls=False,
+        timeout_seconds=START_SECONDS,
     ) as connection:
         yield connection
 
@@ -153,11 +242,15 @@ def _start(
     *,
     detached: bool,
     metrics: bool = True,
+    domain: str = LOCAL_DOMAIN,
+    federation: Federation | None = None,
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
     command += ["--directory", str(directory), "--name", name]
     command += ["--workers", str(workers), "--executor", executor]
-    command += ["--isolation", isolation]
+    command += ["--isolation", isolation, "--domain", domain]
+    if federation is not None:
+        command += ["--federation", msgspec.json.encode(federation).decode()]
     if not detached:
         command.append("--with-parent")
     if not metrics:
@@ -176,6 +269,7 @@ def _start(
 async def _ready(process: subprocess.Popen[bytes], directory: Path, workers: int) -> PoolState:
     """Waits until a starting pool has all its workers."""
     deadline = time.monotonic() + START_SECONDS
+    most = 0  # workers seen so far
     try:
         while (state := read_state(directory)) is None:
             _check(process, directory, deadline)
@@ -185,26 +279,52 @@ async def _ready(process: subprocess.Popen[bytes], directory: Path, workers: int
                 _check(process, directory, deadline)
                 with contextlib.suppress(KestrelError):
                     status = await connection.ask(PoolStatus(), timeout_seconds=2.0)
-                    if isinstance(status, PoolSummary) and status.workers.get("idle", 0) >= workers:
+                    assert isinstance(status, PoolSummary)
+                    joined = _joined(status)
+                    if joined >= workers:
                         return read_state(directory) or state
-                await asyncio.sleep(0.05)
+                    if joined > most:
+                        most, deadline = joined, time.monotonic() + START_SECONDS
+                await asyncio.sleep(POLL_SECONDS)
     except BaseException:
         if process.poll() is None:
             process.terminate()
         raise
 
 
+def _joined(status: PoolSummary) -> int:
+    """How many workers are there, whatever they do: one that goes on is busy at once."""
+    return sum(count for state, count in status.workers.items() if state != "offline")
+
+
 def _check(process: subprocess.Popen[bytes], directory: Path, deadline: float) -> None:
-    if process.poll() is not None or time.monotonic() > deadline:
+    """Finds out whether a pool may still come up.
+
+    Raises:
+        StoreUnusable: its store cannot be used as it is.
+        KestrelError: it ended, or takes too long.
+    """
+    name = directory.name
+    ended = process.poll()
+    if ended == StoreUnusable.exit_status:
+        raise StoreUnusable(
+            f"the pool {name} cannot go on: its store cannot be used",
+            cause=_last_words(directory, "manager"),
+            hint=f"`kestrelctl manager restore --pool {name} FILE` puts a backup in its place; "
+            f"`kestrelctl up --name OTHER` starts an empty pool beside it",
+        )
+    if ended is not None or time.monotonic() > deadline:
         raise KestrelError(
-            "the pool did not come up", cause=_last_words(directory), hint="try again"
+            "the pool did not come up",
+            cause=_last_words(directory),
+            hint=f"try again; the logs and its jobs stay in {directory}",
         )
 
 
-def _last_words(directory: Path) -> str:
+def _last_words(directory: Path, of: str = "*") -> str:
     """The last lines of the logs of a pool that failed."""
     found = []
-    for log in sorted(directory.glob("*.log")):
+    for log in sorted(directory.glob(f"{of}.log")):
         lines = log.read_text(errors="replace").strip().splitlines()
         if lines:
             found.append(f"{log.stem}: {lines[-1]}")

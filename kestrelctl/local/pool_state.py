@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
 import msgspec
 
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import KestrelError, UsageError
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,9 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     metrics: str = ""  #: page of the manager for Prometheus; empty if there is none
     worker_metrics: list[str] = []  #: of each worker process
     server_metrics: str = ""  #: of the XMPP server
+    #: By process id, what tells each of these processes from a later one with its number.
+    marks: dict[int, str] = {}
+    own_directories: bool = False  #: its workers run tasks in the directory that a job names
 
 
 def pools_directory() -> Path:
@@ -53,13 +57,56 @@ def pool_directory(name: str) -> Path:
     return pools_directory() / name
 
 
+def manager_directory(name: str) -> Path:
+    """Where the manager of a pool keeps its store.
+
+    Raises:
+        UsageError: the name cannot be one.
+    """
+    return pool_directory(name) / "manager"
+
+
+def known_pools() -> list[str]:
+    """The pools of this user that run here or have left something, by name."""
+    return sorted(found.name for found in pools_directory().glob("*") if found.is_dir())
+
+
 def read_state(directory: Path) -> PoolState | None:
     """The pool that runs in a directory; None if none does, or it is still starting."""
+    state = last_state(directory)
+    return state if state is not None and is_of_pool(state, state.pid) else None
+
+
+def last_state(directory: Path) -> PoolState | None:
+    """The pool that runs in a directory, or did when it crashed; None if it was stopped."""
     try:
-        state = msgspec.json.decode((directory / "pool.json").read_bytes(), type=PoolState)
+        return msgspec.json.decode((directory / "pool.json").read_bytes(), type=PoolState)
     except (OSError, msgspec.DecodeError):
         return None
-    return state if is_alive(state.pid) else None
+
+
+def processes_of(state: PoolState) -> list[int]:
+    """The processes of a pool that it tells of, the supervisor first."""
+    told = (state.pid, state.server_pid, state.manager_pid, *state.worker_pids)
+    return [pid for pid in told if pid]
+
+
+def is_of_pool(state: PoolState, pid: int) -> bool:
+    """Whether a process of a pool still runs, and its number was not given to another since."""
+    if not is_alive(pid):
+        return False
+    return not state.marks or state.marks.get(pid) == process_mark(pid)
+
+
+def process_mark(pid: int) -> str:
+    """What tells a process from any other that ever has its number: the boot of the machine, and
+    when it started (proc_pid_stat(5), field 22). Empty where the system does not say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return f"{boot} {fields[19]}"
 
 
 def is_alive(pid: int) -> bool:
@@ -76,6 +123,37 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return not Path("/proc/self").exists()
+
+
+def claim_pool(directory: Path) -> int:
+    """Takes the directory of a pool for this process: its supervisor, or who clears it up.
+
+    Returns:
+        An open file; closing it, or the end of the process, releases the directory.
+
+    Raises:
+        UsageError: another process has it.
+        KestrelError: its file system has no locks.
+    """
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise UsageError(
+            f"the pool {directory.name} is starting or stopping, or runs on another machine",
+            cause=f"a process has the lock of {directory}",
+            hint="try again in a moment",
+        ) from None
+    except OSError as error:
+        os.close(lock)
+        raise KestrelError(f"{directory} cannot be locked", cause=error.strerror) from error
+    return lock
+
+
+def remove_state(directory: Path) -> None:
+    """Says that no pool runs there; what it has stored stays."""
+    (directory / "pool.json").unlink(missing_ok=True)
 
 
 def write_state(directory: Path, state: PoolState) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
 import logging
 import os
 import shutil
@@ -19,17 +18,29 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 from kestrelctl import logs
 from kestrelctl.core.pacing.backoff import pause_seconds
-from kestrelctl.errors import KestrelError
-from kestrelctl.local.pool_state import PoolState, write_state
-from kestrelctl.worker.discovery import discover
+from kestrelctl.errors import KestrelError, StoreUnusable
+from kestrelctl.local.pool_state import (
+    PoolState,
+    claim_pool,
+    process_mark,
+    processes_of,
+    remove_state,
+    write_state,
+)
+from kestrelctl.worker.discovery import discover, disk_for_tasks_bytes, even_bytes
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, kill, prctl
 from kestrelctl.worker.stops import Stops
-from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer, free_ports
+from kestrelctl.xmpp.federation import Federation
+from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, LOOPBACK, PrivateServer, free_ports
 
 log = logging.getLogger(__name__)
 
+#: The name of that child.
+MANAGER = "manager"
 #: How long children get to stop before they are killed.
 STOP_SECONDS = 8.0
 #: A child that ran this long has recovered: its next failure counts as the first.
@@ -116,6 +127,8 @@ class Supervisor:
         isolation: str,
         *,
         metrics: bool,
+        domain: str = LOCAL_DOMAIN,
+        federation: Federation | None = None,
     ) -> None:
         self.directory = directory
         self.name = name
@@ -126,7 +139,9 @@ class Supervisor:
         self._with_metrics = metrics
         #: HOST:PORT of the manager's metrics and of those of each worker process, or nothing.
         self.metrics: list[str] = []
-        self.server = PrivateServer.create(directory / "server", metrics=metrics)
+        self.server = PrivateServer.create(
+            directory / "server", domain, metrics=metrics, federation=federation
+        )
         self.children: list[Child] = []
         self.worker_children: list[Child] = []
         self._stop = asyncio.Event()
@@ -143,11 +158,11 @@ class Supervisor:
             )
             server = self._add(Child("server", self.server.command(), self.directory))
             server.start()
-            await self.server.wait_ready(20.0)
+            await self.server.wait_ready(60.0)
             if self._with_metrics:
                 ports = free_ports(1 + self.processes)
                 self.metrics = [f"{LOOPBACK}:{port}" for port in ports]
-            manager = self._add(Child("manager", self._manager_command(admin[0]), self.directory))
+            manager = self._add(Child(MANAGER, self._manager_command(admin[0]), self.directory))
             manager.start()
             for child in self._worker_commands():
                 self.worker_children.append(self._add(child))
@@ -187,6 +202,7 @@ class Supervisor:
             "--worker-host", self.server.workers_domain,
             "--user-host", self.server.users_domain,
             "--admin", admin,
+            *_remote_users(self.server.federation),
             *_metrics_option(self.metrics, 0),
         ]  # fmt: skip
 
@@ -213,10 +229,14 @@ class Supervisor:
                 "--data-dir", str(self.directory / f"worker-{index + 1}"),
                 "--executor", self.executor,
                 "--isolation", self.isolation,
+                "--any-workdir",
             ]  # fmt: skip
             command += _metrics_option(self.metrics, 1 + index)
             if self.workers:
+                disk_bytes = even_bytes(disk_for_tasks_bytes(self.directory) // self.workers)
                 command += ["--cpus", "1", "--memory", str(memory_bytes // self.workers)]
+                # Several processes cannot share GPUs out that each of them detects.
+                command += ["--asset", f"disk={disk_bytes}", "--asset", "gpus=indexed:"]
             found.append(
                 Child(
                     f"worker-{index + 1}",
@@ -249,9 +269,11 @@ class Supervisor:
             metrics=next(iter(pages), ""),
             worker_metrics=pages[1:],
             server_metrics=f"http://{LOOPBACK}:{self.server.metrics_port}/metrics" if pages else "",
+            own_directories=True,
         )
         if state != self._published:
-            write_state(self.directory, state)
+            marks = {pid: process_mark(pid) for pid in processes_of(state)}
+            write_state(self.directory, msgspec.structs.replace(state, marks=marks))
             self._published = state
 
     def _restart_ended(self) -> None:
@@ -260,6 +282,8 @@ class Supervisor:
             if child.process is not None and child.process.poll() is not None:
                 status = child.process.returncode
                 child.process = None
+                if child.name == MANAGER and status == StoreUnusable.exit_status:
+                    raise StoreUnusable("the manager ended: its store cannot be used")
                 if moment - child.started_at > RECOVERED_SECONDS:
                     child.failures = 0
                 child.failures += 1
@@ -299,6 +323,10 @@ async def _stop(children: list[Child]) -> None:
 
 
 _KESTRELCTL = [sys.executable, "-m", "kestrelctl"]
+
+
+def _remote_users(federation: Federation | None) -> list[str]:
+    return [word for user in federation.users for word in ("--user", user)] if federation else []
 
 
 def _metrics_option(addresses: list[str], index: int) -> list[str]:
@@ -346,19 +374,26 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--executor", default="process")
     parser.add_argument("--isolation", default="plain")
-    parser.add_argument("--with-parent", action="store_true", help="stop when the parent dies")
+    parser.add_argument("--domain", default=LOCAL_DOMAIN)
+    parser.add_argument(
+        "--federation",
+        type=lambda text: msgspec.json.decode(text, type=Federation),
+        help="as JSON; without it no other server is talked to",
+    )
+    parser.add_argument(
+        "--with-parent", action="store_true", help="stop when the parent dies, and leave nothing"
+    )
     parser.add_argument("--no-metrics", dest="metrics", action="store_false")
     options = parser.parse_args()
     logs.set_up("text", verbose=False)
     if options.with_parent:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    lock = os.open(options.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        log.error("a pool runs in %s already", options.directory)
-        return 1
+        claim_pool(options.directory)
+    except KestrelError as error:
+        log.error("%s", error.message)
+        return error.exit_status
     try:
         supervisor = Supervisor(
             options.directory,
@@ -367,14 +402,19 @@ def main() -> int:
             options.executor,
             options.isolation,
             metrics=options.metrics,
+            domain=options.domain,
+            federation=options.federation,
         )
         asyncio.run(supervisor.run())
     except KestrelError as error:
         log.error("%s%s", error.message, f" ({error.hint})" if error.hint else "")
         return error.exit_status
     else:
-        shutil.rmtree(options.directory, ignore_errors=True)
+        if options.with_parent:
+            shutil.rmtree(options.directory, ignore_errors=True)
         return 0
+    finally:
+        remove_state(options.directory)
 
 
 if __name__ == "__main__":

@@ -28,15 +28,17 @@ class Access:
         #: Where workers' accounts are; new ones at the first.
         self.worker_hosts = options.worker_hosts or (f"workers.{options.domain}",)
         self._user_hosts = frozenset(options.user_hosts or (f"users.{options.domain}",))
+        self._users = frozenset(options.users)
         self._admins = frozenset(options.admins)
         #: Whether users see each other's jobs whole.
         self.share_jobs = options.share_jobs
-        both = sorted(self._user_hosts.intersection(self.worker_hosts))
+        hosts = {*self._user_hosts, *map(host, self._users)}
+        both = sorted(hosts.intersection(self.worker_hosts))
         if both:
             raise UsageError(
                 f"accounts of {both[0]} would be workers and users at once",
                 cause="whoever has a worker's password could submit jobs",
-                hint="give workers and users a domain each: --worker-host, --user-host",
+                hint="give workers and users a domain each: --worker-host, --user-host, --user",
             )
 
     def may_work(self, jid: str) -> bool:
@@ -49,7 +51,7 @@ class Access:
 
     def may_submit(self, jid: str) -> bool:
         """Whether that address may ask the pool anything."""
-        return host(jid) in self._user_hosts
+        return host(jid) in self._user_hosts or bare(jid) in self._users
 
     def is_admin(self, jid: str) -> bool:
         """Whether that address may touch other people's jobs, and workers."""

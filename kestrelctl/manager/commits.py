@@ -16,6 +16,8 @@ from kestrelctl.core.effects import Effect
 from kestrelctl.core.model.records import (
     JobForgotten,
     JobRecord,
+    PolicyGone,
+    PolicyRecord,
     Progress,
     Record,
     TaskRecord,
@@ -219,4 +221,6 @@ def _what(record: Record, place: int) -> Hashable:
         return (type(record), record.job_id)
     if isinstance(record, (WorkerRecord, WorkerGone)):
         return record.worker
+    if isinstance(record, (PolicyRecord, PolicyGone)):
+        return (PolicyRecord, record.name)
     return place

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from kestrelctl.core import events as ev
+from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.effects import JobEnded
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord
 from kestrelctl.core.model.validate import problem_with_job
@@ -14,22 +15,32 @@ from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.pending_answers import PendingAnswers
-from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_own, must_see
+from kestrelctl.manager.selection import (
+    MAX_RECORDS,
+    Among,
+    Selected,
+    Selection,
+    check_glob,
+    must_own,
+    must_see,
+)
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.uploads import KEPT_SECONDS, Uploads
 from kestrelctl.manager.watchers import Watchers
+from kestrelctl.manager.where import listed_job, where_jobs
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.handout import problem_with_size
+from kestrelctl.store.sums import Used
 
 
 class JobRequests:
     """Submit, cancel, retry, forget, list, watch, explain."""
 
-    def __init__(self, service: Service, selection: Selection) -> None:
+    def __init__(self, service: Service, selection: Selection, pending: PendingAnswers) -> None:
         self._service = service
         self._selection = selection
-        self._pending = PendingAnswers(service)
+        self._pending = pending
         self._uploads = Uploads()
         self._looks_at_uploads = False
         self._watchers: Watchers[Caller] = Watchers()
@@ -88,7 +99,15 @@ class JobRequests:
             self._look_at_uploads_later()
 
     async def cancel(self, caller: Caller, request: rq.CancelJobs) -> None:
-        ids = self._selection.jobs(caller, request.jobs)
+        indexes: list[int] = []
+        if request.task_ids:
+            record = self._selection.one(caller, request.jobs)
+            must_own(record, caller)
+            indexes = self._selection.indexes(record, request.task_ids)
+            selected = Selected([record.job_id])
+        else:
+            selected = self._selection.jobs(caller, request.jobs, Among.ACTIVE)
+        ids = selected.ids
         found = await self._pending.answers_to(
             lambda token, job_id=job_id: ev.Cancel(  # type: ignore[misc]
                 at=self._service.now(),
@@ -97,11 +116,16 @@ class JobRequests:
                 by=caller.user,
                 admin=caller.admin,
                 job_id=job_id,
+                indexes=indexes,
             )
             for job_id in ids
         )
         tasks = sum(answer.tasks for answer in found)
-        caller.reply(an.Changed(id=request.id, what=list(map(str, ids)), tasks=tasks))
+        if indexes and not tasks:
+            ids = []
+        caller.reply(
+            an.Changed(id=request.id, what=list(map(str, ids)), tasks=tasks, left=selected.left)
+        )
 
     async def retry(self, caller: Caller, request: rq.RetryJobs) -> None:
         done: list[str] = []
@@ -148,32 +172,96 @@ class JobRequests:
         )
         return answer.tasks
 
-    async def forget(self, caller: Caller, request: rq.ForgetJobs) -> None:
-        records = self._selection.records(caller, request.jobs)
-        found = await self._pending.answers_to(
-            lambda token, record=record: ev.Forget(  # type: ignore[misc]
+    async def scale(self, caller: Caller, request: rq.ScaleJob) -> None:
+        record = self._selection.one(caller, request.job)
+        must_own(record, caller)
+        answer = await self._pending.answer_to(
+            lambda token: ev.ScaleService(
                 at=self._service.now(),
                 cause=caller.jid,
                 request=token,
                 by=caller.user,
                 admin=caller.admin,
-                record=record,
+                job_id=record.job_id,
+                copies=request.copies,
             )
-            for record in records
         )
-        what = [str(answer.job_id) for answer in found]
-        caller.reply(an.Changed(id=request.id, what=what))
+        caller.reply(an.Changed(id=request.id, what=[str(record.job_id)], tasks=answer.tasks))
+
+    async def forget(self, caller: Caller, request: rq.ForgetJobs) -> None:
+        selected = self._selection.jobs(caller, request.jobs, Among.ENDED)
+        what: list[str] = []
+        for start in range(0, len(selected.ids), MAX_RECORDS):
+            ids = selected.ids[start : start + MAX_RECORDS]
+            found = await self._pending.answers_to(
+                lambda token, record=record: ev.Forget(  # type: ignore[misc]
+                    at=self._service.now(),
+                    cause=caller.jid,
+                    request=token,
+                    by=caller.user,
+                    admin=caller.admin,
+                    record=record,
+                )
+                for record in self._service.store.jobs(ids=ids, limit=len(ids))
+            )
+            what += [str(answer.job_id) for answer in found]
+        caller.reply(
+            an.Changed(id=request.id, what=what, kept=selected.passed_over, left=selected.left)
+        )
 
     async def list_jobs(self, caller: Caller, request: rq.ListJobs) -> None:
-        if request.jobs:
-            records = self._selection.records(caller, request.jobs)
-        else:
-            records = self._service.store.jobs(
-                owner=request.owner or None,
-                states=request.states,
-                limit=min(request.limit, MAX_RECORDS),
-            )
-        caller.reply(an.Jobs(id=request.id, jobs=self._views(caller, records)))
+        store = self._service.store
+        check_glob(request.name)
+        ids = self._selection.jobs(caller, request.jobs).ids if request.jobs else None
+        owner = request.owner or None
+        if request.name and not caller.sees(owner or ""):
+            # Whoever may not know a name may not find it out by asking for it.
+            owner, ids = caller.user, ids if owner in (None, caller.user) else []
+        limit = min(request.limit or MAX_RECORDS, MAX_RECORDS)
+        wanted = limit
+        if request.where:
+            limit = MAX_RECORDS
+        records = store.jobs(
+            ids=ids,
+            owner=owner,
+            states=request.states,
+            name=request.name,
+            before=request.before,
+            ended_since=request.ended_since,
+            limit=limit,
+        )
+        found = self._views(caller, records)
+        if request.used:
+            found = self._with_used(caller, found)
+        if request.details and len(found) == 1 and caller.owns(records[0].owner):
+            found = [self._detailed(records[0], found[0])]
+        if request.where:
+            where = where_jobs(request.where, found)
+            fitting = [
+                view for view in found if where.is_true_of(listed_job(view), f"job {view.job_id}")
+            ]
+            page = views.first_that_fit(reversed(fitting[-wanted:]))[::-1]
+            before = records[0].job_id if len(records) == limit else None
+            if len(page) < len(fitting):
+                before = page[0].job_id
+            caller.reply(an.Jobs(id=request.id, jobs=page, before=before))
+            return
+        page = views.first_that_fit(reversed(found))[::-1]
+        before = page[0].job_id if len(records) == limit or len(page) < len(found) else None
+        total = None
+        if request.before is None:
+            total = len(found)
+            if before is not None:
+                total = len(
+                    store.job_ids(
+                        ids=ids,
+                        owner=owner,
+                        states=request.states,
+                        name=request.name,
+                        ended_since=request.ended_since,
+                    )
+                )
+        caller.reply(an.Jobs(id=request.id, jobs=page, before=before, total=total))
 
     async def watch(self, caller: Caller, request: rq.Watch) -> None:
         records = self._selection.records(caller, request.jobs)
@@ -195,13 +283,40 @@ class JobRequests:
             return [views.abridged(view) for view in found]
         return [self._in_full(records[0], found[0])]
 
+    def _detailed(self, record: JobRecord, view: an.JobView) -> an.JobView:
+        """A job with what only the spec and the tasks tell."""
+        job = self._service.pool.job(record.job_id)
+        spec = (job or self._selection.whole(record.job_id)).spec
+        store = self._service.store
+        used = store.used([record.job_id]).get(record.job_id, Used())
+        view = views.with_spread(views.with_used(view, used), used, store.spread(record.job_id))
+        if job is not None:
+            running = views.running_use(self._service.pool, job)
+            view = msgspec.structs.replace(view, running_use=running)
+        return views.detailed(view, spec)
+
+    def _with_used(self, caller: Caller, found: list[an.JobView]) -> list[an.JobView]:
+        """Jobs with what they took, as far as they are the caller's to see."""
+        seen = [view.job_id for view in found if caller.sees(view.owner)]
+        used = self._service.store.used(seen)
+        return [
+            views.with_used(view, used[view.job_id]) if view.job_id in used else view
+            for view in found
+        ]
+
     def _in_full(self, record: JobRecord, view: an.JobView) -> an.JobView:
         """A job that is alone in an answer, with its command and its requirements uncut."""
         if record.spec.shows_all() or not view.argv:
             return view
         job = self._service.pool.job(record.job_id)
         spec = (job or self._selection.whole(record.job_id)).spec
-        return msgspec.structs.replace(view, argv=list(spec.argv), requires=list(spec.requires))
+        return msgspec.structs.replace(
+            view,
+            argv=list(spec.argv),
+            requires=list(spec.requires),
+            requirements=spec.requirements,
+            rank=spec.rank,
+        )
 
     async def explain(self, caller: Caller, request: rq.ExplainJob) -> None:
         record = self._selection.one(caller, request.job)
@@ -223,8 +338,8 @@ class JobRequests:
         view = views.job_view(ended.record, None)
         view = msgspec.structs.replace(
             views.abridged(view),
-            dispatch_p50_seconds=views.percentile(ended.dispatch_seconds, 50),
-            dispatch_p99_seconds=views.percentile(ended.dispatch_seconds, 99),
+            dispatch_p50_seconds=percentile(ended.dispatch_seconds, 50),
+            dispatch_p99_seconds=percentile(ended.dispatch_seconds, 99),
         )
         for caller in watchers:
             caller.reply(an.Ended(id="", job=_as_seen(caller, view)))

@@ -9,14 +9,18 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import Busy, KestrelError, NotAllowed, UsageError
 from kestrelctl.manager.access import Access, bare
+from kestrelctl.manager.addresses import Addresses
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.conversations import Conversations
+from kestrelctl.manager.notices import Notices
 from kestrelctl.manager.outbox import SMALL_BYTES
+from kestrelctl.manager.presence_desk import PresenceDesk
 from kestrelctl.manager.request_dispatch import RequestDispatcher, failed
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.turns import WORKER_LINES, Turns
 from kestrelctl.metrics import stanzas
 from kestrelctl.ports import Session
-from kestrelctl.protocol import answers, codec, work
+from kestrelctl.protocol import answers, codec, profile, work
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +43,16 @@ class ManagerListener:
     ) -> None:
         self._turns = Turns(service.now, WORKER_LINES)
         self._service = service
+        service.hear = self._heard
         self._now = service.now
         self._dispatcher = dispatcher
         self._access = access
-        self._pool = f"pool@{domain}"
-        self._jobs = f"jobs@{domain}"
+        self.addresses = Addresses(domain)
+        self.desk = PresenceDesk(service, access, self.addresses)
+        self._pool = self.addresses.pool
+        self._jobs = self.addresses.jobs
+        self._conversations = Conversations(service, dispatcher, access)
+        self._notices = Notices(service)
         self.session: Session
 
     def status(self) -> str:
@@ -55,8 +64,10 @@ class ManagerListener:
 
     def on_online(self) -> None:
         log.info("connected to the server")
+        self._service.profiles.on_online()
         self._service.handle(ev.Reconnected(at=self._now(), cause="server"))
         self._dispatcher.enrollment.on_online()
+        self._notices.on_online()
 
     def on_offline(self, why: str) -> None:
         if self.session.refused:
@@ -69,22 +80,34 @@ class ManagerListener:
             )
             return
         log.warning("the server is away: %s", why)
+        self.desk.forget_all()
         self._service.handle(ev.Disconnected(at=self._now(), cause="server"))
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
         self._service.stanzas.received(stanzas.PRESENCE)
-        if kind == "unavailable" and to == self._pool and self._access.may_work(sender):
+        shows = {"available": self._shown, "unavailable": self._lost}.get(kind)
+        if shows is not None and to == self._pool and self._access.may_work(sender):
             # In turn: what it said before it left counts, and may have been its results.
-            done = self._turns.take(sender, bare(sender), 0, lambda: self._lost(sender))
-            if not done:
-                self._lost(sender)
+            if not self._turns.take(sender, bare(sender), 0, lambda: shows(sender)):
+                shows(sender)
+        elif self._access.may_submit(sender):
+            self._dispatcher.turns.take(
+                sender, bare(sender), 0, lambda: self.desk.on_presence(sender, to, kind)
+            )
+
+    def _shown(self, worker: str) -> None:
+        self._service.profiles.on_presence(worker, "available")
+        if worker in self._service.profiles:
+            self._service.handle(ev.Heard(at=self._now(), cause=worker, worker=worker))
 
     def _lost(self, worker: str) -> None:
+        self._service.profiles.on_presence(worker, "unavailable")
         self._service.handle(ev.Lost(at=self._now(), worker=worker, cause="unavailable"))
 
     def on_bounce(self, sender: str, condition: str) -> None:
         self._service.stanzas.received(stanzas.BOUNCE)
         if condition in GONE and self._access.may_work(sender):
+            self._service.profiles.on_presence(sender, "unavailable")
             self._service.handle(ev.Bounced(at=self._now(), cause=sender, worker=sender))
         elif condition in GONE:
             dropped = self._dispatcher.forget(sender)
@@ -93,22 +116,33 @@ class ManagerListener:
 
     def on_payload(self, sender: str, to: str, payload: str) -> None:
         if to == self._pool:
-            done = self._turns.take(
-                sender, bare(sender), len(payload), lambda: self._from_worker(sender, payload)
-            )
-            if not done:
-                self._service.stanzas.received(stanzas.BUSY, len(payload))
-                log.warning("dropped a message of %s: too many of its account wait", sender)
+            self._take_work(sender, payload, typed=False)
         elif to == self._jobs:
             self._take_request(sender, payload, typed=False)
 
     def on_body(self, sender: str, to: str, body: str) -> None:
-        if to == self._jobs:
+        job_id = self.addresses.job_id(to)
+        if to == self._pool:
+            self._take_work(sender, body, typed=True)
+        elif job_id is not None:
+            self._conversations.take(sender, self.addresses.job(job_id), body, TOO_MANY, job_id)
+        elif to == self._jobs and body.lstrip().startswith("{"):
             self._take_request(sender, body, typed=True)
+        elif to in (self._jobs, self.addresses.domain):
+            self._conversations.take(sender, to, body, TOO_MANY)
 
     # -- workers -----------------------------------------------------------------------------------
 
-    def _from_worker(self, sender: str, payload: str) -> None:
+    def _take_work(self, sender: str, payload: str, *, typed: bool) -> None:
+        """Deals with what is sent to the pool in its account's turn, or drops it."""
+        done = self._turns.take(
+            sender, bare(sender), len(payload), lambda: self._from_worker(sender, payload, typed)
+        )
+        if not done:
+            self._service.stanzas.received(stanzas.BUSY, len(payload))
+            log.warning("dropped a message of %s: too many of its account wait", sender)
+
+    def _from_worker(self, sender: str, payload: str, typed: bool) -> None:
         if self._access.may_join(sender):
             self._from_joiner(sender, payload)
             return
@@ -117,15 +151,25 @@ class ManagerListener:
             return
         if not self._access.may_work(sender):
             self._service.stanzas.received(stanzas.FORBIDDEN, len(payload))
-            self._refuse_worker(sender, "this account may not join as a worker")
+            reason = "this account may not join as a worker"
+            if self._access.may_submit(sender):
+                reason += f"; write to {self._jobs}"
+            self._refuse_worker(sender, reason, typed=typed)
             return
         try:
             message = codec.from_worker.decode(payload)
-        except codec.BadMessage as error:
+            self._service.stanzas.received(type(message), len(payload))
+            if isinstance(message, profile.Profile | profile.Finish):
+                typed = True
+                self._service.profiles.take(sender, message)
+                return
+        except (codec.BadMessage, UsageError) as error:
             self._service.stanzas.received(stanzas.UNREADABLE, len(payload))
-            self._refuse_worker(sender, str(error))
+            self._refuse_worker(sender, str(error), typed=typed)
             return
-        self._service.stanzas.received(type(message), len(payload))
+        self._heard(sender, message)
+
+    def _heard(self, sender: str, message: work.FromWorker) -> None:
         handle = self._service.handle
         if isinstance(message, work.Report):
             handle(
@@ -139,15 +183,23 @@ class ManagerListener:
             )
         elif isinstance(message, work.Heartbeat):
             handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
+        elif isinstance(message, work.RunningUsage):
+            handle(ev.Using(at=self._now(), cause=sender, worker=sender, uses=message.uses))
         elif isinstance(message, work.Hello):
             self._hello(sender, message)
         elif isinstance(message, work.Returned):
             handle(
                 ev.Returned(at=self._now(), cause=sender, worker=sender, numbers=message.numbers)
             )
+        elif isinstance(message, work.Want):
+            handle(
+                ev.Wanted(at=self._now(), cause=sender, worker=sender, attempts=message.attempts)
+            )
         elif isinstance(message, work.Leaving):
             handle(ev.Leaving(at=self._now(), cause=sender, worker=sender))
             self._service.acknowledge_now(sender)
+        elif isinstance(message, work.Resized):
+            self._resized(sender, message)
         else:
             # A sign of life as well: while a worker sends output, it gives no other.
             handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
@@ -184,12 +236,24 @@ class ManagerListener:
                 holds=message.holds,
                 claims=message.claims,
                 seals=message.seals,
+                wants=message.wants,
             )
         )
 
-    def _refuse_worker(self, sender: str, reason: str) -> None:
+    def _resized(self, sender: str, message: work.Resized) -> None:
+        problem = problem_with_ad(message.ad)
+        if problem:
+            self._refuse_worker(sender, problem)
+            return
+        self._service.handle(ev.Resized(at=self._now(), cause=sender, worker=sender, ad=message.ad))
+        self._dispatcher.resizes.on_resized(sender, message)
+
+    def _refuse_worker(self, sender: str, reason: str, *, typed: bool = False) -> None:
         log.warning("refused a message of %s: %s", sender, reason)
-        self._service.send_to_worker(sender, work.Refused(reason=reason))
+        if typed:
+            self._service.profiles.refuse(sender, reason)
+        else:
+            self._service.send_to_worker(sender, work.Refused(reason=reason))
 
     # -- users -------------------------------------------------------------------------------------
 

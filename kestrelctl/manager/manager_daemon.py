@@ -11,15 +11,18 @@ from collections.abc import Callable
 import psutil
 
 from kestrelctl import clock, garbage, logs
-from kestrelctl.core.model.config import Config
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.access import Access
+from kestrelctl.manager.disco import Disco
 from kestrelctl.manager.enrollment_requests import EnrollmentRequests
+from kestrelctl.manager.iq_requests import IqRequests
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.pool_requests import Usage
+from kestrelctl.manager.profile_pings import keep_pinging
 from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.retention import retention
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.notify import Notifier
@@ -64,7 +67,7 @@ async def serve(options: ManagerOptions) -> None:
     from_stdin = str(options.secret_file) == "-"
     secret = (sys.stdin.read() if from_stdin else options.secret_file.read_text()).strip()
     store = SqliteStore(options.data_dir)
-    pool = Pool(store.open(), Config(max_account_cpus=options.max_account_cpus))
+    pool = Pool(store.open(), options.config())
     garbage.settle()
     log.info(
         "manager of %s, start %d: %d active jobs", options.domain, pool.epoch,
@@ -90,16 +93,20 @@ async def serve(options: ManagerOptions) -> None:
         ca_file=options.ca_file,
     )
     service.session = listener.session = connection
+    disco = Disco(service, listener.desk, listener.addresses)
+    connection.serve_iq = IqRequests(service, dispatcher, access, disco, connection).on_iq
     notifier = Notifier(listener.status)
     told = asyncio.ensure_future(_told_to_stop())
     repeats = asyncio.ensure_future(_say_repeats())
+    pings = asyncio.ensure_future(keep_pinging(service, connection.ask_iq))
+    forgets = asyncio.ensure_future(retention(service, options).run())
     service.broken.add_done_callback(lambda _: told.cancel())
     metrics = None
     try:
         if options.metrics:
             from kestrelctl.manager.manager_metrics import serve_metrics
 
-            metrics = await serve_metrics(options.metrics, service)
+            metrics = await serve_metrics(options.metrics, options.metrics_allow, service)
         connection.start()
         notifier.ready()
         await asyncio.wait({told})
@@ -109,6 +116,8 @@ async def serve(options: ManagerOptions) -> None:
     finally:
         told.cancel()
         repeats.cancel()
+        pings.cancel()
+        forgets.cancel()
         if metrics is not None:
             await metrics.stop()
         await service.close()

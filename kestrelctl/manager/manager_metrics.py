@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics.metrics_server import MetricsServer
 from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
+from kestrelctl.metrics.readers import Readers
 
 
-async def serve_metrics(address: str, service: Service) -> MetricsServer:
+async def serve_metrics(address: str, allowed: Sequence[str], service: Service) -> MetricsServer:
     """Serves the metrics of a manager; the caller stops the server.
 
     Args:
         address: HOST:PORT.
+        allowed: addresses and networks that may read them, beside this machine.
 
     Raises:
+        UsageError: what stands there is no address.
         KestrelError: the address cannot be had.
     """
 
@@ -27,7 +32,7 @@ async def serve_metrics(address: str, service: Service) -> MetricsServer:
         )
 
     families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)
-    server = MetricsServer("kestrel_", families, lambda: why_not_ready(service))
+    server = MetricsServer("kestrel_", families, lambda: why_not_ready(service), Readers(allowed))
     await server.start(address)
     return server
 

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from kestrelctl.core.model.config import Config
 
+#: Ended jobs are kept for 90 days, and no more than so many.
+KEEP_SECONDS = 90 * 86_400.0
+KEEP_JOBS = 100_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class ManagerOptions:
@@ -19,8 +23,13 @@ class ManagerOptions:
         ca_file: certificates (PEM) of the only authorities to trust; None for the system's.
         worker_hosts: domains whose accounts may join as workers, and nothing else.
         user_hosts: domains whose accounts may submit, and nothing else.
+        users: accounts (bare JIDs) of other domains that may submit.
         max_account_cpus: what the workers of one account may offer together.
+        usage_seconds: how often workers say what long tasks use; 0 for never.
+        keep_seconds: how long ended jobs are kept; None for ever.
+        keep_jobs: how many ended jobs are kept; None for all.
         metrics: HOST:PORT for Prometheus; empty for none.
+        metrics_allow: addresses and networks that may read them, beside this machine.
         share_jobs: whether users see each other's jobs whole, except for output and story.
         admins: users (bare JIDs) who may touch anybody's jobs, and workers.
     """
@@ -34,9 +43,18 @@ class ManagerOptions:
     ca_file: Path | None = None
     worker_hosts: tuple[str, ...] = ()
     user_hosts: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
     share_jobs: bool = False
     max_account_cpus: float = Config().max_account_cpus
+    usage_seconds: float = Config().usage_seconds
+    keep_seconds: float | None = KEEP_SECONDS
+    keep_jobs: int | None = KEEP_JOBS
     metrics: str = ""
+    metrics_allow: tuple[str, ...] = ()
     log_format: str = "text"
     verbose: bool = False
+
+    def config(self) -> Config:
+        """What of them the pool's decisions turn on."""
+        return Config(max_account_cpus=self.max_account_cpus, usage_seconds=self.usage_seconds)

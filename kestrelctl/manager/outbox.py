@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 #: An answer that is not larger goes out at once while the connection has room.
 SMALL_BYTES = 16 * 1024
@@ -38,13 +38,19 @@ class Way(Protocol):
         ...
 
 
+class _Answer(NamedTuple):
+    jid: str
+    text: str
+    typed: bool  #: a person asked
+    sender: str
+
+
 class _Line:
     __slots__ = ("bytes", "large", "small")
 
     def __init__(self) -> None:
-        #: (session, text, whether a person typed the request)
-        self.small: deque[tuple[str, str, bool]] = deque()
-        self.large: deque[tuple[str, str, bool]] = deque()
+        self.small: deque[_Answer] = deque()
+        self.large: deque[_Answer] = deque()
         self.bytes = 0
 
 
@@ -66,21 +72,26 @@ class Outbox:
         self._lines: dict[str, _Line] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def put(self, jid: str, text: str, *, typed: bool) -> bool:
+    def put(self, jid: str, text: str, *, typed: bool, sender: str = "") -> bool:
         """Sends an answer, now or in its turn.
+
+        Args:
+            typed: whether a person asked.
+            sender: the address that it comes from, if it is not that of the others.
 
         Returns:
             False if it was dropped: too much waits for that account.
         """
         account = jid.partition("/")[0]
+        answer = _Answer(jid, text, typed, sender or self._sender)
         small = len(text) <= SMALL_BYTES
         if (small or not self._lines) and self._session().backlog_bytes() < ROOM_BYTES:
-            self._send(jid, text, typed)
+            self._send(answer)
             return True
         line = self._lines.setdefault(account, _Line())
         if line.bytes + len(text) > MOST_BYTES or len(line.small) + len(line.large) >= MOST_ANSWERS:
             return False
-        (line.small if small else line.large).append((jid, text, typed))
+        (line.small if small else line.large).append(answer)
         line.bytes += len(text)
         self._look_soon()
         return True
@@ -102,11 +113,11 @@ class Outbox:
             return 0
         dropped = 0
         for waiting in (line.small, line.large):
-            kept = [entry for entry in waiting if entry[0] != jid]
+            kept = [entry for entry in waiting if entry.jid != jid]
             dropped += len(waiting) - len(kept)
             waiting.clear()
             waiting.extend(kept)
-        line.bytes = sum(len(text) for each in (line.small, line.large) for _, text, _ in each)
+        line.bytes = sum(len(entry.text) for each in (line.small, line.large) for entry in each)
         if not line.bytes:
             del self._lines[account]
         return dropped
@@ -128,14 +139,13 @@ class Outbox:
         account = next((name for name, line in self._lines.items() if line.small), "")
         account = account or next(iter(self._lines))
         line = self._lines.pop(account)
-        jid, text, typed = (line.small or line.large).popleft()
-        line.bytes -= len(text)
+        answer = (line.small or line.large).popleft()
+        line.bytes -= len(answer.text)
         if line.small or line.large:
             self._lines[account] = line  # at the end: a dict keeps the order in which it was filled
-        self._send(jid, text, typed)
+        self._send(answer)
 
-    def _send(self, jid: str, text: str, typed: bool) -> None:
-        if typed:
-            self._session().send_body(text, jid, self._sender)
-        else:
-            self._session().send(text, jid, self._sender)
+    def _send(self, answer: _Answer) -> None:
+        session = self._session()
+        send = session.send_body if answer.typed else session.send
+        send(answer.text, answer.jid, answer.sender)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import itertools
 
 from kestrelctl.core.model.records import TaskRecord
-from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.protocol import work
-from kestrelctl.protocol.answers import Log
+from kestrelctl.protocol.answers import Log, TaskOutput
 
 FETCH_SECONDS = 10.0
 PIECE_BYTES = 65536
+#: What there is of a task in a page of outputs besides its output.
+_FRAME_BYTES = 120
 
 
 class Outputs:
@@ -51,11 +51,24 @@ def tail_log(request_id: str, record: TaskRecord, stream: str, offset: int, why:
     data, size, lost = _tail(record, stream)
     return Log(
         id=request_id,
-        data=base64.b64encode(data[max(0, offset - lost) :]).decode(),
+        data=data[max(0, offset - lost) :],
         size_bytes=max(size, len(data)),
         skipped_bytes=max(0, lost - offset),
         why_missing=why if lost else "",
     )
+
+
+def task_output(task_id: int, record: TaskRecord, stream: str) -> TaskOutput:
+    """What the manager itself has of an output, if that is all of it."""
+    data, size, lost = _tail(record, stream)
+    if lost:
+        return TaskOutput(task_id=task_id, size_bytes=size, more=True)
+    return TaskOutput(task_id=task_id, data=data, size_bytes=max(size, len(data)))
+
+
+def output_bytes(output: TaskOutput) -> int:
+    """The most that it takes in a stanza."""
+    return _FRAME_BYTES + 4 * (len(output.data) + 2) // 3
 
 
 def whole_in_tail(record: TaskRecord, stream: str) -> bool:
@@ -69,16 +82,12 @@ def size_bytes(record: TaskRecord, stream: str) -> int:
 
 
 def _tail(record: TaskRecord, stream: str) -> tuple[bytes, int, int]:
-    """The end of an output that is stored, the size of the whole in bytes, and how much is missing.
-
-    What is stored is text: bytes that are none have been replaced, which made it longer.
-    """
+    """The stored end of an output, the size of the whole, and how many bytes are missing."""
     result = record.result
     if result is None:
         return b"", 0, 0
     if stream == "stderr":
-        text, size = result.stderr, result.stderr_bytes
+        data, size = result.stderr, result.stderr_bytes
     else:
-        text, size = result.stdout, result.stdout_bytes
-    data = text.encode()
-    return data, size, max(0, size - min(len(data), TAIL_BYTES))
+        data, size = result.stdout, result.stdout_bytes
+    return data, size, max(0, size - len(data))

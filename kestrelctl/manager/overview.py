@@ -76,6 +76,7 @@ class Overviews:
                 "tasks_lost": totals.tasks_lost,
                 "tasks_cancelled": totals.tasks_cancelled,
                 "tasks_sent": totals.tasks_sent,
+                "attempts_lost": totals.attempts_lost,
             },
             jobs_active=len(pool.jobs),
             jobs=[_active(job, unstored.get(job.id)) for job in _foremost(pool)],

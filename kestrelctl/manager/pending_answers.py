@@ -14,7 +14,10 @@ from kestrelctl.manager.service import Service
 
 
 class PendingAnswers:
-    """Answers of the core that requests wait for, each known by a token."""
+    """Answers of the core that requests wait for, each known by a token.
+
+    A manager has one: another would take its tokens for its own.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -72,5 +75,5 @@ def _error(refusal: fx.Answer, done: int) -> KestrelError:
         done: how many other jobs it was done for.
     """
     kind = BY_CODE.get(refusal.error or "", KestrelError)
-    cause = f"it was done for {plural(done, 'other job')}" if done else None
+    cause = f"it was done for {plural(done, 'other job')}" if done else refusal.cause or None
     return kind(refusal.message, cause=cause, hint=refusal.hint or None)

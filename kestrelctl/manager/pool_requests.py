@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -9,16 +11,23 @@ import msgspec
 from kestrelctl import __version__
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.availability import worker_state
+from kestrelctl.core.model.assets import natural, without_units
+from kestrelctl.errors import Busy, KestrelError, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.overview import Overviews, as_seen
+from kestrelctl.manager.resizes import ANSWER_SECONDS, Resizes
 from kestrelctl.manager.selection import Selection, workers_named
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.where import MOST_LOOKED_AT, listed_worker, where_workers
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.pool_troubles import QuarantineView
 
 #: The most workers in one answer; fewer if their tags take much room.
 MAX_WORKERS = 500
+#: Of so many workers the summary of the pool says why they are in quarantine.
+MOST_QUARANTINED = 20
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,10 +38,17 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolRequests:
-    """Workers, drain, resume, status, overview."""
+    """Workers, drain, resume, resize, status, overview."""
 
-    def __init__(self, service: Service, selection: Selection, usage: Callable[[], Usage]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        selection: Selection,
+        resizes: Resizes,
+        usage: Callable[[], Usage],
+    ) -> None:
         self._service = service
+        self._resizes = resizes
         self._selection = selection
         self._overviews = Overviews(service)
         self._usage = usage
@@ -43,8 +59,26 @@ class PoolRequests:
         workers = self._service.pool.workers
         named = [jid for name in request.names for jid in workers_named(name, workers)]
         found = sorted(jid for jid in (named if request.names else workers) if jid > request.after)
+        if request.where:
+            where = where_workers(request.where, workers)
+            looked_at = found[:MOST_LOOKED_AT]
+            every = [views.worker_view(workers[jid], moment) for jid in looked_at]
+            fitting = [
+                view
+                for view in every
+                if where.is_true_of(listed_worker(workers[view.worker], view), view.worker)
+            ]
+            page = views.first_that_fit(fitting[:limit])
+            after = looked_at[-1] if len(found) > len(looked_at) else None
+            if len(page) < len(fitting):
+                after = page[-1].worker
+            caller.reply(an.Workers(id=request.id, workers=page, after=after))
+            return
         page = views.first_that_fit(
-            [views.worker_view(workers[jid], moment) for jid in found[:limit]]
+            [
+                views.worker_view(workers[jid], moment, with_tasks=bool(request.names))
+                for jid in found[:limit]
+            ]
         )
         after = page[-1].worker if len(found) > len(page) else None
         caller.reply(an.Workers(id=request.id, workers=page, after=after))
@@ -63,15 +97,61 @@ class PoolRequests:
             self._service.handle(ev.Resume(at=self._service.now(), cause=caller.jid, worker=jid))
         caller.reply(an.Changed(id=request.id, what=jids))
 
+    async def resize(self, caller: Caller, request: rq.ResizeWorker) -> None:
+        jids = self._selection.workers(caller, [request.name])
+        if len(jids) > 1:
+            raise UsageError(
+                f"{len(jids):,} workers are called so",
+                hint=f"kestrelctl worker list {request.name}",
+            )
+        [jid] = jids
+        service = self._service
+        if jid in service.profiles:
+            raise UsageError(
+                f"worker {jid} cannot be asked for that",
+                cause="it speaks the messages of profiles, and says itself what it has",
+            )
+        if not service.pool.workers[jid].online:
+            raise KestrelError(
+                f"worker {jid} is away",
+                hint="kestrelctl worker list",
+            )
+        message, future = self._resizes.ask(jid, request.change)
+        service.send_to_worker(jid, message)
+        try:
+            answer = await asyncio.wait_for(future, ANSWER_SECONDS)
+        except TimeoutError:
+            raise Busy(
+                f"worker {jid} does not answer", hint=f"kestrelctl worker info {request.name}"
+            ) from None
+        if answer.problem:
+            raise UsageError(f"worker {jid} cannot offer that", cause=answer.problem)
+        known = service.pool.workers.get(jid)
+        views_found = [] if known is None else [views.worker_view(known, service.now())]
+        caller.reply(an.Workers(id=request.id, workers=views_found))
+
     async def status(self, caller: Caller, request: rq.PoolStatus) -> None:
         service, pool = self._service, self._service.pool
         moment = self._service.now()
         workers: dict[str, int] = {}
+        running = 0  # and what waits at a worker for these waits
+        capacity: Counter[str] = Counter()
+        free: Counter[str] = Counter()
         for worker in pool.workers.values():
             word = worker_state(worker, moment)
             workers[word] = workers.get(word, 0) + 1
+            running += worker.running
+            if worker.online:
+                capacity.update(worker.cls.capacity)
+                free.update(without_units(worker.free))
+        quarantined = [
+            QuarantineView(worker.jid, worker.quarantined_until, worker.quarantined_for)
+            for worker in pool.workers.values()
+            if worker_state(worker, moment) == "quarantined"
+        ]
         usage = self._usage()
         statistics = service.store.statistics()
+        unmet, saturated = views.lacking(pool)
         caller.reply(
             an.PoolSummary(
                 id=request.id,
@@ -79,9 +159,11 @@ class PoolRequests:
                 epoch=pool.epoch,
                 up_seconds=moment - service.started_at,
                 workers=workers,
+                capacity=natural(capacity),
+                free=natural({name: free[name] for name in capacity}),
                 jobs_active=len(pool.jobs),
-                tasks_waiting=sum(job.remaining - job.running for job in pool.jobs),
-                tasks_running=sum(job.running for job in pool.jobs),
+                tasks_waiting=sum(job.remaining for job in pool.jobs) - running,
+                tasks_running=running,
                 totals=pool.totals.summary(),
                 manager_cpu_seconds=usage.cpu_seconds,
                 manager_rss_bytes=usage.rss_bytes,
@@ -90,6 +172,9 @@ class PoolRequests:
                 store_error=service.store_error,
                 store_notes=service.store.notes(),
                 store_error_since=service.store_error_since,
+                quarantined=quarantined[:MOST_QUARANTINED],
+                unmet=unmet,
+                saturated=saturated,
             )
         )
 
@@ -101,6 +186,8 @@ class PoolRequests:
                 at=self._service.now(),
                 epoch=service.pool.epoch,
                 workers=service.pool.online,
+                running=sum(worker.running for worker in service.pool.workers.values()),
+                usage_seconds=service.pool.config.usage_seconds,
                 messages=list(service.stanzas.counted()),
             )
         )

@@ -11,11 +11,15 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.job_requests import JobRequests
 from kestrelctl.manager.outbox import Outbox
 from kestrelctl.manager.outputs import Outputs
+from kestrelctl.manager.pending_answers import PendingAnswers
+from kestrelctl.manager.policy_requests import PolicyRequests
 from kestrelctl.manager.pool_requests import PoolRequests, Usage
+from kestrelctl.manager.resizes import Resizes
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.task_requests import TaskRequests
 from kestrelctl.manager.turns import USER_LINES, Turns
+from kestrelctl.manager.user_requests import UserRequests
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.joining import Join, ToJoiner
@@ -57,35 +61,46 @@ class RequestDispatcher:
         self, service: Service, enrollment: Enrollment, usage: Callable[[], Usage]
     ) -> None:
         self.outputs = Outputs()
+        self.resizes = Resizes()
         self.enrollment = enrollment
         self.outbox = Outbox(
             lambda: service.session, f"jobs@{service.domain}", lambda: self.turns.go_on()
         )
         self.turns = Turns(service.now, USER_LINES, self.outbox.has_room)
         selection = Selection(service.pool, service.store)
-        jobs = JobRequests(service, selection)
+        pending = PendingAnswers(service)
+        jobs = JobRequests(service, selection, pending)
         tasks = TaskRequests(service, selection, self.outputs)
-        pool = PoolRequests(service, selection, usage)
+        pool = PoolRequests(service, selection, self.resizes, usage)
+        policies = PolicyRequests(service, pending)
         self._serve: dict[type, Callable[[Caller, Any], Awaitable[None]]] = {
             rq.SubmitJob: jobs.submit,
+            rq.SubmitLine: lambda caller, line: jobs.submit(caller, line.submission()),
             rq.UploadItems: jobs.upload_items,
             rq.CancelJobs: jobs.cancel,
             rq.ListJobs: jobs.list_jobs,
             rq.Watch: jobs.watch,
             rq.RetryJobs: jobs.retry,
+            rq.ScaleJob: jobs.scale,
             rq.ExplainJob: jobs.explain,
             rq.ForgetJobs: jobs.forget,
             rq.ListTasks: tasks.list_tasks,
             rq.Logs: tasks.logs,
+            rq.AllLogs: tasks.all_logs,
             rq.TellStory: tasks.story,
             rq.ListWorkers: pool.list_workers,
             rq.DrainWorkers: pool.drain,
             rq.ResumeWorkers: pool.resume,
+            rq.ResizeWorker: pool.resize,
             rq.EnrollWorker: enrollment.enroll,
             rq.RevokeWorkers: enrollment.revoke,
             rq.PoolStatus: pool.status,
             rq.PoolTraffic: pool.traffic,
             rq.PoolOverview: pool.overview,
+            rq.SetPolicy: policies.set,
+            rq.RemovePolicy: policies.remove,
+            rq.ListPolicies: policies.list,
+            rq.UserUsage: UserRequests(service).usage,
         }
 
     def serve(self, caller: Caller, request: rq.AnyRequest) -> None:

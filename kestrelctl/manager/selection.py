@@ -1,8 +1,10 @@
-"""Which jobs a user means: `last`, `all`, `3,5-9`."""
+"""Which jobs a user means: `last`, `all`, `name:sweep*`, `3,5-9`."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.pool import Pool
@@ -16,6 +18,39 @@ _MOST_DIGITS = 20
 _MOST_SHOWN = 100
 #: The most jobs in one answer: it must fit into a stanza.
 MAX_RECORDS = 500
+#: Names have 200; SQLite takes no glob of more than 50,000 bytes.
+_MOST_GLOB_CHARACTERS = 1000
+#: What a selection by name begins with.
+BY_NAME = "name:"
+
+
+class Among(enum.Enum):
+    """Which jobs a selection of several is about; in `all` and ranges, others are passed over."""
+
+    ANY = "any"
+    ACTIVE = "active"
+    ENDED = "ended"
+
+
+class Ids(NamedTuple):
+    """The ids in `3,5-9`: those that are named one by one, and those in ranges."""
+
+    named: frozenset[int]
+    ranged: frozenset[int]
+
+
+class Selected(NamedTuple):
+    """What a selection comes to.
+
+    Attributes:
+        ids: ascending.
+        passed_over: how many jobs it meant that are not of the kind that was asked for.
+        left: how many more it means than one request may.
+    """
+
+    ids: list[int]
+    passed_over: int = 0
+    left: int = 0
 
 
 class Selection:
@@ -25,9 +60,9 @@ class Selection:
         self._pool = pool
         self._store = store
 
-    def jobs(self, caller: Caller, selector: str) -> list[int]:
-        """The ids that a selector names, ascending (see `select_jobs`)."""
-        return select_jobs(selector, caller.user, self._pool, self._store)
+    def jobs(self, caller: Caller, selector: str, among: Among = Among.ANY) -> Selected:
+        """The jobs that a selector names (see `select_jobs`)."""
+        return select_jobs(selector, caller.user, self._pool, self._store, among)
 
     def records(self, caller: Caller, selector: str) -> list[JobRecord]:
         """The records of the jobs that a selector names, each with the head of its spec.
@@ -35,7 +70,7 @@ class Selection:
         Raises:
             UsageError: they are too many for one answer.
         """
-        ids = self.jobs(caller, selector)
+        ids = self.jobs(caller, selector).ids
         if len(ids) > MAX_RECORDS:
             raise UsageError(
                 f"{_shown(selector)} selects {len(ids):,} jobs; {MAX_RECORDS} is the most at once",
@@ -49,7 +84,7 @@ class Selection:
         Raises:
             UsageError: it names several, or none.
         """
-        ids = self.jobs(caller, selector)
+        ids = self.jobs(caller, selector).ids
         if len(ids) != 1:
             raise UsageError(f"{_shown(selector)} selects {len(ids)} jobs; this needs exactly one")
         return self.record(ids[0])
@@ -62,7 +97,7 @@ class Selection:
         """
         for record in self._store.jobs(ids=[job_id], limit=1):
             return record
-        raise _no_job(job_id)
+        raise _no_job(job_id, self._pool)
 
     def whole(self, job_id: int) -> JobRecord:
         """A job's record with its whole spec, which may be megabytes: for one job at a time.
@@ -73,7 +108,7 @@ class Selection:
         """
         record = self._store.job(job_id)
         if record is None:
-            raise _no_job(job_id)
+            raise _no_job(job_id, self._pool)
         return record
 
     def indexes(self, record: JobRecord, task_ids: list[int]) -> list[int]:
@@ -83,8 +118,7 @@ class Selection:
             NotFound: the job's array has no such task.
         """
         found = []
-        for task_id in task_ids:
-            index = record.spec.index_of(task_id)
+        for task_id, index in zip(task_ids, record.spec.indexes_of(task_ids), strict=True):
             if index is None:
                 raise NotFound(f"job {record.job_id} has no task {task_id}")
             found.append(index)
@@ -143,49 +177,99 @@ def must_be_readable(job_ids: Iterable[int], store: Store) -> None:
             )
 
 
-def select_jobs(selector: str, owner: str, pool: Pool, store: Store) -> list[int]:
-    """The ids that a selector names, ascending.
+def select_jobs(
+    selector: str, owner: str, pool: Pool, store: Store, among: Among = Among.ANY
+) -> Selected:
+    """What a selector names, for a user.
+
+    `last`, `all` and `name:GLOB` mean jobs of his own: `all` the active ones unless ended ones are
+    asked for. An id by itself must be that of a job, whatever its state; of a range, only jobs that
+    are there and of the kind that is asked for count.
 
     Raises:
         UsageError: the selector has another form.
         NotFound: there is no such job.
     """
     text = selector.strip()
-    if text == "all":
-        return sorted(job.id for job in pool.jobs if job.owner == owner)
     if text == "last":
         own = [job.id for job in pool.jobs if job.owner == owner]
         own.extend(record.job_id for record in store.jobs(owner=owner, limit=1))
         if not own:
-            raise NotFound(f"{owner} has submitted no job yet")
-        return [max(own)]
-    ids = parse_ids(text)
-    known = {record.job_id for record in store.jobs(ids=ids, limit=len(ids))} | {
-        job.id for job in pool.jobs
-    }
-    missing = [job_id for job_id in ids if job_id not in known]
+            raise NotFound("you have submitted no job yet")
+        return Selected([max(own)])
+    if text == "all":
+        if among is Among.ENDED:
+            return _of(among, store.job_ids(owner=owner), pool)
+        own = sorted(job.id for job in pool.jobs if job.owner == owner)
+        return Selected(own) if among is Among.ANY else _of(among, own, pool)
+    if text.startswith(BY_NAME):
+        name = text.removeprefix(BY_NAME)
+        check_glob(name)
+        ids = store.job_ids(owner=owner, name=name)
+        if not ids:
+            raise NotFound(f"you have no job with the name {_shown(name)}")
+        return _of(among, ids, pool)
+    named, ranged = parse_ids(text)
+    known = {record.job_id for record in store.jobs(ids=sorted(named), limit=len(named))}
+    missing = sorted(named - known - {job.id for job in pool.jobs})
     must_be_readable(missing, store)
     if missing:
-        raise _no_job(missing[0])
-    return ids
+        raise _no_job(missing[0], pool)
+    there = store.job_ids(ids=sorted(ranged)) if ranged else []
+    if not (named or there):
+        raise NotFound(
+            f"there is no job in {_shown(text)}", hint="`kestrelctl job list` shows all jobs"
+        )
+    found = _of(among, [job_id for job_id in there if job_id not in store.damaged], pool)
+    return found._replace(ids=sorted(named.union(found.ids)))
 
 
-def _no_job(job_id: int) -> NotFound:
+def check_glob(name: str) -> None:
+    """Raises UsageError for a glob that no store would look for."""
+    if len(name) > _MOST_GLOB_CHARACTERS:
+        raise UsageError(
+            f"a glob of names has at most {_MOST_GLOB_CHARACTERS:,} characters, not {len(name):,}"
+        )
+
+
+def _of(among: Among, ids: list[int], pool: Pool) -> Selected:
+    """Those of these jobs that are of a kind, the oldest, as many as one request may change."""
+    if among is Among.ANY:
+        return Selected(ids[:MAX_SELECTED], left=len(ids[MAX_SELECTED:]))
+    active = among is Among.ACTIVE
+    fitting = [job_id for job_id in ids if (pool.job(job_id) is not None) is active]
+    first, rest = fitting[:MAX_SELECTED], fitting[MAX_SELECTED:]
+    if rest and active:
+        # What is being cancelled stays active until its tasks have ended: it is not the next piece.
+        fresh = [job.id for job in map(pool.job, fitting) if job is not None and not job.cancelling]
+        first, rest = (fresh or first)[:MAX_SELECTED], fresh[MAX_SELECTED:]
+    return Selected(first, len(ids) - len(fitting), left=len(rest))
+
+
+def _no_job(job_id: int, pool: Pool) -> NotFound:
+    if 0 < job_id < pool.next_job_id:
+        return NotFound(
+            f"there is no job {job_id} any more",
+            cause="it has ended and was forgotten: by a user, or because it had been kept for long",
+            hint="`kestrelctl job history` shows the ended jobs that are kept",
+        )
     return NotFound(f"there is no job {job_id}", hint="`kestrelctl job list` shows all jobs")
 
 
-def parse_ids(text: str) -> list[int]:
+def parse_ids(text: str) -> Ids:
     """The numbers in `3,5-9`.
 
     Raises:
         UsageError: it is not of that form, or names too many.
     """
-    found: set[int] = set()
+    named: set[int] = set()
+    ranged: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise UsageError(
-                f"{_shown(text)} selects no jobs", hint="write `last`, `all`, or ids like `3,5-9`"
+                f"{_shown(text)} selects no jobs",
+                hint="write `last`, `all`, `name:sweep*`, or ids like `3,5-9`",
             )
         if max(len(first), len(last)) > _MOST_DIGITS:  # int() would not take thousands
             raise NotFound(f"there is no job {_shown(part.strip())}")
@@ -194,10 +278,10 @@ def parse_ids(text: str) -> list[int]:
             raise NotFound(f"there is no job {high}")
         if high < low:
             raise UsageError(f"the range {part.strip()} runs backwards", hint=f"write {high}-{low}")
-        if high - low + len(found) >= MAX_SELECTED:
+        if high - low + len(named) + len(ranged) >= MAX_SELECTED:
             raise UsageError(f"{_shown(text)} selects more than {MAX_SELECTED:,} jobs")
-        found.update(range(low, high + 1))
-    return sorted(found)
+        (ranged if dash else named).update(range(low, high + 1))
+    return Ids(frozenset(named), frozenset(ranged - named))
 
 
 def _shown(text: str) -> str:

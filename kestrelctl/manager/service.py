@@ -12,14 +12,16 @@ import msgspec
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.manager.acknowledgements import Acknowledgements
 from kestrelctl.manager.commits import GroupCommit
+from kestrelctl.manager.profile_workers import ProfileWorkers
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
-from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import codec, profile, work
 from kestrelctl.protocol.handout import run_messages
 from kestrelctl.store.port import Store
 
@@ -64,6 +66,15 @@ class Service:
         )
         self._acknowledgements = Acknowledgements(
             lambda worker, numbers: self._send_numbers(work.Ack, worker, numbers)
+        )
+        #: Takes what a worker has said; the listener sets it.
+        self.hear: Callable[[str, work.FromWorker], None] = lambda worker, message: None
+        #: The workers that are sent chat messages and nothing else.
+        self.profiles = ProfileWorkers(
+            lambda worker, message: self.hear(worker, message),
+            self._chat,
+            self._claim_of,
+            self.now,
         )
         self._listeners: dict[type[fx.Announcement], list[Callable[[Any], None]]] = {}
         self._performers: dict[type[fx.Effect], Callable[[Any], None]] = {
@@ -155,6 +166,7 @@ class Service:
                 incarnation=effect.incarnation,
                 greeting=effect.greeting,
                 heartbeat_seconds=effect.heartbeat_seconds,
+                usage_seconds=effect.usage_seconds,
                 kill=effect.kill,
             ),
         )
@@ -166,6 +178,10 @@ class Service:
         self._send_numbers(work.Recall, effect.worker, effect.numbers)
 
     def _ask_who(self, effect: fx.AskWho) -> None:
+        known = self.pool.workers.get(effect.worker)
+        if known is not None and known.ad.version == profile.VERSION:
+            self.profiles.ask(effect.worker)
+            return
         self.send_to_worker(effect.worker, work.Who())
 
     def _set_heartbeat(self, effect: fx.SetHeartbeat) -> None:
@@ -186,11 +202,23 @@ class Service:
         for first in range(0, len(numbers), MOST_NUMBERS):
             self.send_to_worker(worker, kind(numbers=numbers[first : first + MOST_NUMBERS]))
 
-    def send_to_worker(self, worker: str, message: work.Message) -> None:
+    def send_to_worker(self, worker: str, message: work.ToWorker) -> None:
         """Sends a worker a message, as the pool."""
+        if worker in self.profiles:
+            self.profiles.tell(worker, message)
+            return
         text = codec.encode(message)
         self.stanzas.sent(type(message), len(text))
         self.session.send(text, worker, self._sender)
+
+    def _chat(self, worker: str, message: profile.ToProfileWorker) -> None:
+        text = codec.encode_for_chat(message)
+        self.stanzas.sent(type(message), len(text))
+        self.session.send_body(text, worker, self._sender)
+
+    def _claim_of(self, job_id: int) -> Claim:
+        job = self.pool.job(job_id)
+        return Claim(job.shape.request if job is not None else {})
 
     def acknowledge_now(self, worker: str) -> None:
         """Sends a worker the acknowledgements that wait for company."""

@@ -9,22 +9,25 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from kestrelctl.core.jobs.attempt import Phase
-from kestrelctl.core.jobs.job import Job, Standing
+from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, TaskRecord
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import NotFound, UsageError
+from kestrelctl.errors import Busy, NotFound, UsageError
 from kestrelctl.manager import job_story, views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.outputs import (
     FETCH_SECONDS,
     Outputs,
+    output_bytes,
     size_bytes,
     tail_log,
+    task_output,
     whole_in_tail,
 )
 from kestrelctl.manager.selection import Selection, must_own, must_see
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.work import Output
 
@@ -32,7 +35,8 @@ log = logging.getLogger(__name__)
 
 #: The most tasks in one answer; fewer if what is to be said of them takes much room.
 MAX_TASKS = 1000
-
+#: Bytes of a page of outputs around them.
+_FRAME_BYTES = 1000
 
 #: Why a task waits that was handed out before.
 _WAITS = {
@@ -108,6 +112,7 @@ class TaskRequests:
         live = job.live.get(index) if job is not None else None
         if live is not None:
             attempt = live.attempt
+            said_at, use = views.last_use(self._service.pool, attempt) or (None, None)
             return an.TaskView(
                 index=index,
                 task_id=task_id,
@@ -115,6 +120,10 @@ class TaskRequests:
                 worker="" if attempt is None else attempt.worker,
                 failures=live.failures,
                 losses=live.losses,
+                wall_seconds=use.wall_seconds if use else None,
+                cpu_seconds=use.cpu_seconds if use else None,
+                memory_bytes=use.memory_bytes if use else None,
+                said_at=said_at,
             )
         row = rows.get(index)
         if row is not None:
@@ -156,9 +165,32 @@ class TaskRequests:
 
     # -- output ------------------------------------------------------------------------------------
 
+    async def all_logs(self, caller: Caller, request: rq.AllLogs) -> None:
+        _must_be_a_stream(request.stream)
+        record = self._selection.one(caller, request.job)
+        must_own(record, caller)
+        job = self._service.pool.job(record.job_id)
+        rows = self._rows(record, after=request.after, limit=MAX_TASKS)
+        live = job.live if job is not None else {}
+        indexes = sorted({*rows, *(index for index in live if index > request.after)})
+        whole = len(indexes) <= MAX_TASKS and len(rows) < MAX_TASKS
+        page: list[an.TaskOutput] = []
+        room = codec.MAX_PAYLOAD_BYTES - _FRAME_BYTES
+        after = request.after
+        for index in indexes[:MAX_TASKS]:
+            task = live.get(index)
+            found = _output(record, index, task, rows.get(index), request.stream)
+            if found is not None:
+                room -= output_bytes(found)
+                if room < 0:
+                    whole = False
+                    break
+                page.append(found)
+            after = index
+        caller.reply(an.LogPage(id=request.id, outputs=page, after=None if whole else after))
+
     async def logs(self, caller: Caller, request: rq.Logs) -> None:
-        if request.stream not in ("stdout", "stderr"):
-            raise UsageError(f"a task has stdout and stderr, no {request.stream!r}")
+        _must_be_a_stream(request.stream)
         record = self._selection.one(caller, request.job)
         must_own(record, caller)
         (index,) = self._selection.indexes(record, [request.task_id])
@@ -166,6 +198,9 @@ class TaskRequests:
         live = job.live.get(index) if job is not None else None
         row = self._rows(record, indexes=[index]).get(index)
         attempt = live.attempt if live is not None else None
+        ended = job is not None and live is None and index < job.cursor
+        if ended and (row is None or row.state is TaskState.WAITING):
+            raise Busy(f"the end of task {request.task_id} is being written", hint="try again")
         if attempt is None and (row is None or row.result is None):
             raise NotFound(
                 f"task {request.task_id} of job {record.job_id} has not run",
@@ -192,6 +227,8 @@ class TaskRequests:
         known = self._service.pool.workers.get(worker)
         if known is None or not known.online:
             return f"worker {worker}, which has it, is away"
+        if worker in self._service.profiles:
+            return f"worker {worker} keeps no outputs; it sends their ends with the result"
         message, future = self._outputs.fetch(worker, number, request.stream, request.offset)
         self._service.send_to_worker(worker, message)
         try:
@@ -201,13 +238,37 @@ class TaskRequests:
             return f"worker {worker}, which has it, does not answer"
         if output.size_bytes is None:
             return f"worker {worker} no longer has it; of long outputs the oldest go first"
-        end = output.offset + len(output.data) * 3 // 4 - output.data[-2:].count("=")
+        end = request.offset + len(output.data)
         return an.Log(
             id=request.id,
             data=output.data,
             size_bytes=output.size_bytes,
-            next_offset=end if output.offset < end < output.size_bytes else None,
+            next_offset=end if request.offset < end < output.size_bytes else None,
         )
+
+
+def _must_be_a_stream(stream: str) -> None:
+    if stream not in ("stdout", "stderr"):
+        raise UsageError(f"a task has stdout and stderr, no {stream!r}")
+
+
+def _output(
+    record: JobRecord, index: int, task: Task | None, row: TaskRecord | None, stream: str
+) -> an.TaskOutput | None:
+    """What is to be said of a task's output among those of others; None if it wrote nothing yet."""
+    attempt = task.attempt if task is not None else None
+    if attempt is not None:
+        if attempt.phase is not Phase.RUNNING:
+            return None
+        return an.TaskOutput(task_id=record.spec.task_id(index), more=True)
+    if row is None:
+        return None
+    task_id = record.spec.task_id(index)
+    if row.result is not None:
+        return task_output(task_id, row, stream)
+    if row.state is TaskState.LOST:
+        return an.TaskOutput(task_id=task_id, why_missing="it was lost with its worker")
+    return None
 
 
 def _with_what_was_cut(last: an.Log, whole_bytes: int) -> an.Log:

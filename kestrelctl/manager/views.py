@@ -7,37 +7,45 @@ from typing import TypeVar
 
 import msgspec
 
+from kestrelctl.core.counting.percentile import percentile
+from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.assets import natural
+from kestrelctl.core.model.assets import MILLI, natural, unit_key, without_units
+from kestrelctl.core.model.ending_rules import rules_text
 from kestrelctl.core.model.records import JobRecord, TaskRecord
-from kestrelctl.core.model.spec import cut_words
+from kestrelctl.core.model.spec import JobSpec, cut_words
 from kestrelctl.core.model.task_state import Counts
+from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
+from kestrelctl.core.scheduling.shortage import class_words, shape_words
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import (
     JobExplanation,
     JobView,
     Obstacle,
+    RunningTask,
+    RunningUse,
     StoryEntry,
     TaskView,
+    UnitView,
+    UserLine,
     WorkerView,
 )
+from kestrelctl.protocol.pool_troubles import SaturatedClass, UnmetShape
+from kestrelctl.store.sums import Spread, Used
 
 #: The longest command, and the longest requirements, in characters, in an answer about many jobs.
 LONGEST_COMMAND = 200
+#: So many running tasks are shown of a worker.
+MOST_RUNNING = 100
+#: The most shapes, and the most classes, of a shortage that are told.
+MOST_LACKING = 10
 #: Bytes of an answer around its page of views.
 _FRAME_BYTES = 1000
 
-V = TypeVar("V", TaskView, WorkerView, StoryEntry)
-
-
-def percentile(values: list[float], percent: float) -> float | None:
-    """The nearest-rank percentile of sorted values; None if there are none."""
-    if not values:
-        return None
-    return values[min(len(values) - 1, int(len(values) * percent / 100))]
+V = TypeVar("V", JobView, TaskView, WorkerView, StoryEntry, UserLine)
 
 
 def shown(job: Job, unstored: Counts | None) -> tuple[Counts, int]:
@@ -89,9 +97,27 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         argv=list(spec.argv),
         first=spec.first,
         step=spec.step,
+        ids=spec.ids(),
         request=spec.request,
         requires=list(spec.requires),
+        requirements=spec.requirements,
+        rank=spec.rank,
         max_running=spec.max_running,
+        workdir=spec.workdir,
+        max_failures=spec.max_failures,
+        max_losses=spec.max_losses,
+        time_limit_seconds=spec.time_limit_seconds,
+        on_worker_lost=spec.on_worker_lost.value,
+        endings=rules_text(spec),
+        service=spec.service,
+        time_request_seconds=spec.time_request_seconds,
+        deadline_at=spec.deadline(record.submitted_at),
+        stopped_by=job.stopped_by if job else record.stopped_by,
+        retry_memory_bytes=list(spec.retry_memory_bytes),
+        backoff_seconds=spec.backoff_seconds,
+        max_backoff_seconds=spec.max_backoff_seconds,
+        stop_signal=spec.stop_signal,
+        stop_grace_seconds=spec.stop_grace_seconds,
         mean_seconds=job.mean_seconds if job else None,
         dispatch_p50_seconds=percentile(latencies, 50),
         dispatch_p99_seconds=percentile(latencies, 99),
@@ -116,18 +142,79 @@ def summary(view: JobView) -> JobView:
         cancelled=view.cancelled,
         priority=view.priority,
         request=view.request,
+        service=view.service,
     )
 
 
 def abridged(view: JobView) -> JobView:
-    """A job whose command and requirements are cut where they become long: one of many in an
+    """A job whose command, ids and requirements are cut where they become long: one of many in an
     answer.
     """
+    ids = view.ids
     return msgspec.structs.replace(
         view,
         argv=cut_words(view.argv, LONGEST_COMMAND),
         requires=cut_words(view.requires, LONGEST_COMMAND),
+        ids=ids if len(ids) <= LONGEST_COMMAND else f"{ids[:LONGEST_COMMAND]}…",
     )
+
+
+def with_used(view: JobView, used: Used) -> JobView:
+    """A job with what its attempts took."""
+    return msgspec.structs.replace(
+        view,
+        attempts=used.attempts,
+        cpu_seconds=used.cpu_seconds,
+        wall_seconds=used.wall_seconds,
+        wait_seconds=used.wait_seconds,
+        memory_byte_seconds=used.byte_seconds,
+        peak_bytes=used.peak_bytes,
+    )
+
+
+def with_spread(view: JobView, used: Used, found: Spread) -> JobView:
+    """A job with the percentiles of what its tasks took.
+
+    Args:
+        used: tells the most of each, of all tasks.
+    """
+    if not found.tasks:
+        return view
+    return msgspec.structs.replace(
+        view,
+        spread={
+            "wait_seconds": [*found.wait_seconds, used.longest_wait_seconds],
+            "wall_seconds": [*found.wall_seconds, used.longest_wall_seconds],
+            "cpu_seconds": [*found.cpu_seconds, used.longest_cpu_seconds],
+            "peak_bytes": [*found.peak_bytes, used.peak_bytes],
+        },
+        spread_tasks=found.tasks,
+        sampled=not found.whole,
+    )
+
+
+def user_line(user: str, used: Used) -> UserLine:
+    """What a user has used."""
+    return UserLine(
+        user=user,
+        attempts=used.attempts,
+        tasks=used.tasks,
+        cpu_seconds=used.cpu_seconds,
+        wall_seconds=used.wall_seconds,
+        wait_seconds=used.wait_seconds,
+        memory_byte_seconds=used.byte_seconds,
+        peak_bytes=used.peak_bytes,
+    )
+
+
+def detailed(view: JobView, spec: JobSpec) -> JobView:
+    """A job with what else only its spec tells, as far as one answer can hold it.
+
+    Args:
+        spec: whole.
+    """
+    whole = msgspec.structs.replace(view, env=spec.env, cleanup=list(spec.cleanup))
+    return whole if _json_bytes(whole) + _FRAME_BYTES <= codec.MAX_PAYLOAD_BYTES else view
 
 
 def first_that_fit(views: Iterable[V], beside: JobView | None = None) -> list[V]:
@@ -174,14 +261,78 @@ def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
     )
 
 
-def worker_view(worker: Worker, now: float) -> WorkerView:
-    """A worker."""
+def running_use(pool: Pool, job: Job) -> RunningUse | None:
+    """What running tasks of a job use, as far as it was said; a walk over its tasks under way."""
+    said = [
+        found for task in job.live.values() if (found := last_use(pool, task.attempt)) is not None
+    ]
+    if not said:
+        return None
+    return RunningUse(
+        tasks=len(said),
+        wall_seconds=sum(use.wall_seconds for _, use in said),
+        cpu_seconds=sum(use.cpu_seconds for _, use in said),
+        memory_bytes=sum(use.memory_bytes for _, use in said),
+        since=min(at for at, _ in said),
+    )
+
+
+def last_use(pool: Pool, attempt: Attempt | None) -> tuple[float, Use] | None:
+    """What an attempt that runs was last said to have used, and when."""
+    worker = pool.workers.get(attempt.worker) if attempt is not None else None
+    return worker.uses.get(attempt.number) if worker is not None and attempt is not None else None
+
+
+def _running_tasks(worker: Worker) -> list[RunningTask]:
+    found: list[RunningTask] = []
+    for number, task in worker.held.items():
+        attempt = task.attempt
+        if attempt is None or attempt.phase is not Phase.RUNNING:
+            continue
+        said_at, use = worker.uses.get(number, (None, None))
+        found.append(
+            RunningTask(
+                job_id=task.job.id,
+                task_id=task.job.spec.task_id(task.index),
+                sent_at=attempt.sent_at,
+                said_at=said_at,
+                wall_seconds=use.wall_seconds if use else None,
+                cpu_seconds=use.cpu_seconds if use else None,
+                memory_bytes=use.memory_bytes if use else None,
+            )
+        )
+        if len(found) == MOST_RUNNING:
+            break
+    return found
+
+
+def worker_view(worker: Worker, now: float, *, with_tasks: bool = False) -> WorkerView:
+    """A worker.
+
+    Args:
+        with_tasks: also what runs there.
+    """
     ad = worker.ad
+    remaining = worker.remaining_seconds(now)
     return WorkerView(
         worker=worker.jid,
         state=worker_state(worker, now),
         assets=natural(worker.cls.capacity),
-        free=natural(worker.free),
+        free=natural(without_units(worker.free)),
+        units={
+            asset: [
+                UnitView(
+                    id=unit.id,
+                    free=max(0, worker.free.get(unit_key(asset, unit.id), 0)) / MILLI,
+                    vendor=unit.vendor,
+                    model=unit.model,
+                    memory_bytes=unit.memory_bytes,
+                )
+                for unit in units
+            ]
+            for asset, units in ad.units.items()
+        },
+        shared=sorted(ad.shared),
         tags=sorted(worker.cls.tags),
         running=worker.running,
         queued=worker.queued,
@@ -194,7 +345,31 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
         joined_at=worker.joined_at,
         quarantined_until=worker.quarantined_until or None,
         quarantined_for=worker.quarantined_for,
+        ends_at=None if remaining is None else now + remaining,
         offered_cpus=ad.assets["cpus"] if worker.is_cut else None,
+        attributes=ad.attributes,
+        start=ad.start,
+        runs=_running_tasks(worker) if with_tasks else [],
+    )
+
+
+def lacking(pool: Pool) -> tuple[list[UnmetShape], list[SaturatedClass]]:
+    """What the pool lacks: the largest part of it."""
+    found = pool.shortage()
+    tags = pool.known_tags()
+    shapes = sorted(found.unmet.items(), key=lambda entry: -entry[1])[:MOST_LACKING]
+    classes = sorted(found.saturated.items(), key=lambda entry: -entry[1].workers)[:MOST_LACKING]
+    return (
+        [
+            UnmetShape(shape=shape_words(shape, tags), tasks=tasks, request=natural(shape.request))
+            for shape, tasks in shapes
+        ],
+        [
+            SaturatedClass(
+                worker_class=class_words(cls), workers=full.workers, assets=list(full.assets)
+            )
+            for cls, full in classes
+        ],
     )
 
 
@@ -206,7 +381,7 @@ def explanation(
     return JobExplanation(
         id=request_id,
         job=job_view(job.record(), job, unstored),
-        waiting=job.waiting,
+        waiting=sum(line.waiting for line in job.lines()),
         job_reasons=found.job_reasons,
         obstacles=[
             Obstacle(workers=group.workers, example=group.example, refusal=group.refusal)
@@ -215,4 +390,5 @@ def explanation(
         could_run=found.could,
         ever=found.ever,
         tasks_ahead=found.tasks_ahead,
+        clauses=found.clauses,
     )

@@ -12,9 +12,11 @@ import asyncio
 import logging
 import os
 import re
+import socket
 from collections.abc import Callable
 
 from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.metrics.readers import Readers
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.[01]")
 _PHRASES = {
     200: "OK",
     400: "Bad Request",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
@@ -56,17 +59,46 @@ def parse_address(text: str) -> tuple[str, int]:
     return bare, int(port)
 
 
+def check_free(text: str) -> None:
+    """Passes if metrics could be served there now.
+
+    Args:
+        text: HOST:PORT.
+
+    Raises:
+        UsageError: it is no address, or cannot be had.
+    """
+    host, port = parse_address(text)
+    try:
+        socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        ).close()
+    except OSError as error:
+        raise UsageError(
+            f"metrics cannot be served at {text}",
+            cause=_why(error),
+            hint="give --metrics another address, or '' for none",
+        ) from None
+
+
 class Endpoint:
     """Answers Prometheus, and health checks.
 
     Args:
         render: the page of metrics.
         why_not_ready: why the process cannot do its work now; empty if it can.
+        readers: whom it answers; all others are told that they are not.
     """
 
-    def __init__(self, render: Callable[[], bytes], why_not_ready: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        render: Callable[[], bytes],
+        why_not_ready: Callable[[], str],
+        readers: Readers,
+    ) -> None:
         self._render = render
         self._why_not_ready = why_not_ready
+        self._readers = readers
         self._server: asyncio.Server | None = None
         #: In the order in which they came; of each, whether it has asked.
         self._clients: dict[asyncio.Task[None], bool] = {}
@@ -84,7 +116,7 @@ class Endpoint:
         except OSError as error:
             raise KestrelError(
                 f"metrics cannot be served at {host}:{port}",
-                cause=os.strerror(error.errno) if error.errno and error.errno > 0 else str(error),
+                cause=_why(error),
                 hint="give --metrics another address",
             ) from error
         log.info("metrics at %s", self.url)
@@ -127,7 +159,10 @@ class Endpoint:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                answer = await self._answer_to(reader)
+                peer = writer.get_extra_info("peername")
+                if peer is None:  # it has left
+                    return
+                answer = await self.answer(reader, peer[0])
                 client = asyncio.current_task()
                 if client in self._clients:
                     self._clients[client] = True
@@ -138,7 +173,8 @@ class Endpoint:
         except (TimeoutError, OSError, EOFError):
             log.debug("a client of the metrics left before it had the whole answer")
 
-    async def _answer_to(self, reader: asyncio.StreamReader) -> bytes:
+    async def answer(self, reader: asyncio.StreamReader, peer: str) -> bytes:
+        """The whole answer to what a client at that address asks."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS / 2):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -146,6 +182,8 @@ class Endpoint:
             return _response(408, "the request did not come\n")
         except asyncio.LimitOverrunError:
             return _response(431, f"more than {MAX_REQUEST_BYTES} bytes\n")
+        if not self._readers.admit(peer):
+            return _response(403, f"{peer} may not read this; see --metrics-allow\n")
         asked = _REQUEST_LINE.fullmatch(head.partition(b"\r\n")[0])
         if asked is None:
             return _response(400, "this is no HTTP request\n")
@@ -168,6 +206,10 @@ class Endpoint:
             why_not = self._why_not_ready()
             return (503, f"{why_not}\n", _TEXT_TYPE) if why_not else (200, "ready\n", _TEXT_TYPE)
         return 404, "see /metrics, /-/healthy and /-/ready\n", _TEXT_TYPE
+
+
+def _why(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
 
 def _response(

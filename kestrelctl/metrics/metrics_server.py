@@ -7,6 +7,7 @@ from collections.abc import Callable
 from kestrelctl.metrics.endpoint import Endpoint, parse_address
 from kestrelctl.metrics.exposition import Exposition, Families
 from kestrelctl.metrics.lag import LoopLag
+from kestrelctl.metrics.readers import Readers
 
 
 class MetricsServer:
@@ -16,12 +17,19 @@ class MetricsServer:
         prefix: of the names: `kestrel_` or `kestrel_worker_`.
         families: what this kind of process has to tell; asked once for each scrape.
         why_not_ready: why it cannot do its work now; empty if it can.
+        readers: whom it answers.
     """
 
-    def __init__(self, prefix: str, families: Families, why_not_ready: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        families: Families,
+        why_not_ready: Callable[[], str],
+        readers: Readers,
+    ) -> None:
         self._lag = LoopLag()
         self.exposition = Exposition(prefix, families, self._lag)
-        self._endpoint = Endpoint(self.exposition.render, why_not_ready)
+        self._endpoint = Endpoint(self.exposition.render, why_not_ready, readers)
 
     async def start(self, address: str) -> None:
         """Starts to serve.

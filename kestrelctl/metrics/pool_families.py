@@ -12,6 +12,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.model.assets import MILLI, natural
 from kestrelctl.core.pool import Pool
+from kestrelctl.core.scheduling.shortage import class_words, shape_words
 from kestrelctl.logs import repeats
 from kestrelctl.metrics.families import (
     by,
@@ -30,6 +31,8 @@ from kestrelctl.store.port import Statistics
 
 #: Owners with a series of their own, those with the most tasks first; the rest are `other`.
 MOST_OWNERS = 50
+#: Shapes, and classes, of a shortage with series of their own; the rest are `other`.
+MOST_LACKING = 20
 
 
 class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,11 +75,35 @@ class PoolFamilies:
         found = self._pool.census(self._now())
         yield gauge("kestrel_epoch", "Starts of a manager on this store.", self._pool.epoch)
         yield from _jobs(found, self._pool.totals)
+        yield from self._shortage()
         yield from _attempts(self._pool.totals)
         yield from _workers(found, self._pool.totals)
         yield from stanza_families("kestrel_", self._stanzas)
         yield from self._ads()
         yield from _surroundings(self._numbers())
+
+    def _shortage(self) -> Iterator[Metric]:
+        found = self._pool.shortage()
+        tags = self._pool.known_tags()
+        unmet = [((shape_words(shape, tags),), tasks) for shape, tasks in found.unmet.items()]
+        yield gauges(
+            "kestrel_unmet_tasks",
+            f"Waiting tasks that no placement could run now; the {MOST_LACKING} shapes with the "
+            "most.",
+            ("shape",),
+            _largest(unmet),
+        )
+        saturated = [
+            ((class_words(cls), asset), full.workers)
+            for cls, full in found.saturated.items()
+            for asset in full.assets
+        ]
+        yield gauges(
+            "kestrel_saturated_workers",
+            "Workers of a class of which another one would let more of the unmet tasks run.",
+            ("worker_class", "asset"),
+            _largest(saturated),
+        )
 
     def _ads(self) -> Iterator[Metric]:
         full, heartbeat = self._stanzas.total(Hello), self._stanzas.total(Heartbeat)
@@ -102,6 +129,11 @@ def _jobs(found: Census, totals: Totals) -> Iterator[Metric]:
     yield counter("kestrel_jobs_submitted", "Jobs taken in or brought back.", totals.jobs_submitted)
     yield counters(
         "kestrel_jobs_finished", "Jobs that ended.", ("outcome",), by(totals.jobs_finished)
+    )
+    yield counter(
+        "kestrel_jobs_expired",
+        "Ended jobs that were forgotten because they had been kept for long enough.",
+        totals.jobs_expired,
     )
     yield gauges(
         "kestrel_tasks",
@@ -148,6 +180,20 @@ def _owners(found: Census) -> list[tuple[Sequence[str], float]]:
     for owner, (waiting, held) in shown.items():
         values += [((owner, "waiting"), waiting), ((owner, "running"), held)]
     return values
+
+
+def _largest(
+    found: Sequence[tuple[Sequence[str], float]],
+) -> list[tuple[Sequence[str], float]]:
+    """The largest of these gauges; the rest, together, is `other`. Equal labels are added up."""
+    summed: dict[Sequence[str], float] = {}
+    for labels, value in found:
+        summed[labels] = summed.get(labels, 0) + value
+    ranked = sorted(summed.items(), key=lambda entry: -entry[1])
+    shown, rest = ranked[:MOST_LACKING], ranked[MOST_LACKING:]
+    if rest:
+        shown.append((["other"] * len(rest[0][0]), sum(value for _, value in rest)))
+    return shown
 
 
 def _attempts(totals: Totals) -> Iterator[Metric]:
@@ -214,6 +260,16 @@ def _workers(found: Census, totals: Totals) -> Iterator[Metric | LabelledGauges]
         ("cause",),
         by(totals.quarantines),
     )
+    yield gauge(
+        "kestrel_long_tasks",
+        "Running tasks of which workers have said what they use.",
+        found.long_tasks,
+    )
+    yield gauge(
+        "kestrel_long_tasks_memory_bytes",
+        "What they hold of memory together, as it was last said.",
+        found.long_tasks_bytes,
+    )
     used = {name: amount - found.free.get(name, 0) for name, amount in found.capacity.items()}
     for name, text, amounts in (
         ("capacity", "What the workers that are online have.", found.capacity),
@@ -263,6 +319,9 @@ def _surroundings(numbers: ManagerProcessNumbers) -> Iterator[Metric]:
     yield histogram("kestrel_commit_seconds", "Time of a commit that succeeded.", numbers.commits)
     yield counter("kestrel_commit_records", "Records made durable.", numbers.store.records)
     yield gauge("kestrel_store_bytes", "The store on disk.", numbers.store.bytes_on_disk)
+    yield gauge(
+        "kestrel_store_free_bytes", "Of it, what is free for new rows.", numbers.store.free_bytes
+    )
     yield gauge(
         "kestrel_store_error", "1 while the store cannot be written.", bool(numbers.store_error)
     )

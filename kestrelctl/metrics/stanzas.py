@@ -12,6 +12,8 @@ PRESENCE, BOUNCE, UNREADABLE, FORBIDDEN = "presence", "bounce", "unreadable", "f
 BUSY = "busy"
 #: An answer that was not sent, because its reader takes none.
 DROPPED = "dropped"
+#: What a person wrote in words, or was told in words.
+CHAT = "chat"
 
 
 class StanzaCounts:

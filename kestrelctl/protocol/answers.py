@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 from kestrelctl.protocol.work import Message
 
 
@@ -37,10 +39,33 @@ class Submitted(Reply, frozen=True, kw_only=True, tag="submitted"):
 
 
 class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
-    """What a request changed: job ids or worker addresses, and how many tasks that concerns."""
+    """What a request changed: job ids or worker addresses, and how many tasks that concerns.
+
+    Attributes:
+        kept: how many jobs that were meant were left as they are: they have not ended.
+        left: how many are still to be done, because one answer cannot name them: ask again.
+    """
 
     what: list[str]
     tasks: int = 0
+    kept: int = 0
+    left: int = 0
+
+
+class RunningUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What running tasks use, as their workers last said; only of tasks that have run for a while.
+
+    Attributes:
+        tasks: how many these are.
+        wall_seconds, cpu_seconds, memory_bytes: of them together; memory as it was then.
+        since: the oldest of these words, in seconds since the epoch.
+    """
+
+    tasks: int
+    wall_seconds: float
+    cpu_seconds: float
+    memory_bytes: int
+    since: float
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,17 +92,61 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     argv: list[str] = []
     first: int = 0
     step: int = 1
+    ids: str = ""  #: of all tasks, as `--array` takes them
     request: dict[str, float] = {}  #: what a task takes, in natural units: processors, bytes
     requires: list[str] = []
+    requirements: str = ""
+    rank: str = ""
     max_running: int | None = None
+    workdir: str = ""  #: the directory in which tasks start; empty for a scratch directory
+    max_failures: int = 1
+    max_losses: int = 5
+    time_limit_seconds: float | None = None
+    on_worker_lost: str = "requeue"
+    endings: str = ""  #: which exits are a success, which are retried, as options of `submit`
+    service: bool = False  #: its tasks are copies, started again whenever they end
+    time_request_seconds: float | None = None
+    deadline_at: float | None = None  #: when what has not ended is stopped
+    stopped_by: str = ""  #: `deadline` if that stopped it, and nobody cancelled it
+    retry_memory_bytes: list[int] = []  #: what a task asks for that ran out of memory
+    backoff_seconds: float | None = None
+    max_backoff_seconds: float | None = None
+    stop_signal: str = ""
+    stop_grace_seconds: float | None = None
     mean_seconds: float | None = None
     #: What dispatch added to a task, seconds: from hand-out to report, less queue and run time.
     dispatch_p50_seconds: float | None = None
     dispatch_p99_seconds: float | None = None
+    #: Only with `details`, and not if they are too long for an answer.
+    env: dict[str, str] | None = None
+    cleanup: list[str] | None = None
+    #: Only with `details` or `used`: what its attempts took of which there are results, together.
+    attempts: int | None = None
+    cpu_seconds: float | None = None
+    wall_seconds: float | None = None
+    wait_seconds: float | None = None  #: from the submission to the last start of each task
+    memory_byte_seconds: float | None = None  #: the peak of memory times the run time
+    peak_bytes: int | None = None  #: the most that an attempt took
+    #: Only with `details`: p50, p90, p99 and the most of each ended task's `wait_seconds`,
+    #: `wall_seconds`, `cpu_seconds` and `peak_bytes`; the percentiles are those of `spread_tasks`
+    #: tasks, which are a sample if `sampled`.
+    spread: dict[str, list[float]] = {}
+    spread_tasks: int = 0
+    sampled: bool = False
+    running_use: RunningUse | None = None  #: only with `details`
 
 
 class Jobs(Reply, frozen=True, kw_only=True, tag="jobs"):
+    """A page of jobs.
+
+    Attributes:
+        before: asks for the next page, which has older ones; None if this was the last.
+        total: how many there are on all pages; only the first page says so.
+    """
+
     jobs: list[JobView]
+    before: int | None = None
+    total: int | None = None
 
 
 class Ended(Reply, frozen=True, kw_only=True, tag="ended"):
@@ -87,7 +156,11 @@ class Ended(Reply, frozen=True, kw_only=True, tag="ended"):
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
-    """A task as users see it; an array, because pages of a thousand travel."""
+    """A task as users see it; an array, because pages of a thousand travel.
+
+    Of one that runs, times and `memory_bytes` are what its worker said at `said_at`, if it has run
+    for a while.
+    """
 
     index: int
     task_id: int
@@ -105,6 +178,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     waited_seconds: float | None = None
     stdout_bytes: int = 0  #: what it wrote in all, whoever has it
     stderr_bytes: int = 0
+    memory_bytes: int | None = None  #: without the page cache
+    said_at: float | None = None
 
 
 class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):
@@ -118,19 +193,43 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
     """A piece of output.
 
     Attributes:
-        data: base64.
+        data: base64 in JSON.
         next_offset: where the next piece starts; None at the end.
         skipped_bytes: how much before this piece cannot be had.
         cut_bytes: how much after the last piece was never kept.
         why_missing: why that is so.
     """
 
-    data: str
+    data: bytes
     size_bytes: int
     next_offset: int | None = None
     skipped_bytes: int = 0
     cut_bytes: int = 0
     why_missing: str = ""
+
+
+class TaskOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
+    """The output of one task of many; an array, because pages of a thousand travel.
+
+    Attributes:
+        data: base64 in JSON; empty if `more`.
+        size_bytes: how much it wrote, as far as the manager knows.
+        more: whether its worker has more of it than the manager: `logs` asks for it.
+        why_missing: why nothing of it can be had.
+    """
+
+    task_id: int
+    data: bytes = b""
+    size_bytes: int = 0
+    more: bool = False
+    why_missing: str = ""
+
+
+class LogPage(Reply, frozen=True, kw_only=True, tag="log_page"):
+    """A page of outputs; `after` asks for the next one, None if this was the last."""
+
+    outputs: list[TaskOutput]
+    after: int | None = None
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -150,6 +249,7 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
         could_run: workers that could take a task of the job at once.
         ever: whether any worker known now could ever run it.
         tasks_ahead: waiting tasks of other jobs at work that come before this one.
+        clauses: of `requirements` and of workers' `start`: how many workers each leaves.
     """
 
     job: JobView
@@ -159,6 +259,7 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
     could_run: int
     ever: bool
     tasks_ahead: int = 0
+    clauses: list[ClauseCount] = []
 
 
 class StoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
@@ -195,6 +296,34 @@ class Story(Reply, frozen=True, kw_only=True, tag="story"):
     more: bool = False
 
 
+class UnitView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A unit of an indexed asset, as users see it; `free` is from 0 to 1."""
+
+    id: str
+    free: float = 0.0
+    vendor: str = ""
+    model: str = ""
+    memory_bytes: int = 0
+
+
+class RunningTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
+    """A task that runs at a worker. What it uses is known if it has run for a while.
+
+    Attributes:
+        sent_at: when it was handed out; 0 if the manager was started since.
+        said_at: when the worker said what follows; None if it has not.
+        memory_bytes: without the page cache.
+    """
+
+    job_id: int
+    task_id: int
+    sent_at: float
+    said_at: float | None = None
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    memory_bytes: int | None = None
+
+
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A worker as users see it; `assets` and `free` in natural units: processors, bytes."""
 
@@ -214,12 +343,39 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     joined_at: float = 0.0
     quarantined_until: float | None = None
     quarantined_for: str = ""
+    ends_at: float | None = None  #: when it leaves, by the manager's clock; None if it stays
     offered_cpus: float | None = None  #: what it offers, if less of it counts
+    attributes: dict[str, bool | int | float | str] = {}  #: of its own, for expressions
+    start: str = ""  #: an expression that must be true of a job
+    units: dict[str, list[UnitView]] = {}
+    shared: list[str] = []  #: assets that tasks use together
+    #: What runs there, the oldest first, at most a hundred; only if the worker was named.
+    runs: list[RunningTask] = []
 
 
 class Workers(Reply, frozen=True, kw_only=True, tag="workers"):
     workers: list[WorkerView]
     after: str | None = None
+
+
+class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumption policy.
+
+    Attributes:
+        workers: an expression: those that it is for.
+        in_force: for how many workers it is the one that counts.
+    """
+
+    name: str
+    workers: str
+    text: str
+    in_force: int = 0
+
+
+class Policies(Reply, frozen=True, kw_only=True, tag="policies"):
+    """All policies of the pool, by name: of those that are for a worker the first counts."""
+
+    policies: list[PolicyView]
 
 
 class Enrolled(Reply, frozen=True, kw_only=True, tag="enrolled"):
@@ -235,12 +391,21 @@ class Enrolled(Reply, frozen=True, kw_only=True, tag="enrolled"):
 
 
 class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
-    """The pool in numbers. Times in seconds; totals since the manager started."""
+    """The pool in numbers. Times in seconds; totals since the manager started.
+
+    Attributes:
+        capacity, free: of each asset, of the workers that are online, in natural units.
+        quarantined: who is in quarantine; the first twenty.
+        unmet: the most first.
+        saturated: those with the most workers first.
+    """
 
     version: str
     epoch: int
     up_seconds: float
     workers: dict[str, int]
+    capacity: dict[str, float] = {}
+    free: dict[str, float] = {}
     jobs_active: int
     tasks_waiting: int
     tasks_running: int
@@ -252,6 +417,9 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
     store_error: str = ""
     store_error_since: float | None = None
     store_notes: list[str] = []
+    quarantined: list[QuarantineView] = []
+    unmet: list[UnmetShape] = []
+    saturated: list[SaturatedClass] = []
 
 
 class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):
@@ -261,13 +429,49 @@ class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):
         at: seconds since the epoch, of the manager.
         epoch: which start of the manager this is.
         workers: how many are online.
+        running: how many tasks run.
+        usage_seconds: how often workers say what tasks use that have run for so long; 0 for never.
         messages: (kind, `in` or `out`, how many, bytes of JSON).
     """
 
     at: float
     epoch: int
     workers: int
+    running: int = 0
+    usage_seconds: float = 0.0
     messages: list[tuple[str, str, int, int]]
+
+
+class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the attempts of a user's jobs took whose results became known in some days.
+
+    Attributes:
+        tasks: how many of them ended their task.
+        memory_byte_seconds: the peak of memory times the run time.
+        peak_bytes: the most that an attempt took.
+    """
+
+    user: str
+    attempts: int = 0
+    tasks: int = 0
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    memory_byte_seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+class UsedByUsers(Reply, frozen=True, kw_only=True, tag="user_usage"):
+    """A page of users.
+
+    Attributes:
+        since: the beginning of the first day that counts, seconds since the epoch.
+        after: asks for the next page; None if this was the last.
+    """
+
+    since: float
+    users: list[UserLine]
+    after: str | None = None
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
@@ -353,6 +557,7 @@ AnyAnswer = (
     | Ended
     | Tasks
     | Log
+    | LogPage
     | JobExplanation
     | Story
     | Workers
@@ -360,4 +565,6 @@ AnyAnswer = (
     | PoolSummary
     | Traffic
     | Overview
+    | Policies
+    | UsedByUsers
 )

@@ -8,6 +8,7 @@ import msgspec
 
 from kestrelctl.protocol.answers import AnyAnswer
 from kestrelctl.protocol.joining import Join, ToJoiner
+from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
 from kestrelctl.protocol.requests import AnyRequest, RequestId
 from kestrelctl.protocol.work import FromWorker, Message, ToWorker
 
@@ -86,7 +87,18 @@ def encode(message: Message) -> str:
     return _encoder.encode(message).decode()
 
 
-from_worker: Codec[FromWorker] = Codec(FromWorker)
+#: What a chat message cannot carry, as escapes of JSON.
+_NOT_IN_CHAT = {0x7F: "\\u007f", 0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
+
+
+def encode_for_chat(message: Message) -> str:
+    """The JSON text of a message that travels as the body of a chat message."""
+    return encode(message).translate(_NOT_IN_CHAT)
+
+
+#: Workers of both kinds: only what they say tells them apart.
+from_worker: Codec[FromWorker | FromProfileWorker] = Codec(FromWorker | FromProfileWorker)
+to_profile_worker: Codec[ToProfileWorker] = Codec(ToProfileWorker)
 to_worker: Codec[ToWorker] = Codec(ToWorker)
 from_joiner: Codec[Join] = Codec(Join)
 to_joiner: Codec[ToJoiner] = Codec(ToJoiner)

@@ -16,6 +16,8 @@ MAX_ITEM_BYTES = 200_000
 _FRAME_BYTES = 1000
 #: A character becomes so many bytes in a message at the most: an escape of JSON.
 _MOST_BYTES = 6
+#: The most that a span, a count, or an acknowledgement takes: six numbers of nineteen digits.
+_MOST_ENTRY_BYTES = 130
 
 
 def item_bytes(item: str) -> int:
@@ -55,6 +57,7 @@ def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
         items=effect.items,
         forget=effect.forget,
         ack=ack,
+        counts=effect.counts,
     )
     if _is_small(message) or codec.fits(codec.encode(message)):
         return [message]
@@ -67,8 +70,12 @@ def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
 
 def _is_small(message: work.Run) -> bool:
     """Whether it fits at first sight, as nearly all do: a look costs less than encoding twice."""
-    characters = sum(map(len, message.items))
-    return not message.jobs and characters * _MOST_BYTES < codec.MAX_PAYLOAD_BYTES // 2
+    if message.jobs:
+        return False
+    entries = len(message.spans) + len(message.counts) + len(message.ack)
+    characters = sum(map(len, message.items)) + len(message.items)
+    needed = entries * _MOST_ENTRY_BYTES + characters * _MOST_BYTES
+    return needed < codec.MAX_PAYLOAD_BYTES // 2
 
 
 def _halves(effect: Run) -> tuple[Run, Run]:
@@ -87,12 +94,14 @@ def _halves(effect: Run) -> tuple[Run, Run]:
         if early < n:
             second.append((number + early, job_id, index + early, n - early, claim))
     told = {job_id for _, job_id, _, _, _ in first}
+    beyond = second[0][0]  # numbers rise
     return (
         msgspec.structs.replace(
             effect,
             spans=first,
             templates=[template for template in effect.templates if template.job_id in told],
             items=effect.items[:items_left],
+            counts=[each for each in effect.counts if each[0] < beyond],
         ),
         msgspec.structs.replace(
             effect,
@@ -100,5 +109,6 @@ def _halves(effect: Run) -> tuple[Run, Run]:
             templates=[template for template in effect.templates if template.job_id not in told],
             items=effect.items[items_left:],
             forget=[],
+            counts=[each for each in effect.counts if each[0] >= beyond],
         ),
     )

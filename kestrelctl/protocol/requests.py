@@ -1,7 +1,8 @@
 """What users ask of the pool. `docs/protocol.md` shows one of each.
 
-`jobs` selects jobs: `last`, `all` (the active ones of the asking user), or ids and ranges like
-`3,5-9`. Every request carries an `id` that its answer repeats.
+`jobs` selects jobs: `last`, `all` (the active ones of the asking user; of `forget`, those that have
+ended), `name:GLOB` (the same by name), or ids and ranges like `3,5-9`. An id must be there; a range
+may have gaps. Every request carries an `id` that its answer repeats.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ from typing import Annotated
 
 import msgspec
 
+from kestrelctl.core.classad.syntax import MAX_CHARACTERS as MAX_EXPRESSION_CHARACTERS
 from kestrelctl.core.members.enrollment import DEFAULT_SECONDS
-from kestrelctl.core.model.result import Count, Whole
-from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.ad import AssetChange
+from kestrelctl.core.model.result import Count, Seconds, Whole
+from kestrelctl.core.model.shell_line import numbered
+from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.policies.policy_text import MAX_CHARACTERS as MAX_POLICY_CHARACTERS
 from kestrelctl.protocol.work import Message
 
 MAX_KEY_CHARACTERS = 200
@@ -46,6 +51,36 @@ class SubmitJob(Request, frozen=True, kw_only=True, tag="submit"):
     key: Annotated[str, msgspec.Meta(max_length=MAX_KEY_CHARACTERS)] = ""
 
 
+class SubmitLine(Request, frozen=True, kw_only=True, tag="job"):
+    """A job as the first Kestrel's job files put it. Answered by `submitted`.
+
+    As then, its owner gets a chat message when it has ended.
+
+    Attributes:
+        command: a line for the shell; the id of the task, from 0, becomes its last argument.
+        queue: how many tasks.
+        cleanup: another line, run after each task, whatever came of it.
+        requires: tags that a worker must provide, in a list or with spaces between them.
+    """
+
+    command: str
+    queue: Count = 1
+    cleanup: str = ""
+    requires: list[str] | str = []
+
+    def submission(self) -> SubmitJob:
+        """The same as any other submission."""
+        requires = self.requires
+        spec = JobSpec(
+            argv=numbered(self.command),
+            cleanup=numbered(self.cleanup),
+            count=self.queue,
+            requires=tuple(requires.split() if isinstance(requires, str) else requires),
+            notify=Notify.ALWAYS,
+        )
+        return SubmitJob(id=self.id, spec=spec)
+
+
 class UploadItems(Request, frozen=True, kw_only=True, tag="upload_items"):
     """Lines for a job to come, in pieces that fit into a stanza. Kept for a minute."""
 
@@ -54,24 +89,43 @@ class UploadItems(Request, frozen=True, kw_only=True, tag="upload_items"):
 
 
 class CancelJobs(Request, frozen=True, kw_only=True, tag="cancel"):
-    """Stop jobs, running tasks included. Answered by `changed`."""
+    """Stop jobs, running tasks included. Answered by `changed`.
+
+    Attributes:
+        task_ids: only these tasks, of exactly one job; empty for all.
+    """
 
     jobs: str
+    task_ids: list[Whole] = []
 
 
 class ListJobs(Request, frozen=True, kw_only=True, tag="job_status"):
-    """Answered by `jobs`, newest last.
+    """Answered by `jobs`: a page, newest last. The first page has the newest.
 
     Attributes:
-        jobs: a selection; empty for the newest `limit`.
+        jobs: a selection; empty for any.
         owner: only his; empty for everybody's.
         states: only these; empty for any.
+        name: only jobs whose name fits this glob, and is for the user to know; empty for any.
+        limit: the most on this page; 0 for as many as an answer may hold.
+        before: the page ends before the job of this id; None for the first page.
+        where: only jobs of which this expression is true; such a page may be empty, and the first
+            does not say how many there are.
+        details: of a job of one's own that is alone in the answer, also what lists leave out.
+        ended_since: only jobs that have ended, at that time or later, in seconds since the epoch.
+        used: also what their attempts took.
     """
 
     jobs: str = ""
     owner: str = ""
     states: list[str] = []
+    name: str = ""
     limit: Count = 100
+    before: Count | None = None
+    details: bool = False
+    where: str = ""
+    ended_since: Seconds | None = None
+    used: bool = False
 
 
 class ListTasks(Request, frozen=True, kw_only=True, tag="tasks"):
@@ -107,11 +161,31 @@ class Logs(Request, frozen=True, kw_only=True, tag="logs"):
     offset: Count = 0
 
 
+class AllLogs(Request, frozen=True, kw_only=True, tag="all_logs"):
+    """Output of all tasks of a job that have, or may have, written something. Answered by
+    `log_page`: as many as fit, in the order of the array.
+
+    Attributes:
+        after: the index after which the page starts.
+    """
+
+    job: str
+    stream: str = "stdout"
+    after: Whole = -1
+
+
 class RetryJobs(Request, frozen=True, kw_only=True, tag="retry"):
     """Run tasks again that ended badly. Answered by `changed`."""
 
     jobs: str
     task_ids: list[Whole] = []
+
+
+class ScaleJob(Request, frozen=True, kw_only=True, tag="scale"):
+    """Keep so many copies of a service running. Answered by `changed`."""
+
+    job: str
+    copies: Count
 
 
 class ExplainJob(Request, frozen=True, kw_only=True, tag="explain"):
@@ -136,7 +210,10 @@ class TellStory(Request, frozen=True, kw_only=True, tag="story"):
 
 
 class ForgetJobs(Request, frozen=True, kw_only=True, tag="forget"):
-    """Delete ended jobs and their results. Answered by `changed`."""
+    """Delete ended jobs and their results. Answered by `changed`.
+
+    Of ranges, `all` and `name:GLOB`, jobs that have not ended are kept.
+    """
 
     jobs: str
 
@@ -146,11 +223,13 @@ class ListWorkers(Request, frozen=True, kw_only=True, tag="workers"):
 
     Attributes:
         names: a part of the address each; empty for all.
+        where: only workers of which this expression is true; such a page may be empty.
     """
 
     names: list[str] = []
     limit: Count = 1000
     after: str = ""
+    where: str = ""
 
 
 class DrainWorkers(Request, frozen=True, kw_only=True, tag="drain"):
@@ -163,6 +242,16 @@ class ResumeWorkers(Request, frozen=True, kw_only=True, tag="resume"):
     """End a drain or quarantine (admins only). Answered by `changed`."""
 
     names: list[str]
+
+
+class ResizeWorker(Request, frozen=True, kw_only=True, tag="resize"):
+    """Have a worker offer more or less, until its process ends (admins only).
+
+    Answered by `workers`, when the worker has done so.
+    """
+
+    name: str
+    change: AssetChange
 
 
 class EnrollWorker(Request, frozen=True, kw_only=True, tag="enroll"):
@@ -205,26 +294,75 @@ class PoolTraffic(Request, frozen=True, kw_only=True, tag="pool_traffic"):
     """What the manager has received and sent. Answered by `traffic`."""
 
 
+class SetPolicy(Request, frozen=True, kw_only=True, tag="policy_set"):
+    """Put a consumption policy in force, or replace the one of its name (admins only).
+
+    Answered by `changed`, which counts the workers that it is in force for.
+
+    Attributes:
+        workers: an expression on a worker's ad: those that it is for.
+        text: the policy, lines `Name = expression`.
+    """
+
+    name: str
+    workers: Annotated[str, msgspec.Meta(max_length=MAX_EXPRESSION_CHARACTERS)]
+    text: Annotated[str, msgspec.Meta(max_length=MAX_POLICY_CHARACTERS)]
+
+
+class RemovePolicy(Request, frozen=True, kw_only=True, tag="policy_remove"):
+    """Take a consumption policy out of force (admins only). Answered by `changed`."""
+
+    name: str
+
+
+class ListPolicies(Request, frozen=True, kw_only=True, tag="policies"):
+    """Answered by `policies`."""
+
+
+class UserUsage(Request, frozen=True, kw_only=True, tag="user_usage"):
+    """What users have used. Answered by `user_usage`.
+
+    Who is no admin sees himself, unless the pool shares jobs.
+
+    Attributes:
+        user: only he, by account or by the name before the `@`; empty for everybody.
+        since: seconds since the epoch; the whole day in UTC counts in which that is.
+        after: the user after whom the page starts.
+    """
+
+    user: str = ""
+    since: Seconds
+    after: str = ""
+
+
 AnyRequest = (
     SubmitJob
+    | SubmitLine
     | UploadItems
     | CancelJobs
     | ListJobs
     | ListTasks
     | Watch
     | Logs
+    | AllLogs
     | RetryJobs
+    | ScaleJob
     | ExplainJob
     | TellStory
     | ForgetJobs
     | ListWorkers
     | DrainWorkers
     | ResumeWorkers
+    | ResizeWorker
     | EnrollWorker
     | RevokeWorkers
     | PoolStatus
     | PoolTraffic
     | PoolOverview
+    | SetPolicy
+    | RemovePolicy
+    | ListPolicies
+    | UserUsage
 )
 
 ENDED_STATES = ("done", "failed", "cancelled")

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import msgspec
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.result import Count, Result, Seconds, Whole
 from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.use import Use
 
 #: Both sides say it when they meet; a worker of another version is refused with a reason.
-VERSION = 3
+VERSION = 5
 
 #: (number, job id, index, n, mark), as a worker was sent it: `core.model.seal`.
 ShownSeal = tuple[Count, Count, Count, Count, Count]
@@ -37,8 +38,10 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
             an earlier one does not count.
         at: seconds since the epoch, by the clock of the worker's machine.
         holds: (number, job id, index, claim) of each attempt that it has queued, runs or has to
-            report: `claims[claim]` is what it charges; a claim of -1 is that of an ended one.
+            report: `claims[claim]` is what it charges, with the units that it was given once it
+            runs (`"gpus/0": 1000`); a claim of -1 is that of an ended one.
         seals: show that it was handed them; each may stand for several.
+        wants: how many more attempts it asks for; without it, as many as the pool thinks right.
     """
 
     version: Count
@@ -49,6 +52,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     holds: list[tuple[Count, Count, Count, Whole]] = []
     claims: list[dict[str, Count]] = []
     seals: list[ShownSeal] = []
+    wants: Count | None = None
 
 
 class Report(Message, frozen=True, kw_only=True, tag="report"):
@@ -66,27 +70,55 @@ class Heartbeat(Message, frozen=True, kw_only=True, tag="heartbeat"):
     """A sign of life, sent when nothing else was."""
 
 
+class RunningUsage(Message, frozen=True, kw_only=True, tag="usage"):
+    """What attempts use that run, and have run for at least the interval of the welcome.
+
+    It is sent once in an interval, and not if there are none; it is a sign of life, too.
+    """
+
+    uses: list[Use]
+
+
 class Returned(Message, frozen=True, kw_only=True, tag="returned"):
     """Attempts that were taken back before they started (answers `recall`, or on leaving)."""
 
     numbers: list[Count]
 
 
+class Want(Message, frozen=True, kw_only=True, tag="want"):
+    """Send up to so many attempts more than were asked for before; from a worker that pulls."""
+
+    attempts: Count
+
+
 class Leaving(Message, frozen=True, kw_only=True, tag="leaving"):
     """The worker finishes what it runs and takes nothing new."""
+
+
+class Resized(Message, frozen=True, kw_only=True, tag="resized"):
+    """The worker's capacity changes while its tasks run, which go on (or: it answers `resize`).
+
+    Attributes:
+        request: of `resize`; empty if nobody asked.
+        problem: why it does not do what was asked; then the ad is as it was.
+    """
+
+    ad: WorkerAd
+    request: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    problem: Annotated[str, msgspec.Meta(max_length=500)] = ""
 
 
 class Output(Message, frozen=True, kw_only=True, tag="output"):
     """A piece of a task's output (answers `fetch_output`).
 
     Attributes:
-        data: base64, because output need not be text.
+        data: base64 in JSON, because output need not be text.
         size_bytes: of the whole stream; None if the worker no longer has it.
     """
 
     request: str
     offset: Count
-    data: str = ""
+    data: bytes = b""
     size_bytes: Count | None = None
 
 
@@ -99,12 +131,15 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
 
     Attributes:
         heartbeat_seconds: the longest it may stay silent; it takes off up to a tenth at random.
+        usage_seconds: how often to say what tasks use; it takes off up to a tenth at random. 0 for
+            never.
         kill: attempts whose tasks are over or run elsewhere.
     """
 
     incarnation: str
     greeting: int = 0
     heartbeat_seconds: float
+    usage_seconds: float = 0.0
     kill: list[int] = []
 
 
@@ -132,6 +167,7 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
         items: for spans of jobs with items: one per attempt, in the order of the spans.
         forget: jobs that have ended.
         ack: results that are safe, as in `ack`.
+        counts: (number, which attempt of its task it is) of those that are not the first.
     """
 
     spans: list[tuple[int, int, int, int, int, int]]
@@ -140,6 +176,7 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
     items: list[str] = []
     forget: list[int] = []
     ack: list[int] = []
+    counts: list[tuple[int, int]] = []
 
 
 class Kill(Message, frozen=True, kw_only=True, tag="kill"):
@@ -166,6 +203,13 @@ class SetHeartbeat(Message, frozen=True, kw_only=True, tag="set_heartbeat"):
     heartbeat_seconds: float
 
 
+class Resize(Message, frozen=True, kw_only=True, tag="resize"):
+    """An admin wants the worker to offer more or less, until its process ends."""
+
+    request: str
+    change: AssetChange
+
+
 class FetchOutput(Message, frozen=True, kw_only=True, tag="fetch_output"):
     """Send a piece of an attempt's output, for a user who wants more than the tail."""
 
@@ -176,5 +220,7 @@ class FetchOutput(Message, frozen=True, kw_only=True, tag="fetch_output"):
     limit: int = 65536
 
 
-FromWorker = Hello | Report | Heartbeat | Returned | Leaving | Output
-ToWorker = Welcome | Refused | Who | Run | Kill | Recall | Ack | SetHeartbeat | FetchOutput
+FromWorker = (
+    Hello | Report | Heartbeat | RunningUsage | Returned | Want | Leaving | Resized | Output
+)
+ToWorker = Welcome | Refused | Who | Run | Kill | Recall | Ack | SetHeartbeat | Resize | FetchOutput

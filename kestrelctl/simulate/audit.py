@@ -7,11 +7,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kestrelctl.core.model.assets import Amounts, amounts
+from kestrelctl.core.model.ad import GPUS, WorkerAd
+from kestrelctl.core.model.assets import MILLI, Amounts, amounts
+from kestrelctl.core.model.ending_rules import OUT_OF_MEMORY, asks_for_more_memory, may_be_retried
+from kestrelctl.core.model.matching_ads import job_ad, worker_ad
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
+from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.pool import Pool
+from kestrelctl.core.scheduling.judgement import Side, judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.store.memory import MemoryStore
@@ -26,6 +31,7 @@ class Execution(msgspec.Struct):
     worker: str
     request: Amounts
     began_at: float
+    gpus: tuple[str, ...] = ()
     ended_at: float | None = None
     outcome: int | None = None  #: None while it runs, and if its worker's death ended it
 
@@ -56,7 +62,10 @@ class Audit:
         self._rows: dict[tuple[int, int], TaskRecord] = {}
         self._running: dict[str, dict[int, Execution]] = {}
         self._capacity: dict[str, Amounts] = {}
+        self._ads: dict[str, WorkerAd] = {}
         self._accepted: set[tuple[int, int, int]] = set()
+        #: job -> run time of all attempts whose results became durable
+        self._used: dict[int, float] = {}
         #: attempt number -> (job id, index, outcome, when it was first reported)
         self._results: dict[int, tuple[int, int, int, float]] = {}
         #: When a task or job was last over that is so no more.
@@ -83,19 +92,36 @@ class Audit:
         for shape, _ in state.demand.groups():
             for worker in state.workers.values():
                 # The end of a quarantine is noticed with the next look at the leases.
+                kept = worker.kept_for
+                if kept is not None and kept.shape is not shape:
+                    continue  # It makes room for a job that starves.
                 why_not = refusal(worker, state.supply.of(worker), shape, now - 1.0)
                 idles = why_not is None and not worker.queued
                 self.expect(not idles, f"{worker.jid} idles while tasks wait that it could run")
 
     # -- machines ----------------------------------------------------------------------------------
 
-    def machine(self, worker: str, capacity: Amounts) -> None:
-        """A worker's machine has so much of each asset."""
+    def machine(self, worker: str, capacity: Amounts, ad: WorkerAd | None = None) -> None:
+        """A worker's machine has so much of each asset, and its worker says this of itself."""
         self._capacity[worker] = capacity
+        if ad is not None:
+            self._ads[worker] = ad
         self._running[worker] = {}
 
-    def began(self, number: int, job_id: int, index: int, worker: str, item: str | None) -> None:
-        """A command starts to run, with this item."""
+    def resized(self, worker: str, capacity: Amounts) -> None:
+        """A worker has so much of each asset from now on; what runs may take more."""
+        self._capacity[worker] = capacity
+
+    def began(
+        self,
+        number: int,
+        job_id: int,
+        index: int,
+        worker: str,
+        item: str | None,
+        gpus: tuple[str, ...] = (),
+    ) -> None:
+        """A command starts to run, with this item, and is told that these GPUs are its own."""
         self.expect(number not in self.executions, f"attempt {number} was started twice")
         job = self._jobs.get(job_id)
         self.expect(job is not None, f"attempt {number} is of job {job_id}, which is not durable")
@@ -105,13 +131,33 @@ class Audit:
             request = amounts(spec.request)
             said = spec.items[index] if spec.items else None
             self.expect(item == said, f"task {job_id}/{index} has the item {item}, not {said}")
-        execution = Execution(number, job_id, index, worker, request, self._clock.now)
+            self._agreed(job, worker)
+        execution = Execution(number, job_id, index, worker, request, self._clock.now, gpus)
         self.executions[number] = execution
         running = self._running[worker]
         running[number] = execution
         for name, there in self._capacity[worker].items():
             used = sum(one.request.get(name, 0) for one in running.values())
             self.expect(used <= there, f"{worker} runs {used} {name} at once, it has {there}")
+        wanted = request.get(GPUS, 0)
+        self.expect(len(gpus) == -(-wanted // MILLI), f"attempt {number} is told of {gpus}")
+        for gpu in gpus:
+            # Nobody asks for more than one here, or for one and a half.
+            used = sum(one.request[GPUS] for one in running.values() if gpu in one.gpus)
+            self.expect(used <= MILLI, f"{used} of GPU {gpu} of {worker} is taken")
+
+    def _agreed(self, job: JobRecord, worker: str) -> None:
+        """Holds the whole ads of both sides against each other, as no class or shape does."""
+        ad = self._ads.get(worker)
+        if ad is None or not (job.spec.requirements or ad.start):
+            return
+        mine, target = Side(job_ad(job.spec, job.owner)), Side(worker_ad(ad, worker))
+        why = None
+        if job.spec.requirements:
+            why = judge(Reason.REQUIREMENTS, job.spec.requirements, mine, target)
+        if why is None and ad.start:
+            why = judge(Reason.START, ad.start, target, mine)
+        self.expect(why is None, f"{worker} runs a task of job {job.job_id} against {why}")
 
     def ended(self, number: int, outcome: int | None) -> None:
         """A command has ended; `outcome` is None if its worker's death ended it."""
@@ -157,7 +203,8 @@ class Audit:
     def acknowledged(self, numbers: list[int]) -> None:
         """A worker may forget these results: those of successes must be final, durably.
 
-        One that came when its task was over was refused for good, whatever was done since.
+        One that came when its task was over was refused for good, whatever was done since. So was
+        one of an attempt from before a user's retry.
         """
         for number in numbers:
             if number not in self._results:
@@ -173,8 +220,9 @@ class Audit:
                 self._brought_back_at.get(what, 0.0) >= reported_at
                 for what in ((job_id, index), job_id)
             )
+            fenced = row is not None and number <= row.retried_after
             self.expect(
-                over or was_over,
+                over or was_over or fenced,
                 f"success {number} of {job_id}/{index} was acknowledged and dropped",
             )
 
@@ -206,7 +254,12 @@ class Audit:
     def _row(self, before: TaskRecord | None, row: TaskRecord) -> None:
         where = f"task {row.job_id}/{row.index}"
         failures, losses = (before.failures, before.losses) if before else (0, 0)
-        if before is not None and before.state in FINAL_STATES:
+        brought_back = before is not None and before.state in FINAL_STATES
+        kept = row.retried_after == (before.retried_after if before else 0)
+        self.expect(brought_back or kept, f"{where} is fenced, and nobody had it brought back")
+        if before is not None and before.state is row.state is TaskState.CANCELLED:
+            self.expect(before.result is None, f"{where} was stopped twice")
+        elif before is not None and before.state in FINAL_STATES:
             fresh = row.state is TaskState.WAITING and not (row.failures or row.losses)
             self.expect(fresh, f"{where} was {before.state} and became {row.state}")
             self.expect(before.state is not TaskState.DONE, f"{where} was done and is run again")
@@ -217,6 +270,7 @@ class Audit:
             self.expect(key not in self._accepted, f"{where}: {result.number} was accepted twice")
             self._accepted.add(key)
             self.accepted_results += 1
+            self._used[row.job_id] = self._used.get(row.job_id, 0.0) + result.wall_seconds
             said = (result.job_id, result.index)
             self.expect(said == key[:2], f"{where} has the result of {said}")
         if row.state is TaskState.DONE:
@@ -227,9 +281,13 @@ class Audit:
                 ran is None or (ran.job_id, ran.index, ran.worker) == (*key[:2], row.worker),
                 f"{where} is done by an attempt of another task or worker",
             )
-        failed = result is not None and result.outcome == Outcome.FAILED
         if row.state is TaskState.CANCELLED:
             return
+        step = before.memory_step if before is not None and not brought_back else 0
+        asks = result is not None and result.reason.startswith(OUT_OF_MEMORY)
+        more = asks and row.memory_step == step + 1
+        self.expect(more or row.memory_step == step, f"{where} asks for step {row.memory_step}")
+        failed = result is not None and result.outcome == Outcome.FAILED and not more
         self.expect(
             row.failures == failures + failed,
             f"{where}: {failures} failures became {row.failures} with {result and result.number}",
@@ -254,8 +312,28 @@ class Audit:
         keys = Counter((job.owner, job.key) for job in jobs.values() if job.key)
         for (_, key), times in keys.items():
             self.expect(times == 1, f"{times} jobs came of the one submission {key}")
+        self._sums(tables, jobs)
         for job in jobs.values():
             self._job(job, tables.tasks(job.job_id, limit=job.spec.count))
+
+    def _sums(self, tables: MemoryStore, jobs: dict[int, JobRecord]) -> None:
+        """What was used is added up once for each attempt, by job and by owner."""
+        of_owners: dict[str, float] = {}
+        for job_id, used in tables.used(list(jobs)).items():
+            really = self._used.get(job_id, 0.0)
+            self.expect(
+                abs(used.wall_seconds - really) < 1e-6 * (1.0 + really),
+                f"job {job_id} is charged {used.wall_seconds} s, its attempts took {really} s",
+            )
+            owner = jobs[job_id].owner
+            of_owners[owner] = of_owners.get(owner, 0.0) + used.wall_seconds
+        charged = tables.used_by_owner(0)
+        for owner, seconds in of_owners.items():
+            found = charged[owner].wall_seconds if owner in charged else 0.0
+            self.expect(
+                abs(found - seconds) < 1e-6 * (1.0 + seconds),
+                f"{owner} is charged {found} s, his jobs {seconds} s",
+            )
 
     def _job(self, job: JobRecord, rows: list[TaskRecord]) -> None:
         where = f"job {job.job_id}"
@@ -273,7 +351,11 @@ class Audit:
             if row.state in FINAL_STATES:
                 setattr(counts, row.state, getattr(counts, row.state) + 1)
             if row.state is TaskState.FAILED:
-                limit = row.failures == spec.max_failures
+                result, step = row.result, row.memory_step
+                hasty = result is not None and asks_for_more_memory(spec, step, result)
+                self.expect(not hasty, f"task {row.index} of {where} had more memory to ask for")
+                ruled_out = row.result is not None and not may_be_retried(spec, row.result)
+                limit = row.failures == spec.max_failures or ruled_out
                 self.expect(limit, f"task {row.index} of {where} failed at {row.failures}")
             if row.state is TaskState.LOST:
                 limit = row.losses == spec.max_losses

@@ -34,6 +34,16 @@ def plan(
         nodes.clock.at(nodes.clock.start + begin, kind, nodes, random, seconds)
 
 
+def plan_resizes(nodes: Nodes, random: Random, resizes: int, within_seconds: float) -> None:
+    """Lets workers offer less, or nothing, and as much as before a while later."""
+    for _ in range(resizes):
+        begin = nodes.clock.start + random.uniform(0.0, within_seconds)
+        worker = _worker(nodes, random)
+        for part in (random.choice((0.0, 0.0, 0.3, 0.6)), random.choice((0.3, 1.0)), 1.0):
+            nodes.clock.at(begin, worker.resize, part)
+            begin += random.choice((0.0, 0.01, 1.0, 5.0))
+
+
 def _worker(nodes: Nodes, random: Random) -> SimulatedMachine:
     return random.choice(nodes.workers)
 

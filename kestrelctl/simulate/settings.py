@@ -10,7 +10,13 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.faults import KINDS, Kind
-from kestrelctl.simulate.workload import Submission, some_ads, some_jobs
+from kestrelctl.simulate.workload import (
+    PolicyChange,
+    Submission,
+    some_ads,
+    some_jobs,
+    some_policies,
+)
 
 
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,12 +25,14 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ads: one for each worker.
         submissions: the jobs, with their times and their owners' second thoughts.
+        policies: what an admin has tasks charged, and when.
         faults: how many things go wrong within the first `fault_seconds`.
         fault_kinds: which, and how often each, relative to the others.
         patience_seconds: how long after that everything must have come to its end.
         join_seconds: over how long the workers come in at the beginning.
         latency_seconds: bounds of a connection's typical one-way delay.
         commit_seconds: bounds of a commit's duration while the disk is not slow.
+        machines_per_puller: one of so many machines is sent no more than it asks for; 0 for none.
         config: of the pool.
         check: verify the pool's invariants after every event.
         keep_story: remember what happened, for `WorldReport.story`.
@@ -32,6 +40,7 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ads: list[WorkerAd]
     submissions: list[Submission]
+    policies: tuple[PolicyChange, ...] = ()
     faults: int = 0
     fault_seconds: float = 20.0
     fault_kinds: dict[Kind, float] = msgspec.field(default_factory=lambda: KINDS)
@@ -39,6 +48,7 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     join_seconds: float = 0.5
     latency_seconds: tuple[float, float] = (0.0005, 0.02)
     commit_seconds: tuple[float, float] = (0.002, 0.02)
+    machines_per_puller: int = 0
     config: Config = Config()
     check: bool = True
     keep_story: bool = True
@@ -51,6 +61,7 @@ def small(seed: int) -> WorldSettings:
     return WorldSettings(
         ads=some_ads(random, random.randint(2, 8)),
         submissions=some_jobs(random, random.randint(10, 80), fault_seconds / 2),
+        policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
         faults=random.choice((0, 4, 8, 16, 32)),
         fault_seconds=fault_seconds,
         patience_seconds=2000.0,
@@ -68,7 +79,9 @@ def small(seed: int) -> WorldSettings:
             quarantine_fast_seconds=1.0,
             quarantine_seconds=3.0,
             max_quarantine_seconds=12.0,
+            usage_seconds=float(seed % 2),
         ),
+        machines_per_puller=random.choice((0, 0, 2)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from kestrelctl.core.counting.histogram import Histogram
@@ -12,6 +12,7 @@ from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.loop import Loop
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.truth import Fate
+from kestrelctl.simulate.workload import MOST_WANTED_BYTES
 from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 
 #: Seconds from the signal to the end of a command.
@@ -40,7 +41,6 @@ class SimulatedExecutor:
         fatal: Callable[[], None],
     ) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
-        self.depth_first = True
         self._worker = worker
         self._clock = clock
         self._random = random
@@ -58,14 +58,21 @@ class SimulatedExecutor:
         env = command.env
         index = int(env["KESTREL_TASK_INDEX"])
         self._audit.began(
-            number, int(env["KESTREL_JOB_ID"]), index, self._worker, env.get("KESTREL_ITEM")
+            number,
+            int(env["KESTREL_JOB_ID"]),
+            index,
+            self._worker,
+            env.get("KESTREL_ITEM"),
+            tuple(env["KESTREL_GPUS"].split(",")) if "KESTREL_GPUS" in env else (),
         )
         self._began_at[number] = self._clock.now
         fate = self._fate(env["KESTREL_JOB_NAME"], index)
         if fate.kills_worker:
             self._clock.after(fate.seconds, self._takes_the_worker_along, number)
         else:
-            self._clock.after(fate.seconds, self._ends, number, fate.outcome)
+            runs_out = 0 < command.memory_bytes < MOST_WANTED_BYTES
+            why = "memory-limit: used all" if runs_out and fate.outcome == Outcome.FAILED else ""
+            self._clock.after(fate.seconds, self._ends, number, fate.outcome, why)
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         if number not in self._began_at:
@@ -73,6 +80,10 @@ class SimulatedExecutor:
         seconds = self._random.uniform(*DIES_AFTER_SECONDS)
         self._clock.after(seconds, self._ends, number, Outcome.KILLED)
         return True
+
+    def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
+        began_at = ((number, self._began_at.get(number)) for number in numbers)
+        return {n: ((self._clock.now - at) / 2, 1 << 20) for n, at in began_at if at is not None}
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         raise NotFound(f"the {stream} of attempt {number} is not kept")
@@ -90,7 +101,7 @@ class SimulatedExecutor:
         if number in self._began_at:
             self._fatal()
 
-    def _ends(self, number: int, outcome: int) -> None:
+    def _ends(self, number: int, outcome: int, why: str = "") -> None:
         """The machine's own event: it happens whether or not the worker is stopped."""
         began_at = self._began_at.pop(number, None)
         if began_at is None:
@@ -102,7 +113,7 @@ class SimulatedExecutor:
                 number,
                 exit_code=_EXIT_CODES.get(outcome),
                 signal=9 if outcome == Outcome.KILLED else None,
-                reason=_REASONS.get(outcome, ""),
+                reason=why or _REASONS.get(outcome, ""),
                 started_at=began_at,
                 wall_seconds=self._clock.now - began_at,
             ),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from kestrelctl.core.agent.agent import Agent
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.ad import GPUS, AssetChange, WorkerAd, changed
 from kestrelctl.core.model.assets import amounts
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.audit import Audit
@@ -28,6 +28,7 @@ class SimulatedMachine(SimulatedProcess):
 
     Args:
         fate: what becomes of an execution of (kind, index) here.
+        pulls: the worker is sent no more attempts than it asks for.
 
     Attributes:
         spool: what is on its disk.
@@ -43,6 +44,8 @@ class SimulatedMachine(SimulatedProcess):
         audit: Audit,
         ad: WorkerAd,
         fate: Callable[[str, int], Fate],
+        *,
+        pulls: bool,
     ) -> None:
         super().__init__(name, f"{name}@workers.{DOMAIN}/1", clock, random, server, audit)
         self.spool = SimulatedSpool()
@@ -50,9 +53,10 @@ class SimulatedMachine(SimulatedProcess):
         self.repeats_reports = False
         self._ad = ad
         self._fate = fate
+        self._pulls = pulls
         self._executor: SimulatedExecutor | None = None
         self._leaving = False
-        audit.machine(self.address, amounts(ad.assets))
+        audit.machine(self.address, amounts(ad.assets), ad)
 
     @property
     def agent(self) -> Agent | None:
@@ -70,8 +74,9 @@ class SimulatedMachine(SimulatedProcess):
         process = WorkerProcess(
             f"{self.name}-{self.life}", self.spool, self._make_executor, self.loop, self.random
         )
-        process.add_session(DOMAIN, self._ad, self.address, self.connection)
+        process.add_session(DOMAIN, self._ad, self.address, self.connection, pulls=self._pulls)
         self.process = process
+        self.audit.resized(self.address, amounts(self._ad.assets))
         await process.run()
         await process.close()
         self.audit.expect(process.refused is None, f"{self.name} is refused: {process.refused}")
@@ -99,6 +104,22 @@ class SimulatedMachine(SimulatedProcess):
         if self._executor is not None:
             self._executor.vanish()
             self._executor = None
+
+    def resize(self, part: float) -> None:
+        """The living worker offers so much of its processors, and of its GPUs the first ones."""
+        if self.process is not None:
+            self.clock.tell(self.name, f"offers {part:g} of what it has")
+            self.loop.call_soon(self._resize, self.process, part)
+
+    def _resize(self, process: WorkerProcess, part: float) -> None:
+        if process is not self.process:
+            return
+        cpus = max(0.001, self._ad.assets["cpus"] * part)
+        gpus = float(int(len(self._ad.units.get(GPUS, ())) * part))
+        change = AssetChange(amounts={"cpus": cpus} | ({GPUS: gpus} if self._ad.units else {}))
+        ad = changed(self._ad, change, self._ad.units)
+        self.audit.resized(self.address, amounts(ad.assets))
+        process.sessions[0].resize(ad)
 
     def terminate(self) -> None:
         """SIGTERM: it finishes what runs, and gives back the rest."""

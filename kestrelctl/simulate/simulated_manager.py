@@ -12,6 +12,7 @@ from kestrelctl.core.effects import Effect, TasksEnded
 from kestrelctl.core.events import Event, Heard, Joined, Reported, Returned, Tick
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import Snapshot
+from kestrelctl.core.pacing.backoff import pause_of_manager_seconds
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import NotAllowed
 from kestrelctl.manager.access import Access
@@ -107,6 +108,9 @@ class SimulatedManager(SimulatedProcess):
         self.store.crash()
         self.pool = self.commits = None
 
+    def pause_seconds(self, failures: int, chance: float) -> float:
+        return pause_of_manager_seconds(failures, chance)
+
     def said(self, payload: str, to: str) -> None:
         if f"@workers.{DOMAIN}" in to:
             message = codec.to_worker.decode(payload)
@@ -147,13 +151,15 @@ class WatchedPool(Pool):
         self._check = check
         self._leases_expired = 0
         self._wake_at: float | None = None
-        self._overdue = 0
+        self._ticked = False
+        self._overdue = 0  # ticks in a row after which the next was due at once
         if check:
             self._audit.check_pool(self)
 
     def handle(self, event: Event) -> list[Effect]:
         self._clock.tell("pool", type(event).__name__, *_essence(event))
         self._woken()
+        self._ticked = self._ticked or isinstance(event, Tick)
         self._audit.expect(event.at >= self.state.at, "the pool is told of what is past")
         effects = super().handle(event)
         if self.state.totals.leases_expired != self._leases_expired:
@@ -170,7 +176,11 @@ class WatchedPool(Pool):
                 self._audit.check_pool(self)
             self._audit.check_schedule(self, now)
         at = self._wake_at = self.wake_at(now)
-        self._overdue = self._overdue + 1 if at is not None and at <= now else 0
+        if at is None or at > now:
+            self._overdue = 0
+        elif self._ticked:  # or else the tick that is due has yet to come
+            self._overdue += 1
+        self._ticked = False
         self._audit.expect(self._overdue < 3, "wake_at asks for what is past, again and again")
         return effects
 

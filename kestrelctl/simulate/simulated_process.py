@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from random import Random
 
+from kestrelctl.core.pacing.backoff import pause_of_many_seconds
 from kestrelctl.ports import Listener
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.loop import Loop
@@ -70,6 +71,10 @@ class SimulatedProcess(ABC):
         """Whether a payload is sent twice."""
         return False
 
+    def pause_seconds(self, failures: int, chance: float) -> float:
+        """Before the next try to connect."""
+        return pause_of_many_seconds(failures, chance)
+
     def connection(self, listener: Listener) -> SimulatedSession:
         """The session of this process, not started yet."""
         self.session = SimulatedSession(
@@ -81,6 +86,7 @@ class SimulatedProcess(ABC):
             self.said,
             lambda: self._tell("loses its connection"),
             repeats=self.repeats,
+            pause_seconds=self.pause_seconds,
         )
         return self.session
 

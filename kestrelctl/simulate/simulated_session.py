@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.ports import Listener
 from kestrelctl.simulate.loop import Loop
 from kestrelctl.simulate.network import Link, Server, Stanza
@@ -20,6 +19,7 @@ class SimulatedSession:
         said: called with each payload that is sent and its addressee, before anybody else sees it.
         lost: called when this side learns that its connection is gone.
         repeats: whether a payload is sent twice.
+        pause_seconds: before the next try to connect, by failures in a row and by chance.
 
     Attributes:
         wire: the connection, if this side believes that there is one.
@@ -36,6 +36,7 @@ class SimulatedSession:
         lost: Callable[[], None],
         *,
         repeats: Callable[[str], bool],
+        pause_seconds: Callable[[int, float], float],
     ) -> None:
         self.online = False
         self.refused: str | None = None
@@ -49,6 +50,7 @@ class SimulatedSession:
         self._said = said
         self._tell_lost = lost
         self._repeats = repeats
+        self._pause_seconds = pause_seconds
         self._failures = 0
         self._stopping = False
         self._timer: asyncio.TimerHandle | None = None
@@ -94,7 +96,7 @@ class SimulatedSession:
             return
         self._failures += 1
         self.link = f"the server is away: {why}"
-        pause = pause_seconds(self._failures, self._random.random())
+        pause = self._pause_seconds(self._failures, self._random.random())
         self._timer = self._loop.call_later(pause, self.start)
         if was_online or self._failures == 1:
             self._listener.on_offline(why)
@@ -126,7 +128,17 @@ class SimulatedSession:
     def send_body(self, text: str, to: str, sender: str | None = None) -> None:
         raise AssertionError("nobody types in this world")
 
-    def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
+    def when_taken(self, done: Callable[[], None]) -> None:
+        raise AssertionError("nobody is told of anything in this world")
+
+    def send_presence(
+        self,
+        to: str,
+        kind: str | None = None,
+        sender: str | None = None,
+        show: str = "",
+        status: str = "",
+    ) -> None:
         if self.wire is not None:
             self.wire.send(Stanza("on_presence", sender or self._name, to, kind or "available"))
 

@@ -30,7 +30,7 @@ class SimulatedStore(MemoryStore):
         commit_seconds: tuple[float, float],
         on_committed: Callable[[Sequence[Record]], None],
     ) -> None:
-        super().__init__()
+        super().__init__(lambda: clock.now)
         self.slowness = 1.0
         self._clock = clock
         self._random = random

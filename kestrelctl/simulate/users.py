@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 
 import msgspec
@@ -17,7 +17,7 @@ from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.simulated_manager import ADMIN
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.workload import NOWHERE, Submission
+from kestrelctl.simulate.workload import NOWHERE, PolicyChange, Submission
 
 #: How long a user waits for an answer, or after an error, before asking again.
 PATIENCE_SECONDS = 5.0
@@ -166,7 +166,10 @@ class Owner(User):
             return
         self.submissions[which] = answer.job_id
         if plan.cancel_after_seconds is not None:
-            self._think_again(plan.cancel_after_seconds, self._cancel, answer.job_id)
+            tasks = plan.cancel_tasks
+            self._think_again(
+                plan.cancel_after_seconds, lambda job_id: self._cancel(job_id, tasks), answer.job_id
+            )
         if plan.retry_after_seconds is not None:
             self._think_again(plan.retry_after_seconds, self._retry, answer.job_id)
 
@@ -178,8 +181,8 @@ class Owner(User):
         self._thoughts_to_come -= 1
         ask(job_id)
 
-    def _cancel(self, job_id: int) -> None:
-        self.ask(requests.CancelJobs(jobs=str(job_id)))
+    def _cancel(self, job_id: int, tasks: tuple[int, ...] = ()) -> None:
+        self.ask(requests.CancelJobs(jobs=str(job_id), task_ids=list(tasks)))
 
     def _retry(self, job_id: int) -> None:
         self.ask(requests.RetryJobs(jobs=str(job_id)))
@@ -193,7 +196,7 @@ class Owner(User):
 
 
 class Operator(User):
-    """An admin, who drains workers and has them back."""
+    """An admin, who drains workers and has them back, and sets policies."""
 
     def __init__(
         self, clock: SimulationClock, random: Random, server: Server, audit: Audit
@@ -209,7 +212,13 @@ class Operator(User):
         """Has a worker back."""
         self._want(worker, requests.ResumeWorkers(names=[worker]))
 
-    def _want(self, worker: str, request: requests.Request) -> None:
+    def plan(self, policies: Iterable[PolicyChange]) -> None:
+        """Puts policies in force at their times."""
+        for each in policies:
+            request = requests.SetPolicy(name=each.name, workers=each.workers, text=each.text)
+            self.clock.after(each.at_seconds, self._want, f"policy {each.name}", request)
+
+    def _want(self, what: str, request: requests.Request) -> None:
         """The later wish counts: the earlier one is not repeated any more."""
-        self.open.pop(self._wish.get(worker, ""), None)
-        self._wish[worker] = self.ask(request)
+        self.open.pop(self._wish.get(what, ""), None)
+        self._wish[what] = self.ask(request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
+from kestrelctl.core.pacing.backoff import RETURN_SECONDS
 from kestrelctl.core.pool import Pool
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.nodes import Nodes
@@ -89,7 +89,7 @@ class Vigil:
             lease = self._config.lease_seconds(worker.heartbeat_seconds)
             silent = self._in_order_at.get(process.name, self._clock.start)
             late = now - silent > lease + self._grace_seconds and self._steady(
-                self._nodes.manager, lease + LONGEST_SECONDS + self._grace_seconds
+                self._nodes.manager, lease + RETURN_SECONDS + self._grace_seconds
             )
             self._expect(not (late and worker.online), "is believed to be there", process.name)
             given_up = not worker.online and worker.away_until + self._grace_seconds < now

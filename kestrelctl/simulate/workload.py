@@ -6,11 +6,17 @@ from random import Random
 
 import msgspec
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.simulate.truth import KINDS
 
 MEBIBYTE = 1 << 20
+#: What tasks of a job of so many ask for; drawn by nobody, so that the other choices stay those of
+#: the seed.
+_GPUS_OF: dict[int, dict[str, float]] = {3: {GPUS: 0.5}, 8: {GPUS: 1.0}}
+
+#: Tasks that fail with less memory than this fail for want of it.
+MOST_WANTED_BYTES = 300 * MEBIBYTE
 #: What no machine has.
 NOWHERE = ("abacus",)
 
@@ -21,18 +27,64 @@ class Submission(msgspec.Struct, frozen=True):
     at_seconds: float  #: after the world's beginning
     spec: JobSpec
     cancel_after_seconds: float | None = None
+    cancel_tasks: tuple[int, ...] = ()  #: only these, instead of all
     retry_after_seconds: float | None = None
+
+
+class PolicyChange(msgspec.Struct, frozen=True):
+    """A consumption policy, put in force some time after the world's beginning."""
+
+    at_seconds: float
+    name: str
+    workers: str
+    text: str
+
+
+#: Whatever fits a machine at all fits it with these, and no machine is oversubscribed.
+_POLICIES = (
+    "ConsumptionCpus = MAX({TARGET.RequestCpus, Cpus})",
+    "ConsumptionCpus = MAX({TARGET.RequestCpus, 1})",
+    "ConsumptionMemory = TARGET.RequestMemory > Memory ? TARGET.RequestMemory : "
+    "MIN({Memory, quantize(TARGET.RequestMemory, {256})})\nSlotWeight = floor(Memory / 256)",
+)
+
+
+def some_policies(random: Random, within_seconds: float) -> list[PolicyChange]:
+    """Policies for some of the machines, set and set anew while the world goes on."""
+    return [
+        PolicyChange(
+            random.uniform(0.0, within_seconds),
+            random.choice("abc"),
+            random.choice(("true", "Cpus >= 2", 'member("gpu", Tags)', "Memory > 0")),
+            random.choice(_POLICIES),
+        )
+        for _ in range(random.choice((0, 0, 1, 3, 6)))
+    ]
 
 
 def some_ads(random: Random, n: int) -> list[WorkerAd]:
     """Machines of a few sorts; the first can run any task that `some_jobs` makes."""
-    ads = [WorkerAd(assets=_assets(4, 1024 * MEBIBYTE), tags=("gpu", "linux"))]
+    ads = [_ad(_assets(4, 1024 * MEBIBYTE), ("gpu", "linux"))]
     while len(ads) < n:
         tags = tuple(tag for tag in ("gpu", "linux") if random.random() < 0.5)
         memory_bytes = random.choice((0, 256, 1024)) * MEBIBYTE
-        assets = _assets(random.choice((1, 1, 2, 4)), memory_bytes)
-        ads.append(WorkerAd(assets=assets, tags=tags))
+        place = len(ads)
+        ads.append(
+            msgspec.structs.replace(
+                _ad(_assets(random.choice((1, 1, 2, 4)), memory_bytes), tags),
+                attributes={"rack": place % 3} if place % 2 else {},
+                start="JobPrio < 200 || RequestCpus <= 1" if place % 4 == 3 else "",
+            )
+        )
     return ads
+
+
+def _ad(assets: dict[str, float], tags: tuple[str, ...]) -> WorkerAd:
+    """One with two GPUs if it has that tag."""
+    if "gpu" not in tags:
+        return WorkerAd(assets=assets, tags=tags)
+    units: dict[str, tuple[AssetUnit, ...]] = {GPUS: (AssetUnit("0"), AssetUnit("1"))}
+    return WorkerAd(assets={**assets, GPUS: 2.0}, units=units, tags=tags)
 
 
 def _assets(cpus: float, memory_bytes: int) -> dict[str, float]:
@@ -62,7 +114,8 @@ def _one(random: Random, count: int, within_seconds: float) -> Submission:
         items=tuple(f"line {i}" for i in range(count)) if sometimes(0.2) else None,
         request=_assets(
             random.choice((0.5, 1, 1, 1, 2)), random.choice((0, 0, 0, 100, 200)) * MEBIBYTE
-        ),
+        )
+        | _GPUS_OF.get(count, {}),
         requires=NOWHERE if never_runs else ("gpu",) if sometimes(0.2) else (),
         priority=random.choice((50, 100, 100, 200)),
         max_running=random.randint(1, 4) if sometimes(0.2) else None,
@@ -70,11 +123,28 @@ def _one(random: Random, count: int, within_seconds: float) -> Submission:
         max_losses=random.choice((1, 2, 5)),
         on_worker_lost=OnWorkerLost.WAIT if sometimes(0.3) else OnWorkerLost.REQUEUE,
     )
+    # No choices of their own, so that the other choices stay those of the seed.
+    if spec.priority == 200:
+        text = "Memory >= RequestMemory && TARGET.Rack =!= 1"
+        spec = msgspec.structs.replace(spec, requirements=text)
+    elif spec.priority == 50:
+        spec = msgspec.structs.replace(spec, rank="TARGET.Cpus + (TARGET.Rack ?: 5)")
+    if spec.max_failures == 4:
+        # No choice of its own, so that the other choices stay those of the seed.
+        rules = {"no_retry_on": ((1, 1),)} if spec.priority == 200 else {"retry_on": ((1, 1),)}
+        spec = msgspec.structs.replace(spec, **rules, max_backoff_seconds=3.0)
+    if spec.request.get("memory"):
+        steps = (250 * MEBIBYTE, MOST_WANTED_BYTES)
+        spec = msgspec.structs.replace(spec, retry_memory_bytes=steps)
+    if spec.priority == 50 and spec.max_losses == 1:
+        spec = msgspec.structs.replace(spec, deadline_seconds=15.0)
     cancelled = never_runs or sometimes(0.2)
     return Submission(
         at_seconds=random.uniform(0.0, within_seconds) if sometimes(0.7) else 0.0,
         spec=spec,
         cancel_after_seconds=random.uniform(0.0, 10.0) if cancelled else None,
+        # No choice of its own, so that the other choices stay those of the seed.
+        cancel_tasks=tuple(range(0, count, 3)) if spec.priority == 100 and not never_runs else (),
         retry_after_seconds=random.uniform(0.1, 20.0)
         if sometimes(0.3) and not never_runs
         else None,

@@ -14,7 +14,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.manager.commits import CLOSE_SECONDS
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.faults import plan
+from kestrelctl.simulate.faults import plan, plan_resizes
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.settings import WorldSettings, small
@@ -121,6 +121,8 @@ class World:
                     audit,
                     ad,
                     partial(self._fate, f"w{which}"),
+                    pulls=settings.machines_per_puller > 0
+                    and which % settings.machines_per_puller == 0,
                 )
                 for which, ad in enumerate(settings.ads)
             ],
@@ -134,7 +136,11 @@ class World:
         for worker in nodes.workers:
             clock.after(random["workers"].uniform(0.0, settings.join_seconds), worker.start)
         nodes.owner.plan(settings.submissions)
+        nodes.operator.plan(settings.policies)
         plan(nodes, random["faults"], settings.faults, settings.fault_seconds, settings.fault_kinds)
+        # Draws of their own, so that all else stays that of the seed.
+        resizes = -(-settings.faults // 4)
+        plan_resizes(nodes, Random(f"{seed} resizes"), resizes, settings.fault_seconds)
 
     def _fate(self, worker: str, kind: str, index: int) -> Fate:
         if worker in self.nodes.broken:

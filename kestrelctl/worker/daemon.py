@@ -5,21 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import shutil
 import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
 
+import msgspec
+
 from kestrelctl import clock, garbage, logs
-from kestrelctl.core.model import isolation
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model import isolation, workdir
+from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
+from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, UsageError
+from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
 from kestrelctl.worker.credentials import read_credentials
-from kestrelctl.worker.discovery import Machine, discover
+from kestrelctl.worker.discovery import (
+    Machine,
+    discover,
+    disk_for_tasks_bytes,
+    even_bytes,
+    machine_tags,
+)
 from kestrelctl.worker.executor import Completion, Executor
+from kestrelctl.worker.gpus import detect
 from kestrelctl.worker.inline_executor import InlineExecutor
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.plain import Plain
@@ -36,26 +46,43 @@ log = logging.getLogger(__name__)
 
 #: Exit status after a second signal, which ends tasks instead of waiting for them.
 STOPPED = 143
-#: Of what is free on the disk when a worker starts, the most that one task may take.
-MOST_OF_FREE_DISK = 0.5
 
 
 def _add_sessions(
     process: WorkerProcess, options: WorkerOptions, machine: Machine, rung: Rung
 ) -> None:
-    n = options.sessions
-    ad = WorkerAd(
+    n, lifetime = options.sessions, options.lifetime_seconds
+    wanted = offered_assets(options.assets)
+    # Whoever names them knows better, and no tool is asked.
+    gpus = () if GPUS in wanted.amounts.keys() | wanted.units.keys() else detect()
+    base = WorkerAd(
         assets={
             "cpus": options.cpus or (float(machine.cpus) if n == 1 else 1.0),
             "memory": options.memory_bytes or machine.memory_bytes // n,
+            "disk": even_bytes(disk_for_tasks_bytes(options.data_dir) // n),
         },
-        tags=(*options.tags, *isolation.tags_of(rung.name)),
+        tags=(
+            *machine_tags(machine),
+            *options.tags,
+            *isolation.tags_of(rung.name),
+            *((workdir.TAG,) if options.any_workdir else ()),
+        ),
         host=machine.hostname,
         os=machine.os,
         arch=machine.arch,
         version=machine.kestrel_version,
+        attributes=options.attributes,
+        start=options.start,
+        ends_at=lifetime and round(clock.wall() + lifetime, 3),
     )
-    for jid, password in read_credentials(options.credentials, n, machine.hostname):
+    if lifetime is not None:
+        process.live_for(lifetime)
+    accounts = read_credentials(options.credentials, n, machine.hostname)
+    for place, (jid, password) in enumerate(accounts):
+        units = gpus[place::n]  # an equal share, too
+        ad = changed(base, _with_units(wanted, units), {GPUS: units})
+        if problem := problem_with_ad(ad):
+            raise UsageError("the pool would not take this worker", cause=problem)
         connect = partial(
             xmpp_session.client,
             jid,
@@ -65,7 +92,14 @@ def _add_sessions(
             tls=options.tls,
             ca_file=options.ca_file,
         )
-        process.add_session(options.pool, ad, jid, connect)
+        process.add_session(options.pool, ad, jid, connect, pulls=options.pulls)
+
+
+def _with_units(wanted: AssetChange, gpus: tuple[AssetUnit, ...]) -> AssetChange:
+    if not gpus:
+        return wanted
+    units = {GPUS: tuple(unit.id for unit in gpus)} | wanted.units
+    return msgspec.structs.replace(wanted, units=units)
 
 
 def _rung(options: WorkerOptions, machine: Machine) -> Rung:
@@ -92,9 +126,15 @@ def _executor(
         return InlineExecutor(on_completion)
     limits = TaskLimits(
         memory_bytes=machine.memory_bytes,
-        disk_bytes=int(shutil.disk_usage(options.data_dir).free * MOST_OF_FREE_DISK),
+        disk_bytes=disk_for_tasks_bytes(options.data_dir),
     )
-    return ProcessExecutor(options.data_dir / "tasks", on_completion, rung=rung, task_limits=limits)
+    return ProcessExecutor(
+        options.data_dir / "tasks",
+        on_completion,
+        rung=rung,
+        task_limits=limits,
+        any_workdir=options.any_workdir,
+    )
 
 
 async def serve(options: WorkerOptions) -> int:
@@ -125,7 +165,7 @@ async def serve(options: WorkerOptions) -> int:
         if options.metrics:
             from kestrelctl.worker.worker_metrics import serve_metrics
 
-            metrics_server = await serve_metrics(options.metrics, process)
+            metrics_server = await serve_metrics(options.metrics, options.metrics_allow, process)
         garbage.settle()
         notifier.ready()
         keeping = loop.create_task(keep_the_keeper())

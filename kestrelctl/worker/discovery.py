@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ import psutil
 
 from kestrelctl import __version__
 
+#: Of what is free on the disk when a worker starts, the most that tasks may take.
+MOST_OF_FREE_DISK = 0.5
+
 
 class Machine(msgspec.Struct, frozen=True):
     """The facts a worker advertises.
@@ -23,6 +27,7 @@ class Machine(msgspec.Struct, frozen=True):
         hostname: as the machine calls itself.
         os: kernel name, such as Linux.
         arch: machine type, such as x86_64.
+        distribution: such as debian; empty if the machine does not say.
         python_version: of the interpreter that runs the worker.
         kestrel_version: of the worker.
         cpus: processors this process may use, at least 1.
@@ -36,6 +41,34 @@ class Machine(msgspec.Struct, frozen=True):
     kestrel_version: str
     cpus: int
     memory_bytes: int
+    distribution: str = ""
+
+
+def machine_tags(machine: Machine) -> tuple[str, ...]:
+    """What every worker provides: what programs are made for, such as LINUX, X86_64, DEBIAN.
+
+    The distribution is there where the machine says which it is (os-release(5)), without its
+    version, so that an upgrade changes nobody's requirements.
+    """
+    names = (machine.os, machine.arch, machine.distribution)
+    return tuple(name.upper() for name in names if name)
+
+
+def disk_for_tasks_bytes(directory: Path) -> int:
+    """What tasks may take of the disk on which a directory is."""
+    return int(shutil.disk_usage(directory).free * MOST_OF_FREE_DISK)
+
+
+def even_bytes(amount_bytes: int) -> int:
+    """The largest of 1, 1.5, 2, 3, 4, 6, 8 … that is not larger.
+
+    So machines that are alike say the same, though they have never the same free: what differs
+    makes a class of its own of each, which costs the pool time.
+    """
+    if amount_bytes < 2:
+        return max(0, amount_bytes)
+    power = 1 << (amount_bytes.bit_length() - 1)
+    return power + power // 2 if amount_bytes >= power + power // 2 else power
 
 
 class CgroupLimits(NamedTuple):
@@ -58,7 +91,15 @@ def discover() -> Machine:
         kestrel_version=__version__,
         cpus=max(1, int(min(usable or 1, limits.cpus))),
         memory_bytes=int(min(psutil.virtual_memory().total, limits.memory_bytes)),
+        distribution=_distribution(),
     )
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release().get("ID", "")
+    except OSError:
+        return ""
 
 
 def cgroup_limits(root: Path) -> CgroupLimits:

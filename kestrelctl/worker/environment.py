@@ -6,6 +6,9 @@ import os
 from collections.abc import Mapping
 
 from kestrelctl.core.agent.agent import LocalAttempt
+from kestrelctl.core.agent.unit_variables import unit_variables, variables_without_units
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.template import job_variables, task_variables
 
 #: All that a task inherits from the worker.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
@@ -17,29 +20,30 @@ INHERIT_MORE = "KESTREL_INHERIT"
 class Environments:
     """Builds environments; what is the same for all tasks of a job is built once."""
 
-    def __init__(self, worker: str, own: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, worker: str, own: Mapping[str, str] = os.environ, *, ad: WorkerAd | None = None
+    ) -> None:
         names = (*INHERITED, *own.get(INHERIT_MORE, "").split(","))
         self._base = {name: own[name] for name in names if name in own}
         self._base.setdefault("PATH", os.defpath)
         self._base["KESTREL_WORKER"] = worker
+        self.offer(ad or WorkerAd())
         self._job_id = 0
         self._job: dict[str, str] = {}
+
+    def offer(self, ad: WorkerAd) -> None:
+        """Tells tasks of these units from now on; of those before, no task sees any more."""
+        self._ad = ad
+        self._base |= variables_without_units(ad)
+        self._job_id = 0
 
     def of(self, attempt: LocalAttempt) -> dict[str, str]:
         """The environment of one task. `docs/cli.md` lists the variables."""
         template = attempt.template
         if template.job_id != self._job_id:
             self._job_id = template.job_id
-            self._job = {
-                **self._base,
-                **template.env,
-                "KESTREL_JOB_ID": str(template.job_id),
-                "KESTREL_JOB_NAME": template.name,
-                "KESTREL_TASK_COUNT": str(template.count),
-            }
-        env = self._job.copy()
-        env["KESTREL_TASK_ID"] = str(template.task_id(attempt.index))
-        env["KESTREL_TASK_INDEX"] = str(attempt.index)
-        if attempt.item is not None:
-            env["KESTREL_ITEM"] = attempt.item
-        return env
+            self._job = self._base | job_variables(template)
+        found = self._job | task_variables(template, attempt.index, attempt.item, attempt.count)
+        if attempt.claim.units:
+            found.update(unit_variables(attempt.claim.units, self._ad))
+        return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS
 
 #: Seconds to start a command.
 START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
@@ -24,6 +27,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
         cleanup: a second command, which runs after the first in the same directory and
             environment. Its failure is a reason in the report and changes no exit code.
         memory_bytes, disk_bytes: the most that it may use; 0 for what any task may use.
+        workdir: absolute path of the directory in which it starts; empty for its scratch directory.
+        stop_signal, stop_grace_seconds: what asks it to end, and how long before it is made to.
     """
 
     number: int
@@ -33,6 +38,9 @@ class CommandSpec(msgspec.Struct, frozen=True):
     cleanup: tuple[str, ...] = ()
     memory_bytes: int = 0
     disk_bytes: int = 0
+    workdir: str = ""
+    stop_signal: int = signal.SIGTERM
+    stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -76,9 +84,6 @@ class Executor(Protocol):
     """
 
     start_seconds: Histogram  #: how long starts took
-    #: Whether few sessions at a time should be deep in work, because starts are what takes long
-    #: (see `StartOrder`). Where they take nothing, all sessions should get on alike.
-    depth_first: bool
 
     def start(self, command: CommandSpec) -> None:
         """Starts a command. If that cannot be done, its completion says why.
@@ -89,6 +94,13 @@ class Executor(Protocol):
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         """Ends a command; its completion follows. False if there is no such command (any more)."""
+
+    def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
+        """What commands use that run: processor time so far in seconds, with that of the children
+        they waited for, and memory now in bytes, without the page cache; by number.
+
+        Those of which that cannot be told are left out.
+        """
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         """At most `limit` bytes of an attempt's stdout or stderr. NotFound if it is not here."""

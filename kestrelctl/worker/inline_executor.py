@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.errors import NotFound
@@ -20,7 +20,6 @@ class InlineExecutor:
 
     def __init__(self, on_completion: Callable[[Completion], None]) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
-        self.depth_first = False
         self._on_completion = on_completion
         self._loop = asyncio.get_running_loop()
         self._started: dict[int, float] = {}
@@ -42,6 +41,10 @@ class InlineExecutor:
             return False
         self._loop.call_soon(self._on_completion, Completion(number, reason=reason))
         return True
+
+    def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
+        """Nothing: commands end at once."""
+        return {}
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         """There is none. NotFound."""

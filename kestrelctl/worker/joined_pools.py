@@ -21,7 +21,12 @@ _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What `worker.json` holds; the fields are those of `WorkerOptions`."""
+    """What `worker.json` holds; the fields are those of `WorkerOptions`.
+
+    Attributes:
+        metrics: None if nobody said: then a service serves them, and a worker in the foreground
+            does not.
+    """
 
     pool: str
     host: str
@@ -30,9 +35,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sessions: int = 1
     cpus: float | None = None
     memory_bytes: int | None = None
+    assets: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    attributes: dict[str, bool | int | float | str] = {}
+    start: str = ""
     isolation: str = "auto"
     shares: tuple[str, ...] = ()
+    pulls: bool = False
+    metrics: str | None = None
+    metrics_allow: tuple[str, ...] = ()
 
 
 class Membership:
@@ -110,20 +121,42 @@ class Membership:
                 hint=f"an admin takes it back: kestrelctl worker revoke {jid}; then a new token",
             ) from error
 
-    def options(self) -> dict[str, Any]:
-        """What was kept, as fields of `WorkerOptions`.
+    def account(self) -> str:
+        """The worker's JID.
+
+        Raises:
+            KestrelError: it cannot be read.
+        """
+        try:
+            return self.credentials.read_text().partition(" ")[0]
+        except OSError as error:
+            raise KestrelError(
+                f"{self.credentials} cannot be read", cause=error.strerror
+            ) from error
+
+    def settings(self) -> Settings:
+        """What was kept.
 
         Raises:
             KestrelError: it cannot be read.
         """
         file = self.directory / "worker.json"
         try:
-            settings = msgspec.json.decode(file.read_bytes(), type=Settings)
+            return msgspec.json.decode(file.read_bytes(), type=Settings)
         except (OSError, msgspec.DecodeError) as error:
             raise KestrelError(f"{file} cannot be read", cause=str(error)) from error
+
+    def options(self) -> dict[str, Any]:
+        """What was kept, as fields of `WorkerOptions`.
+
+        Raises:
+            KestrelError: it cannot be read.
+        """
+        settings = self.settings()
         return {
             **msgspec.structs.asdict(settings),
             "shares": tuple(map(Path, settings.shares)),
+            "metrics": settings.metrics or "",
             "credentials": self.credentials,
             "ca_file": self.ca_file,
             "data_dir": self.directory / "data",

@@ -11,17 +11,23 @@ PR_SET_PDEATHSIG), and the tasks go to the next subreaper above or to init: as a
 systemd kills them, because they are in the worker's control group; without a service manager
 they run to their end. A keeper that is stopped is continued by the worker. If both are stopped,
 whoever started the keeper has to notice: the supervisor of a local pool, or systemd's watchdog.
+
+What the worker tells systemd, the keeper passes on. It is the service's main process, so systemd
+need not listen to others of the service (`NotifyAccess=main`): tasks cannot speak for it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
 
+from kestrelctl.notify_socket import RELAY_VARIABLE, to_systemd
 from kestrelctl.worker.orphans import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
@@ -34,6 +40,36 @@ from kestrelctl.worker.stops import Stops
 _FORWARDED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _GIVE_UP_SECONDS = 10.0
 _SI_KERNEL = 128
+#: More than any message of a worker has.
+_MESSAGE_BYTES = 65_536
+
+
+class _Relay:
+    """Passes messages of the worker on to systemd. SIGIO says that there are some."""
+
+    def __init__(self, systemd: socket.socket) -> None:
+        self._systemd = systemd
+        self._ours, self.workers = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        for end in (self._ours, self.workers):
+            end.setblocking(False)
+        descriptor = self._ours.fileno()
+        fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
+
+    def pass_on(self) -> None:
+        """All that has come. What systemd does not take is lost, as it is when told directly."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                message = self._ours.recv(_MESSAGE_BYTES)
+                with contextlib.suppress(OSError):
+                    self._systemd.send(message)
+
+    def become_worker(self) -> None:
+        """In the worker: what is said to systemd goes to the keeper from now on."""
+        self._systemd.close()
+        self._ours.close()
+        os.environ[RELAY_VARIABLE] = str(self.workers.detach())
 
 
 def run_kept(main: Callable[[], int]) -> int:
@@ -51,16 +87,22 @@ def run_kept(main: Callable[[], int]) -> int:
     if sys.platform != "linux":
         return main()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *_FORWARDED})
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGIO, *_FORWARDED})
+    systemd = to_systemd(os.environ)
+    relay = _Relay(systemd) if systemd is not None else None
     keeper = os.getpid()
     worker = os.fork()
     if worker:
-        status = _keep(worker)
+        status = _keep(worker, relay)
+        if relay is not None:
+            relay.pass_on()
         _kill_descendants()
         return status
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != keeper:  # it died before the line above
         os._exit(1)
+    if relay is not None:
+        relay.become_worker()
     signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
     return main()
 
@@ -79,11 +121,19 @@ async def keep_the_keeper(pause_seconds: float = 5.0) -> None:
             os.kill(os.getppid(), signal.SIGCONT)
 
 
-def _keep(worker: int) -> int:
-    """Pass signals on to the worker until it ends. Returns its status."""
+def _keep(worker: int, relay: _Relay | None) -> int:
+    """Pass signals on to the worker, and its messages to systemd, until it ends.
+
+    Returns:
+        Its status.
+    """
     stops = Stops()
     while True:
-        heard = signal.sigwaitinfo({signal.SIGCHLD, *_FORWARDED})
+        heard = signal.sigwaitinfo({signal.SIGCHLD, signal.SIGIO, *_FORWARDED})
+        if heard.si_signo == signal.SIGIO:
+            if relay is not None:
+                relay.pass_on()
+            continue
         if heard.si_signo != signal.SIGCHLD:
             # A terminal (the kernel) has already told the whole process group, the worker included.
             if heard.si_code != _SI_KERNEL:

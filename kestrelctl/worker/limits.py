@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
+from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS
 from kestrelctl.worker.isolation.rung import Rung
 from kestrelctl.worker.process_tree import proportional_bytes, resident_bytes, thread_count
 from kestrelctl.worker.running_process import RunningProcess
@@ -17,8 +18,8 @@ WATCH_SECONDS = 0.25
 """How often running processes are looked at."""
 YOUNG_SECONDS = 0.1
 """A process younger than this is not looked at, so that most short tasks cost nothing here."""
-GRACE_SECONDS = 2.0
-"""Between SIGTERM and SIGKILL."""
+GRACE_SECONDS = DEFAULT_GRACE_SECONDS
+"""Between SIGTERM and SIGKILL of a cleanup, and for the last tasks of a worker that closes."""
 MOST_LOOKING = 0.05
 """The most of one processor that looking takes; where much runs, it is done less often."""
 GROWTH = 1.25
@@ -66,18 +67,22 @@ class LimitEnforcer:
         self._look_by(min(process.deadline, now + WATCH_SECONDS))
 
     def terminate(self, process: RunningProcess, reason: str) -> None:
-        """Ends a task: SIGTERM to its process group, SIGKILL after the grace or at the second call.
+        """Ends a task: its stop signal to its process group, SIGKILL after its grace.
 
-        SIGKILL goes to all that it has started.
+        SIGKILL goes to all that it has started, and at once at the second call. A cleanup gets
+        SIGTERM: the stop signal is for the task's own program.
         """
         process.reason = process.reason or reason
         if process.terminated:
             self._rung.kill(process.pid)
             process.deadline = math.inf
             return
-        self._rung.signal(process.pid, signal.SIGTERM)
+        command = process.command
+        own = process.completion is None
+        self._rung.signal(process.pid, command.stop_signal if own else signal.SIGTERM)
         process.terminated = True
-        process.deadline = time.monotonic() + GRACE_SECONDS
+        grace_seconds = command.stop_grace_seconds if own else GRACE_SECONDS
+        process.deadline = time.monotonic() + grace_seconds
         self._look_by(process.deadline)
 
     def look_soon(self) -> None:

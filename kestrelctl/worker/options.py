@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -17,10 +17,19 @@ class WorkerOptions:
         ca_file: certificates (PEM) of the only authorities to trust; None for the system's.
         sessions: workers that this process is; each has a connection and an aggregate of its own.
         cpus, memory_bytes: of each session; None for an equal share of what the machine has.
+        attributes: what expressions of jobs are to know of it.
+        start: an expression that must be true of a job; empty for none.
+        assets: what else each session has, or has instead of what is detected, as in
+            `grammar.asset_words`: `fpga=2`, `gpus=0,1`.
         metrics: HOST:PORT for Prometheus; empty for none.
+        metrics_allow: addresses and networks that may read them, beside this machine.
+        pulls: the pool sends no more tasks than the worker asks for.
         isolation: how tasks are kept apart: a rung of `core.model.isolation`; `auto` is the best
             that works here.
         shares: directories that tasks may write where their files are isolated.
+        any_workdir: whether jobs may say in which directory of this machine their tasks start: for
+            workers whose users are all the one that they run as.
+        lifetime_seconds: it leaves so long after its start; None if it stays.
         executor: `process`, or `inline` to measure scheduling alone.
     """
 
@@ -34,10 +43,17 @@ class WorkerOptions:
     sessions: int = 1
     cpus: float | None = None
     memory_bytes: int | None = None
+    assets: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    attributes: dict[str, bool | int | float | str] = field(default_factory=dict)
+    start: str = ""
+    pulls: bool = False
     isolation: str = "auto"
     shares: tuple[Path, ...] = ()
+    any_workdir: bool = False
+    lifetime_seconds: float | None = None
     executor: str = "process"
     metrics: str = ""
+    metrics_allow: tuple[str, ...] = ()
     log_format: str = "text"
     verbose: bool = False

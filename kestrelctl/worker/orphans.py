@@ -17,8 +17,11 @@ import sys
 from collections.abc import Callable, Container, Sized
 from typing import Protocol
 
-ATTEMPT_VARIABLE = "KESTREL_ATTEMPT"
-"""Environment variable that says which attempt a process belongs to."""
+ATTEMPT_VARIABLE = "KESTREL_ATTEMPT_ID"
+"""Environment variable with the number of the attempt that a process belongs to."""
+
+SCRATCH_VARIABLE = "KESTREL_SCRATCH"
+"""Environment variable that names the scratch directory of a task."""
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4

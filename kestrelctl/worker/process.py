@@ -14,7 +14,7 @@ import msgspec
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.totals import RUN_BOUNDS
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.ad import WorkerAd, unit_ids
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.metrics.stanzas import StanzaCounts
@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 
 #: How long a drained worker waits for acknowledgements when the pool is away; results stay spooled.
 UNHEARD_SECONDS = 5.0
+#: A worker takes nothing new in the last part of its lifetime: so long, but at most this share.
+LAST_SECONDS = 60.0
+LAST_SHARE = 0.1
 #: How long starts may keep the event loop from everything else.
 START_SLICE_SECONDS = 0.004
 #: Pause between two logins of a process with many sessions, so that the server is not flooded.
@@ -94,7 +97,7 @@ class WorkerProcess:
         self.finished = dict.fromkeys(OUTCOMES, 0)
         self.runs = Histogram(RUN_BOUNDS)
         self.executor = executor(self._on_completion)
-        self._draining = False
+        self._draining = self._signalled = False
         self._starts: StartOrder[WorkerSession] = StartOrder()
         self._starts_planned = False
         self._session_of: dict[int, WorkerSession] = {}
@@ -106,18 +109,25 @@ class WorkerProcess:
         self._spool = spool
 
     def add_session(
-        self, pool: str, ad: WorkerAd, jid: str, connect: Callable[[WorkerSession], Session]
+        self,
+        pool: str,
+        ad: WorkerAd,
+        jid: str,
+        connect: Callable[[WorkerSession], Session],
+        *,
+        pulls: bool = False,
     ) -> None:
         """Adds a worker. What an earlier process left in the spool is reported by the first one.
 
         Args:
             jid: its account.
             connect: makes its connection, which is not started yet.
+            pulls: it is sent no more attempts than it asks for.
         """
         left = [] if self.sessions else self._left()
         if left:
             log.info("%d results of an earlier run are still to be reported", len(left))
-        agent = Agent(ad.assets, left)
+        agent = Agent(ad.assets, left, unit_ids(ad), pulls=pulls)
         worker = WorkerSession(f"s{len(self.sessions) + 1}", pool, ad, agent, self, jid)
         worker.session = connect(worker)
         self.sessions.append(worker)
@@ -172,12 +182,7 @@ class WorkerProcess:
         if self.done.is_set():
             return
         until = self.clock.now() + START_SLICE_SECONDS
-        take_next = (
-            self._starts.take_latest
-            if self.executor.depth_first
-            else self._starts.take_longest_waiting
-        )
-        worker = self._starts.take_longest_waiting()
+        worker = self._starts.take()
         try:
             while worker is not None:
                 command = worker.next_command()
@@ -186,7 +191,7 @@ class WorkerProcess:
                     self._start(command)
                 if self.clock.now() >= until:
                     break
-                worker = take_next()
+                worker = self._starts.take()
         finally:
             if self._starts:
                 self._plan_starts()
@@ -278,8 +283,30 @@ class WorkerProcess:
 
     def on_signal(self) -> None:
         """The first signal drains, the second stops."""
-        if self._draining:
+        if self._signalled:
             self.stop()
+            return
+        self._signalled = True
+        self.drain()
+
+    def live_for(self, seconds: float) -> None:
+        """Drains in time before the worker's lifetime is over; then what still runs is given back.
+
+        Who asks for no time would hardly end within the last minute: that starts elsewhere.
+        """
+        early_seconds = min(LAST_SECONDS, seconds * LAST_SHARE)
+        self._loop.call_later(seconds - early_seconds, self.drain)
+        self._loop.call_later(seconds, self._end_life)
+
+    def _end_life(self) -> None:
+        log.info("the lifetime is over; what runs is stopped, and runs again elsewhere")
+        for worker in self.sessions:
+            worker.give_back()
+        self.on_progress()
+
+    def drain(self) -> None:
+        """Takes nothing new, and ends when nothing runs any more."""
+        if self._draining:
             return
         running = sum(len(worker.agent.running) for worker in self.sessions)
         log.info("draining: %d tasks run; a second signal ends them", running)

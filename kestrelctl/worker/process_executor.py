@@ -16,7 +16,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -31,11 +31,12 @@ from kestrelctl.worker.limits import GRACE_SECONDS, LimitEnforcer
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
 from kestrelctl.worker.output import STREAMS, KeptOutputs
 from kestrelctl.worker.own_files import OwnDirectory
+from kestrelctl.worker.process_tree import descendants
 from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.sandbox import FileActions, Sandbox
 from kestrelctl.worker.spawner import Spawner
 from kestrelctl.worker.trash import Trash
-from kestrelctl.worker.usage import own_peak
+from kestrelctl.worker.usage import own_peak, used_now
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +52,9 @@ ITS_OWN_FAULT = "disk-full: there is room without what the task wrote"
 class ProcessExecutor:
     """An `Executor` that runs commands as processes of this machine.
 
-    A command finds a scratch directory of its own, and KESTREL_ATTEMPT in its environment. Nothing
-    it does raises here: what cannot be started ends with a `Completion` that says why.
+    A command finds a scratch directory of its own, which KESTREL_SCRATCH in its environment names,
+    and KESTREL_ATTEMPT_ID there. Nothing it does raises here: what cannot be started ends with a
+    `Completion` that says why.
 
     Args:
         directory: for scratch directories and outputs; one process at a time may use it.
@@ -62,6 +64,7 @@ class ProcessExecutor:
         kept_files: the same, in number.
         rung: how tasks are isolated from each other and from this process.
         task_limits: for tasks that ask for nothing themselves.
+        any_workdir: whether a command may say in which directory it starts.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class ProcessExecutor:
         kept_files: int = 10_000,
         rung: Rung | None = None,
         task_limits: TaskLimits | None = None,
+        any_workdir: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._child_signal = ChildSignal(self._loop, self._reap)  # before Trash has threads
@@ -111,9 +115,8 @@ class ProcessExecutor:
             self._reap,
             self._orphans.of,
         )
-        self._spawner = Spawner(self._rung)
+        self._spawner = Spawner(self._rung, any_workdir=any_workdir)
         self.start_seconds = self._spawner.start_seconds
-        self.depth_first = True
 
     # ---- asked from outside
 
@@ -136,7 +139,7 @@ class ProcessExecutor:
             self._loop.call_soon(self._complete, process, completion)
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
-        """End a task: SIGTERM to its process group, SIGKILL two seconds later.
+        """End a task: its stop signal to its process group, SIGKILL after its grace.
 
         Returns:
             False if there is no such task (any more); then nothing happens.
@@ -146,6 +149,19 @@ class ProcessExecutor:
             return False
         self._limits.terminate(process, reason)
         return True
+
+    def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
+        """What tasks use that run, from /proc; of one whose cleanup runs, nothing."""
+        found: dict[int, tuple[float, int]] = {}
+        for number in numbers:
+            process = self._processes.get(number)
+            if process is None or not process.pid or process.completion is not None:
+                continue
+            pids = [process.pid, *descendants(process.pid, process.limits.processes)]
+            cpu_seconds, memory_bytes = used_now([*pids, *self._orphans.of(number)])
+            memory_bytes += self._rung.memory_files_bytes(process.pid)
+            found[number] = (process.cpu_seconds + cpu_seconds, memory_bytes)
+        return found
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         """Part of the output of a running task, or of one that ended and wrote more than its tail.

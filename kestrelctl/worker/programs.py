@@ -84,13 +84,14 @@ def _search(name: str, path: str) -> str:
     raise OSError(code, os.strerror(code), name)
 
 
-def why_not_started(error: Exception, program: str) -> str:
+def why_not_started(error: Exception, program: str, workdir: str = "") -> str:
     """A reason for the report: `no-space: …` and `no-resources: …` blame the machine,
     `cannot-start: …` the task.
 
     Args:
         error: what posix_spawn or the preparation raised.
         program: first word of the command.
+        workdir: where the task was to start; empty for its scratch directory.
     """
     if not isinstance(error, OSError):
         # ValueError and TypeError name the fault: embedded null byte, illegal variable name, ...
@@ -103,7 +104,11 @@ def why_not_started(error: Exception, program: str) -> str:
     if error.errno == errno.ENOENT and "/" in program and os.path.exists(program):
         text += " (the interpreter named in its first line is missing)"
     elif error.errno == errno.ENOENT and "/" in program and not program.startswith("/"):
-        text += " (a task begins in an empty directory; name the program by its whole path)"
+        text += (
+            f" (from {workdir!r}, where the task begins)"
+            if workdir
+            else " (a task begins in an empty directory; name the program by its whole path)"
+        )
     elif error.errno == errno.ENOENT and program and "/" not in program:
         text += " (in no directory of the task's PATH)"
     elif error.errno == errno.ENOEXEC:

@@ -118,6 +118,20 @@ class Sandbox:
             os.close(scratch)
         self._entered_ns = time.time_ns()
 
+    def from_elsewhere(self, actions: FileActions) -> FileActions:
+        """The same file actions for a process that does not start in the scratch directory.
+
+        They name the whole path, so whoever may replace a directory on it can lead them astray:
+        only for workers all of whose tasks are their owner's.
+        """
+        place = self.place
+        return tuple(
+            (kind, descriptor, place + str(more[0]).removeprefix(".."), *more[1:])
+            if kind == os.POSIX_SPAWN_OPEN
+            else (kind, descriptor, *more)
+            for kind, descriptor, *more in actions
+        )
+
     def renew(self) -> None:
         """Start over with another directory: a task may have made this one unusable."""
         self._spoiled = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import math
 from collections.abc import Callable
@@ -11,11 +10,20 @@ from random import Random
 from typing import Protocol
 
 from kestrelctl.core.agent.agent import Agent
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.ad import WorkerAd, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
+from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS
+from kestrelctl.core.model.ending_rules import (
+    DEFAULT_GRACE_SECONDS,
+    is_success,
+    stop_signal_number,
+)
+from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.template import fill
+from kestrelctl.core.model.use import Use
+from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.pacing.heartbeat import pause_seconds
 from kestrelctl.errors import KestrelError
@@ -39,6 +47,8 @@ LONGEST_UNANSWERED_SECONDS = 320.0
 #: Results travel in stanzas of about this size at most.
 REPORT_BYTES = 100_000
 REPORT_RESULTS = 512
+#: What running tasks use is said of at most so many in one message: some 200 kB.
+USES_TOGETHER = 4_000
 
 
 class SessionHost(Protocol):
@@ -77,6 +87,7 @@ class WorkerSession:
     ) -> None:
         self.agent = agent
         self.ad = ad
+        self._known_units = dict(ad.units)
         self.logins = 0
         self.session: Session
         self._name = name
@@ -84,12 +95,13 @@ class WorkerSession:
         self._host = host
         self._now = host.clock.now
         self._random = host.random
-        self._environments = Environments(jid)
+        self._environments = Environments(jid, ad=ad)
         self._timer: asyncio.TimerHandle | None = None
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
         self._unanswered = 0
-        self._heartbeat_seconds = 0.0
+        self._heartbeat_seconds = self._usage_seconds = 0.0
+        self._usage_timer: asyncio.TimerHandle | None = None
         self._spoke_at = self._heartbeat_planned_at = 0.0
         self._serve: dict[type, Callable[[work.ToWorker], None]] = {
             work.Welcome: self._on_welcome,  # type: ignore[dict-item]
@@ -99,6 +111,7 @@ class WorkerSession:
             work.Recall: self._on_recall,  # type: ignore[dict-item]
             work.Who: self._on_who,  # type: ignore[dict-item]
             work.SetHeartbeat: self._on_set_heartbeat,  # type: ignore[dict-item]
+            work.Resize: self._on_resize,  # type: ignore[dict-item]
             work.FetchOutput: self._on_fetch_output,  # type: ignore[dict-item]
             work.Refused: self._on_refused,  # type: ignore[dict-item]
         }
@@ -163,6 +176,7 @@ class WorkerSession:
                 claims=claims,
                 seals=seals,
                 greeting=self.agent.greeting,
+                wants=self.agent.wanted,
             )
         )
         unheard_seconds = doubled_seconds(
@@ -193,6 +207,7 @@ class WorkerSession:
         self._unanswered = 0
         self._kill(to_kill, kept)
         self._set_heartbeat(message.heartbeat_seconds)
+        self._begin_usage(message.usage_seconds)
         if self.agent.draining:
             self._send(work.Leaving())
         self._go_on()
@@ -231,6 +246,38 @@ class WorkerSession:
             self._heartbeat_timer.cancel()
             self._heartbeat_timer = None
 
+    # -- usage -------------------------------------------------------------------------------------
+
+    def _begin_usage(self, seconds: float) -> None:
+        """Has the pool told what tasks use; workers that came together do so at other times."""
+        if self._usage_timer is not None:
+            self._usage_timer.cancel()
+            self._usage_timer = None
+        if seconds > 0:
+            self._usage_seconds = max(SHORTEST_USAGE_SECONDS, seconds)
+            self._plan_usage(self._random.random())
+
+    def _plan_usage(self, part: float) -> None:
+        self._usage_timer = asyncio.get_running_loop().call_later(
+            part * self._usage_seconds, self._tell_usage
+        )
+
+    def _tell_usage(self) -> None:
+        """Says what tasks use that have run for an interval, in as few messages as can be."""
+        self._plan_usage(self._random.uniform(0.9, 1.0))
+        moment = self._now()
+        started = self.agent.running_since(moment - self._usage_seconds)
+        if not (started and self.agent.welcomed):
+            return
+        uses = [
+            Use(number, round(moment - started[number], 3), round(cpu_seconds, 3), memory_bytes)
+            for number, (cpu_seconds, memory_bytes) in self._host.executor.used(
+                list(started)
+            ).items()
+        ]
+        for first in range(0, len(uses), USES_TOGETHER):
+            self._send(work.RunningUsage(uses=uses[first : first + USES_TOGETHER]))
+
     # -- attempts ----------------------------------------------------------------------------------
 
     def _on_run(self, message: work.Run) -> None:
@@ -244,6 +291,7 @@ class WorkerSession:
             message.items,
             message.forget,
             self._now(),
+            message.counts,
         )
         if refused:
             self._send(work.Returned(numbers=refused))
@@ -255,6 +303,8 @@ class WorkerSession:
         """Lines up if something can start, and has results reported in time."""
         if self.agent.can_start:
             self._host.wants_to_start(self)
+        if attempts := self.agent.ask():
+            self._send(work.Want(attempts=attempts))
         self._plan_report(self._now())
 
     def next_command(self) -> CommandSpec | None:
@@ -280,16 +330,20 @@ class WorkerSession:
             fill(template.cleanup, task_id, attempt.index, attempt.item),
             attempt.claim.amounts.get("memory", 0) // MILLI,
             attempt.claim.amounts.get("disk", 0) // MILLI,
+            template.workdir,
+            stop_signal_number(template.stop_signal),
+            template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
         )
 
     def on_completion(self, end: Completion) -> None:
         """An attempt of this session has ended."""
         job_id, index = self.agent.identity(end.number)
+        success_exits = self.agent.running[end.number].template.success_exits
         result = Result(
             number=end.number,
             job_id=job_id,
             index=index,
-            outcome=_outcome(end),
+            outcome=_outcome(end, success_exits),
             started_at=round(end.started_at, 6),
             wall_seconds=round(end.wall_seconds, 6),
             cpu_seconds=round(end.cpu_seconds, 6),
@@ -297,8 +351,8 @@ class WorkerSession:
             exit_code=end.exit_code or 0,
             signal=end.signal or 0,
             reason=end.reason,
-            stdout=end.stdout.decode("utf-8", "replace"),
-            stderr=end.stderr.decode("utf-8", "replace"),
+            stdout=end.stdout,
+            stderr=end.stderr,
             stdout_bytes=end.stdout_bytes,
             stderr_bytes=end.stderr_bytes,
         )
@@ -340,6 +394,37 @@ class WorkerSession:
         if self.agent.idle:
             self._host.on_progress()
 
+    # -- capacity ----------------------------------------------------------------------------------
+
+    def _on_resize(self, message: work.Resize) -> None:
+        ad = changed(self.ad, message.change, self._known_units)
+        problem = problem_with_ad(ad)
+        if problem:
+            self._send(work.Resized(ad=self.ad, request=message.request, problem=problem[:500]))
+        else:
+            log.info("%s: the pool has it offer %s", self._name, ad.assets)
+            for asset in message.change.units:
+                units = {unit.id: unit for unit in self._known_units.get(asset, ())}
+                units.update((unit.id, unit) for unit in ad.units[asset])
+                self._known_units[asset] = tuple(units.values())
+            self.resize(ad, message.request)
+
+    def resize(self, ad: WorkerAd, request: str = "") -> None:
+        """Offers more or less from now on; what runs goes on.
+
+        Args:
+            ad: one without a problem (`validate.problem_with_ad`).
+            request: whose answer it is; empty if nobody asked.
+        """
+        returned = self.agent.resize(ad.assets, unit_ids(ad))
+        self.ad = ad
+        self._environments.offer(ad)
+        if self.session.online:  # also before a welcome: the hello under way has the ad of before
+            self._send(work.Resized(ad=ad, request=request))
+            if returned:
+                self._send(work.Returned(numbers=returned))
+        self._go_on()
+
     # -- reports -----------------------------------------------------------------------------------
 
     def _plan_report(self, moment: float) -> None:
@@ -363,7 +448,7 @@ class WorkerSession:
         size = 0
         for result in self.agent.take_report():
             batch.append(result)
-            size += 80 + 2 * len(result.stdout) + 2 * len(result.stderr) + len(result.reason)
+            size += 80 + 2 * (len(result.stdout) + len(result.stderr) + len(result.reason))
             if size > REPORT_BYTES or len(batch) >= REPORT_RESULTS:
                 self._send_report(batch)
                 batch, size = [], 0
@@ -388,7 +473,7 @@ class WorkerSession:
             work.Output(
                 request=message.request,
                 offset=message.offset,
-                data=base64.b64encode(data[:limit]).decode(),
+                data=data[:limit],
                 size_bytes=message.offset + len(data),
             )
         )
@@ -408,6 +493,11 @@ class WorkerSession:
             if returned:
                 self._send(work.Returned(numbers=returned))
 
+    def give_back(self) -> None:
+        """Stops what runs. The pool did not ask for that, so it has these tasks run again."""
+        for number in list(self.agent.running):
+            self._host.executor.kill(number)
+
     def _send(self, message: work.Message) -> None:
         self._spoke_at = self._now()
         text = codec.encode(message)
@@ -416,14 +506,16 @@ class WorkerSession:
 
     def _stop_timers(self) -> None:
         self._stop_heartbeats()
-        for timer in (self._timer, self._hello_timer):
+        for timer in (self._timer, self._hello_timer, self._usage_timer):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._hello_timer = None
+        self._timer = self._hello_timer = self._usage_timer = None
 
 
-def _outcome(end: Completion) -> int:
-    if end.exit_code == 0:
+def _outcome(end: Completion, success_exits: Exits) -> int:
+    # Who is asked to end may do so with status 0, which says nothing then.
+    was_ended = end.reason and not end.reason.startswith("cleanup-failed:")
+    if end.exit_code is not None and not was_ended and is_success(success_exits, end.exit_code):
         return Outcome.DONE
     if end.reason == "cancelled":
         return Outcome.KILLED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import signal
 import time
@@ -15,7 +16,7 @@ from kestrelctl.worker.descriptors import (
 )
 from kestrelctl.worker.executor import START_BOUNDS
 from kestrelctl.worker.isolation.rung import Rung, Start
-from kestrelctl.worker.orphans import ATTEMPT_VARIABLE
+from kestrelctl.worker.orphans import ATTEMPT_VARIABLE, SCRATCH_VARIABLE
 from kestrelctl.worker.programs import Programs, why_not_started
 from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.sandbox import FileActions, is_spoiled
@@ -29,14 +30,16 @@ class Spawner:
 
     Args:
         rung: how what is to be started is isolated.
+        any_workdir: whether a command may say in which directory it starts.
 
     Attributes:
         null: descriptor of /dev/null.
         start_seconds: how long starts took.
     """
 
-    def __init__(self, rung: Rung) -> None:
+    def __init__(self, rung: Rung, *, any_workdir: bool = False) -> None:
         self._rung = rung
+        self._any_workdir = any_workdir
         raise_descriptor_limit()
         switch_core_dumps_off()
         self.null = seal_descriptors()
@@ -57,18 +60,38 @@ class Spawner:
         Returns:
             Why it could not be started, or nothing.
         """
+        try:
+            return self._spawn(process, argv, file_actions)
+        finally:
+            if process.command.workdir:  # a user may want to unmount or remove it
+                os.fchdir(self._home)
+
+    def _spawn(
+        self, process: RunningProcess, argv: tuple[str, ...], file_actions: FileActions
+    ) -> str:
         began = time.monotonic()
         env = process.command.env.copy()
         env[ATTEMPT_VARIABLE] = str(process.command.number)
         program = name = argv[0] if argv else ""
         path = self._rung.visible_path(_searched(env.get("PATH")))
+        workdir = process.command.workdir
+        if workdir and not self._any_workdir:
+            return "cannot-start: this worker runs tasks in scratch directories only"
         may_renew = process.completion is None  # not under a cleanup: the task's output is there
         while True:
             try:
                 process.sandbox.enter()
+                place = process.sandbox.place
+                env[SCRATCH_VARIABLE] = f"{place}/scratch"
+                actions = file_actions
+                if workdir:
+                    why = _enter(workdir)
+                    if why:
+                        return why
+                    actions = process.sandbox.from_elsewhere(file_actions)
                 program = self._programs.find(name, path)
                 launch = self._rung.launch(
-                    process.sandbox.place, Start(program, argv, env, process.limits)
+                    place, Start(program, argv, env, process.limits, workdir)
                 )
                 process.since = time.monotonic()  # it runs before the call returns
                 try:
@@ -76,7 +99,7 @@ class Spawner:
                         launch.program,
                         launch.argv,
                         launch.env,
-                        file_actions=file_actions + launch.file_actions,
+                        file_actions=actions + launch.file_actions,
                         setsid=True,
                         setsigmask=(),
                         setsigdef=self._ignored_signals,
@@ -97,7 +120,7 @@ class Spawner:
                     process.sandbox.renew()
                     continue
                 self._programs.forget(name, path)
-                return why_not_started(error, program)
+                return why_not_started(error, program, workdir)
         self.start_seconds.observe(time.monotonic() - began)
         return ""
 
@@ -108,5 +131,18 @@ class Spawner:
         os.close(self.null)
 
 
+def _enter(workdir: str) -> str:
+    """Makes the directory of a job the current one. Returns why that cannot be done, or nothing.
+
+    Nothing else is asked about it: this is a path of every task.
+    """
+    try:
+        os.chdir(workdir)
+    except OSError as error:
+        return f"cannot-start: the directory of the job: {error.strerror}: {workdir!r}"
+    return ""
+
+
+@functools.lru_cache(maxsize=1000)
 def _searched(path: str | None) -> str | None:
     return path and ":".join(path.split(":", _MOST_DIRECTORIES)[:_MOST_DIRECTORIES])

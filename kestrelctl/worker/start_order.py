@@ -7,49 +7,43 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+#: What a session may start before others have their turn: half of what waits at a session at most
+#: (`Config.ahead_per_slot`), so that one turn ends about when its report is due.
+STARTS_IN_A_TURN = 16
+
 
 class StartOrder(Generic[T]):
-    """Depth first: the session that joined last starts next, so that few sessions are deep in work.
+    """Sessions take turns of several starts each.
 
-    Their reports then travel together, where reports from all sessions in turn would travel one by
-    one. So that no session waits for ever, the caller takes the one that waits longest once in
-    every slice.
+    The results of a turn travel in one report, and what replaces them in one message from the
+    manager. If sessions took turns of one start, nearly each task would cost two messages.
 
-    A session is fresh until it is taken for the first time, and warm from then on. Fresh sessions
-    wait apart and are taken in the order in which they came.
+    A session within its turn goes before those that wait for theirs, and of those within one, the
+    session that joined last: so few are deep in work. The others have their turn in the order in
+    which they came.
     """
 
     def __init__(self) -> None:
-        self._fresh: OrderedDict[T, None] = OrderedDict()
-        self._warm: OrderedDict[T, None] = OrderedDict()
-        self._taken_before: set[T] = set()
+        self._left: dict[T, int] = {}  # starts left in a turn that has begun
+        self._within: OrderedDict[T, None] = OrderedDict()
+        self._waiting: OrderedDict[T, None] = OrderedDict()
 
     def add(self, session: T) -> None:
-        """Adds a session. One that waits already keeps its place."""
-        (self._warm if session in self._taken_before else self._fresh)[session] = None
+        """Adds a session. One that is there already keeps its place."""
+        (self._within if session in self._left else self._waiting)[session] = None
 
-    def take_longest_waiting(self) -> T | None:
-        """Takes the fresh session that waits longest; if there is none, the warm one that does.
-
-        None if no session waits.
-        """
-        if not self:
+    def take(self) -> T | None:
+        """Takes the session that is to start one attempt; None if there is none."""
+        if self._within:
+            session, _ = self._within.popitem()
+        elif self._waiting:
+            session, _ = self._waiting.popitem(last=False)
+        else:
             return None
-        return self._taken((self._fresh or self._warm).popitem(last=False)[0])
-
-    def take_latest(self) -> T | None:
-        """Takes the warm session that came last; if there is none, the fresh one that came first.
-
-        None if no session waits.
-        """
-        if not self:
-            return None
-        last = bool(self._warm)
-        return self._taken((self._warm or self._fresh).popitem(last=last)[0])
-
-    def _taken(self, session: T) -> T:
-        self._taken_before.add(session)
+        left = self._left.pop(session, STARTS_IN_A_TURN) - 1
+        if left:
+            self._left[session] = left
         return session
 
     def __len__(self) -> int:
-        return len(self._fresh) + len(self._warm)
+        return len(self._within) + len(self._waiting)

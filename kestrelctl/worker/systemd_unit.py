@@ -10,15 +10,24 @@ import pwd
 import shutil
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
 
 from kestrelctl.errors import KestrelError, MissingTool, UsageError
+from kestrelctl.grammar.attributes import plain_value
 from kestrelctl.worker.joined_pools import Membership, Settings
 
-#: Runs users' tasks. An account of that name is used; without one, systemd makes one up.
+#: Runs users' tasks. Joining makes the account if there is none.
 SERVICE_USER = "kestrel-worker"
 
+#: Where a service serves metrics unless told otherwise: for this machine alone, at the port that
+#: the role `worker` has, too.
+METRICS = "127.0.0.1:9438"
+
 _LINGER = "loginctl enable-linger"
+
+#: What is the same in the unit of the role `worker`, which reads these files too.
+_PARTS = resources.files("kestrelctl.worker") / "unit"
 
 _UNIT = """\
 [Unit]
@@ -28,41 +37,24 @@ After=network-online.target
 StartLimitIntervalSec=0
 
 [Service]
-Type=notify
-NotifyAccess=all
 ExecStart={command}
-Restart=on-failure
-RestartSec=5
-StandardOutput=journal
-StandardError=journal
-SyslogIdentifier=kestrel-worker
 # Asking again does not help a worker that the pool refuses (4), or one that is set up wrongly (2).
 RestartPreventExitStatus=2 4
-# 143: a second signal ended it and its tasks, as it should.
-SuccessExitStatus=143
-# Stopping lets running tasks end; only the worker is told, not they.
-KillMode=mixed
-TimeoutStopSec=15min
 WatchdogSec=1min
-# A task that is killed for want of memory is that task's end, not the worker's.
-OOMPolicy=continue
-# Tasks may be put into control groups of their own.
-Delegate=yes
-TasksMax=infinity
-LimitNOFILE=65536
+# Stopping lets running tasks end.
+TimeoutStopSec=15min
+
+{parts}
 {rest}
 [Install]
 WantedBy={target}
 """
 _SYSTEM = """\
-DynamicUser=yes
 User={user}
 # systemd opens the file as root. One of LoadCredential= would belong to the user that tasks run as.
 StandardInput=file:{credentials}
 StateDirectory=kestrel/workers/{pool}
 StateDirectoryMode=0700
-# Processes of others are not seen. This /proc is whole, so that sandboxes may have one, too.
-ProtectProc=invisible
 """
 
 
@@ -93,7 +85,7 @@ def check_possible(*, system: bool) -> None:
         raise UsageError(
             f"the service's user cannot read {sys.prefix}",
             cause=f"it is in {home}",
-            hint="install kestrelctl for all users, such as in /opt/kestrel/venv",
+            hint="install it for all users: PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx …",
         )
 
 
@@ -105,6 +97,8 @@ def unit_text(membership: Membership, settings: Settings, *, system: bool) -> st
             `SERVICE_USER`. Otherwise it runs as the user, from his own files.
     """
     words = [sys.executable, "-m", "kestrelctl", "worker", "run", "--pool", membership.pool]
+    metrics = METRICS if settings.metrics is None else settings.metrics
+    words += ["--metrics", metrics] if metrics else []
     rest = ""
     if system:
         rest = _SYSTEM.format(
@@ -117,11 +111,17 @@ def unit_text(membership: Membership, settings: Settings, *, system: bool) -> st
         words += ["--sessions", str(settings.sessions)]
         words += ["--cpus", str(settings.cpus)] if settings.cpus else []
         words += ["--memory", str(settings.memory_bytes)] if settings.memory_bytes else []
+        words += [f"--asset={asset}" for asset in settings.assets]
         words += ["--tags", ",".join(settings.tags)] if settings.tags else []
+        for name, value in settings.attributes.items():
+            words += ["--attribute", f"{name}={plain_value(value)}"]
+        words += ["--start", settings.start] if settings.start else []
         words += ["--isolation", settings.isolation]
+        for allowed in settings.metrics_allow:
+            words += ["--metrics-allow", allowed]
         for share in settings.shares:
             words += ["--share", share]
-            rest += f"ReadWritePaths={_escaped(share)}\n"  # DynamicUser= closes all
+            rest += _opened(Path(share))
         command = " ".join(map(_quoted, words))
         if membership.ca_file is not None:
             rest += f"LoadCredential=ca.pem:{_escaped(str(membership.ca_file))}\n"
@@ -135,13 +135,29 @@ def unit_text(membership: Membership, settings: Settings, *, system: bool) -> st
     return _UNIT.format(
         pool=membership.pool,
         command=command,
+        parts=_parts(system=system),
         rest=rest,
         target="multi-user.target" if system else "default.target",
     )
 
 
+def _opened(share: Path) -> str:
+    """What opens a directory, a device, or a directory of devices to the service."""
+    found = (share, *share.rglob("*")) if share.is_relative_to("/dev") else ()
+    devices = [path for path in found if path.is_char_device() or path.is_block_device()]
+    if not devices:
+        return f"ReadWritePaths={_escaped(str(share))}\n"
+    allowed = (f"DeviceAllow={_escaped(str(device))} rw\n" for device in sorted(devices))
+    return "PrivateDevices=no\n" + "".join(allowed)
+
+
+def _parts(*, system: bool) -> str:
+    names = ["service.conf", "machine.conf"] if system else ["service.conf"]
+    return "\n".join((_PARTS / name).read_text() for name in names)
+
+
 def install(membership: Membership, settings: Settings, *, system: bool) -> str:
-    """Writes the unit, and has it started now and at each start of the machine.
+    """Writes the unit, and has it started (or started anew) now and at each start of the machine.
 
     Returns:
         The command that shows how the service is.
@@ -152,6 +168,8 @@ def install(membership: Membership, settings: Settings, *, system: bool) -> str:
     name = name_of(membership.pool)
     file = _units(system=system) / name
     systemctl = ["systemctl"] if system else ["systemctl", "--user"]
+    if system:
+        _make_user()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(unit_text(membership, settings, system=system))
@@ -159,7 +177,7 @@ def install(membership: Membership, settings: Settings, *, system: bool) -> str:
         raise KestrelError(f"{file} cannot be written", cause=error.strerror) from error
     # Whoever has become this user by su or sudo is not told where his systemd is.
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(_runtime_directory())}
-    for words in (["daemon-reload"], ["enable", "--now", name]):
+    for words in (["daemon-reload"], ["enable", name], ["restart", name]):
         done = subprocess.run(
             [*systemctl, *words], env=environment, capture_output=True, text=True, check=False
         )
@@ -170,6 +188,18 @@ def install(membership: Membership, settings: Settings, *, system: bool) -> str:
                 hint=f"{' '.join(systemctl)} status {name}",
             )
     return f"{' '.join(systemctl)} status {name}"
+
+
+def _make_user() -> None:
+    try:
+        pwd.getpwnam(SERVICE_USER)
+    except KeyError:
+        words = ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin"]
+        done = subprocess.run([*words, SERVICE_USER], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise KestrelError(
+                f"the account {SERVICE_USER} cannot be made", cause=done.stderr.strip() or None
+            ) from None
 
 
 def linger() -> str | None:

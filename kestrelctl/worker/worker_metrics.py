@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kestrelctl.metrics.metrics_server import MetricsServer
+from kestrelctl.metrics.readers import Readers
 from kestrelctl.metrics.worker_families import WorkerFamilies, WorkerProcessNumbers
 from kestrelctl.worker.process import WorkerProcess
 
 
-async def serve_metrics(address: str, process: WorkerProcess) -> MetricsServer:
+async def serve_metrics(
+    address: str, allowed: Sequence[str], process: WorkerProcess
+) -> MetricsServer:
     """Serves the metrics of a worker process; whoever started it stops it.
 
     Args:
         address: HOST:PORT.
+        allowed: addresses and networks that may read them, beside this machine.
 
     Raises:
+        UsageError: what stands there is no address.
         KestrelError: the address cannot be had.
     """
     families = WorkerFamilies(lambda: numbers(process))
-    server = MetricsServer("kestrel_worker_", families, lambda: why_not_ready(process))
+    server = MetricsServer(
+        "kestrel_worker_", families, lambda: why_not_ready(process), Readers(allowed)
+    )
     await server.start(address)
     return server
 

@@ -10,7 +10,7 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.answers import JobView, StoryEntry, TaskView
 
 #: A task appends a line when it starts and one when it ends: `s|e JOB TASK ATTEMPT WORKER`.
-WITNESS = "$KESTREL_JOB_ID $KESTREL_TASK_ID $KESTREL_ATTEMPT $KESTREL_WORKER"
+WITNESS = "$KESTREL_JOB_ID $KESTREL_TASK_ID $KESTREL_ATTEMPT_ID $KESTREL_WORKER"
 
 #: What an accepted result is known by: worker, start, duration.
 Accepted = tuple[str, float | None, float | None]

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -155,8 +155,18 @@ class NoNetwork:
     def send_body(self, text: str, to: str, sender: str | None = None) -> None:
         self.sent += 1
 
-    def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
+    def send_presence(
+        self,
+        to: str,
+        kind: str | None = None,
+        sender: str | None = None,
+        show: str = "",
+        status: str = "",
+    ) -> None:
         """Nobody looks."""
+
+    def when_taken(self, done: Callable[[], None]) -> None:
+        done()
 
     def backlog_bytes(self) -> int:
         return 0

@@ -33,6 +33,10 @@ ssl = {{ certificate = "{directory}/server.crt", key = "{directory}/server.key" 
 """
 
 
+#: What a server is given to stop; then it is killed, as systemd and `kestrelctl down` do.
+STOP_SECONDS = 10.0
+
+
 @asynccontextmanager
 async def running(server: PrivateServer) -> AsyncIterator[PrivateServer]:
     """Run the server as a child process for as long as the context lasts."""
@@ -42,7 +46,11 @@ async def running(server: PrivateServer) -> AsyncIterator[PrivateServer]:
         yield server
     finally:
         process.terminate()
-        await process.wait()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+        except TimeoutError:  # seldom it hears no signal any more, and works on
+            process.kill()
+            await process.wait()
 
 
 class Authority:

@@ -23,7 +23,8 @@ async def test_a_users_account_cannot_join_as_a_worker(local_pool: PoolState) ->
     async with Puppet(local_pool, "mallory", "users") as mallory:
         mallory.session.send(HELLO, f"pool@{local_pool.domain}")
         answer = await mallory.answer()
-    assert answer == {"type": "refused", "reason": "this account may not join as a worker"}
+    assert answer["type"] == "refused"
+    assert answer["reason"].startswith("this account may not join as a worker; write to jobs@")
 
 
 async def test_a_workers_account_cannot_submit(local_pool: PoolState) -> None:

@@ -151,3 +151,56 @@ def test_prosody_is_wanted_only_where_a_server_will_run(machine: Machine) -> Non
     assert machine.kestrel("up").returncode == 9
     for arguments in (["--version"], ["submit", "up"], ["up", "--help"]):
         assert machine.kestrel(*arguments).returncode == 0
+
+
+def test_all_that_the_tests_need_is_named(machine: Machine) -> None:
+    machine.add("apt-get", "echo must not run; exit 1")
+    machine.add("uname", "echo Linux")
+    refused = machine.kestrel("test", "tests/unit")
+    assert refused.returncode == 9
+    install = refused.stderr.splitlines()[-1]
+    assert install.endswith(" bubblewrap prometheus chromium profanity tmux")
+
+
+NOISY_UV = 'case $1 in venv | pip) echo "WARNING: a location is ignored" >&2 ;; esac\n'
+
+
+def test_what_installers_say_is_shown_only_if_one_fails(machine: Machine) -> None:
+    machine.add("uv", NOISY_UV + UV)
+    quiet = machine.kestrel("--version")
+    assert quiet.returncode == 0
+    assert "WARNING" not in quiet.stdout + quiet.stderr
+    shutil.rmtree(machine.checkout / ".venv")
+    machine.add("uv", NOISY_UV + UV + "case $1 in pip) echo no such hash >&2; exit 7 ;; esac")
+    failed = machine.kestrel("--version")
+    assert failed.returncode == 7
+    assert "WARNING: a location is ignored\nno such hash\n" in failed.stderr
+    assert "this failed, with status 7: uv pip install" in failed.stderr
+
+
+def test_all_that_is_missing_is_named_at_once(machine: Machine) -> None:
+    (machine.tools / "prosodyctl").unlink()
+    (machine.tools / "uv").unlink()
+    machine.add("apt-get", "echo must not run; exit 1")
+    machine.add("uname", "echo Linux")
+    machine.add(
+        "python3",
+        'case $2 in *ensurepip*) exit 1 ;; *sys.executable*) echo "$0"; exit ;; esac\n'
+        f'exec "{sys.executable}" "$@"',
+    )
+    refused = machine.kestrel("up")
+    venv = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+    assert refused.returncode == 9
+    update, install = refused.stderr.splitlines()[-2:]
+    assert update.endswith("sudo apt-get update")
+    assert install.endswith(f"sudo apt-get install --no-install-recommends prosody {venv}")
+
+
+def test_a_machine_without_python_is_told_all_of_it_too(machine: Machine) -> None:
+    for tool in ("prosodyctl", "uv", "python3"):
+        (machine.tools / tool).unlink()
+    machine.add("apt-get", "echo must not run; exit 1")
+    refused = machine.kestrel("up")
+    assert refused.returncode == 9
+    assert "not installed: Prosody, Python." in refused.stderr
+    assert refused.stderr.splitlines()[-1].endswith(" prosody python3-venv")

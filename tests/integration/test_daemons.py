@@ -72,6 +72,44 @@ async def test_the_first_sigterm_drains_a_worker(
     await user.ask(rq.CancelJobs(jobs=str(submitted.job_id)))
 
 
+async def test_a_worker_that_pulls_runs_what_it_asks_for(
+    local_pool: PoolState, user: UserConnection, spawn: Spawn, tmp_path: Path
+) -> None:
+    spawn(*worker_words(local_pool, tmp_path, "puller"), "--pull")
+    await joined(user, "puller")
+    job = await run_job(user, JobSpec(argv=("true",), count=200, requires=("puller",)))
+    assert job.done == 200
+    answer = await user.ask(rq.PoolTraffic())
+    assert isinstance(answer, an.Traffic)
+    asked = {kind: messages for kind, way, messages, _ in answer.messages if way == "in"}
+    assert asked["want"] >= 50, "two wait at most"
+
+
+async def test_a_worker_leaves_when_its_lifetime_is_over_and_gives_back_what_runs(
+    local_pool: PoolState, user: UserConnection, spawn: Spawn, tmp_path: Path
+) -> None:
+    worker = spawn(*worker_words(local_pool, tmp_path, "lent"), "--lifetime", "8s")
+    await joined(user, "lent")
+    script = f"touch {tmp_path}/begun; exec sleep 60"
+    runs = JobSpec(argv=("/bin/sh", "-c", script), requires=("lent",))
+    never = JobSpec(argv=("true",), requires=("lent",), time_request_seconds=20.0)
+    ids = []
+    for spec in (runs, never):
+        submitted = await user.ask(rq.SubmitJob(spec=spec))
+        assert isinstance(submitted, an.Submitted)
+        ids.append(submitted.job_id)
+    await until((tmp_path / "begun").exists)
+    why = await user.ask(rq.ExplainJob(job=str(ids[1])))
+    assert isinstance(why, an.JobExplanation)
+    assert "lifetime" in {each.refusal.reason.value for each in why.obstacles}
+    await until(lambda: worker.poll() is not None, 30.0)
+    assert worker.returncode == 0
+    answer = await user.ask(rq.ListJobs(jobs=",".join(map(str, ids))))
+    assert isinstance(answer, an.Jobs)
+    assert [(job.waiting, job.failed, job.lost) for job in answer.jobs] == [(1, 0, 0), (1, 0, 0)]
+    await user.ask(rq.CancelJobs(jobs=",".join(map(str, ids))))
+
+
 async def test_the_second_sigterm_stops_it(
     local_pool: PoolState, user: UserConnection, spawn: Spawn, tmp_path: Path
 ) -> None:
@@ -193,7 +231,8 @@ async def test_two_local_pools_side_by_side_and_nothing_of_them_after_down(
                     await asyncio.sleep(0.05)
             processes += [p for p in descendants(state) if p.name() == "sleep"]
     for name in ("one", "two"):
-        down = spawn("down", "--name", name, env={**os.environ, "XDG_STATE_HOME": str(tmp_path)})
+        words = ("down", "--name", name, "--delete")
+        down = spawn(*words, env={**os.environ, "XDG_STATE_HOME": str(tmp_path)})
         assert down.wait(60) == 0
     assert not [process for process in processes if is_alive(process.pid)]
     assert list((tmp_path / "kestrel" / "pools").iterdir()) == []

@@ -6,10 +6,11 @@ import math
 import os
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from kestrelctl import __version__
-from kestrelctl.worker.discovery import CgroupLimits, cgroup_limits, discover
+from kestrelctl.worker.discovery import CgroupLimits, cgroup_limits, discover, machine_tags
 
 GIB = 1 << 30
 
@@ -93,3 +94,15 @@ def test_processors_that_may_not_be_used_do_not_count() -> None:
         assert discover().cpus == 1
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+def test_a_machine_provides_what_programs_are_made_for() -> None:
+    machine = msgspec.structs.replace(
+        discover(), os="Linux", arch="x86_64", distribution="linuxmint"
+    )
+    assert machine_tags(machine) == ("LINUX", "X86_64", "LINUXMINT")
+    assert machine_tags(msgspec.structs.replace(machine, distribution="")) == ("LINUX", "X86_64")
+
+
+def test_this_machine_says_what_it_is() -> None:
+    assert machine_tags(discover())[:2] == (os.uname().sysname.upper(), os.uname().machine.upper())

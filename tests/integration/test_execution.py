@@ -67,10 +67,11 @@ class Machine:
         env: dict[str, str] | None = None,
         limit: float | None = None,
         cleanup: tuple[str, ...] = (),
+        **more: Any,
     ) -> int:
         self._number += 1
         env = {"PATH": PATH} if env is None else env
-        self.executor.start(CommandSpec(self._number, argv, env, limit, cleanup))
+        self.executor.start(CommandSpec(self._number, argv, env, limit, cleanup, **more))
         return self._number
 
     async def exit_of(self, number: int) -> Completion:
@@ -123,6 +124,23 @@ async def test_a_task_that_succeeds(machine: Machine) -> None:
     assert asked_at <= ended.started_at <= time.time()
     assert 0.2 <= ended.wall_seconds <= time.monotonic() - started
     assert 0 < ended.cpu_seconds < ended.wall_seconds
+
+
+async def test_what_a_running_task_uses_is_that_of_all_its_processes(machine: Machine) -> None:
+    """Of those it waits for, too; and of memory only what is its own, not what is cached."""
+    burn = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+    number = machine.start("/bin/sh", "-c", f"({burn}); ({burn}; sleep 30) & wait")
+    cpu_seconds = 0.0
+    for _ in range(2000):
+        cpu_seconds, memory_bytes = machine.executor.used([number, 77])[number]
+        if cpu_seconds > 0.1:
+            break
+        await asyncio.sleep(0.01)
+    assert 0.1 < cpu_seconds < 30.0
+    assert 0 < memory_bytes < 100 << 20
+    machine.executor.kill(number)
+    await machine.exit_of(number)
+    assert machine.executor.used([number]) == {}
 
 
 async def test_no_task_takes_more_processor_time_than_it_takes_time(machine: Machine) -> None:
@@ -231,7 +249,8 @@ async def test_a_program_that_moved_is_found_again(machine: Machine, tmp_path: P
 async def test_the_environment_is_the_given_one(machine: Machine) -> None:
     ended = await machine.run("/usr/bin/env", env={"ONE": "1", "TWO": "zwei ü"})
     lines = {line for line in ended.stdout.decode().splitlines() if not line.startswith("PWD=")}
-    assert lines == {"KESTREL_ATTEMPT=1", "ONE=1", "TWO=zwei ü"}
+    scratch = f"KESTREL_SCRATCH={machine.directory / 'sandboxes' / '0' / 'scratch'}"
+    assert lines == {"KESTREL_ATTEMPT_ID=1", scratch, "ONE=1", "TWO=zwei ü"}
 
 
 async def test_stdin_is_empty(machine: Machine) -> None:
@@ -482,18 +501,32 @@ async def test_a_time_limit_ends_a_task(machine: Machine) -> None:
     assert later not in machine.exits, "and ends it long before its own end"
 
 
-async def test_a_task_that_ignores_sigterm_is_killed_after_the_grace(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.3)
-    ended = await machine.sh("trap '' TERM; while :; do sleep 0.05; done", limit=0.2)
+async def asked_to_end(machine: Machine, script: str, **more: Any) -> Completion:
+    """How a task ends that is asked to, once it has said that it has begun."""
+    number = machine.start("/bin/sh", "-c", script, **more)
+    await until(lambda: machine.executor.read_output(number, "stdout", 0, 100))
+    assert machine.executor.kill(number, "time-limit")
+    return await machine.exit_of(number)
+
+
+async def test_a_task_that_ignores_sigterm_is_killed_after_the_grace(machine: Machine) -> None:
+    script = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
+    ended = await asked_to_end(machine, script, stop_grace_seconds=0.3)
     assert (ended.signal, ended.reason) == (signal.SIGKILL, "time-limit")
-    assert ended.wall_seconds >= 0.5
+    assert ended.wall_seconds >= 0.3
 
 
 async def test_a_task_may_end_well_within_the_grace(machine: Machine) -> None:
-    ended = await machine.sh("trap 'echo saved; exit 3' TERM; sleep 60 & wait", limit=0.3)
-    assert (ended.exit_code, ended.reason, ended.stdout) == (3, "time-limit", b"saved\n")
+    script = "trap 'echo saved; exit 3' TERM; echo begun; sleep 60 & wait"
+    ended = await asked_to_end(machine, script)
+    assert (ended.exit_code, ended.reason) == (3, "time-limit")
+    assert ended.stdout == b"begun\nsaved\n"
+
+
+async def test_a_task_is_asked_to_end_by_the_signal_of_its_choice(machine: Machine) -> None:
+    script = "trap 'echo saved; exit 3' INT; trap '' TERM; echo begun; sleep 60 & wait"
+    ended = await asked_to_end(machine, script, stop_signal=signal.SIGINT)
+    assert (ended.exit_code, ended.stdout) == (3, b"begun\nsaved\n")
 
 
 async def test_a_running_task_can_be_cancelled(machine: Machine) -> None:

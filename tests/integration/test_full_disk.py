@@ -87,7 +87,7 @@ class House:
         """Everything that the worker has is done."""
         now = clock.now()
         results = [
-            Result(number, job_id, index, Outcome.DONE, now - 0.1, 0.1, stdout="x" * 500)
+            Result(number, job_id, index, Outcome.DONE, now - 0.1, 0.1, stdout=b"x" * 500)
             for number, (job_id, index) in self.held().items()
         ]
         self.handle(ev.Reported, worker=WORKER, results=results)

@@ -126,6 +126,7 @@ async def test_the_output_of_a_task_is_never_another_file(
             machine.executor.read_output(number, "stdout", 0, 100)
         machine.executor.kill(number)
         await machine.exit_of(number)
+    await trash_is_empty(machine)  # until then the file also has the name that the task gave it
 
 
 def _is_theirs(file: Path) -> bool:

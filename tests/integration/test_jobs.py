@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
+import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from puppet import run_job
 
+from kestrelctl.core.model.result import TAIL_BYTES
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, UsageError
@@ -34,7 +36,7 @@ async def output_of(
     while True:
         log = await user.ask(rq.Logs(job=str(job), task_id=task_id, stream=stream, offset=offset))
         assert isinstance(log, an.Log)
-        found += base64.b64decode(log.data)
+        found += log.data
         if log.next_offset is None:
             return found
         offset = log.next_offset
@@ -54,6 +56,88 @@ async def test_each_task_of_an_array_knows_who_it_is(user: UserConnection) -> No
     assert printed == [f"{job.job_id} {n} {i} 3 {n}\n".encode() for i, n in enumerate((10, 15, 20))]
 
 
+async def test_an_array_may_have_gaps(user: UserConnection) -> None:
+    spec = JobSpec(argv=("echo", "{n} {i}"), count=6, first=1, further=((5, 1, 2), (10, 5, 1)))
+    job = await run_job(user, spec)
+    assert job.ids == "1-3,5-6,10"
+    ids = [task.task_id for task in await tasks_of(user, job.job_id)]
+    assert ids == [1, 2, 3, 5, 6, 10]
+    printed = [await output_of(user, job.job_id, task_id) for task_id in ids]
+    assert printed == [f"{n} {i}\n".encode() for i, n in enumerate(ids)]
+
+
+async def test_a_job_says_which_ends_are_a_success_and_how_it_is_stopped(
+    user: UserConnection,
+) -> None:
+    spec = shell("exit {n}", count=4, first=2, success_exits=((0, 0), (3, 4)))
+    job = await run_job(user, spec)
+    found = [(task.state, task.exit_code) for task in await tasks_of(user, job.job_id)]
+    done, failed = TaskState.DONE, TaskState.FAILED
+    assert found == [(failed, 2), (done, 3), (done, 4), (failed, 5)]
+    script = "trap 'echo saved; exit 0' INT; sleep 60 & wait"
+    ended = await run_job(
+        user, shell(script, time_limit_seconds=0.5, stop_signal="INT", stop_grace_seconds=20.0)
+    )
+    (task,) = await tasks_of(user, ended.job_id)
+    assert (task.state, task.exit_code, task.reason) == (failed, 0, "time-limit")
+    assert await output_of(user, ended.job_id) == b"saved\n"
+
+
+async def test_a_task_that_ran_out_of_memory_runs_again_with_more(user: UserConnection) -> None:
+    mebibyte = 1 << 20
+    code = f"x = b'x' * {200 * mebibyte}; import time; time.sleep(3)"
+    spec = JobSpec(
+        argv=(sys.executable, "-c", code),
+        request={"cpus": 1.0, "memory": 100.0 * mebibyte},
+        retry_memory_bytes=(150 * mebibyte, 400 * mebibyte),
+    )
+    job = await run_job(user, spec)
+    (task,) = await tasks_of(user, job.job_id)
+    assert (task.state, task.failures) == (TaskState.DONE, 0)
+    story = await user.ask(rq.TellStory(job=str(job.job_id)))
+    assert isinstance(story, an.Story)
+    told = [entry.detail for entry in story.entries if entry.what == "more-memory"]
+    assert [text.rpartition("asks for ")[2] for text in told] == [
+        "150 MiB memory",
+        "400 MiB memory",
+    ]
+
+
+async def test_a_deadline_stops_what_has_not_ended(user: UserConnection) -> None:
+    spec = JobSpec(argv=("sleep", "{}"), count=2, items=("0", "60"), deadline_seconds=3.0)
+    job = await run_job(user, spec)
+    assert (job.state, job.stopped_by, job.done, job.cancelled) == ("cancelled", "deadline", 1, 1)
+    found = [(task.state, task.reason) for task in await tasks_of(user, job.job_id)]
+    assert found == [(TaskState.DONE, ""), (TaskState.CANCELLED, "deadline")]
+
+
+async def test_a_service_goes_on_and_is_scaled(user: UserConnection) -> None:
+    spec = shell("sleep 0.2", count=1, service=True, backoff_seconds=0.1, max_backoff_seconds=0.2)
+    submitted = await user.ask(rq.SubmitJob(spec=spec))
+    assert isinstance(submitted, an.Submitted)
+    job_id = str(submitted.job_id)
+    changed = await user.ask(rq.ScaleJob(job=job_id, copies=3))
+    assert isinstance(changed, an.Changed)
+    assert changed.tasks == 2
+    again: set[int | None] = set()
+    async with asyncio.timeout(30):
+        while again != {0, 1, 2}:
+            story = await user.ask(rq.TellStory(job=job_id, task_ids=[0, 1, 2]))
+            assert isinstance(story, an.Story)
+            again = {entry.task_id for entry in story.entries if entry.what == "restarted"}
+            await asyncio.sleep(0.1)
+    found = await view(user, submitted.job_id)
+    assert (found.service, found.state, found.tasks, found.failed) == (True, "active", 3, 0)
+    await user.ask(rq.ScaleJob(job=job_id, copies=1))
+    async with asyncio.timeout(30):
+        while (await view(user, submitted.job_id)).cancelled != 2:
+            await asyncio.sleep(0.05)
+    await user.ask(rq.CancelJobs(jobs=job_id))
+    async with asyncio.timeout(30):
+        while (await view(user, submitted.job_id)).state != "cancelled":
+            await asyncio.sleep(0.05)
+
+
 async def test_items_fill_placeholders(user: UserConnection) -> None:
     lines = await run_job(user, JobSpec(argv=("echo", "<{}>"), count=2, items=("a b", "$HOME")))
     assert await output_of(user, lines.job_id, 0) == b"<a b>\n"
@@ -69,6 +153,18 @@ async def test_a_failure_has_its_exit_code_and_both_outputs(user: UserConnection
     assert (job.state, task.state, task.exit_code, task.failures) == ("failed", "failed", 3, 1)
     assert await output_of(user, job.job_id) == b"out\n"
     assert await output_of(user, job.job_id, stream="stderr") == b"err\n"
+
+
+@pytest.mark.parametrize("size", [300, TAIL_BYTES, TAIL_BYTES + 1, 200_000])
+async def test_output_comes_back_byte_for_byte(user: UserConnection, size: int) -> None:
+    script = (
+        "import random, sys;"
+        f" [each.buffer.write(random.Random(name).randbytes({size}))"
+        " for name, each in ((1, sys.stdout), (2, sys.stderr))]"
+    )
+    job = await run_job(user, JobSpec(argv=(sys.executable, "-c", script)))
+    assert await output_of(user, job.job_id) == Random(1).randbytes(size)
+    assert await output_of(user, job.job_id, stream="stderr") == Random(2).randbytes(size)
 
 
 async def test_long_output_is_fetched_whole_from_the_worker(user: UserConnection) -> None:
@@ -160,6 +256,31 @@ async def test_cancel_kills_what_runs_and_a_retry_brings_the_rest_back(
     assert (job.state, job.done, job.cancelled) == ("done", 1000, 0)
 
 
+#: Ends with status 0 when it is asked to end, as servers and shells do.
+OBLIGING = "trap 'exit 0' TERM; echo begun; sleep 60 & wait"
+
+
+async def test_a_cancelled_task_is_no_success_whatever_it_says(user: UserConnection) -> None:
+    submitted = await user.ask(rq.SubmitJob(spec=shell(OBLIGING)))
+    assert isinstance(submitted, an.Submitted)
+    job_id = submitted.job_id
+    async with asyncio.timeout(10):
+        while (await view(user, job_id)).running == 0 or not await output_of(user, job_id):
+            await asyncio.sleep(0.02)
+        await user.ask(rq.CancelJobs(jobs=str(job_id)))
+        while (job := await view(user, job_id)).state in ("active", "cancelling"):
+            await asyncio.sleep(0.02)
+    assert (job.state, job.done, job.cancelled) == ("cancelled", 0, 1)
+
+
+async def test_a_task_over_its_time_limit_is_no_success_whatever_it_says(
+    user: UserConnection,
+) -> None:
+    job = await run_job(user, shell(OBLIGING, time_limit_seconds=0.3))
+    (task,) = await tasks_of(user, job.job_id)
+    assert (task.state, task.reason, task.exit_code) == ("failed", "time-limit", 0)
+
+
 async def test_a_task_over_its_time_limit_is_stopped_with_that_reason(user: UserConnection) -> None:
     job = await run_job(user, JobSpec(argv=("sleep", "60"), time_limit_seconds=0.3))
     (task,) = await tasks_of(user, job.job_id)
@@ -169,7 +290,7 @@ async def test_a_task_over_its_time_limit_is_stopped_with_that_reason(user: User
 
 
 async def test_higher_priority_goes_first(user: UserConnection, tmp_path: Path) -> None:
-    note = f'echo "$KESTREL_ATTEMPT $KESTREL_JOB_NAME" >> {tmp_path}/order'
+    note = f'echo "$KESTREL_ATTEMPT_ID $KESTREL_JOB_NAME" >> {tmp_path}/order'
     blocker = await user.ask(rq.SubmitJob(spec=shell("sleep 1", count=2)))
     assert isinstance(blocker, an.Submitted)
     for name, priority in (("low", 10), ("high", 200)):

@@ -6,6 +6,8 @@ import contextlib
 import os
 import pty
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -189,3 +191,43 @@ def test_ctrl_c_at_a_terminal_reaches_the_worker_once(tmp_path: Path) -> None:
         assert shown.replace(b"^C", b"").split() == [b"2"]
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert all(map(is_gone, tasks))
+
+
+TELLING = """
+import sys
+from kestrelctl.worker.keeper import run_kept
+
+def main():
+    import asyncio
+    from kestrelctl.notify import Notifier
+
+    async def work():
+        notifier = Notifier(lambda: "fine")
+        notifier.ready()
+        notifier.stopping()
+        notifier.close()
+        return 0
+    return asyncio.run(work())
+
+sys.exit(run_kept(main))
+"""
+
+
+def test_systemd_hears_of_a_worker_from_its_main_process_alone(tmp_path: Path) -> None:
+    systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    systemd.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    systemd.bind(str(tmp_path / "notify"))
+    environment = {
+        **os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000",
+    }  # fmt: skip
+    told: list[str] = []
+    with systemd, subprocess.Popen([sys.executable, "-c", TELLING], env=environment) as started:
+        assert started.wait(30) == 0
+        systemd.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                message, sent_with, _, _ = systemd.recvmsg(4096, socket.CMSG_SPACE(12))
+                ((_, _, credentials),) = sent_with
+                assert struct.unpack("3i", credentials)[0] == started.pid
+                told += message.decode().splitlines()
+    assert told == ["READY=1", "WATCHDOG=1", "STATUS=fine", "STOPPING=1"]

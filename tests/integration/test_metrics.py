@@ -27,6 +27,7 @@ from kestrelctl.local.pool_state import PoolState, read_state
 from kestrelctl.metrics import endpoint
 from kestrelctl.metrics.endpoint import Endpoint
 from kestrelctl.metrics.lag import LoopLag
+from kestrelctl.metrics.readers import Readers
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 
@@ -261,7 +262,7 @@ def test_the_command_line_knows_where_a_local_pool_serves(tmp_path: Path) -> Non
 
 @pytest.fixture
 async def served() -> AsyncIterator[Endpoint]:
-    found = Endpoint(lambda: b"x 1\n", lambda: "")
+    found = Endpoint(lambda: b"x 1\n", lambda: "", Readers())
     await found.start("127.0.0.1", 0)
     yield found
     await found.stop()
@@ -341,7 +342,7 @@ async def test_a_page_that_cannot_be_made_is_an_answer_too() -> None:
     def broken() -> bytes:
         raise RuntimeError("no page")
 
-    served = Endpoint(broken, lambda: "the reason")
+    served = Endpoint(broken, lambda: "the reason", Readers())
     await served.start("127.0.0.1", 0)
     assert (await ask(served.url))[0] == 500
     base = served.url.removesuffix("/metrics")
@@ -353,7 +354,18 @@ async def test_a_page_that_cannot_be_made_is_an_answer_too() -> None:
 async def test_two_cannot_have_one_address(served: Endpoint) -> None:
     host, port, _ = parts(served.url)
     with pytest.raises(KestrelError, match="cannot be served"):
-        await Endpoint(lambda: b"", lambda: "").start(host, port)
+        await Endpoint(lambda: b"", lambda: "", Readers()).start(host, port)
+
+
+async def test_who_is_not_named_gets_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = Readers()
+    monkeypatch.setattr(readers, "admit", lambda peer: peer != "127.0.0.1")
+    served = Endpoint(lambda: b"x 1\n", lambda: "", readers)
+    await served.start("127.0.0.1", 0)
+    for path in ("/metrics", "/-/healthy", "/elsewhere"):
+        refused = await ask(served.url.removesuffix("/metrics") + path)
+        assert refused == (403, "127.0.0.1 may not read this; see --metrics-allow\n")
+    await served.stop()
 
 
 async def test_a_loop_that_stands_still_is_noticed() -> None:

@@ -16,6 +16,7 @@ from daemons import Spawn
 
 from kestrelctl.cli import redial, submit
 from kestrelctl.cli.command import Invocation
+from kestrelctl.cli.context import Account, Context
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.local.pool_state import PoolState
 from kestrelctl.protocol import answers as an
@@ -58,7 +59,17 @@ async def command(open_pool: Open, *words: str) -> Result:
     ) -> AbstractAsyncContextManager[UserConnection]:
         return open_pool()
 
-    invocation = Invocation(open_pool=open_any)
+    # It says that workers choose where tasks run; where to connect, `open_pool` knows.
+    context = Context(
+        name="any",
+        pool="any",
+        host="127.0.0.1",
+        port=0,
+        tls=False,
+        hint="",
+        user=Account("", Path()),
+    )
+    invocation = Invocation(open_pool=open_any, find_context=lambda _: context)
     environment = {"KESTREL_OUTPUT": "", "KESTREL_POOL": ""}
     runner = CliRunner(env=environment)
     return await asyncio.to_thread(runner.invoke, kestrelctl, words, obj=invocation)

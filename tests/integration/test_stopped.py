@@ -82,4 +82,4 @@ async def test_a_process_that_is_stopped_all_the_time_is_started_anew(
     os.kill(state.pid, signal.SIGSTOP)
     down = spawn("down", "--name", "stopped", env={**os.environ, "XDG_STATE_HOME": str(tmp_path)})
     assert await asyncio.to_thread(down.wait, 60) == 0
-    assert not directory.exists()
+    assert read_state(directory) is None

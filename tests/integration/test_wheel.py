@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
+import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from kestrelctl.checkout import described_version
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -19,3 +26,30 @@ def test_a_wheel_says_its_license(tmp_path: Path) -> None:
         assert "License-Expression: Apache-2.0\n" in archive.read(info).decode()
         license_file = info.replace("METADATA", "licenses/LICENSE")
         assert archive.read(license_file) == (CHECKOUT / "LICENSE").read_bytes()
+
+
+@pytest.fixture
+def dist() -> Iterator[Path]:
+    """A directory inside the checkout, where the roles build."""
+    (CHECKOUT / "dist").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CHECKOUT / "dist") as made:
+        yield Path(made)
+
+
+def test_what_is_built_says_which_state_of_the_repository_it_is(dist: Path, tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(dist)]
+    subprocess.run(build, cwd=CHECKOUT, check=True, capture_output=True)
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("kestrelctl/__init__.py").decode().endswith(stamp())
+    (sources,) = dist.glob("*.tar.gz")
+    with tarfile.open(sources) as packed:
+        packed.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.glob("kestrelctl-*/")
+    again = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "2")]
+    subprocess.run(again, cwd=unpacked, check=True, capture_output=True)
+    assert [file.name for file in (tmp_path / "2").glob("*.whl")] == [wheel.name]
+
+
+def stamp() -> str:
+    return f'__version__ = "{described_version(CHECKOUT)}"\n'

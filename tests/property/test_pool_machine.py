@@ -25,13 +25,17 @@ from hypothesis.stateful import (
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import ENDED
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.members.worker import Worker as Member
+from kestrelctl.core.model.ad import AssetUnit, WorkerAd
+from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
+from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
 from kestrelctl.store.memory import MemoryStore
 
@@ -47,7 +51,11 @@ MEBIBYTE = 1 << 20
 ADS = {
     "small": WorkerAd(),
     "twin": WorkerAd(),
-    "large": WorkerAd(assets={"cpus": 4.0, "memory": 512.0 * MEBIBYTE, "fpga": 2.0}, tags=("gpu",)),
+    "large": WorkerAd(
+        assets={"cpus": 4.0, "memory": 512.0 * MEBIBYTE, "fpga": 2.0, "gpus": 2.0},
+        units={"gpus": (AssetUnit("a"), AssetUnit("b"))},
+        tags=("gpu",),
+    ),
     "odd": WorkerAd(assets={"cpus": 1.5, "memory": 100.0 * MEBIBYTE}),
 }
 CONFIG = Config(away_seconds=20.0, quarantine_failures=3, forget_worker_seconds=100.0)
@@ -58,10 +66,16 @@ specs = st.builds(
     argv=st.just(("true",)),
     count=st.sampled_from([1, 1, 2, 7, 30]),
     request=st.builds(
-        lambda cpus, memory, fpga: {"cpus": cpus, "memory": memory, "fpga": fpga},
+        lambda cpus, memory, fpga, gpus: {
+            "cpus": cpus,
+            "memory": memory,
+            "fpga": fpga,
+            "gpus": gpus,
+        },
         cpus=st.sampled_from([0.3, 1.0, 1.5]),
         memory=st.sampled_from([0.0, 0.0, 90.0 * MEBIBYTE]),
         fpga=st.sampled_from([0.0, 0.0, 0.0, 0.5]),
+        gpus=st.sampled_from([0.0, 0.0, 0.0, 0.6, 1.0, 1.5]),
     ),
     requires=st.sampled_from([(), (), ("GPU",)]),
     priority=st.sampled_from([50, 100]),
@@ -69,6 +83,19 @@ specs = st.builds(
     max_failures=st.integers(1, 3),
     max_losses=st.integers(1, 3),
     on_worker_lost=st.sampled_from(OnWorkerLost),
+)
+charges = st.sampled_from(
+    [
+        "ConsumptionCpus = 0.25 * TARGET.RequestCpus",
+        "ConsumptionCpus = Cpus",
+        "ConsumptionCpus = quantize(TARGET.RequestCpus, {1})",
+        "ConsumptionCpus = 1 - TARGET.RequestCpus",
+        "ConsumptionCpus = TARGET.RequestCpus > 1 ? 0 : TARGET.RequestCpus",
+        "ConsumptionMemory = quantize(TARGET.RequestMemory, {64})",
+        "ConsumptionMemory = Memory / 3",
+        "ConsumptionFpga = 0.3",
+        "ConsumptionCpus = 1 / (TARGET.RequestCpus - 1)",
+    ]
 )
 outcomes = st.sampled_from([Outcome.DONE, Outcome.FAILED, Outcome.KILLED, Outcome.UNABLE])
 
@@ -85,6 +112,7 @@ class Worker:
         self.has: dict[int, tuple[int, int, tuple[tuple[str, int], ...]]] = {}
         self.ended: dict[int, Result] = {}  #: not yet acknowledged
         self.history: list[Result] = []  #: everything that it ever reported
+        self.ad = ADS[name]
 
     def holds(self) -> list[tuple[int, int, int, int]]:
         held = [
@@ -101,6 +129,15 @@ class Worker:
         self.ended[number] = Result(number, job_id, index, outcome, now, seconds)
 
 
+def running(worker: Member) -> dict[int, Claim]:
+    """What the pool charges a worker for, by attempt."""
+    return {
+        number: task.attempt.claim
+        for number, task in worker.held.items()
+        if task.attempt is not None and task.attempt.phase is Phase.RUNNING
+    }
+
+
 class PoolMachine(RuleBasedStateMachine):
     """Plays users, workers, disk and clock."""
 
@@ -112,6 +149,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.acknowledged: set[int] = set()
         self.final: dict[tuple[int, int], TaskState] = {}
         self.accepted: set[int] = set()
+        self.stopped: set[tuple[int, int]] = set()  #: tasks that ended after they were cancelled
         self.retried: set[int] = set()
         self.requests = 0
         self.broken = False
@@ -197,7 +235,11 @@ class PoolMachine(RuleBasedStateMachine):
         if not isinstance(record, TaskRecord):
             return
         key = (record.job_id, record.index)
-        if key in self.final:
+        if self.final.get(key) is record.state is TaskState.CANCELLED:
+            assert key not in self.stopped, f"{key} was stopped twice"
+            self.stopped.add(key)
+        elif key in self.final:
+            self.stopped.discard(key)
             assert record.state is TaskState.WAITING, f"{key} was {self.final[key]}"
             assert record.job_id in self.retried, f"nobody wanted {key} again"
             assert self.final.pop(key) is not TaskState.DONE
@@ -229,6 +271,18 @@ class PoolMachine(RuleBasedStateMachine):
         job_id = self.some_job(which)
         self.tell(ev.Cancel(at=self.now, request="c", by="ada", admin=False, job_id=job_id))
 
+    @rule(which=st.integers(0, 3), indexes=st.lists(st.integers(0, 29), min_size=1))
+    def cancel_tasks(self, which: int, indexes: list[int]) -> None:
+        job_id = self.some_job(which)
+        job = self.pool.job(job_id)
+        indexes = [index for index in indexes if job is not None and index < job.spec.count]
+        if indexes:
+            self.tell(
+                ev.Cancel(
+                    at=self.now, request="c", by="ada", admin=False, job_id=job_id, indexes=indexes
+                )
+            )
+
     @precondition(lambda self: not self.pool.state.store_error)
     @rule(which=st.integers(0, 3))
     def retry(self, which: int) -> None:
@@ -252,6 +306,30 @@ class PoolMachine(RuleBasedStateMachine):
             )
         )
 
+    @rule(
+        name=st.sampled_from("ab"),
+        workers=st.sampled_from(["true", "Cpus > 1", "Memory > 0"]),
+        charges=st.lists(charges, min_size=1, max_size=2, unique_by=lambda line: line.split()[0]),
+    )
+    def put_policy(self, name: str, workers: str, charges: list[str]) -> None:
+        """An admin has other tasks charged otherwise; some of what is wanted is refused."""
+        text = "\n".join(charges)
+        self.tell(ev.PutPolicy(at=self.now, request="p", name=name, workers=workers, text=text))
+
+    @rule(name=st.sampled_from("ab"))
+    def drop_policy(self, name: str) -> None:
+        self.tell(ev.DropPolicy(at=self.now, request="p", name=name))
+
+    @rule(which=st.integers(0, 3))
+    def expire(self, which: int) -> None:
+        """It is said that a job has been kept for long enough; of an active one nobody may."""
+        job_id = self.some_job(which)
+        active = self.pool.job(job_id) is not None
+        self.tell(ev.Expire(at=self.now, job_ids=[job_id], sweep=True))
+        assert (self.pool.job(job_id) is not None) == active
+        if not active:
+            self.acknowledged.discard(job_id)
+
     def some_job(self, which: int) -> int:
         known = sorted(self.acknowledged)
         return known[which % len(known)] if known else 1
@@ -265,6 +343,7 @@ class PoolMachine(RuleBasedStateMachine):
         worker.process += dies
         if dies:
             worker.has.clear()
+            worker.ad = ADS[name]
         for place, number in enumerate(list(worker.has)):
             if place in forgets:
                 del worker.has[number]
@@ -276,12 +355,30 @@ class PoolMachine(RuleBasedStateMachine):
                 worker=name,
                 incarnation=f"{worker.process}",
                 greeting=worker.greeting,
-                ad=ADS[name],
+                ad=worker.ad,
                 holds=worker.holds(),
                 claims=worker.claims(),
                 seals=self.seals(worker),
             )
         )
+
+    @rule(name=names, cpus=st.sampled_from([0.5, 1.0, 8.0]), ids=st.sets(st.sampled_from("abc")))
+    def resize(self, name: str, cpus: float, ids: set[str]) -> None:
+        """A worker has more or less; all that is charged stays as it is."""
+        worker = self.workers[name]
+        known = self.pool.state.workers.get(name)
+        before = {} if known is None else running(known)
+        worker.ad = msgspec.structs.replace(
+            worker.ad,
+            assets={**worker.ad.assets, "cpus": cpus, "gpus": float(len(ids))},
+            units={"gpus": tuple(AssetUnit(unit) for unit in sorted(ids))},
+        )
+        event = ev.Resized(at=self.now, worker=name, ad=worker.ad)
+        self.do(self.pool.handle(event))
+        if known is not None:
+            after = running(known)
+            assert before.items() <= after.items(), "a resize ended something, or charged it anew"
+        self.do(self.pool.schedule(self.now))
 
     @rule(name=names, capacity=st.sampled_from([1.0, 2.0, 8.0]))
     def another_machine(self, name: str, capacity: float) -> None:
@@ -291,15 +388,16 @@ class PoolMachine(RuleBasedStateMachine):
         worker.has.clear()
         worker.greeting += 1
         worker.welcomed = False
+        worker.ad = msgspec.structs.replace(
+            ADS[name], assets={**ADS[name].assets, "cpus": capacity}
+        )
         self.tell(
             ev.Joined(
                 at=self.now,
                 worker=name,
                 incarnation=f"{worker.process}",
                 greeting=worker.greeting,
-                ad=msgspec.structs.replace(
-                    ADS[name], assets={**ADS[name].assets, "cpus": capacity}
-                ),
+                ad=worker.ad,
                 holds=worker.holds(),
                 claims=worker.claims(),
                 seals=self.seals(worker),
@@ -387,6 +485,15 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(name=names)
     def hear(self, name: str) -> None:
         self.tell(ev.Heard(at=self.now, worker=name))
+
+    @rule(name=names, of=names, seconds=st.sampled_from([0.0, 60.0, 1e12]))
+    def use(self, name: str, of: str, seconds: float) -> None:
+        """A worker says what tasks use: its own, and those of another."""
+        uses = [Use(number, seconds, seconds, 1 << 20) for number in self.workers[of].has]
+        self.tell(ev.Using(at=self.now, worker=name, uses=uses))
+        known = self.pool.state.workers.get(name)
+        if known is not None and known.synced:
+            assert set(known.uses) <= set(known.held)
 
     @rule(name=names)
     def leave(self, name: str) -> None:
@@ -494,6 +601,8 @@ class PoolMachine(RuleBasedStateMachine):
         self.commit()
         self.tell(ev.StoreWell(at=self.now))
         self.tell(ev.Reconnected(at=self.now))
+        self.drop_policy("a")
+        self.drop_policy("b")
         for _ in range(1000):
             self.commit()
             if not self.pool.state.jobs and not self.pending:
@@ -502,12 +611,15 @@ class PoolMachine(RuleBasedStateMachine):
             for name, worker in self.workers.items():
                 known = self.pool.state.workers.get(name)
                 self.resume(name)
-                if known is None or not known.online or not worker.welcomed:
+                whole = worker.ad == ADS[name]
+                if known is None or not known.online or not worker.welcomed or not whole:
                     self.hello(name, set(), dies=True)
                 self.report(name, 10_000, Outcome.DONE, 1.0)
             self.tell(ev.Tick(at=self.now))
             self.nothing_is_broken()
         assert not self.pool.state.jobs, "work is left that nobody will ever do"
+        charged = sum(used.attempts for used in self.store.used_by_owner(0).values())
+        assert charged == len(self.accepted), "users are charged for each attempt once"
         for job_id in self.acknowledged:
             [job] = self.store.jobs(ids=[job_id])
             over = sum(1 for key in self.final if key[0] == job_id)

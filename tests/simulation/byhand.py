@@ -129,6 +129,7 @@ class Worker(House):
             self.audit,
             ad or WorkerAd(assets={"cpus": 2.0}),
             lambda kind, index: self.fate,
+            pulls=False,
         )
         self.machine.start()
         self.wait()
@@ -141,7 +142,13 @@ class Worker(House):
     def hellos(self) -> list[tuple[float, work.Hello]]:
         return [(at, m) for at, m in self.pool.heard if isinstance(m, work.Hello)]
 
-    def welcome(self, *, heartbeat_seconds: float = 600.0, kill: list[int] | None = None) -> None:
+    def welcome(
+        self,
+        *,
+        heartbeat_seconds: float = 600.0,
+        usage_seconds: float = 0.0,
+        kill: list[int] | None = None,
+    ) -> None:
         """Answers the latest hello."""
         _, hello = self.hellos()[-1]
         self.tell(
@@ -149,6 +156,7 @@ class Worker(House):
                 incarnation=hello.incarnation,
                 greeting=hello.greeting,
                 heartbeat_seconds=heartbeat_seconds,
+                usage_seconds=usage_seconds,
                 kill=kill or [],
             )
         )

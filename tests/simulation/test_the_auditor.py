@@ -19,8 +19,11 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.records import TaskRecord
+from kestrelctl.core.model.significance import Significance
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import _HANDLERS, Pool
+from kestrelctl.core.scheduling import match
 from kestrelctl.core.state import State
 from kestrelctl.manager.acknowledgements import Acknowledgements
 from kestrelctl.manager.commits import GroupCommit
@@ -30,6 +33,7 @@ from kestrelctl.simulate import WorldSettings, faults
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.workload import Submission
+from kestrelctl.store.memory import MemoryStore
 from kestrelctl.worker import session
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.session import WorkerSession
@@ -53,6 +57,16 @@ def trouble(*kinds: Kind, job: JobSpec, cancel_after_seconds: float | None = Non
         fault_seconds=6.0,
         latency_seconds=(0.01, 0.1),
     )
+
+
+def test_an_expression_that_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(match, "expressions_refuse", lambda shape, cls: None)
+    assert is_found("against Refusal(reason=<Reason.")
+
+
+def test_workers_that_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Significance, "learn", lambda self, interest: False)
+    assert is_found("against Refusal(reason=<Reason.") or is_found("idles while tasks wait")
 
 
 def test_a_result_acknowledged_before_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +178,7 @@ def test_attempts_that_come_before_the_welcome(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(WorkerSession, "_on_run", hasty)
     # Workers that say hello often: more of it is under way when attempts come.
     monkeypatch.setattr(session, "LONGEST_NOBODY_SECONDS", session.NOBODY_SECONDS)
-    assert is_found("is held by one side only")
+    assert is_found("is held by one side only", seeds=120)
 
 
 def test_a_shell_that_is_late_to_wake_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,3 +253,15 @@ def test_leases_that_never_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     problems = [line for seed in range(5) for line in simulate.run(seed, world).problems]
     assert any("w0 is believed to be there" in line for line in problems)
+
+
+def test_an_attempt_that_is_charged_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say, because a batch is added up again when it is tried again."""
+    add_up = MemoryStore._add_up
+
+    def add_up_twice(self: MemoryStore, records: Sequence[TaskRecord]) -> None:
+        add_up(self, records)
+        add_up(self, records[:1])
+
+    monkeypatch.setattr(MemoryStore, "_add_up", add_up_twice)
+    assert is_found("is charged", seeds=3)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 from byhand import JOBS, POOL, SOON_SECONDS, Manager, Puppet
 
@@ -15,7 +13,7 @@ from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, StoreFull
 from kestrelctl.manager.commits import RETRY_SECONDS
-from kestrelctl.protocol import answers, requests, work
+from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.simulate.network import DOMAIN
 
 
@@ -103,9 +101,7 @@ def ask_for_output(house: Manager) -> work.FetchOutput:
 
 
 def piece(request: str, data: bytes, size_bytes: int) -> work.Output:
-    return work.Output(
-        request=request, offset=0, data=base64.b64encode(data).decode(), size_bytes=size_bytes
-    )
+    return work.Output(request=request, offset=0, data=data, size_bytes=size_bytes)
 
 
 @pytest.mark.parametrize(("size_bytes", "next_offset"), [(10, 5), (5, None)])
@@ -116,8 +112,25 @@ def test_a_piece_of_output_says_where_the_next_begins(
     house.submit()
     house.tell(piece(ask_for_output(house).request, b"hello", size_bytes))
     [log] = house.user.of(answers.Log)
-    assert base64.b64decode(log.data) == b"hello"
+    assert log.data == b"hello"
     assert log.next_offset == next_offset
+
+
+def test_a_worker_cannot_send_a_user_back_to_where_he_was(house: Manager) -> None:
+    house.hello()
+    house.submit()
+    asked = ask_for_output(house)
+    house.tell(work.Output(request=asked.request, offset=3, data=b"hello", size_bytes=100))
+    [log] = house.user.of(answers.Log)
+    assert log.next_offset == 5, "counted from what was asked for"
+
+
+def test_what_is_no_base64_is_no_output(house: Manager) -> None:
+    house.hello()
+    house.submit()
+    text = codec.encode(piece(ask_for_output(house).request, b"hello", 5))
+    with pytest.raises(codec.BadMessage, match="base64"):
+        codec.from_worker.decode(text.replace("aGVsbG8=", "aGVsb"))
 
 
 def test_only_the_worker_that_was_asked_can_say_what_a_task_printed(house: Manager) -> None:
@@ -130,7 +143,7 @@ def test_only_the_worker_that_was_asked_can_say_what_a_task_printed(house: Manag
     assert house.user.of(answers.Log) == []
     house.tell(piece(asked.request, b"true", 4))
     [log] = house.user.of(answers.Log)
-    assert base64.b64decode(log.data) == b"true"
+    assert log.data == b"true"
 
 
 def test_nobody_waits_for_output_of_a_worker_that_is_gone(house: Manager) -> None:
@@ -146,7 +159,7 @@ def test_nobody_waits_for_output_of_a_worker_that_is_gone(house: Manager) -> Non
     assert house.failures() == [NotFound.code]
 
 
-def wrote(house: Manager, size_bytes: int, tail: str) -> None:
+def wrote(house: Manager, size_bytes: int, tail: bytes) -> None:
     """Job 1 has one task, which has written something."""
     house.hello()
     house.submit()
@@ -160,7 +173,7 @@ def the_log(house: Manager) -> answers.Log:
 
 
 def test_a_short_output_is_whole_though_it_is_no_text(house: Manager) -> None:
-    wrote(house, 3, "\ufffd\ufffdx")
+    wrote(house, 3, b"\xff\xfex")
     house.user.forget()
     house.ask(requests.Logs(id="l", job="1", task_id=0))
     house.wait()
@@ -168,21 +181,21 @@ def test_a_short_output_is_whole_though_it_is_no_text(house: Manager) -> None:
     assert (log.skipped_bytes, log.cut_bytes, log.why_missing) == (0, 0, "")
 
 
-@pytest.mark.parametrize("tail", ["x" * TAIL_BYTES, "\ufffd" * TAIL_BYTES], ids=["text", "bytes"])
+@pytest.mark.parametrize("tail", [b"x" * TAIL_BYTES, b"\xff" * TAIL_BYTES], ids=["text", "bytes"])
 def test_of_a_long_output_that_its_worker_dropped_the_end_is_left(
-    house: Manager, tail: str
+    house: Manager, tail: bytes
 ) -> None:
     wrote(house, TAIL_BYTES + 10, tail)
     asked = ask_for_output(house)
     house.tell(work.Output(request=asked.request, offset=0))
     log = the_log(house)
-    assert base64.b64decode(log.data).decode() == tail
+    assert log.data == tail
     assert log.skipped_bytes == 10
     assert "no longer has it" in log.why_missing
 
 
 def test_of_a_long_output_whose_worker_is_away_the_end_is_left(house: Manager) -> None:
-    wrote(house, TAIL_BYTES + 10, "x" * TAIL_BYTES)
+    wrote(house, TAIL_BYTES + 10, b"x" * TAIL_BYTES)
     assert house.worker.session is not None
     house.worker.session.send_presence(POOL)
     house.wait()
@@ -197,7 +210,7 @@ def test_of_a_long_output_whose_worker_is_away_the_end_is_left(house: Manager) -
 
 
 def test_the_last_piece_says_what_was_cut_off(house: Manager) -> None:
-    wrote(house, TAIL_BYTES + 10, "x" * TAIL_BYTES)
+    wrote(house, TAIL_BYTES + 10, b"x" * TAIL_BYTES)
     house.tell(piece(ask_for_output(house).request, b"x" * 5000, 4100))
     log = the_log(house)
     assert log.cut_bytes == 6
@@ -323,3 +336,70 @@ def test_a_selection_is_cancelled_as_one() -> None:
     [changed] = house.user.of(answers.Changed)
     assert changed.what == ["1", "2"]
     assert not house.audit.problems
+
+
+# -- outputs of all tasks --------------------------------------------------------------------------
+
+
+def all_outputs(house: Manager, stream: str = "stdout") -> list[list[answers.TaskOutput]]:
+    """Pages of outputs."""
+    found: list[list[answers.TaskOutput]] = []
+    after: int | None = -1
+    while after is not None:
+        page = answer(house, requests.AllLogs(id="a", job="1", stream=stream, after=after))
+        assert isinstance(page, answers.LogPage), page
+        found.append(page.outputs)
+        assert len(found) < 20, "there is no last page"
+        after = page.after
+    return found
+
+
+def test_what_the_manager_has_of_all_tasks_comes_in_pages_that_fit(
+    house: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.hello()
+    house.submit(count=5, max_failures=1)
+    texts = [bytes([index]) * (TAIL_BYTES - index) for index in range(5)]
+    for index, text in enumerate(texts):
+        house.report(house.attempts()[-1], Outcome.DONE, index, stdout=text, stdout_bytes=len(text))
+        house.wait(0.5)
+    monkeypatch.setattr(codec, "MAX_PAYLOAD_BYTES", 3 * TAIL_BYTES * 4 // 3)
+    found = all_outputs(house)
+    assert [len(page) for page in found] == [2, 2, 1]
+    outputs = [output for page in found for output in page]
+    assert [(output.task_id, output.data) for output in outputs] == list(enumerate(texts))
+    assert not any(output.more for output in outputs)
+
+
+def test_of_what_its_worker_has_a_page_says_only_that(house: Manager) -> None:
+    house.hello()
+    house.submit(count=3, max_failures=1)
+    tail = b"x" * TAIL_BYTES
+    house.report(house.attempts()[-1], Outcome.FAILED, 0, stdout=tail, stdout_bytes=TAIL_BYTES + 1)
+    house.wait(0.5)
+    [[ended, running]] = all_outputs(house)
+    assert (ended.task_id, ended.data, ended.size_bytes, ended.more) == (
+        0,
+        b"",
+        TAIL_BYTES + 1,
+        True,
+    )
+    assert (running.task_id, running.more) == (1, True), "and the third one has not begun"
+    assert all_outputs(house, "stderr")[0][0].more is False
+
+
+def test_outputs_are_for_the_owner_of_the_job(house: Manager) -> None:
+    house.submit()
+    found = answer(house, requests.AllLogs(id="a", job="1", stream="stdin"))
+    assert isinstance(found, answers.Failed)
+    assert found.code == "usage"
+
+
+def test_the_output_of_a_task_that_has_just_ended_is_asked_for_again(house: Manager) -> None:
+    house.hello()
+    house.submit(count=2)
+    house.store.full = True
+    house.report(house.attempts()[0], Outcome.DONE, 0, stdout=b"x", stdout_bytes=1)
+    found = answer(house, requests.Logs(id="l", job="1", task_id=0))
+    assert isinstance(found, answers.Failed)
+    assert found.code == "busy"

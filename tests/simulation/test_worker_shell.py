@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from itertools import pairwise
 
 import pytest
 from byhand import SOON_SECONDS, Worker
 
 from kestrelctl.core.agent.agent import COMPANY_SECONDS, ENDED
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.protocol import work
 from kestrelctl.simulate.truth import Fate
@@ -297,6 +296,69 @@ def test_what_fits_starts_when_what_did_not_fit_is_taken_back(worker: Worker) ->
     assert worker.running == [100, 300, 500]
 
 
+def resize(cpus: float, request: str = "1") -> work.Resize:
+    return work.Resize(request=request, change=AssetChange(amounts={"cpus": cpus}))
+
+
+def test_a_worker_offers_what_the_pool_wants_and_lets_run_what_runs(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(100, 4)
+    worker.tell(resize(1.0))
+    smaller = WorkerAd(assets={"cpus": 1.0})
+    assert worker.pool.of(work.Resized) == [work.Resized(ad=smaller, request="1")]
+    assert worker.running == [100, 101]
+    worker.tell(work.Kill(numbers=[100]))
+    worker.wait(1.0)
+    assert worker.running == [101], "as many as it has now"
+    worker.tell(resize(2.0))
+    assert worker.running == [101, 102]
+    worker.tell(work.Who())
+    assert worker.hellos()[-1][1].ad.assets == {"cpus": 2.0}
+
+
+def test_what_could_never_start_any_more_comes_back_after_the_word_on_that(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(100, 1)
+    spans = [(200, 1, 0, 1, 0, 0), (300, 1, 0, 1, 1, 0)]
+    worker.tell(work.Run(spans=spans, claims=[{"cpus": 2000}, {"cpus": 1000}]))
+    worker.tell(resize(1.5))
+    said = [m for _, m in worker.pool.heard if isinstance(m, work.Resized | work.Returned)]
+    assert said[1:] == [work.Returned(numbers=[200])]
+    assert isinstance(said[0], work.Resized)
+
+
+def test_a_resize_between_hello_and_welcome_is_told(worker: Worker) -> None:
+    """The pool may read that hello, whose ad is the one of before."""
+    worker.tell(resize(1.0))
+    worker.welcome()
+    assert [message.ad.assets for message in worker.pool.of(work.Resized)] == [{"cpus": 1.0}]
+
+
+def test_a_number_means_units_that_the_worker_has_had(worker: Worker) -> None:
+    worker.welcome()
+    for change in (
+        AssetChange(units={"gpus": ("a", "b")}),
+        AssetChange(amounts={"gpus": 1.0}),
+        AssetChange(amounts={"gpus": 2.0}),
+        AssetChange(amounts={"gpus": 3.0}),
+    ):
+        worker.tell(work.Resize(request="1", change=change))
+    said = worker.pool.of(work.Resized)
+    ids = [[unit.id for unit in message.ad.units["gpus"]] for message in said]
+    assert ids == [["a", "b"], ["a"], ["a", "b"], ["a", "b"]]
+    assert said[-1].problem == "there are 2 units of gpus, not 3"
+
+
+def test_what_a_worker_cannot_offer_it_says_and_changes_nothing(worker: Worker) -> None:
+    worker.welcome()
+    worker.tell(resize(0.0))
+    [answer] = worker.pool.of(work.Resized)
+    assert answer.problem == "a worker has 0.001 to 1,000,000 cpus, not 0"
+    assert answer.ad.assets == {"cpus": 2.0}
+    worker.run(100, 3)
+    assert worker.running == [100, 101]
+
+
 def test_nobody_but_its_pool_gives_a_worker_orders(worker: Worker) -> None:
     worker.welcome()
     worker.run(100, 1)
@@ -401,7 +463,56 @@ def test_a_piece_of_output_says_that_there_is_more(
             work.FetchOutput(request="r", number=100, stream="stdout", offset=offset, limit=4)
         )
     pieces = worker.pool.of(work.Output)
-    assert b"".join(base64.b64decode(piece.data) for piece in pieces) == printed
-    ends = [piece.offset + len(base64.b64decode(piece.data)) for piece in pieces]
+    assert b"".join(piece.data for piece in pieces) == printed
+    ends = [piece.offset + len(piece.data) for piece in pieces]
     more = [end < (piece.size_bytes or 0) for end, piece in zip(ends, pieces, strict=True)]
     assert more == [True, True, False]
+
+
+def said_uses(worker: Worker) -> list[tuple[float, work.RunningUsage]]:
+    return [(at, m) for at, m in worker.pool.heard if isinstance(m, work.RunningUsage)]
+
+
+def test_it_says_what_long_tasks_use_once_in_an_interval(worker: Worker) -> None:
+    worker.welcome(usage_seconds=60.0)
+    worker.run(1, 2)
+    began = worker.clock.now
+    worker.wait(600.0)
+    said = said_uses(worker)
+    assert 60.0 <= said[0][0] - began <= 120.0
+    assert all([use.number for use in message.uses] == [1, 2] for _, message in said)
+    for (before, _), (after, message) in pairwise(said):
+        assert 54.0 <= after - before <= 60.0
+        assert message.uses[0].wall_seconds == pytest.approx(after - began, abs=0.1)
+        assert message.uses[0].cpu_seconds == pytest.approx((after - began) / 2, abs=0.1)
+
+
+def test_of_short_tasks_it_says_nothing(worker: Worker) -> None:
+    worker.fate = Fate(20.0, Outcome.DONE)
+    worker.welcome(usage_seconds=60.0)
+    worker.run(1, 20)
+    worker.wait(600.0)
+    assert len(worker.outcomes()) == 20
+    assert said_uses(worker) == []
+
+
+def test_who_is_not_told_how_often_says_nothing_of_what_tasks_use(worker: Worker) -> None:
+    worker.welcome()
+    worker.run(1, 1)
+    worker.wait(1200.0)
+    assert said_uses(worker) == []
+
+
+def test_without_a_welcome_it_says_nothing_of_what_tasks_use(worker: Worker) -> None:
+    worker.welcome(usage_seconds=60.0)
+    worker.run(1, 1)
+    worker.machine.drop_connection()
+    worker.wait(600.0)
+    assert said_uses(worker) == []
+
+
+def test_an_absurd_interval_does_not_keep_it_busy(worker: Worker) -> None:
+    worker.welcome(usage_seconds=1e-9)
+    worker.run(1, 1)
+    worker.wait(10.0)
+    assert 5 <= len(said_uses(worker)) <= 12

@@ -9,7 +9,9 @@ from typing import Any
 
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.access import Access
+from kestrelctl.manager.disco import Disco
 from kestrelctl.manager.enrollment_requests import EnrollmentRequests
+from kestrelctl.manager.iq_requests import Answering, IqRequests
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.pool_requests import Usage
@@ -45,11 +47,20 @@ class PlayedManager:
 
     Attributes:
         sent: (receiver, payload) of all that it has sent.
+        chats: those of them that are chat messages.
+        chat_senders: the addresses that these come from.
+        now: seconds since the epoch.
     """
 
-    def __init__(self, directory: Path, **options: Any) -> None:
-        self.store = MemoryStore()
+    def __init__(
+        self, directory: Path, *, store: MemoryStore | None = None, **options: Any
+    ) -> None:
+        self.store = store or MemoryStore()
         self.sent: list[tuple[str, str]] = []
+        self.chats: list[tuple[str, str]] = []
+        self.chat_senders: list[str | None] = []
+        #: (to, kind, sender, show, status)
+        self.presences: list[tuple[str, ...]] = []
         found = ManagerOptions(
             domain="pool",
             secret_file=Path("secret"),
@@ -57,22 +68,44 @@ class PlayedManager:
             admins=("root@users.pool",),
             **options,
         )
-        access = Access(found)
-        clock: Any = SimpleNamespace(now=lambda: NOW)
+        access = self.access = Access(found)
+        self.now = NOW
+        clock: Any = SimpleNamespace(now=lambda: self.now)
         self.service = Service(Pool(self.store.open()), self.store, "pool", clock)
         accounts: Any = AccountsThatWork()
         enrollment = EnrollmentRequests(
             self.service, accounts, access, TemporaryAccounts(directory / "invited")
         )
-        dispatcher = RequestDispatcher(
+        dispatcher = self.dispatcher = RequestDispatcher(
             self.service, enrollment, lambda: Usage(cpu_seconds=0.0, rss_bytes=0)
         )
         self.listener = ManagerListener(self.service, dispatcher, access, "pool")
         session: Any = SimpleNamespace(
-            send=self._send, send_body=self._send, backlog_bytes=lambda: 0
+            online=True,
+            send=self._send,
+            send_body=self._chat,
+            send_presence=self._send_presence,
+            backlog_bytes=lambda: 0,
+            when_taken=lambda done: asyncio.get_running_loop().call_soon(done),
+            refused=None,
         )
         self.service.session = self.listener.session = session
         self.listener.on_online()
+
+    def _chat(self, text: str, to: str, sender: str | None = None) -> None:
+        self.chats.append((to, text))
+        self.chat_senders.append(sender)
+        self._send(text, to, sender)
+
+    def _send_presence(
+        self, to: str, kind: str | None, sender: str, show: str = "", status: str = ""
+    ) -> None:
+        self.presences.append((to, kind or "", sender, show, status))
+
+    def iqs(self, session: Answering) -> IqRequests:
+        """What takes IQs, to be answered by that session."""
+        found = Disco(self.service, self.listener.desk, self.listener.addresses)
+        return IqRequests(self.service, self.dispatcher, self.access, found, session)
 
     def _send(self, text: str, to: str, _sender: str | None = None) -> None:
         self.sent.append((to, text))

@@ -131,8 +131,13 @@ class PoolDriver:
         self.tell(ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job))
         return self.answers[-1].job_id
 
-    def cancel(self, job_id: int, by: str = "ada", *, admin: bool = False) -> fx.Answer:
-        self.tell(ev.Cancel(at=self.now, request="c", by=by, admin=admin, job_id=job_id))
+    def cancel(self, job_id: int, *indexes: int, by: str = "ada", admin: bool = False) -> fx.Answer:
+        """Stops a job, or only these tasks of it."""
+        self.tell(
+            ev.Cancel(
+                at=self.now, request="c", by=by, admin=admin, job_id=job_id, indexes=[*indexes]
+            )
+        )
         return self.answers[-1]
 
     def retry(self, job_id: int, by: str = "ada", *, rest: bool = True) -> fx.Answer:
@@ -168,11 +173,22 @@ class PoolDriver:
         holds: Iterable[Attempt] = (),
         incarnation: str = "one",
         version: str = "",
+        start: str = "",
+        host: str = "",
+        attributes: dict[str, bool | int | float | str] | None = None,
+        wants: int | None = None,
         **assets: float,
     ) -> None:
         """Workers say hello, and charge what they hold as their jobs ask; they were handed that."""
         offered = _present(cpus=cpus, memory=memory_bytes, **assets)
-        ad = WorkerAd(assets=offered, tags=tuple(tags), version=version)
+        ad = WorkerAd(
+            assets=offered,
+            tags=tuple(tags),
+            version=version,
+            start=start,
+            host=host,
+            attributes=attributes or {},
+        )
         held = [(*attempt, place) for place, attempt in enumerate(holds)]
         claims = [self._claim(job_id) for _, job_id, _, _ in held]
         for name in names:
@@ -185,6 +201,7 @@ class PoolDriver:
                     holds=held,
                     claims=claims,
                     seals=self.seals(name, [attempt[:3] for attempt in held]),
+                    wants=wants,
                 )
             )
 

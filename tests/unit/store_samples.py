@@ -27,6 +27,14 @@ FULL_SPEC = JobSpec(
     max_losses=7,
     time_limit_seconds=1.5,
     on_worker_lost=OnWorkerLost.WAIT,
+    success_exits=((0, 0), (3, 5)),
+    retry_on=((75, 75), (-9, -9)),
+    backoff_seconds=5.0,
+    max_backoff_seconds=60.0,
+    deadline_seconds=3600.0,
+    retry_memory_bytes=(4 * 2**30, 6 * 2**30),
+    stop_signal="INT",
+    stop_grace_seconds=30.0,
 )
 
 
@@ -72,10 +80,19 @@ def cancelled(index: int, job_id: int = 1) -> TaskRecord:
 
 
 def waiting(
-    index: int, failures: int = 0, losses: int = 0, concluded: int = 0, job_id: int = 1
+    index: int,
+    failures: int = 0,
+    losses: int = 0,
+    concluded: int = 0,
+    retried_after: int = 0,
+    memory_step: int = 0,
+    job_id: int = 1,
 ) -> TaskRecord:
     """A task that runs again."""
-    return TaskRecord(job_id, index, TaskState.WAITING, failures, losses, "", None, concluded)
+    state = TaskState.WAITING
+    return TaskRecord(
+        job_id, index, state, failures, losses, "", None, concluded, retried_after, memory_step
+    )
 
 
 def happening(index: int = -1, job_id: int = 1, **changes: Any) -> Happening:

@@ -166,6 +166,37 @@ def test_an_attempt_that_is_about_to_start_gives_no_result_company() -> None:
     assert agent.report_at() == 2.0 + COMPANY_SECONDS
 
 
+def test_results_wait_for_company_while_the_manager_is_about_to_send_more() -> None:
+    agent = welcomed(cpus=1)
+    give(agent, 7)
+    for number in range(100, 103):
+        start(agent)
+        end(agent, number, now=2.0)
+    agent.take_report()
+    for number in (103, 104):
+        start(agent)
+        end(agent, number, now=2.1)
+    assert agent.report_at() == 2.1 + COMPANY_SECONDS, "half of the rest, but the manager knows"
+    give(agent, 2, first=200)
+    assert agent.report_at() == 2.1 + COMPANY_SECONDS, "four wait again"
+    start(agent)
+    end(agent, 105, now=2.2)
+    assert agent.report_at() == 2.1, "more than half of what it has sent is done"
+
+
+def test_when_nothing_is_left_results_do_not_wait_for_the_manager_to_send_more() -> None:
+    agent = welcomed(cpus=1)
+    give(agent, 3)
+    for number in (100, 101):
+        start(agent)
+        end(agent, number, now=2.0)
+        agent.take_report()
+    start(agent)
+    assert agent.report_at() is None
+    end(agent, 102, now=2.1)
+    assert agent.report_at() == 2.1
+
+
 def test_a_result_says_how_long_its_attempt_waited_here() -> None:
     agent = welcomed(cpus=1)
     give(agent, 1)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from poolkit import Attempt, PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.presence import MOST_STRANGERS
-from kestrelctl.core.model.result import MOST_REASON_CHARACTERS, TAIL_BYTES, Outcome, Result
+from kestrelctl.core.model.records import TaskRecord
+from kestrelctl.core.model.result import (
+    CLOCK_SLACK_SECONDS,
+    MOST_BYTES,
+    MOST_CPUS,
+    MOST_REASON_CHARACTERS,
+    TAIL_BYTES,
+    Outcome,
+    Result,
+)
 
 LIAR = "liar@workers/1"
 HONEST = "honest@workers/1"
@@ -68,19 +79,27 @@ def test_an_attempt_that_was_lost_and_then_failed_cannot_succeed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("restarted", "outcome"),
-    [(False, Outcome.DONE), (False, Outcome.FAILED), (True, Outcome.FAILED)],
+    ("restarts", "outcome"),
+    list(
+        itertools.product(
+            [[], ["before the retry"], ["after it"], ["before the retry", "after it"]],
+            [Outcome.DONE, Outcome.FAILED],
+        )
+    ),
 )
 def test_an_attempt_from_before_a_retry_does_not_end_the_task_again(
-    restarted: bool, outcome: int
+    restarts: list[str], outcome: int
 ) -> None:
     pool, attempt = pool_with_liar()
     pool.fail(LIAR, attempt)
     pool.tell(ev.Leaving(at=pool.now, worker=LIAR))
-    if restarted:
+    if "before the retry" in restarts:
         pool.restart()
     pool.retry(1)
+    if "after it" in restarts:
+        pool.restart()
     pool.join(HONEST)
+    pool.live(pool.pool.state.config.reconcile_seconds)
     [theirs] = pool.held(HONEST)
     pool.report(LIAR, attempt, outcome=outcome)
     assert pool.held(HONEST) == [theirs]
@@ -141,6 +160,33 @@ def test_what_is_kept_of_a_result_is_bounded(outcome: int) -> None:
     pool.report(LIAR, attempt, outcome=outcome, reason=text, stdout=text, stderr=text)
     kept = 2 * TAIL_BYTES + 2 * MOST_REASON_CHARACTERS
     assert sum(len(repr(record)) for record in pool.records[-3:]) < kept + 2000
+
+
+@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.FAILED])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_what_an_attempt_is_said_to_have_used_is_not_more_than_can_be(
+    outcome: int, sign: float
+) -> None:
+    """One result would spoil the sums of its user for good."""
+    pool, attempt = pool_with_liar(max_failures=3)
+    absurd = sign * 1e12
+    report = {"waited_seconds": absurd, "cpu_seconds": absurd, "peak_bytes": (1 << 63) - 1}
+    pool.report(LIAR, attempt, outcome=outcome, seconds=absurd, **report)
+    [kept] = [r.result for r in pool.records if isinstance(r, TaskRecord) and r.result is not None]
+    assert 0.0 <= kept.wall_seconds <= CLOCK_SLACK_SECONDS + 60.0
+    assert 0.0 <= kept.waited_seconds <= CLOCK_SLACK_SECONDS + 60.0
+    assert 0.0 <= kept.cpu_seconds <= MOST_CPUS * kept.wall_seconds + 1.0
+    assert kept.peak_bytes == MOST_BYTES
+
+
+@pytest.mark.parametrize("off", [-1e12, 1e12])
+def test_a_start_far_from_the_present_is_not_kept(off: float) -> None:
+    pool, (number, job_id, index) = pool_with_liar()
+    lie = Result(number, job_id, index, Outcome.DONE, off, 1.0)
+    seals = pool.seals(LIAR, [(number, job_id, index)])
+    pool.tell(ev.Reported(at=pool.now, worker=LIAR, results=[lie], seals=seals))
+    [kept] = [r.result for r in pool.records if isinstance(r, TaskRecord) and r.result is not None]
+    assert abs(kept.started_at - pool.now) <= CLOCK_SLACK_SECONDS + 60.0
 
 
 def test_addresses_that_never_say_hello_take_no_memory_without_a_bound() -> None:

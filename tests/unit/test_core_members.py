@@ -15,7 +15,7 @@ from kestrelctl.core.model.records import Snapshot, WorkerGone, WorkerRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
-from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
+from kestrelctl.core.pacing.backoff import RETURN_SECONDS
 
 
 def records_of(driver: PoolDriver, worker: str) -> list[object]:
@@ -287,7 +287,7 @@ def test_workers_have_time_to_find_the_server_again() -> None:
     running = driver.held("w")
     driver.tell(ev.Disconnected(at=driver.now))
     driver.tell(ev.Reconnected(at=driver.now))
-    for _ in range(int(2 * LONGEST_SECONDS)):
+    for _ in range(int(2 * RETURN_SECONDS)):
         driver.wait(0.5)
     driver.join("w", holds=running)
     assert driver.held("w") == running

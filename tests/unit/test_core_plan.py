@@ -175,3 +175,49 @@ def test_every_gate_holds_tasks_back_and_says_why() -> None:
         Reason.NOT_STORED,
         Reason.MAX_RUNNING,
     }
+
+
+# -- the order of classes --------------------------------------------------------------------------
+
+
+def test_a_class_that_few_waiting_shapes_can_use_is_filled_first() -> None:
+    driver = PoolDriver()
+    driver.hold_back()
+    driver.join("g1", "g2", tags=["gpu"])
+    driver.join("w1", "w2", "w3")
+    driver.submit(3)
+    driver.submit(2, requires=("gpu",))
+    driver.let_go()
+    assert {name: driver.jobs_at(name) for name in driver.pool.workers} == {
+        "g1": [2],
+        "g2": [2],
+        "w1": [1],
+        "w2": [1],
+        "w3": [1],
+    }
+
+
+def test_workers_that_are_alike_in_what_waits_are_filled_in_rounds() -> None:
+    driver = PoolDriver()
+    driver.hold_back()
+    driver.join("g1", cpus=2, tags=["gpu"])
+    driver.join("w1", cpus=2)
+    driver.submit(2)
+    driver.let_go()
+    assert {name: driver.jobs_at(name) for name in driver.pool.workers} == {"g1": [1], "w1": [1]}
+
+
+def test_the_order_of_classes_is_found_again_when_other_shapes_wait() -> None:
+    driver = PoolDriver()
+    driver.hold_back()
+    driver.join("g1", tags=["gpu", "x"])
+    driver.join("w1", tags=["y", "z"])
+    driver.submit(1, requires=("y",))
+    driver.submit(1, requires=("z",))
+    plan_of(driver)
+    for tag in ("gpu", "x"):
+        driver.submit(1, requires=(tag,))
+    driver.submit(1, priority=200)
+    driver.submit(1, requires=("gpu", "x"))
+    found = plan_of(driver)
+    assert next(iter(found.assignments)).jid == "w1"

@@ -129,10 +129,10 @@ def test_a_worker_is_supplied_ahead_with_short_tasks() -> None:
     driver.join("w")
     driver.submit(10_000)
     driver.report("w", seconds=0.01)
-    assert len(driver.held("w")) == 11, "one that runs, and a tenth of a second's worth behind it"
+    assert len(driver.held("w")) == 21, "one that runs, and a fifth of a second's worth behind it"
     (run,) = driver.of(fx.Run)
     assert len(run.spans) == 1, "consecutive tasks travel as one span"
-    assert run.spans[0][3] == 11
+    assert run.spans[0][3] == 21
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.0001])

@@ -47,9 +47,9 @@ def test_a_failure_says_how_it_failed(code: int, signal: int, reason: str, detai
     driver = PoolDriver()
     driver.join("w")
     driver.submit(max_failures=2)
-    driver.fail("w", exit_code=code, signal=signal, reason=reason)
+    driver.fail("w", exit_code=code, signal=signal, reason=reason, seconds=2.5)
     [happening] = [r for r in driver.records if isinstance(r, Happening)]
-    assert happening.detail == detail
+    assert happening.detail == f"ran 2.500 s; {detail}"
 
 
 def test_a_loss_says_why_and_that_the_attempt_was_found_again() -> None:
@@ -170,4 +170,4 @@ def test_of_a_reason_only_the_beginning_is_kept() -> None:
     driver.submit(max_failures=2)
     driver.fail("w", reason="x" * 1000)
     [happening] = [r for r in driver.records if isinstance(r, Happening)]
-    assert happening.detail == "x" * MOST_DETAIL_CHARACTERS
+    assert happening.detail == ("ran 0.100 s; " + "x" * 1000)[:MOST_DETAIL_CHARACTERS]

@@ -11,6 +11,7 @@ from kestrelctl.core.counting.traffic import (
     condor_traffic,
     heartbeat_traffic,
     mean_interval_seconds,
+    usage_traffic,
 )
 from kestrelctl.core.model.config import Config
 
@@ -49,3 +50,24 @@ def test_the_mean_interval_is_that_of_what_workers_do(heartbeat_seconds: float) 
         waits.append(math.floor(due) if due >= 1.0 else due)
     mean = sum(waits) / len(waits)
     assert mean_interval_seconds(heartbeat_seconds) == pytest.approx(mean, rel=0.01)
+
+
+def test_updates_of_running_tasks_are_one_message_for_each_worker_and_interval() -> None:
+    """Four on each of ten thousand machines: a quarter of what one for each task would be."""
+    traffic = usage_traffic(10_000, 40_000, 300.0)
+    assert traffic.messages_per_second == pytest.approx(10_000 / 285.0)
+    assert traffic.tasks_per_message == 4.0
+    assert traffic.messages_per_second < condor_traffic(10_000, 4, 40_000).shadow_updates_per_second
+
+
+def test_only_workers_with_running_tasks_send_updates() -> None:
+    assert usage_traffic(10_000, 57, 300.0).messages_per_second == pytest.approx(57 / 285.0)
+    assert usage_traffic(10_000, 0, 300.0).messages_per_second == 0.0
+    assert usage_traffic(10_000, 40_000, 0.0).messages_per_second == 0.0
+
+
+def test_the_mean_interval_of_updates_is_that_of_what_workers_do() -> None:
+    dice = random.Random(1)
+    waits = [300.0 * dice.uniform(0.9, 1.0) for _ in range(20_000)]
+    mean = sum(waits) / len(waits)
+    assert usage_traffic(1, 1, 300.0).interval_seconds == pytest.approx(mean, rel=0.01)

@@ -108,8 +108,8 @@ def test_refusals_are_ordered_by_how_close_they_are() -> None:
 def test_task_ids_and_indexes_are_two_names_of_one_thing() -> None:
     spec = JobSpec(argv=("true",), count=3, first=10, step=5)
     assert [spec.task_id(index) for index in range(3)] == [10, 15, 20]
-    assert [spec.index_of(task_id) for task_id in (10, 15, 20)] == [0, 1, 2]
-    assert [spec.index_of(task_id) for task_id in (5, 12, 25)] == [None, None, None]
+    assert spec.indexes_of((10, 15, 20)) == [0, 1, 2]
+    assert spec.indexes_of((5, 12, 25)) == [None, None, None]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_the_worst_task_names_the_outcome(counts: Counts, outcome: str) -> None:
         ("{size}-{name}", '{"size": 3, "name": "ü"}', "3-ü"),
         ("{}", '{"a": 1}', '{"a": 1}'),
         ("{n}", '{"n": 7}', "7"),
-        ("{list}", '{"list": [1, null]}', "[1, null]"),
+        ("{list}", '{"list": [1,null]}', "[1,null]"),
         ("{print $1} ${HOME} {unknown} {{}}", "x", "{print $1} ${HOME} {unknown} {x}"),
         ("{}", "{not json", "{not json"),
         ("{a}", '["a"]', "{a}"),

@@ -18,6 +18,7 @@ from click.testing import Result
 from grafana_double import TOKEN, GrafanaDouble, Stored, running
 
 from kestrelctl import __version__
+from kestrelctl.grafana import push
 from kestrelctl.grafana.board import fingerprint, read_boards
 
 PANEL = {
@@ -586,3 +587,9 @@ def test_the_dashboards_of_the_checkout_are_the_usual_ones() -> None:
 
     assert usual_directory() == Path(__file__).parents[2] / "dashboards"
     assert UID in [board.uid for board in read_boards(usual_directory())]
+
+
+def test_a_development_version_comes_before_its_release() -> None:
+    ordered = ["0.1.0", "0.2.0.dev0", "0.2.0.dev9+g1a2b3c4d5", "0.2.0.dev37+g00000000", "0.2.0"]
+    assert sorted(reversed(ordered), key=push._order) == ordered
+    assert push._order("0.2.0.dev9+g1a2b3c4d5") == push._order("0.2.0.dev9+gffffffff9.dirty")

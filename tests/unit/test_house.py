@@ -80,6 +80,7 @@ SHARED_CLASS_NAMES = {
     "Kill": CARRIED,
     "Leaving": CARRIED,
     "Recall": CARRIED,
+    "Resized": CARRIED,
     "Returned": CARRIED,
     "Run": CARRIED,
     "SetHeartbeat": CARRIED,
@@ -94,6 +95,12 @@ def test_no_two_modules_have_one_file_name() -> None:
     found = shared((module.name, module) for module in MODULES if module not in of_commands)
     assert {file: twins for file, twins in found.items() if file not in SHARED_FILE_NAMES} == {}
     assert found.keys() == SHARED_FILE_NAMES.keys(), "an exception that nobody needs any more"
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """They are modules without packages: pytest could not load both into one run."""
+    found = shared((path.name, path) for path in Path(__file__).parents[1].rglob("test_*.py"))
+    assert found == {}
 
 
 def test_no_two_public_classes_have_one_name() -> None:

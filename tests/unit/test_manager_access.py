@@ -14,6 +14,7 @@ ACCESS = Access(
         domain="pool",
         secret_file=Path("secret"),
         data_dir=Path("data"),
+        users=("ann@friends",),
         admins=("root@users.pool",),
     )
 )
@@ -22,6 +23,8 @@ ACCESS = Access(
 @pytest.mark.parametrize(
     ("jid", "allowed"),
     [
+        ("ann@friends/1", {"submit"}),
+        ("eve@friends/1", set()),
         ("w1@workers.pool/1", {"work"}),
         ("join-1795193600-5f2c-w1@workers.pool/1", {"join"}),
         ("ada@users.pool/1", {"submit"}),

@@ -10,11 +10,13 @@ import pytest
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.claim import Claim
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.listener import GONE, ManagerListener
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.outbox import Outbox
+from kestrelctl.manager.profile_workers import ProfileWorkers
 from kestrelctl.manager.turns import USER_LINES, Turns
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.protocol import answers, codec, requests, work
@@ -37,7 +39,14 @@ class Told:
         self.sent: list[tuple[str, str]] = []
         self.replies: list[answers.Reply] = []
         service = SimpleNamespace(
-            now=lambda: 1000.0, handle=self.events.append, stanzas=StanzaCounts()
+            now=lambda: 1000.0,
+            handle=self.events.append,
+            stanzas=StanzaCounts(),
+            domain="pool",
+            listen=lambda kind, listener: None,
+            profiles=ProfileWorkers(
+                lambda *_: None, lambda *_: None, lambda _: Claim({}), lambda: 1000.0
+            ),
         )
         nobody = SimpleNamespace(doubts=lambda worker: False)
         session = SimpleNamespace(
@@ -108,7 +117,7 @@ def test_a_hello_is_told_with_all_that_it_says(told: Told) -> None:
 
 
 def test_an_answer_that_is_too_large_is_not_sent_but_told_of(told: Told) -> None:
-    told.replies = [answers.Log(id="l", data="x" * codec.MAX_PAYLOAD_BYTES, size_bytes=1)]
+    told.replies = [answers.Log(id="l", data=b"x" * codec.MAX_PAYLOAD_BYTES, size_bytes=1)]
     told.manager.on_payload(USER, JOBS, codec.encode(requests.PoolStatus(id="l")))
     [(text, to)] = told.sent
     assert to == USER

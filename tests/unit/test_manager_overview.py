@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
+from managerkit import NOW, PlayedManager
 from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
-from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.manager import overview
 from kestrelctl.manager.overview import Overviews
 from kestrelctl.manager.views import job_view, worker_view
-from kestrelctl.protocol import codec
-from kestrelctl.protocol.answers import Overview
+from kestrelctl.protocol import codec, work
+from kestrelctl.protocol.answers import Overview, PoolSummary
+from kestrelctl.protocol.requests import PoolStatus, SubmitJob
 
 
 class Watched:
@@ -174,3 +179,34 @@ def test_a_command_is_named_by_its_beginning() -> None:
         driver.pool.state.jobs[1].spec, argv=("sh", "-c", "x" * 100_000)
     )
     assert Watched(driver).look().jobs[0].name == f"sh -c {'x' * 34}"
+
+
+async def test_what_waits_at_a_worker_is_not_said_to_run(tmp_path: Path) -> None:
+    ada, worker = "ada@users.pool/1", "w1@workers.pool/1"
+    manager = PlayedManager(tmp_path)
+    await manager.work(
+        worker, work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
+    )
+    await manager.ask(ada, SubmitJob(spec=JobSpec(argv=("true",), count=10)))
+    runs = [codec.to_worker.decode(text) for to, text in manager.sent if to == worker]
+    [first] = [message.spans[0][0] for message in runs if isinstance(message, work.Run)]
+    done = Result(first, 1, 0, Outcome.DONE, NOW - 1.0, 0.01)
+    await manager.work(worker, work.Report(results=[done]))
+    assert len(manager.service.pool.workers[worker].held) > 1
+    await manager.ask(ada, PoolStatus(id="now"))
+    [said] = [answer for answer in manager.told(ada) if isinstance(answer, PoolSummary)]
+    assert (said.tasks_running, said.tasks_waiting) == (1, 8)
+
+
+async def test_the_summary_says_who_is_in_quarantine_and_why(tmp_path: Path) -> None:
+    ada, worker = "ada@users.pool/1", "w1@workers.pool/1"
+    manager = PlayedManager(tmp_path)
+    await manager.work(
+        worker, work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd())
+    )
+    known = manager.service.pool.workers[worker]
+    known.quarantined_until, known.quarantined_for = NOW + 60.0, "lost 5 times"
+    await manager.ask(ada, PoolStatus(id="now"))
+    [said] = [answer for answer in manager.told(ada) if isinstance(answer, PoolSummary)]
+    [found] = said.quarantined
+    assert (found.worker, found.until, found.why) == (worker, NOW + 60.0, "lost 5 times")

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 from managerkit import NOW, PlayedManager
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
@@ -34,7 +34,7 @@ NOBODYS = "join-1795193600-5f2c-w2@workers.pool/1"
 #: A word for each thing that is the owner's alone.
 SECRETS = (
     "s-name", "s-command", "s-argument", "s-variable", "s-value", "s-item", "s-cleanup", "s-key",
-    "s-output", "s-error", "s-reason", "s-tag",
+    "s-reason", "s-tag", "cy1vdXRwdXQ=", "cy1lcnJvcg==",  # the last two are s-output and s-error
 )  # fmt: skip
 SPEC = JobSpec(
     argv=("./s-command", "s-argument", "{}"),
@@ -53,31 +53,44 @@ ALL, SUMMARY, REFUSED = "allowed", "summary", "refused"
 #: user and an admin get.
 TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.SubmitJob(spec=FREE), ALL, ALL, ALL),
+    (rq.SubmitLine(command="true"), ALL, ALL, ALL),
     (rq.UploadItems(upload="u", lines=["x"]), ALL, ALL, ALL),
     (rq.CancelJobs(jobs="2"), ALL, REFUSED, ALL),
     (rq.RetryJobs(jobs="1"), ALL, REFUSED, ALL),
     (rq.RetryJobs(jobs="1", task_ids=[99]), REFUSED, REFUSED, REFUSED),
+    (rq.CancelJobs(jobs="2", task_ids=[0]), ALL, REFUSED, ALL),
+    (rq.ScaleJob(job="2", copies=3), REFUSED, REFUSED, REFUSED),
     (rq.ForgetJobs(jobs="1"), ALL, REFUSED, ALL),
     (rq.ListJobs(), ALL, SUMMARY, ALL),
     (rq.ListJobs(jobs="1"), ALL, SUMMARY, ALL),
+    (rq.ListJobs(jobs="1", details=True), ALL, SUMMARY, ALL),
     (rq.ListJobs(owner="ada@users.pool"), ALL, SUMMARY, ALL),
     (rq.Watch(jobs="1,2"), ALL, SUMMARY, ALL),
     (rq.ListTasks(job="1"), ALL, REFUSED, ALL),
     (rq.ListTasks(job="1", ids=[99]), REFUSED, REFUSED, REFUSED),
     (rq.Logs(job="1", task_id=0), ALL, REFUSED, ALL),
     (rq.Logs(job="1", task_id=0, stream="stderr"), ALL, REFUSED, ALL),
+    (rq.AllLogs(job="1"), ALL, REFUSED, ALL),
     (rq.ExplainJob(job="2"), ALL, REFUSED, ALL),
     (rq.ExplainJob(job="1"), REFUSED, REFUSED, REFUSED),
     (rq.TellStory(job="1"), ALL, REFUSED, ALL),
     (rq.TellStory(job="1", task_ids=[0]), ALL, REFUSED, ALL),
     (rq.PoolOverview(), ALL, SUMMARY, ALL),
+    (rq.ListJobs(used=True), ALL, SUMMARY, ALL),
+    (rq.UserUsage(since=0.0), ALL, ALL, ALL),
+    (rq.UserUsage(user="ada", since=0.0), ALL, REFUSED, ALL),
     (rq.PoolStatus(), ALL, ALL, ALL),
     (rq.PoolTraffic(), ALL, ALL, ALL),
     (rq.ListWorkers(), ALL, ALL, ALL),
     (rq.DrainWorkers(names=["w1"]), REFUSED, REFUSED, ALL),
     (rq.ResumeWorkers(names=["w1"]), REFUSED, REFUSED, ALL),
+    # What an admin gets, the worker says: test_manager_resizes.py.
+    (rq.ResizeWorker(name="nobody", change=AssetChange()), REFUSED, REFUSED, REFUSED),
     (rq.EnrollWorker(name="w2"), REFUSED, REFUSED, ALL),
     (rq.RevokeWorkers(names=["w1"]), REFUSED, REFUSED, ALL),
+    (rq.ListPolicies(), ALL, ALL, ALL),
+    (rq.SetPolicy(name="p", workers="true", text="SlotWeight = Cpus"), REFUSED, REFUSED, ALL),
+    (rq.RemovePolicy(name="p"), REFUSED, REFUSED, REFUSED),
 ]
 ROWS = [pytest.param(*row, id=f"{type(row[0]).__name__}-{n}") for n, row in enumerate(TABLE)]
 
@@ -100,7 +113,7 @@ async def at_work(manager: PlayedManager) -> PlayedManager:
     [run] = [message for message in runs if isinstance(message, work.Run)]
     result = Result(
         run.spans[0][0], 1, 0, Outcome.FAILED, NOW - 1.0, 1.0,
-        exit_code=3, reason="s-reason", stdout="s-output", stderr="s-error",
+        exit_code=3, reason="s-reason", stdout=b"s-output", stderr=b"s-error",
         stdout_bytes=8, stderr_bytes=7,
     )  # fmt: skip
     await manager.work(WORKER, work.Report(results=[result]))
@@ -274,14 +287,14 @@ async def test_a_worker_cannot_answer_what_another_was_asked(start: Open) -> Non
     await manager.work("w2@workers.pool/1", hello)
     logs = rq.Logs(id="l", job="1", task_id=0)
     manager.listener.on_payload(OWNER, "jobs@pool", codec.encode(logs))
-    forged = [work.Output(request=str(n), offset=0, data="ZQ==", size_bytes=1) for n in range(20)]
+    forged = [work.Output(request=str(n), offset=0, data=b"e", size_bytes=1) for n in range(20)]
     for output in forged:
         await manager.work("w2@workers.pool/1", output)
         await manager.work("w1@workers.pool/2", output)
     assert not [each for each in manager.told(OWNER) if isinstance(each, an.Log)]
-    await manager.work(WORKER, work.Output(request="1", offset=0, data="dA==", size_bytes=1))
+    await manager.work(WORKER, work.Output(request="1", offset=0, data=b"t", size_bytes=1))
     [log] = [each for each in manager.told(OWNER) if isinstance(each, an.Log)]
-    assert log.data == "dA=="
+    assert log.data == b"t"
     for output in forged:  # nothing is asked any more
         await manager.work(WORKER, output)
     assert len([each for each in manager.told(OWNER) if isinstance(each, an.Log)]) == 1

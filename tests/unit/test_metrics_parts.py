@@ -15,9 +15,10 @@ from metricskit import Page, documented, served
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.members.skew import WINDOW_SECONDS, Skew
 from kestrelctl.errors import UsageError
-from kestrelctl.metrics.endpoint import parse_address
+from kestrelctl.metrics.endpoint import Endpoint, parse_address
 from kestrelctl.metrics.exposition import Exposition
 from kestrelctl.metrics.lag import LoopLag
+from kestrelctl.metrics.readers import Readers
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.metrics.worker_families import WorkerFamilies, WorkerProcessNumbers
 from kestrelctl.protocol import requests as rq
@@ -163,6 +164,50 @@ def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> Non
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_address(text)
+
+
+# -- readers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
+def test_this_machine_reads_its_own_metrics(peer: str) -> None:
+    assert Readers().admit(peer)
+
+
+@pytest.mark.parametrize(
+    ("peer", "admitted"),
+    [
+        ("192.0.2.31", True),
+        ("::ffff:192.0.2.31", True),
+        ("192.0.2.32", False),
+        ("198.51.100.200", True),
+        ("198.51.101.1", False),
+        ("2001:db8::31", True),
+        ("2001:db8::32", False),
+        ("fe80::7%eth0", True),
+        ("fe80::8%eth0", False),
+    ],
+)
+def test_others_read_metrics_if_they_are_named(peer: str, admitted: bool) -> None:
+    named = ["192.0.2.31", "198.51.100.0/24", "2001:db8::31", "fe80::7"]
+    assert Readers(named).admit(peer) is admitted
+    assert not Readers().admit(peer)
+
+
+@pytest.mark.parametrize("text", ["mon.example.org", "192.0.2.31/24", "", "192.0.2.31:9090", "*"])
+def test_only_addresses_and_networks_can_be_named(text: str) -> None:
+    with pytest.raises(UsageError, match="no address and no network"):
+        Readers([text])
+
+
+@pytest.mark.parametrize(("peer", "status"), [("127.0.0.1", 200), ("192.0.2.99", 403)])
+async def test_a_stranger_gets_no_page(peer: str, status: int) -> None:
+    endpoint = Endpoint(lambda: b"x 1\n", lambda: "", Readers(["192.0.2.31"]))
+    reader = asyncio.StreamReader()
+    reader.feed_data(b"GET /metrics HTTP/1.1\r\n\r\n")
+    answer = await endpoint.answer(reader, peer)
+    assert int(answer.split()[1]) == status
+    assert (b"x 1" in answer) is (status == 200)
 
 
 # -- messages --------------------------------------------------------------------------------------

@@ -16,7 +16,12 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.metrics.exposition import Exposition, written
 from kestrelctl.metrics.lag import LoopLag
-from kestrelctl.metrics.pool_families import MOST_OWNERS, ManagerProcessNumbers, PoolFamilies
+from kestrelctl.metrics.pool_families import (
+    MOST_LACKING,
+    MOST_OWNERS,
+    ManagerProcessNumbers,
+    PoolFamilies,
+)
 from kestrelctl.metrics.stanzas import BOUNCE, StanzaCounts
 from kestrelctl.protocol.work import Heartbeat, Hello, Report, Run
 from kestrelctl.store.port import Statistics
@@ -165,7 +170,12 @@ def test_losses_are_counted_by_cause_and_retries_by_reason() -> None:
         "unavailable": 1, "lease": 2, "bounce": 1, "restarted": 1, "away": 0, "unable": 0,
             "revoked": 0,
     }  # fmt: skip
-    assert page.by("kestrel_retries_total", "reason") == {"failure": 1, "loss": 5}
+    assert page.by("kestrel_retries_total", "reason") == {
+        "failure": 1,
+        "loss": 5,
+        "memory": 0,
+        "service": 0,
+    }
     assert page.value("kestrel_leases_expired_total") == 2
     assert page.value("kestrel_worker_joins_total") == 5
     must_add_up(page)
@@ -237,7 +247,12 @@ def test_times_go_into_their_histograms() -> None:
     [
         ("no-workers", {}, []),
         ("missing-tags", {"requires": ("GPU",)}, [{}]),
+        ("missing-asset", {"fpga": 1}, [{}]),
         ("too-small", {"cpus": 8}, [{}]),
+        ("requirements", {"requirements": "Cpus > 8"}, [{}]),
+        ("undefined", {"requirements": "Rack == 1"}, [{}]),
+        ("error", {"requirements": "1 / 0 == 1"}, [{}]),
+        ("start", {}, [{"start": "RequestCpus > 8"}]),
         ("busy", {}, [{}]),
         ("max-running", {"max_running": 1}, [{"cpus": 4}]),
     ],
@@ -377,6 +392,33 @@ def test_owners_beyond_the_first_are_one_series() -> None:
     assert len(waiting) == MOST_OWNERS + 1
     assert waiting["other"] == sum(range(1, 11))
     must_add_up(page)
+
+
+def test_unmet_demand_is_told_by_shape_and_saturated_workers_by_class() -> None:
+    driver = PoolDriver()
+    driver.join("w1", "w2", cpus=2)
+    driver.submit(7)
+    driver.submit(1, cpus=3)
+    page = Board(driver).page()
+    assert page.by("kestrel_unmet_tasks", "shape") == {"1 cpu": 3, "3 cpus": 1}
+    assert page.value("kestrel_saturated_workers", worker_class="2 cpus", asset="cpus") == 2
+
+
+def test_shapes_beyond_the_first_are_one_series() -> None:
+    driver = PoolDriver()
+    for number in range(MOST_LACKING + 5):
+        driver.submit(100 - number, cpus=1 + number)
+    unmet = Board(driver).page().by("kestrel_unmet_tasks", "shape")
+    assert len(unmet) == MOST_LACKING + 1
+    assert unmet["other"] == sum(100 - MOST_LACKING - each for each in range(5))
+
+
+def test_shapes_that_differ_in_tags_of_nobody_are_one_series() -> None:
+    driver = PoolDriver()
+    driver.submit(2, requires=("a",))
+    driver.submit(3, requires=("b",))
+    unmet = Board(driver).page().by("kestrel_unmet_tasks", "shape")
+    assert unmet == {"1 cpu, tags that no worker has": 5}
 
 
 def test_a_name_cannot_break_the_page() -> None:

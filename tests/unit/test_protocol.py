@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelctl.protocol import answers, codec, joining, requests, work
+from kestrelctl.protocol import answers, codec, joining, profile, requests, work
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 DIRECTIONS = {
     "Worker to pool": (codec.from_worker, work.FromWorker),
     "Pool to worker": (codec.to_worker, work.ToWorker),
+    "Simple worker to pool": (codec.from_worker, profile.FromProfileWorker),
+    "Pool to simple worker": (codec.to_profile_worker, profile.ToProfileWorker),
     "Joining machine to pool": (codec.from_joiner, joining.Join),
     "Pool to joining machine": (codec.to_joiner, joining.ToJoiner),
     "User to pool": (codec.requests, requests.AnyRequest),

@@ -176,3 +176,42 @@ def test_no_stanza_is_larger_than_its_payload_was_taken_for(text: str) -> None:
     payload = text * 1000
     frame = len(stanza.message("", "w"))
     assert len(stanza.message(payload, "w").encode()) - frame <= codec.text_bytes(payload)
+
+
+def test_thousands_of_single_attempts_travel_in_messages_that_fit() -> None:
+    first, n = 980_001_310_906_515_456, 17_000
+    effect = Run(
+        worker="w",
+        spans=[(first + k, 7, 2 * k, 1, 0) for k in range(n)],
+        claims=[ONE_CPU],
+        templates=[],
+        items=[],
+        items_of=frozenset(),
+        forget=[],
+        counts=[(first + k, 2) for k in range(n)],
+    )
+    messages = run_messages(effect, list(range(10_000)), Seals(bytes(SECRET_BYTES)))
+    assert all(codec.fits(codec.encode(message)) for message in messages)
+    assert [span[0] for message in messages for span in message.spans] == [
+        first + k for k in range(n)
+    ]
+
+
+def test_which_attempt_it_is_travels_with_the_attempt() -> None:
+    many = job(7, items=["x" * 100_000] * 8, count=8)
+    effect = Run(
+        worker="w",
+        spans=[(10, 7, 0, 8, 0)],
+        claims=[ONE_CPU],
+        templates=[many.template],
+        items=list(many.spec.items or ()),
+        items_of=frozenset([7]),
+        forget=[],
+        counts=[(10, 2), (13, 3), (14, 4), (17, 5)],
+    )
+    messages = run_messages(effect, [], Seals(bytes(SECRET_BYTES)))
+    assert len(messages) > 1
+    for message in messages:
+        numbers = [number + k for number, _, _, n, _, _ in message.spans for k in range(n)]
+        assert all(number in numbers for number, _ in message.counts)
+    assert [told for message in messages for told in message.counts] == effect.counts

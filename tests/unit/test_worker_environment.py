@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.agent.agent import LocalAttempt
+from kestrelctl.core.agent.agent import Agent, LocalAttempt
+from kestrelctl.core.model.ad import AssetUnit, WorkerAd, unit_ids
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.template import Template
 from kestrelctl.worker.environment import Environments
@@ -30,3 +31,48 @@ def test_a_worker_can_hand_down_more_by_name() -> None:
 def test_the_job_has_the_last_word() -> None:
     own = {**OWN, "KESTREL_INHERIT": "OMP_NUM_THREADS"}
     assert environment(own, OMP_NUM_THREADS="1")["OMP_NUM_THREADS"] == "1"
+
+
+def test_a_task_finds_which_attempt_it_is_as_people_count() -> None:
+    template = Template(job_id=1, argv=("true",))
+    agent = Agent({"cpus": 4.0})
+    spans = [((3 << 40) + 5, 1, 0, 3, 0, 0)]
+    claims = [{"cpus": 1000}]
+    agent.on_run(spans, claims, [template], [], [], 0.0, [((3 << 40) + 6, 2)])
+    environments = Environments("w1@pool.example.org/w1", OWN)
+    found = [environments.of(attempt)["KESTREL_ATTEMPT"] for attempt in agent.queue]
+    assert found == ["1", "2", "1"]
+
+
+GPUS = WorkerAd(assets={"cpus": 4.0, "gpus": 2.0}, units={"gpus": (AssetUnit("0"), AssetUnit("1"))})
+
+
+def environments_of(agent: Agent, environments: Environments) -> list[dict[str, str]]:
+    """Of all that starts there now."""
+    started = iter(lambda: agent.start_next(0.0), None)
+    return [environments.of(attempt) for attempt in started]
+
+
+def test_a_task_finds_its_units_and_no_others() -> None:
+    agent = Agent(GPUS.assets, units=unit_ids(GPUS))
+    template = Template(job_id=1, argv=("true",), env={"CUDA_VISIBLE_DEVICES": "7"})
+    claims = [{"cpus": 1000, "gpus": 1000}, {"cpus": 1000}]
+    spans = [(1, 1, 0, 2, 0, 0), (3, 1, 2, 1, 1, 0)]
+    agent.on_run(spans, claims, [template], [], [], 0.0)
+    first, second, third = environments_of(agent, Environments("w1@p/1", OWN, ad=GPUS))
+    assert (first["KESTREL_GPUS"], first["CUDA_VISIBLE_DEVICES"]) == ("0", "0")
+    assert (second["KESTREL_GPUS"], second["ROCR_VISIBLE_DEVICES"]) == ("1", "1")
+    assert "KESTREL_GPUS" not in third
+    assert third["CUDA_VISIBLE_DEVICES"] == "7", "the job's own word"
+    assert third["ROCR_VISIBLE_DEVICES"] == ""
+
+
+def test_a_gpu_that_is_no_longer_offered_is_still_hidden() -> None:
+    environments = Environments("w1@p/1", OWN, ad=GPUS)
+    environments.offer(WorkerAd())
+    agent = Agent({"cpus": 1.0})
+    agent.on_run(
+        [(1, 1, 0, 1, 0, 0)], [{"cpus": 1000}], [Template(job_id=1, argv=("x",))], [], [], 0.0
+    )
+    [found] = environments_of(agent, environments)
+    assert found["CUDA_VISIBLE_DEVICES"] == ""

@@ -13,7 +13,7 @@ from kestrelctl.worker.isolation.namespace import Namespace
 from kestrelctl.worker.isolation.rung import Launch, Start, TaskLimits, told_code
 from kestrelctl.worker.scratch_size import ScratchSize
 
-ENV = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/evil.so", "KESTREL_ATTEMPT": "7"}
+ENV = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/evil.so", "KESTREL_ATTEMPT_ID": "7"}
 
 
 def bubblewrap(tmp_path: Path, **env: str) -> tuple[Launch, list[str]]:
@@ -26,7 +26,7 @@ def bubblewrap(tmp_path: Path, **env: str) -> tuple[Launch, list[str]]:
 
 def test_nothing_of_a_job_s_environment_reaches_bwrap_itself(tmp_path: Path) -> None:
     launch, options = bubblewrap(tmp_path, **ENV)
-    assert launch.env == {"KESTREL_ATTEMPT": "7"}
+    assert launch.env == {"KESTREL_ATTEMPT_ID": "7"}
     assert launch.argv == ("bwrap", "--args", "3", "--", "/bin/sh", "-c", "x")
     place = options.index("LD_PRELOAD")
     assert options[place - 1 : place + 2] == ["--setenv", "LD_PRELOAD", "/evil.so"]
@@ -37,7 +37,7 @@ def test_what_tells_the_linker_or_a_shell_something_is_for_the_task_alone(tmp_pa
     rung = Namespace("/usr/bin/unshare")
     env = {**ENV, "ENV": "/evil", "BASH_ENV": "/evil"}
     launch = rung.launch(str(tmp_path), Start("/bin/sh", ("sh", "-c", "x"), env, TaskLimits()))
-    assert launch.env == {"PATH": "/usr/bin:/bin", "KESTREL_ATTEMPT": "7"}
+    assert launch.env == {"PATH": "/usr/bin:/bin", "KESTREL_ATTEMPT_ID": "7"}
     assert launch.argv[-7:] == (
         *("--", "LD_PRELOAD=/evil.so", "ENV=/evil", "BASH_ENV=/evil"),
         *("/bin/sh", "-c", "x"),

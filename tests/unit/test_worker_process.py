@@ -39,7 +39,6 @@ class Executor:
 
     def __init__(self, clock: Clock, on_completion: Callable[[Completion], None]) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
-        self.depth_first = True
         self.started: list[int] = []
         self.complete = on_completion
         self.broken_for: set[int] = set()
@@ -83,7 +82,14 @@ class Connection:
     def send_body(self, text: str, to: str, sender: str | None = None) -> None:
         """Workers do not chat."""
 
-    def send_presence(self, to: str, kind: str | None = None, sender: str | None = None) -> None:
+    def send_presence(
+        self,
+        to: str,
+        kind: str | None = None,
+        sender: str | None = None,
+        show: str = "",
+        status: str = "",
+    ) -> None:
         """Nobody looks."""
 
     def backlog_bytes(self) -> int:
@@ -158,26 +164,15 @@ async def test_starts_give_way_to_everything_else() -> None:
     assert [len(await worker.turn()) for _ in range(4)] == [4, 4, 2, 0]
 
 
-async def test_the_session_that_finished_last_starts_next_and_nobody_starves() -> None:
+async def test_sessions_within_their_turn_go_on_and_the_others_follow() -> None:
     worker = Worker(sessions=8)
     worker.give(attempts=2)
-    assert await worker.turn() == [0, 10, 20, 30], "new sessions, in order"
+    assert await worker.turn() == [0, 10, 20, 30], "in the order in which they came"
     worker.executor.complete(Completion(20, 0))
     worker.executor.complete(Completion(10, 0))
-    assert await worker.turn() == [40, 11, 21, 50], "the oldest once, then those that just finished"
+    assert await worker.turn() == [11, 21, 40, 50], "those that have begun, then the oldest"
     worker.executor.complete(Completion(0, 0))
-    assert await worker.turn() == [60, 1, 70]
-
-
-async def test_where_starts_take_nothing_all_sessions_get_on_alike() -> None:
-    worker = Worker(sessions=8)
-    worker.executor.depth_first = False
-    worker.give(attempts=2)
-    assert await worker.turn() == [0, 10, 20, 30]
-    worker.executor.complete(Completion(20, 0))
-    worker.executor.complete(Completion(10, 0))
-    assert await worker.turn() == [40, 50, 60, 70], "those that wait longest first"
-    assert await worker.turn() == [21, 11]
+    assert await worker.turn() == [1, 60, 70]
 
 
 async def test_an_attempt_that_waits_for_its_turn_counts_as_queued() -> None:
@@ -294,3 +289,14 @@ async def test_what_ended_is_spooled_once(monkeypatch: pytest.MonkeyPatch) -> No
         await worker.turn()
     await worker.turn()
     assert spooled == [0, 1]
+
+
+async def test_a_signal_in_the_last_minute_of_a_lifetime_ends_no_task() -> None:
+    worker = Worker(sessions=1)
+    worker.give(attempts=1)
+    await worker.turn()
+    worker.process.drain()
+    worker.process.on_signal()
+    assert not worker.process.stopped
+    worker.process.on_signal()
+    assert worker.process.stopped

@@ -2,47 +2,64 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kestrelctl.worker import start_order
 from kestrelctl.worker.start_order import StartOrder
 
 
-def order_of(fresh: str, warm: str) -> StartOrder[str]:
+@pytest.fixture(autouse=True)
+def _turns_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_order, "STARTS_IN_A_TURN", 3)
+
+
+def order_of(names: str) -> StartOrder[str]:
     order: StartOrder[str] = StartOrder()
-    for name in warm:
-        order.add(name)
-        order.take_latest()
-    for name in fresh + warm:
+    for name in names:
         order.add(name)
     return order
 
 
-def drained(order: StartOrder[str]) -> str:
+def taken(order: StartOrder[str], n: int, *, comes_back: bool) -> str:
+    """The next n sessions.
+
+    Args:
+        comes_back: whether each is added again at once, as one with more to start is.
+    """
     names = ""
-    while (name := order.take_latest()) is not None:
+    for _ in range(n):
+        name = order.take() or "-"
         names += name
+        if comes_back and name != "-":
+            order.add(name)
     return names
 
 
-def test_sessions_that_just_finished_go_first_and_new_ones_in_order() -> None:
-    assert drained(order_of(fresh="ABC", warm="xyz")) == "zyxABC"
+def test_sessions_start_in_the_order_in_which_they_came() -> None:
+    assert taken(order_of("ABC"), 4, comes_back=False) == "ABC-"
 
 
-def test_who_waits_longest_is_a_new_session_before_a_used_one() -> None:
-    order = order_of(fresh="AB", warm="xy")
-    assert [order.take_longest_waiting() for _ in range(5)] == ["A", "B", "x", "y", None]
+def test_a_session_has_its_turn_of_several_starts_and_goes_to_the_end_of_the_line() -> None:
+    assert taken(order_of("AB"), 10, comes_back=True) == "AAABBBAAAB"
+
+
+def test_a_session_that_comes_back_within_its_turn_goes_before_the_others() -> None:
+    order = order_of("ABC")
+    assert taken(order, 2, comes_back=False) == "AB"
+    order.add("A")
+    order.add("B")
+    assert taken(order, 4, comes_back=False) == "BAC-", "of those the one that joined last"
+
+
+def test_nobody_is_kept_waiting_by_sessions_that_always_have_more() -> None:
+    order = order_of("ABCDE")
+    seen = taken(order, 15, comes_back=True)
+    assert sorted(set(seen)) == list("ABCDE")
 
 
 def test_a_session_waits_once_and_keeps_its_place() -> None:
-    order = order_of(fresh="AB", warm="xy")
+    order = order_of("AB")
     order.add("A")
-    order.add("x")
-    assert len(order) == 4
-    assert order.take_longest_waiting() == "A"
-    assert drained(order) == "yxB"
+    assert len(order) == 2
+    assert taken(order, 3, comes_back=False) == "AB-"
     assert not order
-
-
-def test_a_session_with_more_to_start_is_served_before_the_others() -> None:
-    order = order_of(fresh="AB", warm="")
-    assert order.take_longest_waiting() == "A"
-    order.add("A")
-    assert drained(order) == "AB"

@@ -10,12 +10,12 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from kestrelctl.errors import Busy, Unreachable, Untrusted
+from kestrelctl.errors import Busy, Undelivered, Unreachable, Untrusted
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import Changed, Failed, Reply
 from kestrelctl.protocol.requests import CancelJobs
 from kestrelctl.xmpp import xmpp_session
-from kestrelctl.xmpp.user import UserConnection
+from kestrelctl.xmpp.user import AWAY, UserConnection
 from kestrelctl.xmpp.xmpp_session import ECHO_CHARACTERS, MOST_STANZA_BYTES, IqRefused
 
 
@@ -221,12 +221,30 @@ async def test_marks_that_come_back_tell_how_far_the_server_is(wire: Wire) -> No
     assert wire.session.backlog_bytes() == 0
 
 
+async def test_what_the_server_has_taken_is_told_and_what_was_lost_is_not(wire: Wire) -> None:
+    wire.session.use_echoes("x")
+    wire.up()
+    taken: list[str] = []
+    for name in ("first", "second"):
+        wire.session.send_body(name, "b@x")
+        wire.session.when_taken(lambda name=name: taken.append(name))  # type: ignore[misc]
+    first, second = re.findall("<message to='x' from='x' id='(\\d+)'", await wire.said())
+    assert taken == []
+    wire.hears(f"<message xmlns='c' from='x' id='{first}' type='headline'/>")
+    assert taken == ["first"]
+    wire.breaks()
+    wire.up()
+    wire.hears(f"<message xmlns='c' from='x' id='{second}' type='headline'/>")
+    assert taken == ["first"]
+
+
 async def test_who_is_told_to_come_back_later_does(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelctl.xmpp.user.pause_seconds", lambda failures, chance: 0.0)
+    monkeypatch.setattr("kestrelctl.xmpp.user.pause_seconds", lambda *_: 0.0)
     busy = [True, False]
     user = UserConnection("x")
+    user.on_online()
     asked: list[str] = []
 
     def send(text: str, to: str) -> None:
@@ -244,3 +262,92 @@ async def test_who_is_told_to_come_back_later_does(
     busy.append(True)
     with pytest.raises(Busy):
         await user.ask(CancelJobs(jobs="7"), 0.0)
+
+
+# -- a pool that is away for a moment --------------------------------------------------------------
+
+
+class Away:
+    """A user whose server, or manager, is away for a while.
+
+    Attributes:
+        asked: the ids of requests that left.
+        replies: what comes of each: a condition with which it bounces, or an answer.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *replies: str) -> None:
+        monkeypatch.setattr("kestrelctl.xmpp.user.pause_seconds", lambda *_: 0.0)
+        self.user = UserConnection("x")
+        self.replies = list(replies)
+        self.asked: list[str] = []
+        self.user.session = SimpleNamespace(  # type: ignore[assignment]
+            send=self._send, refused=None, problem=None
+        )
+
+    def _send(self, text: str, to: str) -> None:
+        request = codec.requests.decode(text)
+        self.asked.append(request.id)
+        if not self.replies:
+            return
+        reply = self.replies.pop(0)
+        if reply:
+            self.user.on_bounce("jobs@x", reply)
+        else:
+            self.user.on_payload("jobs@x", "a@x/1", codec.encode(Changed(id=request.id, what=[])))
+
+
+@pytest.mark.parametrize("condition", AWAY)
+async def test_who_comes_before_the_manager_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    away = Away(monkeypatch, condition, condition, "")
+    away.user.on_online()
+    assert isinstance(await away.user.ask(CancelJobs(jobs="7")), Changed)
+    assert len(away.asked) == 3
+
+
+async def test_but_not_longer_than_he_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Away(monkeypatch, AWAY[0], AWAY[0], "")
+    away.user.on_online()
+    with pytest.raises(Undelivered):
+        await away.user.ask(CancelJobs(jobs="7"), 0.0)
+    assert len(away.asked) == 1
+
+
+async def test_who_shows_that_a_manager_is_away_does_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = Away(monkeypatch, AWAY[0], "")
+    away.user.on_online()
+    with pytest.raises(Unreachable):
+        await away.user.ask(CancelJobs(jobs="7"), waits=False)
+    assert len(away.asked) == 1
+
+
+async def test_what_the_server_does_not_let_pass_is_not_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = Away(monkeypatch, "policy-violation", "")
+    away.user.on_online()
+    with pytest.raises(Undelivered):
+        await away.user.ask(CancelJobs(jobs="7"))
+
+
+async def test_of_several_requests_none_is_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Away(monkeypatch)
+    away.user.on_online()
+    both = [asyncio.ensure_future(away.user.ask(CancelJobs(jobs=job))) for job in "78"]
+    await asyncio.sleep(0)
+    away.user.on_bounce("jobs@x", AWAY[0])
+    found = await asyncio.gather(*both, return_exceptions=True)
+    assert [type(each) for each in found] == [Unreachable, Unreachable]
+    assert len(away.asked) == 2
+
+
+async def test_nothing_is_asked_before_the_server_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Away(monkeypatch, "")
+    asking = asyncio.ensure_future(away.user.ask(CancelJobs(jobs="7")))
+    await asyncio.sleep(0)
+    assert away.asked == [], "it would be dropped, and missed for the whole time limit"
+    away.user.on_online()
+    assert isinstance(await asking, Changed)

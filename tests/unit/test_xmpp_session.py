@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kestrelctl.core.pacing.backoff import FIRST_SECONDS
+from kestrelctl.core.pacing.backoff import FIRST_OF_MANY_SECONDS, LONGEST_OF_MANAGER_SECONDS
 from kestrelctl.errors import Untrusted, UsageError
 from kestrelctl.xmpp import stanza, tls, xmpp_session
 from kestrelctl.xmpp.user import UserConnection
@@ -104,24 +104,33 @@ async def test_credentials_that_are_refused_after_an_outage_are_told_of() -> Non
     assert told.words == ["nobody is there", "the server refused the credentials"]
 
 
+def pause_after_a_failure(made: xmpp_session.XmppSession) -> float:
+    made._on_failed("nobody is there")
+    timer = made._timer
+    assert timer is not None
+    timer.cancel()
+    made._timer = None
+    return timer.when() - asyncio.get_running_loop().time()
+
+
 async def test_after_a_session_the_first_pause_is_short_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(xmpp_session, "detect_dead_peers", lambda transport: None)
+    monkeypatch.setattr(xmpp_session.random, "random", lambda: 1.0)
     made = xmpp_session.client("ada@x", "secret", "127.0.0.1", 1, Told(), tls=False)  # type: ignore[arg-type]
-
-    def pause_after_a_failure() -> float:
-        made._on_failed("nobody is there")
-        timer = made._timer
-        assert timer is not None
-        timer.cancel()
-        made._timer = None
-        return timer.when() - asyncio.get_running_loop().time()
-
-    pauses = [pause_after_a_failure() for _ in range(8)]
-    assert pauses[-1] > 4 * FIRST_SECONDS
+    pauses = [pause_after_a_failure(made) for _ in range(8)]
+    assert pauses[-1] > FIRST_OF_MANY_SECONDS
     made._on_start(None)
-    assert pause_after_a_failure() <= FIRST_SECONDS
+    assert pause_after_a_failure(made) <= FIRST_OF_MANY_SECONDS
+    await made.stop()
+
+
+async def test_the_manager_is_back_before_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xmpp_session.random, "random", lambda: 1.0)
+    made = xmpp_session.component("x", "secret", "127.0.0.1", 1, Told(), tls=False)  # type: ignore[arg-type]
+    pauses = [pause_after_a_failure(made) for _ in range(8)]
+    assert max(pauses) <= LONGEST_OF_MANAGER_SECONDS
     await made.stop()
 
 

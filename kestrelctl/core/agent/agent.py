@@ -7,19 +7,24 @@ result is kept until the manager, after its own commit, acknowledges it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import ceil
 
 import msgspec
 
-from kestrelctl.core.model.assets import Amounts, amounts
+from kestrelctl.core.model.assets import MILLI, Amounts, amounts, resized, with_units
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.template import Template
+from kestrelctl.core.model.unit_claim import claim_of
 
 #: A result does not wait longer than this for company, and only while the next task is at hand.
 COMPANY_SECONDS = 0.2
 
+
+#: A worker that pulls asks for so many attempts for each processor that it has.
+WANTED_PER_CPU = 2
 
 #: The claim of an attempt that has ended: it charges nothing any more.
 ENDED = -1
@@ -30,14 +35,17 @@ class LocalAttempt:
 
     Attributes:
         item: the line of the task, if its job has lines.
-        claim: what the pool charges it; the agent charges the same.
+        claim: what the pool charges it; the agent charges the same. Once it has started, with the
+            units that it was given.
         seal: shows the pool that it was handed to this worker.
         waited_seconds: from its arrival to its start; 0 until then.
+        count: which attempt of its task it is, from 1.
     """
 
     __slots__ = (
         "arrived_at",
         "claim",
+        "count",
         "index",
         "item",
         "number",
@@ -55,8 +63,10 @@ class LocalAttempt:
         claim: Claim,
         seal: Seal,
         now: float,
+        count: int = 1,
     ) -> None:
         self.number = number
+        self.count = count
         self.template = template
         self.index = index
         self.item = item
@@ -71,14 +81,23 @@ class Agent:
 
     Args:
         assets: how much of each it may use at once, in natural units.
+        units: the ids of the units of each asset that has some.
         left: results that an earlier process of this worker left in the spool, with the seals of
             their attempts.
+        pulls: it is sent no more attempts than it asked for.
     """
 
     def __init__(
-        self, assets: Mapping[str, float], left: Iterable[tuple[Result, Seal]] = ()
+        self,
+        assets: Mapping[str, float],
+        left: Iterable[tuple[Result, Seal]] = (),
+        units: Mapping[str, Sequence[str]] | None = None,
+        *,
+        pulls: bool = False,
     ) -> None:
-        self.free = amounts(assets)
+        self._indexed: Collection[str] = units or ()
+        self.capacity = with_units(amounts(assets), units or {})
+        self.free = dict(self.capacity)
         self.templates: dict[int, Template] = {}
         self.queue: deque[LocalAttempt] = deque()
         self.running: dict[int, LocalAttempt] = {}
@@ -89,9 +108,12 @@ class Agent:
             self._seals[result.number] = seal
         self.fresh: list[Result] = []
         self.fresh_since: float | None = None
+        self._asked = False  # a report went out that lets the manager send more
         self.greeting = 0
         self.welcomed = False
         self.draining = False
+        # Where it pulls: how many are asked for.
+        self.wanted: int | None = 0 if pulls else None
 
     # -- from the manager --------------------------------------------------------------------------
 
@@ -107,6 +129,7 @@ class Agent:
         if greeting != self.greeting:
             return []
         self.welcomed = True
+        self._asked = False
         running = self.on_kill(kill, now, wall)
         self.fresh = list(self.unacknowledged.values())
         self.fresh_since = now if self.fresh else None
@@ -120,24 +143,31 @@ class Agent:
         items: Sequence[str],
         forget: Sequence[int],
         now: float,
+        counts: Sequence[tuple[int, int]] = (),
     ) -> list[int]:
         """Queues attempts.
 
         Args:
-            spans, claims: as in `protocol.work.Run`.
+            spans, claims, counts: as in `protocol.work.Run`.
 
         Returns:
             Those that cannot be taken (their template, or that of one before them, is unknown, or
-            the session is draining), to be given back.
+            the session is draining, or they could never start here), to be given back.
         """
+        self._asked = False
         for template in templates:
             self.templates[template.job_id] = template
         for job_id in forget:
             self.templates.pop(job_id, None)
-        made = [Claim(claim) for claim in claims]
+        made = [claim_of(claim, self._indexed) for claim in claims]
+        # It may have less than when they were sent.
+        hopeless = {claim for claim in made if not claim.fits(self.capacity)}
+        count_of = dict(counts)
         refused: list[int] = []
         next_item = iter(items)
         lost = self.draining
+        if self.wanted is not None:
+            self.wanted = max(0, self.wanted - sum(span[3] for span in spans))
         for number, job_id, index, n, place, mark in spans:
             known = self.templates.get(job_id)
             # Whether a job has items, its template tells: without it, those that follow could be
@@ -148,11 +178,33 @@ class Agent:
                 continue
             claim = made[place]
             seal = (number, job_id, index, n, mark)
+            if claim in hopeless:
+                refused.extend(range(number, number + n))
             for k in range(n):
                 item = next(next_item, "") if known.with_items else None
-                attempt = LocalAttempt(number + k, known, index + k, item, claim, seal, now)
-                self.queue.append(attempt)
+                count = count_of.get(number + k, 1) if count_of else 1
+                attempt = LocalAttempt(number + k, known, index + k, item, claim, seal, now, count)
+                if claim not in hopeless:
+                    self.queue.append(attempt)
         return refused
+
+    def resize(
+        self, assets: Mapping[str, float], units: Mapping[str, Sequence[str]] | None = None
+    ) -> list[int]:
+        """Has another capacity from now on; what runs goes on.
+
+        If that is more than there is now, nothing starts until enough of it has ended.
+
+        Returns:
+            What waits here and could never start any more, to be given back.
+        """
+        before, self._indexed = self.capacity, units or ()
+        self.capacity = with_units(amounts(assets), units or {})
+        self.free = resized(self.free, before, self.capacity)
+        made = {a.claim: claim_of(a.claim.amounts, self._indexed) for a in self.queue}
+        for attempt in self.queue:
+            attempt.claim = made[attempt.claim]
+        return self.on_recall([a.number for a in self.queue if not a.claim.fits(self.capacity)])
 
     def on_kill(self, numbers: Iterable[int], now: float, wall: float) -> list[int]:
         """Ends queued attempts as killed.
@@ -214,6 +266,8 @@ class Agent:
         """
         self.welcomed = False
         self.greeting += 1
+        if self.wanted is not None:
+            self.wanted = 0 if self.draining else max(0, self._wanted_at_most - len(self.queue))
         self.templates.clear()
         claims: dict[Claim, int] = {}
         going = [*self.running.values(), *self.queue]
@@ -244,7 +298,10 @@ class Agent:
             return None
         attempt = self.queue.popleft()
         attempt.waited_seconds = now - attempt.arrived_at
-        attempt.claim.charge(self.free)
+        if attempt.claim.takes_units:
+            attempt.claim = attempt.claim.bind(self.free)
+        else:
+            attempt.claim.charge(self.free)
         self.running[attempt.number] = attempt
         return attempt
 
@@ -263,6 +320,29 @@ class Agent:
         result = msgspec.structs.replace(result, waited_seconds=waited_seconds)
         self._keep(result, attempt.seal, now)
         return result
+
+    @property
+    def _wanted_at_most(self) -> int:
+        """Where it pulls: how many may wait here or be asked for."""
+        return max(1, ceil(self.capacity.get("cpus", 0) / MILLI)) * WANTED_PER_CPU
+
+    def ask(self) -> int:
+        """How many attempts more a worker that pulls wants; they count as asked for from now on.
+
+        Not before half of what may wait here is missing, so that one message asks for several.
+        """
+        if self.wanted is None or self.draining or not self.welcomed:
+            return 0
+        missing = self._wanted_at_most - self.wanted - len(self.queue)
+        if missing * 2 < self._wanted_at_most:
+            return 0
+        self.wanted += missing
+        return missing
+
+    def running_since(self, moment: float) -> dict[int, float]:
+        """When attempts started that run and have started by that moment, by number."""
+        started = ((a.number, a.arrived_at + a.waited_seconds) for a in self.running.values())
+        return {number: at for number, at in started if at <= moment}
 
     def identity(self, number: int) -> tuple[int, int]:
         """(job id, index) of a running attempt.
@@ -286,11 +366,13 @@ class Agent:
         """When the fresh results are to be sent: at once when half of what was queued is done.
 
         While more waits here than is to be reported, the manager need not hurry, and results travel
-        together. An attempt that is about to start does not wait any more.
+        together. Nor need it while it is about to send more, until nothing waits here. An attempt
+        that is about to start does not wait any more.
         """
         if self.fresh_since is None or not self.welcomed:
             return None
-        if len(self.fresh) >= len(self.queue) - self.can_start:
+        half_done = len(self.fresh) >= len(self.queue) - self.can_start
+        if not self.queue or (half_done and not self._asked):
             return self.fresh_since
         return self.fresh_since + COMPANY_SECONDS
 
@@ -298,6 +380,7 @@ class Agent:
         """The fresh results that are not safe yet; they count as sent from now on."""
         fresh = [result for result in self.fresh if result.number in self.unacknowledged]
         self.fresh, self.fresh_since = [], None
+        self._asked = True
         return fresh
 
     def seal_of(self, result: Result) -> Seal:

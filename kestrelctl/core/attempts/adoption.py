@@ -14,6 +14,7 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Progress
+from kestrelctl.core.model.unit_claim import claim_of
 from kestrelctl.core.state import State
 
 
@@ -45,7 +46,10 @@ def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
     """
     kill: list[int] = []
     jobs: dict[Job, None] = {}
-    claims = [Claim({name: n for name, n in told.items() if n > 0}) for told in event.claims]
+    indexed = worker.cls.indexed
+    claims = [
+        claim_of({name: n for name, n in told.items() if n > 0}, indexed) for told in event.claims
+    ]
     proof = state.seals.proven(event.worker, event.seals)
     unproven = 0
     for number, job_id, index, place in event.holds:
@@ -72,8 +76,9 @@ def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
         )
     for job in jobs:
         state.touch_job(job)
-        if job.cancelling:
-            kill.extend(number for number, task in worker.held.items() if task.job is job)
+        kill.extend(
+            number for number, task in worker.held.items() if task.job is job and task.is_unwanted
+        )
     return kill
 
 

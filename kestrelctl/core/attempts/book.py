@@ -12,6 +12,9 @@ from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Standing, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.members.worker_class import WorkerClass
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import resized
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.state import State
 
@@ -41,7 +44,11 @@ def begin(
     job = tasks[0].job
     job.running += len(tasks)
     if room:
-        claim.charge(worker.free, room)
+        if claim.takes_units:
+            for number in range(first_number, full_at):
+                _attempt(held[number]).claim = claim.bind(worker.free)
+        else:
+            claim.charge(worker.free, room)
         worker.running += room
         worker.running_of[job] = worker.running_of.get(job, 0) + room
 
@@ -53,7 +60,7 @@ def adopt(worker: Worker, task: Task, number: int, claim: Claim, sent_at: float)
         sent_at: when it was handed out; 0 if that was before this start of the manager.
     """
     if task.standing is Standing.READY:
-        del task.job.ready[task.index]
+        del task.line.ready[task.index]
     begin(worker, [task], number, claim, sent_at)
 
 
@@ -95,25 +102,26 @@ def withdraw(state: State, task: Task) -> Attempt | None:
     if task.attempt is not None:
         return end(state, state.workers[task.attempt.worker], task)
     if task.standing is Standing.READY:
-        del task.job.ready[task.index]
+        del task.line.ready[task.index]
     state.touch_job(task.job)
     return None
 
 
-def move(old: Worker, new: Worker) -> None:
-    """Hands all attempts of a worker over to the object that takes its place.
+def _attempt(task: Task) -> Attempt:
+    assert task.attempt is not None
+    return task.attempt
 
-    They wait there until the event is settled, and begin again as far as there is room.
+
+def resize(worker: Worker, cls: WorkerClass, ad: WorkerAd) -> None:
+    """Gives a worker another capacity. What is charged stays charged, even if it is more.
+
+    Args:
+        cls: of the part of the ad that counts.
     """
-    for number, task in old.held.items():
-        attempt = task.attempt
-        assert attempt is not None
-        attempt.phase = QUEUED
-        new.held[number] = task
-        new.backlog.append((number, task))
-    old.held.clear()
-    old.running_of.clear()
-    old.running = 0
+    before = worker.capacity()
+    worker.cls, worker.ad = cls, ad
+    worker.free = resized(worker.free, before, worker.capacity())
+    worker.overdrawn = any(amount < 0 for amount in worker.free.values())
 
 
 def promote(worker: Worker) -> None:
@@ -126,7 +134,10 @@ def promote(worker: Worker) -> None:
             claim = attempt.claim
             if not claim.fits(free):
                 return
-            claim.charge(free)
+            if claim.takes_units:
+                attempt.claim = claim.bind(free)
+            else:
+                claim.charge(free)
             attempt.phase = RUNNING
             worker.running += 1
             running_of[task.job] = running_of.get(task.job, 0) + 1

@@ -7,7 +7,7 @@ import heapq
 from kestrelctl.core.effects import Feed, JobEnded
 from kestrelctl.core.events import JobClosed
 from kestrelctl.core.jobs.attempt import Attempt, Phase
-from kestrelctl.core.jobs.job import Job, Standing, Task
+from kestrelctl.core.jobs.job import Job, LargerRequest, Standing, Task
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.task_state import TaskState
@@ -21,24 +21,31 @@ DONE = TaskState.DONE
 def remember(
     state: State, task: Task, to: TaskState, worker: str, result: Result | None
 ) -> TaskRecord:
-    """Has a task's record written with the next commit."""
+    """Has a task's record written with the next commit; that of a cancelled one stays so."""
     record = TaskRecord(
         task.job.id,
         task.index,
-        to,
+        TaskState.CANCELLED if task.cancelled else to,
         task.failures,
         task.losses,
         worker,
         result,
         task.concluded,
+        task.retried_after,
+        task.memory_step,
     )
     state.records.append(record)
     return record
 
 
 def finish(state: State, task: Task, to: TaskState, worker: str, result: Result | None) -> None:
-    """Gives a task its final state. Before, it was withdrawn from wherever it stood."""
+    """Gives a task its final state. Before, it was withdrawn from wherever it stood.
+
+    A task that was cancelled by itself has been stored as that, so it is that whatever came of it.
+    """
     job = task.job
+    if task.cancelled:
+        to = TaskState.CANCELLED
     del job.live[task.index]
     counts, totals = job.counts, state.totals
     if to is DONE:
@@ -57,12 +64,27 @@ def finish(state: State, task: Task, to: TaskState, worker: str, result: Result 
 
 
 def put_back(state: State, task: Task, worker: str) -> None:
-    """Makes a task ready that nobody has any more; in a cancelled job it is over instead."""
-    if task.job.cancelling:
+    """Makes a task ready that nobody has any more; if nobody wants it either, it is over."""
+    if task.is_unwanted:
         finish(state, task, TaskState.CANCELLED, worker, None)
     else:
         task.job.make_ready(task)
         state.touch_job(task.job)
+
+
+def ask_for_more(state: State, task: Task, step: int) -> None:
+    """Has a task ask for more memory from now on, in a line of its own shape.
+
+    Args:
+        step: how often it has asked for more.
+    """
+    task.memory_step = step
+    job = task.job
+    if step and step not in job.larger:
+        asks = job.spec.with_more_memory(step)
+        line = LargerRequest(job, asks, state.demand.shape_of(asks, job.owner))
+        line.waits_since = state.at
+        job.larger[step] = line
 
 
 def back_off(state: State, task: Task, until: float) -> None:
@@ -104,6 +126,7 @@ def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bo
         cause: one of `totals.LOSS_CAUSES`.
         innocent: something else that ran there is suspected: then it is not counted either.
     """
+    config = state.config
     task.give_up(attempt)
     if attempt.phase is not Phase.RUNNING:
         put_back(state, task, attempt.worker)
@@ -113,6 +136,9 @@ def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bo
         spared = "not counted: a task beside it is suspected"
     elif unbegun and not task.spared_numbers:
         spared = "not counted: it may not have begun"
+    elif task.job.spec.service and attempt.sent_at + config.service_settled_seconds <= state.at:
+        task.losses = 0
+        spared = "not counted: a service that has run goes on"
     else:
         spared = ""
     _note_loss(state, task, attempt, cause, spared)
@@ -122,10 +148,11 @@ def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bo
         return
     task.losses += 1
     worker = attempt.worker
-    if task.losses >= task.job.spec.max_losses and not task.job.cancelling:
+    given_up = task.losses >= task.job.spec.max_losses and not task.job.spec.service
+    if given_up and not task.is_unwanted:
         finish(state, task, TaskState.LOST, worker, None)
         return
-    if not task.job.cancelling:
+    if not task.is_unwanted:
         remember(state, task, TaskState.WAITING, worker, None)
     _run_again(state, task, attempt.sent_at + _pause_seconds(state, task.losses - 1))
 
@@ -163,7 +190,7 @@ def _pause_seconds(state: State, before: int) -> float:
 
 def _run_again(state: State, task: Task, at: float) -> None:
     """Makes a task ready that was lost, at that moment if it is still to come."""
-    if not task.job.cancelling:
+    if not task.is_unwanted:
         state.totals.retries["loss"] += 1
         if at > state.at:
             back_off(state, task, at)
@@ -189,6 +216,9 @@ def settle_job(state: State, job: Job, now: float) -> None:
     """Keeps the queue true after a job changed; ends the job after its last task."""
     if state.demand.update(job):
         state.supply.wake_for(job.shape)
+    for line in job.larger.values():
+        if state.demand.update(line):
+            state.supply.wake_for(line.shape)
     if job.remaining or job.id not in state.jobs or not job.stored:
         return
     del state.jobs[job.id]

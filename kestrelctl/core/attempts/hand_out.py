@@ -6,11 +6,13 @@ from itertools import islice
 
 from kestrelctl.core.attempts.book import begin
 from kestrelctl.core.effects import Run, Span
+from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import SUSPECT_LOSSES, Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.records import Progress
+from kestrelctl.core.model.unit_claim import claim_of
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.plan import Assignment, Plan
 from kestrelctl.core.state import State
@@ -39,7 +41,7 @@ def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | N
     moved: dict[Job, None] = {}
     for worker, assignments in plan.assignments.items():
         if not worker.held:
-            worker.reported_at = now
+            worker.silence.begin(now)
         run = _give(state, worker, assignments, now, choosy=passed_over is not None)
         if run.spans:
             state.emit(run)
@@ -48,9 +50,10 @@ def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | N
             passed_over.append(worker)
         for assignment in assignments:
             planned += assignment.tasks
-            moved[assignment.job] = None
+            moved[assignment.job.whole] = None
     state.totals.last_dispatch_at = now
     for job in moved:
+        job.served_at = now
         state.touch_job(job)
         state.record(Progress(job.id, job.cursor))
     left = state.totals.tasks_sent - sent < planned
@@ -69,13 +72,16 @@ def _give(
     spans: list[Span] = []
     items: list[str] = []
     items_of: set[int] = set()
+    counts: list[tuple[int, int]] = []
     claims: list[Claim] = []
     given: dict[Job, None] = {}
     for assignment in assignments:
         job, claim = assignment.job, assignment.claim
         cursor = job.cursor
         shuns = choosy and job.ready and _should_shun(state, worker, assignment, now)
-        tasks = job.take(assignment.tasks, worker.jid if shuns else "", now)
+        # Several lines of a job were planned for by themselves: its limits are those of all.
+        n = min(assignment.tasks, takeable(job)) if job.whole.larger else assignment.tasks
+        tasks = job.take(n, worker.jid if shuns else "", now)
         fresh = job.cursor - cursor
         suspect = _suspect(tasks[: len(tasks) - fresh])
         if suspect is not None:
@@ -88,6 +94,9 @@ def _give(
         if claim not in claims:
             claims.append(claim)
         begin(worker, tasks, state.next_number, claim, now)
+        for number, task in enumerate(tasks[: len(tasks) - fresh], state.next_number):
+            if (count := task.next_count) > 1:
+                counts.append((number, count))
         place = claims.index(claim)
         if fresh == len(tasks):
             spans.append((state.next_number, job.id, cursor, fresh, place))
@@ -97,8 +106,10 @@ def _give(
             items_of.add(job.id)
             items.extend(job.spec.items[task.index] for task in tasks)
         state.next_number += len(tasks)
+        if worker.wants is not None:
+            worker.wants -= len(tasks)
         state.totals.tasks_sent += len(tasks)
-        given[job] = None
+        given[job.whole] = None
         if suspect is not None:
             break
     templates = [job.template for job in given if job.id not in worker.known_jobs]
@@ -115,6 +126,7 @@ def _give(
         items=items,
         items_of=frozenset(items_of),
         forget=forget,
+        counts=counts,
     )
 
 
@@ -151,9 +163,13 @@ def _wide(claim: Claim, worker: Worker, suspect: Task) -> Claim:
     then, and ends well.
     """
     part = SUSPECT_PARTS if suspect.losses == SUSPECT_LOSSES else 1
-    return Claim(
-        {name: max(n, worker.cls.capacity[name] // part) for name, n in claim.amounts.items()}
-    )
+    capacity, indexed = worker.cls.capacity, worker.cls.indexed
+    # It is told of the units that it is charged: those are what it asked for.
+    wide = {
+        name: n if name in indexed else max(n, capacity[name] // part)
+        for name, n in claim.amounts.items()
+    }
+    return claim_of(wide, indexed)
 
 
 def _spans(job: Job, tasks: list[Task], number: int, claim: int) -> list[Span]:

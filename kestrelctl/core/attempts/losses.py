@@ -23,7 +23,7 @@ def let_go(state: State, worker: Worker, *, cause: str, keep_waiting: bool) -> N
     suspected = any(task.is_suspect for task in _running(worker))
     for task in reversed(list(worker.held.values())):
         job = task.job
-        if keep_waiting and job.spec.on_worker_lost is OnWorkerLost.WAIT and not job.cancelling:
+        if keep_waiting and job.spec.on_worker_lost is OnWorkerLost.WAIT and not task.is_unwanted:
             continue
         innocent = suspected and not task.is_suspect
         lose(state, task, end(state, worker, task), cause, innocent=innocent)

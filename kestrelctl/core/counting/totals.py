@@ -34,6 +34,7 @@ class Totals:
         "attempts_failed",
         "attempts_unproven",
         "dispatches",
+        "jobs_expired",
         "jobs_finished",
         "jobs_submitted",
         "last_dispatch_at",
@@ -59,6 +60,7 @@ class Totals:
     def __init__(self) -> None:
         self.jobs_submitted = 0
         self.jobs_finished = Counter(done=0, failed=0, cancelled=0)
+        self.jobs_expired = 0  #: forgotten because they had been kept for long enough
         self.tasks_restored = 0  #: found in the store without a final state
         self.tasks_submitted = 0
         self.tasks_done = 0
@@ -68,7 +70,7 @@ class Totals:
         self.tasks_sent = 0  #: attempts handed out
         self.tasks_recalled = 0
         self.attempts_failed = 0
-        self.retries = Counter(failure=0, loss=0)
+        self.retries = Counter(failure=0, loss=0, memory=0, service=0)
         self.losses = Counter(dict.fromkeys(LOSS_CAUSES, 0))
         self.losses_found_again = 0  #: the attempt had survived: only the way to it was gone
         self.attempts_unproven = 0  #: named by workers that could not show a seal for them

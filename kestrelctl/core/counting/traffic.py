@@ -6,7 +6,8 @@ each five minutes, and every running job is reported on twice, each five and eac
 
 A Kestrel worker is an aggregate: one ad for the machine, however many cores it has. The full ad
 goes once, when it joins; then signs of life renew it, unless the worker has something else to say.
-A running task is not reported on: its worker's lease stands for it.
+Running tasks are reported on every five minutes, all of a worker in one message, and only those
+that have run for so long; that a task still runs, its worker's lease says.
 """
 
 from __future__ import annotations
@@ -46,6 +47,20 @@ class HeartbeatTraffic(msgspec.Struct, frozen=True, kw_only=True):
     heartbeats_per_second: float
 
 
+class UsageTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """What workers say of what running tasks use, if all of these run for long.
+
+    Attributes:
+        tasks_per_message: on average.
+        interval_seconds: the mean time between two messages of a worker; 0 if they send none.
+    """
+
+    running: int
+    interval_seconds: float
+    messages_per_second: float
+    tasks_per_message: float
+
+
 def condor_traffic(nodes: int, cores: int, running: int) -> CondorTraffic:
     """The source's formulas.
 
@@ -71,6 +86,23 @@ def heartbeat_traffic(workers: int, config: Config) -> HeartbeatTraffic:
         interval_seconds=interval,
         lease_seconds=config.lease_seconds(heartbeat_seconds),
         heartbeats_per_second=workers / interval,
+    )
+
+
+def usage_traffic(workers: int, running: int, usage_seconds: float) -> UsageTraffic:
+    """What that many workers say of their running tasks.
+
+    Args:
+        running: tasks that run for long, spread evenly.
+        usage_seconds: the longest interval (`Config.usage_seconds`); 0 for none.
+    """
+    busy = min(workers, running)
+    mean_seconds = 0.95 * usage_seconds  # nine to ten tenths
+    return UsageTraffic(
+        running=running,
+        interval_seconds=mean_seconds,
+        messages_per_second=busy / mean_seconds if mean_seconds else 0.0,
+        tasks_per_message=running / busy if busy and mean_seconds else 0.0,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.events import Tick
+from kestrelctl.core.handlers.deadlines import end_deadlines
 from kestrelctl.core.handlers.health import release
 from kestrelctl.core.handlers.presence import forget, lose_worker
 from kestrelctl.core.handlers.reconciliation import end_reconciliation
@@ -19,6 +20,7 @@ SLEPT_SECONDS = 2.0
 def on_tick(state: State, event: Tick) -> None:
     """Declares silent workers lost, drops those long gone, ends what had a time limit."""
     now = event.at
+    end_deadlines(state, now)
     pause = now - state.leases_checked_at
     if not state.connected or pause < LEASE_ROUND_SECONDS:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.attempts.adoption import adopt, end_unnamed
-from kestrelctl.core.attempts.book import move
+from kestrelctl.core.attempts.book import resize
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.effects import AskWho, Recall, SetHeartbeat, Welcome
 from kestrelctl.core.events import (
@@ -15,11 +15,13 @@ from kestrelctl.core.events import (
     Leaving,
     Lost,
     Reconnected,
+    Resized,
     Resume,
     Revoked,
+    Wanted,
 )
 from kestrelctl.core.handlers.health import release, take_over
-from kestrelctl.core.handlers.offers import admitted
+from kestrelctl.core.handlers.offers import admitted, ask_for_more
 from kestrelctl.core.handlers.presence import (
     ask,
     forget,
@@ -30,10 +32,13 @@ from kestrelctl.core.handlers.presence import (
     spoke,
 )
 from kestrelctl.core.handlers.reconciliation import end_reconciliation_if_all_spoke
+from kestrelctl.core.handlers.services import copies_at, move_copies
+from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import WorkerRecord
-from kestrelctl.core.pacing.backoff import LONGEST_SECONDS
+from kestrelctl.core.pacing.backoff import RETURN_SECONDS
 from kestrelctl.core.state import State
 
 #: How far a worker's interval may be off what the pool's size asks for before it is told.
@@ -48,24 +53,30 @@ def on_joined(state: State, event: Joined) -> None:
         if reborn:
             lose_worker(state, worker, event.at, "restarted")
         end_unnamed(state, worker, event, reborn=reborn)
-    cls = state.class_of(admitted(state, event, worker))
-    if worker is None or cls is not worker.cls:
-        worker = _replace(state, worker, event, cls)
-    elif worker.ad != event.ad:
-        worker.ad = event.ad
+    cls = state.class_of(admitted(state, event, worker), event.worker)
+    if worker is None:
+        worker = state.workers[event.worker] = Worker(event.worker, cls, event.ad, event.at)
+        take_over(state, worker, event.at)
         _record(state, worker)
+    else:
+        _change(state, worker, cls, event.ad)
     state.asked.discard(worker.jid)
     set_online(state, worker)
     if worker.incarnation != event.incarnation:
         worker.incarnation = event.incarnation
+        worker.silence.habit = state.habits.setdefault(event.incarnation, Habit())
         worker.leaving = False
-    worker.joined_at = worker.reported_at = worker.heard_at = event.at
+    worker.joined_at = worker.heard_at = event.at
+    worker.silence.begin(event.at)
     if event.said_at is not None:
         worker.skew.greet(event.said_at, event.at)
     worker.synced = True
     worker.recalling = False
+    worker.wants = event.wants
     worker.known_jobs.clear()
     kill = adopt(state, worker, event)
+    if worker.draining:
+        kill += copies_at(worker)
     worker.heartbeat_seconds = state.config.heartbeat_seconds(state.online)
     renew(state, worker, event.at)
     state.touch(worker)
@@ -75,33 +86,36 @@ def on_joined(state: State, event: Joined) -> None:
             incarnation=event.incarnation,
             greeting=event.greeting,
             heartbeat_seconds=worker.heartbeat_seconds,
+            usage_seconds=state.config.usage_seconds,
             kill=kill,
         )
     )
     end_reconciliation_if_all_spoke(state)
 
 
-def _replace(state: State, old: Worker | None, event: Joined, cls: WorkerClass) -> Worker:
-    """A worker object for a new worker, or for one whose capacity or tags have changed."""
-    worker = Worker(event.worker, cls, event.ad, event.at)
-    if old is None:
-        take_over(state, worker, event.at)
-    else:
-        worker.draining = old.draining
-        worker.quarantined_until, worker.quarantines = old.quarantined_until, old.quarantines
-        worker.quarantined_for = old.quarantined_for
-        worker.quarantine_ended_at = old.quarantine_ended_at
-        worker.streak, worker.lapses = old.streak, old.lapses
-        worker.tasks_done, worker.tasks_failed = old.tasks_done, old.tasks_failed
-        worker.incarnation, worker.leaving = old.incarnation, old.leaving
-        set_offline(state, old, event.at)
-        state.supply.hide(old)
-        move(old, worker)
-        if state.set_aside.get(worker.account) is old:
-            state.set_aside[worker.account] = worker
-    state.workers[worker.jid] = worker
+def on_resized(state: State, event: Resized) -> None:
+    """A worker has more or less than before. What runs there goes on; if it is more than there is
+    now, nothing new starts until enough of it has ended.
+    """
+    worker = spoke(state, event.worker, event.at)
+    if worker is None:
+        return  # it was asked for a hello, which says the same
+    cpus = worker.cls.capacity.get("cpus", 0)
+    _change(state, worker, state.class_of(admitted(state, event, worker), event.worker), event.ad)
+    state.touch(worker)
+    if worker.cls.capacity.get("cpus", 0) < cpus:
+        ask_for_more(state, worker.account)
+
+
+def _change(state: State, worker: Worker, cls: WorkerClass, ad: WorkerAd) -> None:
+    """Notes what a worker offers now; its attempts stay as they are."""
+    if cls is worker.cls and ad == worker.ad:
+        return
+    if cls is not worker.cls:
+        state.supply.hide(worker)
+        state.supply.move(worker, cls)
+    resize(worker, cls, ad)
     _record(state, worker)
-    return worker
 
 
 def _record(state: State, worker: Worker) -> None:
@@ -157,6 +171,7 @@ def on_drain(state: State, event: Drain) -> None:
     if waiting and worker.online:
         worker.recalling = True
         state.emit(Recall(worker=worker.jid, numbers=waiting))
+    move_copies(state, worker)
 
 
 def on_leaving(state: State, event: Leaving) -> None:
@@ -165,6 +180,15 @@ def on_leaving(state: State, event: Leaving) -> None:
     worker = state.workers.get(event.worker)
     if worker is not None:
         worker.leaving = True
+        state.touch(worker)
+        move_copies(state, worker)
+
+
+def on_wanted(state: State, event: Wanted) -> None:
+    """A worker that pulls may be sent more than before."""
+    worker = spoke(state, event.worker, event.at)
+    if worker is not None and worker.wants is not None:
+        worker.wants += event.attempts
         state.touch(worker)
 
 
@@ -218,6 +242,6 @@ def on_reconnected(state: State, event: Reconnected) -> None:
             worker.offline_since = event.at
         worker.synced = False
         state.touch(worker)
-        renew(state, worker, event.at + LONGEST_SECONDS)
+        renew(state, worker, event.at + RETURN_SECONDS)
         ask(state, worker.jid)
     end_reconciliation_if_all_spoke(state)

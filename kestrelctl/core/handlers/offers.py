@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from kestrelctl.core.effects import AskWho
-from kestrelctl.core.events import Joined
+from kestrelctl.core.events import Joined, Resized
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd, with_cpus
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.state import State
 
 
-def admitted(state: State, event: Joined, worker: Worker | None) -> WorkerAd:
+def admitted(state: State, event: Joined | Resized, worker: Worker | None) -> WorkerAd:
     """What of a worker's ad counts: its account has a limit for all its workers together.
 
     Args:
-        worker: as it was before it said hello; None if it is new.
+        worker: as it was before it said so; None if it is new.
     """
     account = event.worker.partition("/")[0]
     others = sum(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kestrelctl.core.attempts.adoption import reach, stop
 from kestrelctl.core.attempts.book import end, withdraw
 from kestrelctl.core.attempts.endings import (
     DONE,
+    ask_for_more,
     back_off,
     cannot_start,
     finish,
@@ -19,7 +22,13 @@ from kestrelctl.core.handlers.presence import spoke
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.assets import describe
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.ending_rules import (
+    asks_for_more_memory,
+    backoff_bounds,
+    may_be_retried,
+)
 from kestrelctl.core.model.result import Outcome, Result, bounded, how_it_ended
 from kestrelctl.core.model.seal import Proof
 from kestrelctl.core.model.task_state import TaskState
@@ -44,6 +53,7 @@ def on_reported(state: State, event: Reported) -> None:
             state.unread[event.worker] = None
         return
     held = worker.held if worker is not None else {}
+    had_work = bool(held)
     at, jid, totals = event.at, event.worker, state.totals
     ran: list[float] = []
     dispatched: list[float] = []
@@ -72,8 +82,8 @@ def on_reported(state: State, event: Reported) -> None:
             task, attempt = late
             # Whoever reports it, it is held against the worker that had it.
             had = state.workers.get(attempt.worker, worker)
-        if result.outcome == Outcome.DONE:
-            job = task.job
+        job = task.job
+        if result.outcome == Outcome.DONE and not job.spec.service:
             job.failed_in_row = 0
             wall_seconds = result.wall_seconds
             if attempt.sent_at:
@@ -90,7 +100,7 @@ def on_reported(state: State, event: Reported) -> None:
                 sent[job] = attempt.sent_at
             else:
                 of_job.append(wall_seconds)
-            finish(state, task, DONE, jid, bounded(result))
+            finish(state, task, DONE, jid, bounded(result, job.submitted_at, at))
             if worker is not None:
                 worker.streak = 0
                 worker.tasks_done += 1
@@ -98,7 +108,8 @@ def on_reported(state: State, event: Reported) -> None:
             # Its job does not learn from its time: a machine that fails at once is not a fast one.
             if result.outcome == Outcome.FAILED:
                 ran.append(result.wall_seconds)
-            _failed(state, worker, task, attempt, bounded(result))
+            known = bounded(result, task.job.submitted_at, at)
+            _failed(state, worker, task, attempt, known)
     totals.runs.observe_all(ran)
     totals.dispatches.observe_all(dispatched)
     for job, seconds in walls.items():
@@ -111,7 +122,9 @@ def on_reported(state: State, event: Reported) -> None:
     worker = spoke(state, event.worker, event.at)
     if worker is None:
         return
-    worker.reported_at = event.at
+    if had_work:  # who has nothing to do has nothing to report, and is not silent
+        longest_seconds = max([0.0, *(result.wall_seconds for result in event.results)])
+        worker.silence.end(event.at, longest_seconds)
     if event.results:
         last = event.results[-1]
         worker.skew.learn(last.started_at + last.wall_seconds, event.at)
@@ -125,6 +138,7 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
     that was given up or is under way elsewhere, and a later attempt under way is stopped. A failure
     of an attempt already given up is not held against the task a second time. An attempt that its
     worker gave back, or whose end it has reported, is over: it cannot end the task after all.
+    So is one from before a user's retry.
     """
     job = state.jobs.get(result.job_id)
     if job is None:
@@ -136,15 +150,15 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
     task = job.live.get(result.index)
     if task is None:
         return None
-    if result.outcome != Outcome.DONE:
+    if result.outcome != Outcome.DONE or job.spec.service:
         if task.is_over(result.number):
             return None
         if task.standing is not Standing.UNHEARD and not job.cancelling:
             # It is acknowledged, so the worker forgets it: a hello under way must not revive it.
             task.refuse(result.number)
             return None
-    elif result.number == task.concluded:
-        return None  # it was reported, as something else
+    elif result.number == task.concluded or result.number <= task.retried_after:
+        return None  # it was reported as something else, or is from before a user's retry
     found = Attempt(result.number, jid, Claim(job.shape.request), 0.0)
     under_way = task.attempt
     if result.number >= state.first_number:
@@ -165,7 +179,9 @@ def _failed(
     state: State, worker: Worker | None, task: Task, attempt: Attempt, result: Result
 ) -> None:
     job = task.job
-    if job.cancelling:
+    if task.is_unwanted:
+        if job.stopped_by and result.outcome == Outcome.KILLED:
+            result = msgspec.structs.replace(result, reason=job.stopped_by)
         finish(state, task, TaskState.CANCELLED, attempt.worker, result)
         return
     task.concluded = max(task.concluded, result.number)
@@ -179,6 +195,12 @@ def _failed(
         if worker is not None:
             note_unable(state, worker, result.reason, state.at)
         return
+    if asks_for_more_memory(job.spec, task.memory_step, result):
+        _ask_for_more(state, task, attempt, result)
+        return
+    if job.spec.service:
+        _start_again(state, task, attempt, result)
+        return
     state.totals.attempts_failed += 1
     task.failures += 1
     job.failed_in_row += 1
@@ -187,7 +209,7 @@ def _failed(
     if worker is not None:
         worker.tasks_failed += 1
         note_failure(state, worker, job, attempt.sent_at, result, state.at)
-    if task.failures >= job.spec.max_failures:
+    if task.failures >= job.spec.max_failures or not may_be_retried(job.spec, result):
         finish(state, task, TaskState.FAILED, attempt.worker, result)
         return
     state.totals.retries["failure"] += 1
@@ -197,12 +219,60 @@ def _failed(
         "failed",
         number=result.number,
         worker=attempt.worker,
-        detail=how_it_ended(result.reason, result.signal, result.exit_code),
+        detail=f"ran {result.wall_seconds:,.3f} s; "
+        + how_it_ended(result.reason, result.signal, result.exit_code),
     )
     remember(state, task, TaskState.WAITING, attempt.worker, result)
+    _pause(state, task, task.failures - 1)
+
+
+def _pause(state: State, task: Task, before: int) -> None:
+    """Lets a task wait for its next attempt, each time twice as long, as its job says.
+
+    Args:
+        before: how many pauses it has had.
+    """
+    config, spec = state.config, task.job.spec
+    first, longest = backoff_bounds(spec, config.backoff_seconds, config.max_backoff_seconds)
+    back_off(state, task, state.at + doubled_seconds(first, before, longest))
+
+
+def _start_again(state: State, task: Task, attempt: Attempt, result: Result) -> None:
+    """Lets a copy of a service pause that has ended, however it did. It counts as no failure."""
     config = state.config
-    pause = doubled_seconds(config.backoff_seconds, task.failures - 1, config.max_backoff_seconds)
-    back_off(state, task, state.at + pause)
+    if result.wall_seconds >= config.service_settled_seconds:
+        task.quick_ends = 0
+    task.restarts += 1
+    state.totals.retries["service"] += 1
+    how = how_it_ended(result.reason, result.signal, result.exit_code)
+    state.tell(
+        task.job,
+        task.index,
+        "restarted",
+        number=result.number,
+        worker=attempt.worker,
+        detail=f"ran {result.wall_seconds:,.3f} s; {how}",
+    )
+    remember(state, task, TaskState.WAITING, attempt.worker, result)
+    _pause(state, task, task.quick_ends)
+    task.quick_ends += 1
+
+
+def _ask_for_more(state: State, task: Task, attempt: Attempt, result: Result) -> None:
+    """Lets a task run again, at once, with more memory. It counts as no failure."""
+    ask_for_more(state, task, task.memory_step + 1)
+    state.totals.retries["memory"] += 1
+    wanted = describe("memory", task.line.shape.request["memory"])
+    state.tell(
+        task.job,
+        task.index,
+        "more-memory",
+        number=result.number,
+        worker=attempt.worker,
+        detail=f"{result.reason}; asks for {wanted}",
+    )
+    remember(state, task, TaskState.WAITING, attempt.worker, result)
+    put_back(state, task, "")
 
 
 def on_returned(state: State, event: Returned) -> None:

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.attempts.adoption import reach
 from kestrelctl.core.attempts.book import withdraw
 from kestrelctl.core.attempts.endings import finish, remember
-from kestrelctl.core.effects import Answer, Feed, Kill
-from kestrelctl.core.events import Cancel, Forget, JobClosed, JobStored, Retry, Submit
+from kestrelctl.core.effects import Answer, Feed, Kill, NoticesSettled
+from kestrelctl.core.events import (
+    Cancel,
+    Expire,
+    Forget,
+    JobClosed,
+    JobStored,
+    OwnersTold,
+    Retry,
+    ScaleService,
+    Submit,
+)
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.records import JobForgotten
+from kestrelctl.core.model.records import JobForgotten, OwnerTold, Swept
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
+
+#: So many different pairs of requirements and rank the active jobs of one user may have.
+MOST_EXPRESSIONS = 100
+#: A task that was never started can be cancelled by itself if at most so many wait before it: each
+#: that is passed over needs an object.
+MOST_PASSED_OVER = 100_000
 
 
 def on_submit(state: State, event: Submit) -> None:
@@ -19,6 +37,13 @@ def on_submit(state: State, event: Submit) -> None:
     A submission that comes again under its key is answered with the job that it has made.
     """
     if event.key and _was_submitted(state, event):
+        return
+    if _has_too_many_expressions(state, event.request, event.owner, event.spec):
+        return
+    deadline = event.spec.deadline(event.at)
+    if deadline is not None and deadline <= event.at:
+        text = f"the deadline was {event.at - deadline:,.0f} s ago"
+        refuse(state, event.request, "usage", text, "give one that is still to come")
         return
     job_id = state.next_job_id
     state.next_job_id += 1
@@ -31,6 +56,26 @@ def on_submit(state: State, event: Submit) -> None:
     state.record(job.record())
     state.emit(Feed(event=JobStored(at=event.at, cause=event.cause, job_id=job_id)))
     state.emit(Answer(request=event.request, job_id=job_id, tasks=event.spec.count))
+
+
+def _has_too_many_expressions(state: State, request: str, owner: str, spec: JobSpec) -> bool:
+    """Whether one user would have everybody's matches take longer; if so, the user has been told.
+
+    Each expression is held against each class of workers, in each pass.
+    """
+    if not spec.requirements and not spec.rank:
+        return False
+    used = {
+        (job.spec.requirements, job.spec.rank)
+        for job in state.jobs.values()
+        if job.owner == owner and (job.spec.requirements or job.spec.rank)
+    }
+    if len(used) < MOST_EXPRESSIONS or (spec.requirements, spec.rank) in used:
+        return False
+    text = f"your active jobs have {len(used)} different requirements and ranks, which is the most"
+    hint = "wait until some of them have ended, or put what differs into tags or the items of a job"
+    refuse(state, request, "usage", text, hint)
+    return True
 
 
 def on_job_stored(state: State, event: JobStored) -> None:
@@ -59,7 +104,7 @@ def _was_submitted(state: State, event: Submit) -> bool:
     else:
         text = f"the key {event.key!r} belongs to job {job_id}, which is another one"
         hint = "give each job a key of its own; the same key is for sending the same job again"
-        _refuse(state, event.request, "usage", text, hint)
+        refuse(state, event.request, "usage", text, hint)
     return True
 
 
@@ -69,22 +114,78 @@ def on_job_closed(state: State, event: JobClosed) -> None:
     state.forgetting.discard(event.job_id)
 
 
+def on_owners_told(state: State, event: OwnersTold) -> None:
+    """Has it remembered that owners know of the ends of their jobs.
+
+    Of a job that was brought back meanwhile, and has perhaps ended again, that is another end.
+    """
+    for job_id, ended_at in event.ends:
+        state.record(OwnerTold(job_id, ended_at))
+    state.emit(NoticesSettled())
+
+
 def on_cancel(state: State, event: Cancel) -> None:
     """Drops what waits, kills what runs. The job ends when the last killed attempt is reported."""
     job = state.jobs.get(event.job_id)
     if job is None:
-        _refuse(state, event.request, "not-found", f"job {event.job_id} is not active")
+        refuse(state, event.request, "not-found", f"job {event.job_id} is not active")
         return
-    if _is_anothers(state, event, job.id, job.owner):
+    if is_anothers(state, event, job.id, job.owner):
+        return
+    if event.indexes:
+        _cancel_tasks(state, event, job)
         return
     stopped = job.remaining
+    cancel_all(state, job)
+    state.emit(Answer(request=event.request, job_id=job.id, tasks=stopped))
+
+
+def cancel_all(state: State, job: Job) -> None:
+    """Drops what waits of a job, kills what runs. It ends when the last of that is reported."""
     if not job.cancelling:
+        state.tell(job, -1, "cancelled", detail=plural(job.remaining, "task"))
         job.cancelling = True
-        state.tell(job, -1, "cancelled", detail=plural(stopped, "task"))
         job.counts.cancelled += job.never_started
         state.totals.tasks_cancelled += job.never_started
+    stop(state, list(job.live.values()))
+    state.record(job.record())
+    state.touch_job(job)
+
+
+def _cancel_tasks(state: State, event: Cancel, job: Job) -> None:
+    """The same for single tasks. Those that have ended stay as they are."""
+    furthest = max(event.indexes)
+    if furthest >= job.cursor and not job.cancelling:
+        # Those that were passed over before count, or it could be done again and again.
+        waiting = len(job.live) - job.running + furthest - job.cursor
+        if waiting >= MOST_PASSED_OVER:
+            task_id = job.spec.task_id(furthest)
+            text = f"{waiting:,} tasks of job {job.id} wait before task {task_id}"
+            hint = f"a task can be cancelled when it is one of the next {MOST_PASSED_OVER:,}"
+            refuse(state, event.request, "usage", text, hint)
+            return
+        reach(state, job, furthest)
+    found = [job.live[index] for index in dict.fromkeys(event.indexes) if index in job.live]
+    cancel_each(state, job, found)
+    state.emit(Answer(request=event.request, job_id=job.id, tasks=len(found)))
+
+
+def cancel_each(state: State, job: Job, tasks: list[Task]) -> None:
+    """Drops or kills these tasks of a job, and has it remembered that they are cancelled."""
+    for task in tasks:
+        if not task.is_unwanted:
+            state.tell(job, task.index, "cancelled")
+            task.cancelled = True
+            if task.attempt is not None:
+                remember(state, task, TaskState.CANCELLED, task.attempt.worker, None)
+    stop(state, tasks)
+    state.touch_job(job)
+
+
+def stop(state: State, tasks: list[Task]) -> None:
+    """Kills those of these tasks that run; the others are over."""
     kill: dict[str, list[int]] = {}
-    for task in list(job.live.values()):
+    for task in tasks:
         attempt = task.attempt
         if attempt is not None and state.workers[attempt.worker].online:
             kill.setdefault(attempt.worker, []).append(attempt.number)
@@ -93,9 +194,6 @@ def on_cancel(state: State, event: Cancel) -> None:
             finish(state, task, TaskState.CANCELLED, "", None)
     for jid, numbers in kill.items():
         state.emit(Kill(worker=jid, numbers=numbers))
-    state.record(job.record())
-    state.touch_job(job)
-    state.emit(Answer(request=event.request, job_id=job.id, tasks=stopped))
 
 
 def on_retry(state: State, event: Retry) -> None:
@@ -108,11 +206,12 @@ def on_retry(state: State, event: Retry) -> None:
         assert event.record is not None
         job = state.restored_job(event.record)
         job.happenings = event.happenings
+        job.stopped_by = ""
         if event.record.cancelling:
             job.counts.cancelled -= job.never_started
     for index, was in reversed(event.indexes):
         if index not in job.live and index < job.cursor:
-            _bring_back(state, job, index, was, tell=not event.rest)
+            bring_back(state, job, index, was, tell=not event.rest)
     brought_back = job.remaining - before
     if brought_back:
         job.waits_since = event.at
@@ -132,32 +231,40 @@ def _may_retry(state: State, event: Retry) -> bool:
     job, record = state.jobs.get(event.job_id), event.record
     if event.job_id in state.ending:
         text = f"job {event.job_id} is ending just now"
-        return _refuse(state, event.request, "error", text, "try again")
+        return refuse(state, event.request, "error", text, "try again")
     if (job is None and record is None) or event.job_id in state.forgetting:
-        return _refuse(state, event.request, "not-found", f"there is no job {event.job_id}")
+        return refuse(state, event.request, "not-found", f"there is no job {event.job_id}")
     owner = job.owner if job else record.owner if record else ""
-    if _is_anothers(state, event, event.job_id, owner):
+    if is_anothers(state, event, event.job_id, owner):
         return False
     if job is not None and job.cancelling:
         text = f"job {job.id} is being cancelled"
-        return _refuse(state, event.request, "error", text, "try again when it has ended")
+        return refuse(state, event.request, "error", text, "try again when it has ended")
+    deadline = record.spec.deadline(record.submitted_at) if record is not None else None
+    if deadline is not None and deadline <= event.at:
+        text = f"the deadline of job {event.job_id} is over"
+        return refuse(state, event.request, "usage", text, "submit it anew, with another one")
     if record is not None and record.cancelling and not event.rest:
         text = f"job {event.job_id} was cancelled; it can only be retried as a whole"
-        return _refuse(state, event.request, "usage", text, "leave the selection of tasks out")
-    return True
+        return refuse(state, event.request, "usage", text, "leave the selection of tasks out")
+    return not (
+        job is None
+        and record is not None
+        and _has_too_many_expressions(state, event.request, owner, record.spec)
+    )
 
 
 def on_forget(state: State, event: Forget) -> None:
     """Has nothing of an ended job kept."""
     job_id, owner = event.record.job_id, event.record.owner
     if job_id in state.forgetting:
-        _refuse(state, event.request, "not-found", f"there is no job {job_id}")
+        refuse(state, event.request, "not-found", f"there is no job {job_id}")
         return
-    if _is_anothers(state, event, job_id, owner):
+    if is_anothers(state, event, job_id, owner):
         return
     if state.job(job_id) is not None:
         hint = f"`kestrelctl job cancel {job_id}` first"
-        _refuse(state, event.request, "usage", f"job {job_id} is active", hint)
+        refuse(state, event.request, "usage", f"job {job_id} is active", hint)
         return
     state.forgetting.add(job_id)
     state.record(JobForgotten(job_id))
@@ -165,7 +272,19 @@ def on_forget(state: State, event: Forget) -> None:
     state.emit(Answer(request=event.request, job_id=job_id))
 
 
-def _bring_back(state: State, job: Job, index: int, was: str, *, tell: bool) -> None:
+def on_expire(state: State, event: Expire) -> None:
+    """Has nothing kept of jobs that ended long ago, but for those that were brought back."""
+    for job_id in event.job_ids:
+        if state.job(job_id) is None and job_id not in state.forgetting:
+            state.forgetting.add(job_id)
+            state.totals.jobs_expired += 1
+            state.record(JobForgotten(job_id))
+            state.emit(Feed(event=JobClosed(at=event.at, cause=event.cause, job_id=job_id)))
+    if event.sweep:
+        state.record(Swept())
+
+
+def bring_back(state: State, job: Job, index: int, was: str, *, tell: bool) -> None:
     """Makes a task ready that ended badly.
 
     Args:
@@ -174,21 +293,23 @@ def _bring_back(state: State, job: Job, index: int, was: str, *, tell: bool) -> 
     """
     setattr(job.counts, was, getattr(job.counts, was) - 1)
     task = job.live[index] = Task(job, index, Standing.READY)
-    task.concluded = state.next_number - 1  # what was sent before is over
+    task.concluded = task.retried_after = state.next_number - 1  # what was sent before is over
     job.make_ready(task)
     if tell:
         state.tell(job, index, "retried", detail=f"it was {was}")
     remember(state, task, TaskState.WAITING, "", None)
 
 
-def _is_anothers(state: State, event: Cancel | Retry | Forget, job_id: int, owner: str) -> bool:
+def is_anothers(
+    state: State, event: Cancel | Retry | Forget | ScaleService, job_id: int, owner: str
+) -> bool:
     """Whether a job is not for this user to change; if so, the user has been told."""
     if owner == event.by or event.admin:
         return False
-    _refuse(state, event.request, "not-allowed", f"job {job_id} belongs to {owner}")
+    refuse(state, event.request, "not-allowed", f"job {job_id} belongs to {owner}")
     return True
 
 
-def _refuse(state: State, request: str, code: str, message: str, hint: str = "") -> bool:
+def refuse(state: State, request: str, code: str, message: str, hint: str = "") -> bool:
     state.emit(Answer(request=request, error=code, message=message, hint=hint))
     return False

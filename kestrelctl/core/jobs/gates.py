@@ -46,8 +46,9 @@ def passing(job: Job) -> tuple[int, Reason | None]:
         The number, and the reason of the first gate that lets the fewest pass; None if all pass.
     """
     least, why = job.waiting, None
+    whole = job.whole
     for reason, gate in GATES:
-        limit = gate(job)
+        limit = gate(whole)
         if limit is not None and limit < least:
             least, why = limit, reason
     return least, why

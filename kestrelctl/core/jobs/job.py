@@ -22,6 +22,8 @@ MOST_REFUSED = 16
 MOST_GIVEN_UP = 16
 #: After so many losses a task is suspected of ending its worker.
 SUSPECT_LOSSES = 2
+#: What stops a job that nobody cancels.
+DEADLINE = "deadline"
 #: Where a job comes among others: the lower first. It ends with the job's id.
 Order = tuple[float, ...]
 
@@ -49,8 +51,14 @@ class Task(msgspec.Struct, eq=False):
         unable: how many workers could not start it.
         concluded: attempts up to this number are over, their results counted: nobody can still run
             them.
+        retried_after: a user had it brought back after this attempt: none up to it can end it.
         refused_numbers: the latest attempts after that which are over though their results were
             not counted.
+        memory_step: how often it has asked for more memory than its job does.
+        restarts: how often it was started again, as a copy of a service.
+        quick_ends: how often in a row that was after a short time.
+        cancelled: whether a user wants this task stopped. It is stored as cancelled then, and
+            stays live until its attempt is over.
     """
 
     job: Job
@@ -67,12 +75,37 @@ class Task(msgspec.Struct, eq=False):
     shun_until: float = 0.0
     unable: int = 0
     concluded: int = 0
+    retried_after: int = 0
     refused_numbers: tuple[int, ...] = ()
+    cancelled: bool = False
+    memory_step: int = 0
+    restarts: int = 0
+    quick_ends: int = 0
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether it shall not run any more: it is cancelled, or its job is."""
+        return self.cancelled or self.job.cancelling
 
     @property
     def is_suspect(self) -> bool:
         """Whether it may be the task itself that ends its workers."""
         return self.losses >= SUSPECT_LOSSES
+
+    @property
+    def next_count(self) -> int:
+        """Which attempt the next one is, as users count: 1 for the first.
+
+        Failures and losses count. After a restart of the manager, losses that were not held against
+        the task are forgotten; after a user's retry, the first attempt is 1 again.
+        """
+        again = self.failures + self.memory_step + self.restarts
+        return 1 + again + max(self.losses, len(self.lost_numbers))
+
+    @property
+    def line(self) -> Job:
+        """Where it waits: with those of its job that ask for as much as it does."""
+        return self.job.larger[self.memory_step] if self.memory_step else self.job
 
     def give_up(self, attempt: Attempt) -> None:
         """Remembers that this attempt may still be somewhere."""
@@ -100,12 +133,16 @@ class Job:
 
     Attributes:
         key: of its submission; empty if that had none.
-        ready: tasks that were dispatched before and shall be again, first come.
+        ready: tasks that were dispatched before and shall be again, first come. Those that ask for
+            more than the job does are in `larger`.
+        larger: how often a task has asked for more memory -> the line of those that have.
         running: its attempts under way.
         place: where it stands in the queue; None if it does not. The queue writes it.
         line: as whose id it counts in the queue: its own, until its tasks keep failing.
         failed_in_row: attempts that failed since one succeeded.
+        stopped_by: what stopped it if nobody cancelled it: `DEADLINE`; else empty.
         waits_since: its submission, or the retry that brought it back.
+        served_at: when some of its tasks were last handed out; 0 before.
         latest_account, latest_seconds: who last brought a task to a good end, and its run time.
         before_seconds: the same of the last one before whose account was another; None if none was.
         recent: how its latest attempts went, and where; None before the first.
@@ -125,6 +162,7 @@ class Job:
         "happenings",
         "id",
         "key",
+        "larger",
         "latencies",
         "latest_account",
         "latest_seconds",
@@ -136,8 +174,10 @@ class Job:
         "ready",
         "recent",
         "running",
+        "served_at",
         "shape",
         "spec",
+        "stopped_by",
         "stored",
         "submitted_at",
         "waits_since",
@@ -157,12 +197,15 @@ class Job:
         self.line = job_id
         self.failed_in_row = 0
         self.waits_since = submitted_at
+        self.served_at = 0.0
         self.cursor = 0
         self.live: dict[int, Task] = {}
         self.ready: OrderedDict[int, Task] = OrderedDict()
+        self.larger: dict[int, LargerRequest] = {}
         self.running = 0
         self.counts = Counts()
         self.cancelling = False
+        self.stopped_by = ""
         self.stored = False
         self.mean_seconds: float | None = None
         self.latest_account = ""
@@ -171,6 +214,25 @@ class Job:
         self.recent: Recent | None = None
         self.latencies: deque[float] = deque(maxlen=4096)
         self.happenings = 0
+
+    @property
+    def whole(self) -> Job:
+        """The job that this is a line of: itself."""
+        return self
+
+    def respecify(self, spec: JobSpec) -> None:
+        """Gives it another spec: that of a service with more copies."""
+        self.spec = spec
+        self._template = None
+
+    @property
+    def asks(self) -> JobSpec:
+        """The job as the tasks of this line ask."""
+        return self.spec
+
+    def lines(self) -> list[Job]:
+        """The lines in which tasks of it wait, each with a request of its own."""
+        return [self, *self.larger.values()]
 
     @property
     def template(self) -> Template:
@@ -219,10 +281,11 @@ class Job:
         return tasks
 
     def make_ready(self, task: Task) -> None:
-        """Puts a task at the head of what waits."""
+        """Puts a task at the head of what waits as it does."""
         task.standing = Standing.READY
-        self.ready[task.index] = task
-        self.ready.move_to_end(task.index, last=False)
+        ready = task.line.ready if task.memory_step else self.ready
+        ready[task.index] = task
+        ready.move_to_end(task.index, last=False)
 
     def reach(self, index: int) -> list[Task]:
         """Moves the cursor past `index`; returns what it passes over, UNHEARD."""
@@ -257,4 +320,38 @@ class Job:
             cursor=self.cursor,
             counts=copy(self.counts),
             ended_at=ended_at,
+            untold=state != "active"
+            and self.spec.notify.wants(
+                "failed" if self.stopped_by else state,
+                cancelled=self.cancelling and not self.stopped_by,
+            ),
+            stopped_by=self.stopped_by,
         )
+
+
+class LargerRequest(Job):
+    """The tasks of a job that ask for more memory than it does: a line of their own in the queue.
+
+    To the queue and to plans it is a job of another shape, of which all tasks have run before. What
+    holds for the job as a whole (limits, order, a cancel) is asked of `whole`.
+    """
+
+    __slots__ = ("_asks", "_whole")
+
+    def __init__(self, whole: Job, asks: JobSpec, shape: Shape) -> None:
+        super().__init__(whole.id, whole.owner, whole.spec, shape, whole.submitted_at)
+        self._asks = asks
+        self._whole = whole
+        self.cursor = whole.spec.count
+
+    @property
+    def asks(self) -> JobSpec:
+        return self._asks
+
+    @property
+    def whole(self) -> Job:
+        return self._whole
+
+    @property
+    def template(self) -> Template:
+        return self._whole.template

@@ -6,10 +6,12 @@ from collections import deque
 
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job, Task
+from kestrelctl.core.members.silence import Silence
 from kestrelctl.core.members.skew import Skew
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts, amounts
+from kestrelctl.core.model.ad import WorkerAd, unit_ids, with_cpus
+from kestrelctl.core.model.assets import MILLI, Amounts, amounts, with_units
+from kestrelctl.core.model.use import Use
 
 
 class Worker:
@@ -28,11 +30,16 @@ class Worker:
         synced: it has said what it holds since it was last asked.
         draining: an admin wants it; that outlasts restarts.
         leaving: it wants it itself; that lasts as long as its process.
+        wants: how many more attempts it asks for; None if it takes what it is sent.
         account: the address without the resource: one account may have many workers.
         streak: fast failures in a row.
+        kept_for: a job that starves: it takes nothing new but tasks of that shape.
         round_at: when something came back that had been handed out after the last such moment.
         heard_at: when it last said something.
+        uses: attempt number -> (when it was said, what the attempt had used), of those that have
+            run for a while; it may name attempts that are over.
         lapses: when it was lost though it had work, lately.
+        overdrawn: more was charged than it had when its capacity last changed.
         quarantined_for: why it is in quarantine.
         quarantine_ended_at: when its last quarantine is or was over.
     """
@@ -51,26 +58,30 @@ class Worker:
         "incarnation",
         "jid",
         "joined_at",
+        "kept_for",
         "known_jobs",
         "lapses",
         "lease_until",
         "leaving",
         "offline_since",
         "online",
+        "overdrawn",
         "quarantine_ended_at",
         "quarantined_for",
         "quarantined_until",
         "quarantines",
         "recalling",
-        "reported_at",
         "round_at",
         "running",
         "running_of",
+        "silence",
         "skew",
         "streak",
         "synced",
         "tasks_done",
         "tasks_failed",
+        "uses",
+        "wants",
     )
 
     def __init__(self, jid: str, cls: WorkerClass, ad: WorkerAd, now: float) -> None:
@@ -80,7 +91,8 @@ class Worker:
         self.ad = ad
         self.joined_at = now
         self.incarnation = ""
-        self.free: Amounts = dict(cls.capacity)
+        self.free: Amounts = self.capacity()
+        self.overdrawn = False
         self.held: dict[int, Task] = {}
         self.backlog: deque[tuple[int, Task]] = deque()
         self.running = 0
@@ -97,16 +109,23 @@ class Worker:
         self.streak = 0
         self.round_at = 0.0
         self.heard_at = now
+        self.uses: dict[int, tuple[float, Use]] = {}
         self.lapses: list[float] = []
+        self.kept_for: Job | None = None
         self.lease_until = 0.0
         self.offline_since = now
         self.away_until = 0.0
         self.heartbeat_seconds = 0.0
-        self.reported_at = now
+        self.silence = Silence(now)
         self.recalling = False
         self.skew = Skew()
         self.tasks_done = 0
         self.tasks_failed = 0
+        self.wants: int | None = None
+
+    def capacity(self) -> Amounts:
+        """All that counts of what it has, each unit beside its asset."""
+        return with_units(self.cls.capacity, unit_ids(self.ad))
 
     @property
     def queued(self) -> int:
@@ -114,9 +133,23 @@ class Worker:
         return len(self.held) - self.running
 
     @property
+    def counted_ad(self) -> WorkerAd:
+        """Its ad as far as it counts."""
+        return with_cpus(self.ad, self.cls.capacity.get("cpus", 0) / MILLI)
+
+    @property
     def is_cut(self) -> bool:
         """Whether it offers more than counts."""
         return self.cls.capacity.get("cpus", 0) < amounts(self.ad.assets).get("cpus", 0)
+
+    def remaining_seconds(self, now: float) -> float | None:
+        """How long it stays; None if it does not say that it leaves.
+
+        Args:
+            now: by the manager's clock; that of the worker is off as far as it is known to be.
+        """
+        ends_at = self.ad.ends_at
+        return None if ends_at is None else ends_at - (self.skew.seconds or 0.0) - now
 
     def queued_numbers(self) -> list[int]:
         """Their numbers, oldest first."""

@@ -3,28 +3,72 @@
 from __future__ import annotations
 
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts, amounts
+from kestrelctl.core.model.assets import MILLI, Amounts, amounts, natural, with_units
+from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, tags_ad
+from kestrelctl.core.model.significance import Facts, attributes_of
+from kestrelctl.core.policies.named_policy import NamedPolicy
 
 #: What two workers must agree in to be of one class.
-ClassKey = tuple[frozenset[str], tuple[tuple[str, int], ...]]
+ClassKey = tuple[frozenset[str], tuple[tuple[str, int], ...], tuple[frozenset[str], frozenset[str]]]
+
+_ALL_SUMS: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
 
 class WorkerClass:
     """What such workers have in common: tags (upper case, as in the original) and capacity.
 
     Attributes:
+        policy: says what tasks are charged there; None for what they ask for.
+        start: an expression that must be true of a job; empty for none.
+        facts: what else expressions in force ask of such workers.
+        prepared: what `scheduling.judgement` keeps of it.
+        indexed, shared: assets of that kind; the others are amounts.
+        idle: the books of such a worker with nothing to do; its units have numbers for ids.
         ad_known: False for workers of which nothing but the address is known.
     """
 
-    __slots__ = ("ad_known", "capacity", "tags")
+    __slots__ = (
+        "ad_known",
+        "capacity",
+        "facts",
+        "idle",
+        "indexed",
+        "policy",
+        "prepared",
+        "shared",
+        "start",
+        "tags",
+    )
 
-    def __init__(self, tags: frozenset[str], capacity: Amounts, *, ad_known: bool = True) -> None:
+    def __init__(
+        self,
+        tags: frozenset[str],
+        capacity: Amounts,
+        kinds: tuple[frozenset[str], frozenset[str]] = _ALL_SUMS,
+        *,
+        ad_known: bool = True,
+        start: str = "",
+        facts: Facts = (),
+        policy: NamedPolicy | None = None,
+    ) -> None:
+        self.start = start
+        self.facts = facts
+        self.prepared: object = None
         self.tags = tags
         self.capacity = capacity
+        self.indexed, self.shared = kinds
+        units = {name: map(str, range(capacity.get(name, 0) // MILLI)) for name in self.indexed}
+        self.idle = with_units(capacity, units)
         self.ad_known = ad_known
+        self.policy = policy
+
+    def attributes(self) -> Attributes:
+        """The ad of such workers, as far as expressions in force ask."""
+        return attributes_of(self.facts) | amounts_ad(natural(self.capacity)) | tags_ad(self.tags)
 
 
 def class_key(ad: WorkerAd) -> ClassKey:
     """The key of a worker's class."""
     tags = frozenset(tag.upper() for tag in ad.tags)
-    return tags, tuple(sorted(amounts(ad.assets).items()))
+    kinds = (frozenset(ad.units), frozenset(ad.shared)) if ad.units or ad.shared else _ALL_SUMS
+    return tags, tuple(sorted(amounts(ad.assets).items())), kinds

@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
+
+from kestrelctl.core.model.result import Seconds
+
+#: The detected asset whose units the vendors' programs are told of by variables of their own.
+GPUS = "gpus"
+
+
+class AssetUnit(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One unit of an indexed asset; on the wire `["GPU-5f2e…","nvidia","NVIDIA A100",85899345920]`.
+
+    Attributes:
+        id: what a program calls it; tells it from the worker's other units of the asset.
+        vendor: such as nvidia or amd; empty if it is not known.
+        memory_bytes: its own; 0 if it is not known.
+    """
+
+    id: str
+    vendor: str = ""
+    model: str = ""
+    memory_bytes: int = 0
 
 
 class WorkerAd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker says of itself: assets, tags, and facts for people.
 
     Attributes:
-        assets: how much it has of each, in natural units.
+        assets: how much it has of each, in natural units. Each is an amount (a `sum`) unless one of
+            the next two says otherwise.
+        units: of its `indexed` assets, as many as `assets` says.
+        shared: assets that tasks use together, each for a whole number of its uses.
+        attributes: what its operator wants expressions to know, beside what the pool finds out.
+        start: an expression that must be true of a job, or nothing of it runs here; empty for none.
+        ends_at: when it stops what it still runs and leaves, in seconds since the epoch by its own
+            clock; None if it stays.
     """
 
     assets: dict[str, float] = msgspec.field(default_factory=lambda: {"cpus": 1.0})
+    units: dict[str, tuple[AssetUnit, ...]] = msgspec.field(default_factory=dict)
+    shared: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     host: str = ""
     os: str = ""
     arch: str = ""
     version: str = ""
+    attributes: dict[str, bool | int | float | str] = {}
+    start: str = ""
+    ends_at: Seconds | None = None
 
 
 def with_cpus(ad: WorkerAd, most: float) -> WorkerAd:
@@ -25,3 +59,49 @@ def with_cpus(ad: WorkerAd, most: float) -> WorkerAd:
     if ad.assets.get("cpus", 0.0) <= most:
         return ad
     return msgspec.structs.replace(ad, assets={**ad.assets, "cpus": max(most, 0.001)})
+
+
+def unit_ids(ad: WorkerAd) -> dict[str, tuple[str, ...]]:
+    """The ids of the units of each indexed asset."""
+    return {asset: tuple(unit.id for unit in units) for asset, units in ad.units.items()}
+
+
+class AssetChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker is to have from now on: assets that are not named stay as they are.
+
+    Attributes:
+        amounts: in natural units; of an indexed asset, how many of the units that it has had.
+        units: the ids of all units of an indexed asset.
+        shared: for how many uses each shared asset is.
+    """
+
+    amounts: dict[str, float] = {}
+    units: dict[str, tuple[str, ...]] = {}
+    shared: dict[str, float] = {}
+
+
+def changed(
+    ad: WorkerAd, change: AssetChange, known: Mapping[str, Sequence[AssetUnit]]
+) -> WorkerAd:
+    """An ad with other assets. Whether it can be meant, `validate.problem_with_ad` says.
+
+    Args:
+        known: the units that the worker has had, with what is known of them.
+    """
+    assets, units = dict(ad.assets), dict(ad.units)
+    shared = dict.fromkeys(ad.shared)
+    for asset, ids in change.units.items():
+        by_id = {unit.id: unit for unit in known.get(asset, ())}
+        units[asset] = tuple(by_id.get(unit, AssetUnit(unit)) for unit in ids)
+        assets[asset] = float(len(ids))
+        shared.pop(asset, None)
+    for asset, amount in (change.amounts | change.shared).items():
+        assets[asset] = amount
+        if asset in change.shared:
+            shared[asset] = None
+        if asset in known and asset not in change.shared:
+            # As many as there are; if more are wanted, the ad contradicts itself and is refused.
+            units[asset] = tuple(known[asset][: int(amount) if 0 <= amount < 1e9 else 0])
+        else:
+            units.pop(asset, None)
+    return msgspec.structs.replace(ad, assets=assets, units=units, shared=tuple(shared))

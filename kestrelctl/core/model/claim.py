@@ -6,7 +6,10 @@ agent charges what it was sent. So a policy that decides what is charged is eval
 
 from __future__ import annotations
 
-from kestrelctl.core.model.assets import Amounts
+from collections.abc import Mapping
+from typing import ClassVar
+
+from kestrelctl.core.model.assets import MILLI, Amounts
 
 #: How often a claim of nothing fits.
 UNBOUNDED = 1 << 30
@@ -17,13 +20,23 @@ class Claim:
 
     Args:
         amounts: thousandths; all above zero.
+
+    Attributes:
+        units: the ids of the units that are charged, by asset; only a bound claim has any.
+        cost: what the match costs its user: what the worker's weight falls by. Without a policy a
+            worker's weight is its processors.
     """
 
-    __slots__ = ("_items", "amounts")
+    __slots__ = ("_items", "amounts", "cost")
+
+    units: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    #: Whether each attempt takes units of its own, so that it must be charged by itself.
+    takes_units: ClassVar[bool] = False
 
     def __init__(self, amounts: Amounts) -> None:
         self.amounts = amounts
         self._items = tuple(amounts.items())
+        self.cost = amounts.get("cpus", 0) / MILLI
 
     def times_fitting(self, free: Amounts) -> int:
         """How many attempts with this claim fit into `free` side by side."""
@@ -32,7 +45,7 @@ class Claim:
             fitting = free.get(name, 0) // amount
             if fitting < times:
                 times = fitting
-        return times
+        return times if times > 0 else 0  # below zero is what is free after a shrink
 
     def fits(self, free: Amounts) -> bool:
         """Whether one attempt fits into `free`."""
@@ -45,6 +58,11 @@ class Claim:
         """Takes the claim out of `free`, in place. The caller has checked that it fits."""
         for name, amount in self._items:
             free[name] -= amount * times
+
+    def bind(self, free: Amounts) -> Claim:
+        """Charges one attempt; returns what is to be released when it has ended."""
+        self.charge(free)
+        return self
 
     def release(self, free: Amounts) -> None:
         """Puts the claim back into `free`, in place."""

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import msgspec
 
+#: Looking at running tasks more often than this would take too much of their machine.
+SHORTEST_USAGE_SECONDS = 1.0
+
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one pool; every default is what a new pool should have."""
 
     #: How far ahead a worker is supplied with short tasks.
-    ahead_seconds: float = 0.1
+    ahead_seconds: float = 0.2
     #: Tasks that take this long on average are never queued behind another.
     short_seconds: float = 1.0
     #: The most tasks that wait at a worker, per task that it runs side by side.
     ahead_per_slot: int = 32
-    #: What waits at a worker that reported nothing for this long is recalled when others idle.
+    #: What waits at a worker that reported nothing for this long, and for longer than is its
+    #: habit, is recalled when others idle.
     stuck_seconds: float = 0.5
+
+    #: After this long without a task handed out, a job has a worker kept for it.
+    starving_seconds: float = 60.0
 
     #: Signs of life the whole pool sends together, so that their cost does not grow with it.
     heartbeats_per_second: float = 100.0
@@ -23,6 +30,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_heartbeat_seconds: float = 60.0
     #: What a worker may be late with its sign of life (its own interval is jittered by a tenth).
     late_seconds: float = 4.0
+
+    #: How often workers say what tasks use that have run for at least as long; 0 for never.
+    usage_seconds: float = 300.0
 
     #: How long after its start a manager waits for workers to say what they still run.
     reconcile_seconds: float = 3.0
@@ -34,6 +44,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: First pause before a failed task is tried again; doubled each time.
     backoff_seconds: float = 1.0
     max_backoff_seconds: float = 60.0
+
+    #: A copy of a service that ran for so long is started again after the first pause.
+    service_settled_seconds: float = 60.0
 
     #: So many failures in a row, each this fast, put a worker in quarantine if others fare better.
     quarantine_failures: int = 10

@@ -15,6 +15,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: of its submission; empty if that had none. No two jobs of an owner have the same.
+        stopped_by: what stopped it if nobody cancelled it: `deadline`; else empty.
+        untold: it has ended, and its owner is still to be told.
     """
 
     job_id: int
@@ -27,6 +29,15 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     cursor: int = 0  #: how many tasks of the array were ever dispatched
     counts: Counts = msgspec.field(default_factory=Counts)
     ended_at: float | None = None
+    untold: bool = False
+    stopped_by: str = ""
+
+
+class OwnerTold(msgspec.Struct, frozen=True):
+    """The owner of a job was told that it has ended, at that time; of no other end."""
+
+    job_id: int
+    ended_at: float | None
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -42,6 +53,9 @@ class TaskRecord(msgspec.Struct, frozen=True):
     Attributes:
         concluded: attempts up to this number are over. A result of one of them that comes (again)
             after a restart is not counted (again).
+        retried_after: a user had the task brought back after this attempt; none up to it, not even
+            one that was given up, can end the task any more.
+        memory_step: how often it has asked for more memory.
     """
 
     job_id: int
@@ -52,6 +66,8 @@ class TaskRecord(msgspec.Struct, frozen=True):
     worker: str
     result: Result | None
     concluded: int = 0
+    retried_after: int = 0
+    memory_step: int = 0
 
 
 class WorkerRecord(msgspec.Struct, frozen=True):
@@ -73,10 +89,33 @@ class WorkerGone(msgspec.Struct, frozen=True):
     worker: str
 
 
+class PolicyRecord(msgspec.Struct, frozen=True):
+    """A consumption policy.
+
+    Attributes:
+        workers: an expression on a worker's ad: which workers it is for.
+        text: its lines.
+    """
+
+    name: str
+    workers: str
+    text: str
+
+
+class PolicyGone(msgspec.Struct, frozen=True):
+    """A policy that is no longer in force."""
+
+    name: str
+
+
 class JobForgotten(msgspec.Struct, frozen=True):
     """An ended job whose rows shall go."""
 
     job_id: int
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """Nothing but a commit, with which more rows of forgotten jobs go."""
 
 
 #: The most that is kept of one job; after these comes one `dropped`.
@@ -84,9 +123,12 @@ MAX_HAPPENINGS = 2_000
 
 #: What `Happening.what` may be. That a job was submitted and how it ended is in its own record.
 #:
-#: - `cancelled`: the whole job.
+#: - `cancelled`: the whole job, or a single task of it; by a user, or for the `cause` `deadline`.
 #: - `failed`: an attempt that failed and is retried; `detail` says how it failed. The failure that
 #:   ends a task is in the task's record.
+#: - `more-memory`: an attempt ran out of memory, and the next one asks for more.
+#: - `restarted`: a copy of a service has ended, and is started again; `detail` says how it ended.
+#: - `scaled`: a service shall have more or fewer copies.
 #: - `lost`: the attempt's worker went away, for a `cause` of `totals.LOSS_CAUSES`. Also the loss
 #:   that ends a task: the task's record does not tell when that was.
 #: - `found-again`: a loss is taken back, because the attempt survived.
@@ -100,6 +142,9 @@ MAX_HAPPENINGS = 2_000
 HAPPENINGS = (
     "cancelled",
     "failed",
+    "more-memory",
+    "restarted",
+    "scaled",
     "lost",
     "found-again",
     "killed",
@@ -135,7 +180,19 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-Record = JobRecord | Progress | TaskRecord | WorkerRecord | WorkerGone | JobForgotten | Happening
+Record = (
+    JobRecord
+    | OwnerTold
+    | Progress
+    | TaskRecord
+    | WorkerRecord
+    | WorkerGone
+    | PolicyRecord
+    | PolicyGone
+    | JobForgotten
+    | Swept
+    | Happening
+)
 
 
 class UnfinishedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +205,8 @@ class UnfinishedJob(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: list[int]  #: indexes below the cursor without a final state
     counters: dict[int, tuple[int, int]]  #: index -> (failures, losses), where not both zero
     concluded: dict[int, int] = {}  #: index -> `TaskRecord.concluded`, where not zero
+    retried_after: dict[int, int] = {}  #: the same of `TaskRecord.retried_after`
+    memory_steps: dict[int, int] = {}  #: the same of `TaskRecord.memory_step`
     happenings: int = 0  #: how many are stored
 
 
@@ -159,3 +218,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     next_job_id: int
     jobs: list[UnfinishedJob]
     workers: list[WorkerRecord]
+    policies: list[PolicyRecord] = []

@@ -15,8 +15,16 @@ class Reason(enum.StrEnum):
     """Why a task does not run on a worker, or does not run at all just now."""
 
     MISSING_TAGS = "missing-tags"
+    MISSING_ASSET = "missing-asset"
+    POLICY = "policy"
     TOO_SMALL = "too-small"
+    ERROR = "error"
+    UNDEFINED = "undefined"
+    REQUIREMENTS = "requirements"
+    START = "start"
+    LIFETIME = "lifetime"
     BUSY = "busy"
+    RESERVED = "reserved"
     OFFLINE = "offline"
     UNHEARD = "unheard"
     DRAINING = "draining"
@@ -24,6 +32,7 @@ class Reason(enum.StrEnum):
     NO_WORKERS = "no-workers"
     MAX_RUNNING = "max-running"
     BACKOFF = "backoff"
+    MORE_MEMORY = "more-memory"
     ALL_STARTED = "all-started"
     CANCELLING = "cancelling"
     RECOVERING = "recovering"
@@ -32,7 +41,17 @@ class Reason(enum.StrEnum):
 
 
 #: Nothing but another worker or another ad can make these go away.
-NEVER_FITS = (Reason.MISSING_TAGS, Reason.TOO_SMALL)
+NEVER_FITS = (
+    Reason.MISSING_TAGS,
+    Reason.MISSING_ASSET,
+    Reason.POLICY,
+    Reason.TOO_SMALL,
+    Reason.ERROR,
+    Reason.UNDEFINED,
+    Reason.REQUIREMENTS,
+    Reason.START,
+    Reason.LIFETIME,
+)
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -49,11 +68,19 @@ class Refusal(msgspec.Struct, frozen=True):
 #: asked for that is there.
 CLOSENESS: dict[Reason, tuple[float, float]] = {
     Reason.MISSING_TAGS: (0.0, 0.3),
-    Reason.TOO_SMALL: (0.3, 0.6),
-    Reason.OFFLINE: (0.6, 0.6),
+    Reason.MISSING_ASSET: (0.3, 0.3),
+    Reason.POLICY: (0.3, 0.3),
+    Reason.TOO_SMALL: (0.3, 0.5),
+    Reason.ERROR: (0.5, 0.5),
+    Reason.UNDEFINED: (0.52, 0.52),
+    Reason.REQUIREMENTS: (0.53, 0.57),
+    Reason.START: (0.58, 0.58),
+    Reason.LIFETIME: (0.6, 0.65),
+    Reason.OFFLINE: (0.65, 0.65),
     Reason.UNHEARD: (0.7, 0.7),
     Reason.DRAINING: (0.8, 0.8),
     Reason.QUARANTINED: (0.85, 0.85),
+    Reason.RESERVED: (0.87, 0.87),
     Reason.BUSY: (0.9, 1.0),
 }
 

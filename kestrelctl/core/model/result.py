@@ -48,29 +48,68 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     exit_code: Whole = 0
     signal: Whole = 0
     reason: str = ""
-    stdout: str = ""  #: the tail
-    stderr: str = ""  #: the tail
+    stdout: bytes = b""  #: the tail
+    stderr: bytes = b""  #: the tail
     stdout_bytes: Count = 0  #: the whole size; the rest is kept by the worker
     stderr_bytes: Count = 0
 
 
-def bounded(result: Result) -> Result:
-    """A result with no longer texts than a worker sends that keeps to its part.
+#: No attempt has more processors, or more memory, than any machine.
+MOST_CPUS = 4096.0
+MOST_BYTES = 1 << 48
+#: So far a clock may be off: a worker's, or the manager's that was set back since the submission.
+CLOCK_SLACK_SECONDS = 3600.0
+#: The kernel counts processor time in ticks, and rounds up.
+CPU_SLACK_SECONDS = 1.0
 
-    What another one sends would fill the store, and the answers to users.
+
+def bounded(result: Result, submitted_at: float, now: float) -> Result:
+    """A result with no longer texts than a worker sends that keeps to its part, and with no figures
+    that cannot be.
+
+    What another one sends would fill the store and the answers to users, and spoil every sum.
+
+    Args:
+        submitted_at: when the job was: no attempt began before, or has run for longer.
+        now: seconds since the epoch.
     """
+    latest_start = now + CLOCK_SLACK_SECONDS
+    earliest_start = min(submitted_at, now) - CLOCK_SLACK_SECONDS
+    longest_seconds = latest_start - min(submitted_at, now)
+    wall_seconds = result.wall_seconds
     if (
         len(result.reason) <= MOST_REASON_CHARACTERS
         and len(result.stdout) <= TAIL_BYTES
         and len(result.stderr) <= TAIL_BYTES
+        and earliest_start <= result.started_at <= latest_start
+        and 0.0 <= wall_seconds <= longest_seconds
+        and 0.0 <= result.cpu_seconds <= MOST_CPUS * wall_seconds + CPU_SLACK_SECONDS
+        and result.waited_seconds >= 0.0
+        and result.peak_bytes <= MOST_BYTES
     ):
         return result
+    wall_seconds = possible_seconds(wall_seconds, longest_seconds)
     return msgspec.structs.replace(
         result,
+        started_at=max(earliest_start, min(result.started_at, latest_start)),
+        wall_seconds=wall_seconds,
+        cpu_seconds=possible_cpu_seconds(result.cpu_seconds, wall_seconds),
+        waited_seconds=possible_seconds(result.waited_seconds, longest_seconds),
+        peak_bytes=min(result.peak_bytes, MOST_BYTES),
         reason=result.reason[:MOST_REASON_CHARACTERS],
         stdout=result.stdout[-TAIL_BYTES:],
         stderr=result.stderr[-TAIL_BYTES:],
     )
+
+
+def possible_seconds(seconds: float, longest_seconds: float) -> float:
+    """A duration that was reported, as far as it can be."""
+    return max(0.0, min(seconds, longest_seconds))
+
+
+def possible_cpu_seconds(seconds: float, wall_seconds: float) -> float:
+    """The same of processor time that was spent in so much time."""
+    return possible_seconds(seconds, MOST_CPUS * wall_seconds + CPU_SLACK_SECONDS)
 
 
 def how_it_ended(reason: str, signal: int, exit_code: int) -> str:

@@ -2,34 +2,76 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.model import workdir
 from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural
+from kestrelctl.core.model.matching_ads import Attributes, amounts_ad
+from kestrelctl.core.model.significance import Facts, attributes_of
 from kestrelctl.core.model.spec import JobSpec
 
 
 class Shape:
-    """What such jobs ask for: amounts of assets, and tags. One object for all jobs that ask alike.
+    """What such jobs ask for: amounts of assets, tags, and what expressions say of both sides.
+
+    One object for all jobs that ask alike.
 
     Attributes:
         requires: tags in upper case, as in the original.
         asked: the request in natural units, as the first of the jobs had it. The others share it:
             ten thousand jobs need no ten thousand dictionaries.
+        requirements, rank: expressions; empty for none.
+        facts: what else expressions in force ask of such jobs.
+        time_request_seconds: how long a worker has to stay; 0 for any. That is a matter of the
+            worker, not of its class, and of the moment: `scheduling.offer` holds it against that.
+        prepared: what `scheduling.judgement` keeps of it.
     """
 
-    __slots__ = ("asked", "request", "requires")
+    __slots__ = (
+        "asked",
+        "facts",
+        "prepared",
+        "rank",
+        "request",
+        "requirements",
+        "requires",
+        "time_request_seconds",
+    )
 
     def __init__(
-        self, request: Amounts, requires: frozenset[str], asked: Natural | None = None
+        self,
+        request: Amounts,
+        requires: frozenset[str],
+        asked: Natural | None = None,
+        requirements: str = "",
+        rank: str = "",
+        facts: Facts = (),
+        time_request_seconds: float = 0.0,
     ) -> None:
+        self.requirements = requirements
+        self.rank = rank
+        self.facts = facts
+        self.time_request_seconds = time_request_seconds
+        self.prepared: object = None
         self.request = request
         self.requires = requires
         self.asked = natural(request) if asked is None else asked
 
+    def attributes(self) -> Attributes:
+        """The ad of such jobs, as far as expressions in force ask."""
+        return attributes_of(self.facts) | amounts_ad(natural(self.request), "Request")
+
 
 #: What two jobs must agree in to have one shape.
-ShapeKey = tuple[tuple[tuple[str, int], ...], frozenset[str]]
+ShapeKey = tuple[tuple[tuple[str, int], ...], frozenset[str], str, str, Facts, float]
 
 
-def shape_key(spec: JobSpec) -> ShapeKey:
-    """The key of a job's shape."""
+def shape_key(spec: JobSpec, facts: Facts = ()) -> ShapeKey:
+    """The key of a job's shape.
+
+    Args:
+        facts: what expressions in force ask of the job, beside what it asks for.
+    """
     request = tuple(sorted(amounts(spec.request).items()))
-    return request, frozenset(tag.upper() for tag in spec.requires)
+    requires = (*spec.requires, workdir.TAG) if spec.workdir else spec.requires
+    tags = frozenset(tag.upper() for tag in requires)
+    seconds = spec.time_request_seconds or 0.0
+    return request, tags, spec.requirements, spec.rank, facts, seconds

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from kestrelctl.core.model.exits import Exits
+from kestrelctl.core.model.task_array import TaskArray
+
 #: The longest command, and the longest requirements, in characters, in the head of a job.
 HEAD_CHARACTERS = 1_000
 
@@ -18,25 +21,51 @@ class OnWorkerLost(enum.StrEnum):
     WAIT = "wait"
 
 
-class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Notify(enum.StrEnum):
+    """Of which ends of a job its owner is told by a chat message."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+    FAILURES = "failures"
+
+    def wants(self, outcome: str, *, cancelled: bool) -> bool:
+        """Whether the owner wants to hear that the job ended so; who cancels it knows."""
+        if self is Notify.FAILURES:
+            return outcome == "failed" and not cancelled
+        return self is Notify.ALWAYS
+
+
+class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     """A job as submitted.
 
-    Task number i of the array (0 <= i < count) has the id `first + i * step`. Limits count per
-    task: a task is given up as failed at its `max_failures`th failed attempt, as lost at its
-    `max_losses`th lost worker.
+    Limits count per task: a task is given up as failed at its `max_failures`th failed attempt, as
+    lost at its `max_losses`th lost worker.
 
     Attributes:
         items: one line per task, for `{}` in the command.
         request: how much of each asset a task asks for, in natural units; always some `cpus`.
+        workdir: absolute path of the directory in which tasks start, on the machines of workers
+            that allow it (`core.model.workdir`); empty for a scratch directory of each task's own.
+        requirements: a ClassAd expression that must be true of a worker; empty for none.
+        rank: one that comes to a number: workers with a higher one are preferred.
+        success_exits: exit codes that are a success; none named: 0.
+        retry_on, no_retry_on: only failures with such an exit are retried, or only others.
+        backoff_seconds, max_backoff_seconds: the first pause before a failed task is tried again,
+            and the longest; None for the pool's.
+        deadline_at, deadline_seconds: when what has not ended is stopped: seconds since the epoch
+            by the manager's clock, or after the submission; at most one of them.
+        service: its tasks are copies that are started again whenever they end, until a cancel.
+        time_request_seconds: a task goes only to workers that stay so long; None for any.
+        retry_memory_bytes: what the next attempts ask for, one after the other, when one ran out of
+            memory; each more than the one before, and the first more than the request's.
+        stop_signal, stop_grace_seconds: what asks a task to end, without `SIG`, and how long before
+            it is made to; `core.model.ending_rules` has the defaults.
     """
 
     argv: tuple[str, ...]
     name: str = ""
-    count: int = 1
-    first: int = 0
-    step: int = 1
     items: tuple[str, ...] | None = None
-    env: dict[str, str] = {}
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     cleanup: tuple[str, ...] = ()
     request: dict[str, float] = msgspec.field(default_factory=lambda: {"cpus": 1.0})
     requires: tuple[str, ...] = ()
@@ -46,15 +75,34 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_losses: int = 5
     time_limit_seconds: float | None = None
     on_worker_lost: OnWorkerLost = OnWorkerLost.REQUEUE
+    notify: Notify = Notify.NEVER
+    workdir: str = ""
+    requirements: str = ""
+    rank: str = ""
+    success_exits: Exits = ()
+    retry_on: Exits = ()
+    no_retry_on: Exits = ()
+    backoff_seconds: float | None = None
+    max_backoff_seconds: float | None = None
+    service: bool = False
+    time_request_seconds: float | None = None
+    deadline_at: float | None = None
+    deadline_seconds: float | None = None
+    retry_memory_bytes: tuple[int, ...] = ()
+    stop_signal: str = ""
+    stop_grace_seconds: float | None = None
 
-    def task_id(self, index: int) -> int:
-        """The id a user sees for the task at `index`."""
-        return self.first + index * self.step
+    def deadline(self, submitted_at: float) -> float | None:
+        """When what has not ended is stopped, in seconds since the epoch; None for never."""
+        if self.deadline_seconds is not None:
+            return submitted_at + self.deadline_seconds
+        return self.deadline_at
 
-    def index_of(self, task_id: int) -> int | None:
-        """The index of the task with that id, or None if the array has no such task."""
-        index, rest = divmod(task_id - self.first, self.step)
-        return index if rest == 0 and 0 <= index < self.count else None
+    def with_more_memory(self, step: int) -> JobSpec:
+        """The job as a task asks that has run out of memory so many times."""
+        return msgspec.structs.replace(
+            self, request={**self.request, "memory": float(self.retry_memory_bytes[step - 1])}
+        )
 
     def head(self) -> JobSpec:
         """What lists show of the job: some kilobytes, however long its parts are.
@@ -69,13 +117,15 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             env={},
             cleanup=(),
             requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),
+            requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),
+            rank=" ".join(cut_words((self.rank,), HEAD_CHARACTERS)),
         )
 
     def shows_all(self) -> bool:
         """Whether the command and the requirements of a head are those of the job, uncut."""
         return all(
             sum(len(word) + 1 for word in words) <= HEAD_CHARACTERS
-            for words in (self.argv, self.requires)
+            for words in (self.argv, self.requires, (self.requirements,), (self.rank,))
         )
 
 

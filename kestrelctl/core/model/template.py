@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_array import TaskArray
 
 
-class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job without its array. Sent to a worker once; later attempts name the job's id."""
+class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
+    """A job without its items. Sent to a worker once; later attempts name the job's id."""
 
     job_id: int
     argv: tuple[str, ...]
     name: str = ""
-    count: int = 1
-    first: int = 0
-    step: int = 1
     with_items: bool = False
-    env: dict[str, str] = {}
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     cleanup: tuple[str, ...] = ()
     time_limit_seconds: float | None = None
+    workdir: str = ""
+    success_exits: Exits = ()
+    stop_signal: str = ""
+    stop_grace_seconds: float | None = None
 
     @classmethod
     def of(cls, job_id: int, spec: JobSpec) -> Template:
@@ -35,28 +39,88 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             count=spec.count,
             first=spec.first,
             step=spec.step,
+            further=spec.further,
             with_items=spec.items is not None,
             env=spec.env,
             cleanup=spec.cleanup,
             time_limit_seconds=spec.time_limit_seconds,
+            workdir=spec.workdir,
+            success_exits=spec.success_exits,
+            stop_signal=spec.stop_signal,
+            stop_grace_seconds=spec.stop_grace_seconds,
         )
 
-    def task_id(self, index: int) -> int:
-        """The id a user sees for the task at `index`."""
-        return self.first + index * self.step
+
+def job_variables(template: Template) -> dict[str, str]:
+    """What is the same for all tasks of a job in what they find in their environment."""
+    return {
+        **template.env,
+        "KESTREL_JOB_ID": str(template.job_id),
+        "KESTREL_JOB_NAME": template.name,
+        "KESTREL_TASK_COUNT": str(template.count),
+    }
 
 
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)?\}")
+def task_variables(template: Template, index: int, item: str | None, count: int) -> dict[str, str]:
+    """The rest of it, which tells tasks apart. `docs/cli.md` lists all.
+
+    Args:
+        count: which attempt of the task it is, from 1.
+    """
+    found = {
+        "KESTREL_TASK_ID": str(template.task_id(index)),
+        "KESTREL_TASK_INDEX": str(index),
+        "KESTREL_ATTEMPT": str(count),
+    }
+    if item is not None:
+        found["KESTREL_ITEM"] = item
+    return found
+
+
+def variables(template: Template, index: int, item: str | None, count: int) -> dict[str, str]:
+    """All that a task finds in its environment from its job and from Kestrel."""
+    return job_variables(template) | task_variables(template, index, item, count)
+
+
+#: `${name}` is a variable of the shell.
+_PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}|\{\}")
 
 
 def fill(words: tuple[str, ...], task_id: int, index: int, item: str | None) -> tuple[str, ...]:
     """Puts a task's values into the placeholders of a command.
 
     `{}` is the item, or the task id where there are no items; `{n}` the task id; `{i}` the index;
-    `{key}` a field of an item that is a JSON object. Any other braces stay as they are.
+    `{key}` a field of an item that is a JSON object. Any other braces stay as they are, and those
+    of `${key}`, which is a variable of the shell.
     """
     if not any("{" in word for word in words):
         return words
+    values = _values(task_id, index, item)
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1) or ""
+        if name not in values:
+            return match.group(0)
+        found = values[name]
+        if isinstance(found, str):
+            return found
+        return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+    return tuple(_PLACEHOLDER.sub(value, word) for word in words)
+
+
+def unfilled(words: Iterable[str], item: str | None) -> list[str]:
+    """The placeholders of a command that stay as they are, each once, as they are written.
+
+    Args:
+        item: of a task; None where there are no items.
+    """
+    found = dict.fromkeys(match for word in words for match in _PLACEHOLDER.findall(word))
+    known = _values(0, 0, item) if any(found) else {"": ""}
+    return [f"{{{name}}}" for name in found if name not in known]
+
+
+def _values(task_id: int, index: int, item: str | None) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if item is not None and item.startswith("{"):
         try:
@@ -68,12 +132,4 @@ def fill(words: tuple[str, ...], task_id: int, index: int, item: str | None) -> 
     values["n"] = values.get("n", task_id)
     values["i"] = values.get("i", index)
     values[""] = str(task_id) if item is None else item
-
-    def value(match: re.Match[str]) -> str:
-        name = match.group(1) or ""
-        if name not in values:
-            return match.group(0)
-        found = values[name]
-        return found if isinstance(found, str) else json.dumps(found)
-
-    return tuple(_PLACEHOLDER.sub(value, word) for word in words)
+    return values

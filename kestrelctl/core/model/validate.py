@@ -6,13 +6,18 @@ import math
 import re
 from collections.abc import Mapping
 
-from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.classad.rules import shown
+from kestrelctl.core.model.ad import AssetUnit, WorkerAd
 from kestrelctl.core.model.assets import MILLI
+from kestrelctl.core.model.ending_rules import problem_with_endings
+from kestrelctl.core.model.matching_ads import problem_with_attributes
+from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_array import problem_with_ids
+from kestrelctl.core.model.workdir import problem_with_workdir
 
 MAX_TASKS = 1_000_000_000
 MAX_PRIORITY = 255
-MAX_ID = 1_000_000_000_000
 #: What a worker says of its machine, each; a host name has no more.
 MAX_FACT_CHARACTERS = 255
 MAX_TAGS_CHARACTERS = 10_000
@@ -21,17 +26,29 @@ MOST_CPUS = 1_000_000
 #: Of any other asset, in its natural unit; or none.
 MOST_OF_AN_ASSET = 1 << 60
 LEAST_OF_AN_ASSET = 1 / MILLI
+#: Of all indexed assets of a worker together.
+MAX_UNITS = 256
 _ASSET = re.compile(r"[a-z][a-z0-9_]{0,31}")
+#: No comma: a task is told its units with commas between them.
+_UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]{0,79}")
+#: Assets that are always amounts.
+_SUMS = ("cpus", "memory", "disk")
+#: A task is told its units in `KESTREL_` and the asset's name; these mean something else there.
+_NOT_INDEXED = frozenset(
+    ("job_id", "job_name", "task_count", "task_id", "task_index", "attempt", "item", "worker",
+     "scratch", "inherit", "hosts"),
+)  # fmt: skip
 
 
 def problem_with_job(spec: JobSpec) -> str | None:
     """The first thing wrong with a job, in words for its user; None if all is well."""
+    ids = problem_with_ids(spec) or ""
+    workdir = problem_with_workdir(spec.workdir) or ""
     checks = (
         (bool(spec.argv) and bool(spec.argv[0]), "the command is empty"),
         (1 <= spec.count <= MAX_TASKS, f"an array has 1 to {MAX_TASKS:,} tasks, not {spec.count}"),
-        (abs(spec.first) <= MAX_ID, f"the first task cannot have the id {spec.first}"),
-        (spec.step <= MAX_ID, f"the step of an array cannot be {spec.step}"),
-        (spec.step >= 1, f"the step of an array is at least 1, not {spec.step}"),
+        (not ids, ids),
+        (not workdir, workdir),
         (
             spec.items is None or len(spec.items) == spec.count,
             f"{len(spec.items or ())} items for {spec.count} tasks",
@@ -60,9 +77,18 @@ def problem_with_job(spec: JobSpec) -> str | None:
             "commands and environment cannot hold a NUL character",
         ),
     )
-    return next((text for fine, text in checks if not fine), None) or _problem_with_assets(
-        spec.request, "a task needs"
+    return (
+        next((text for fine, text in checks if not fine), None)
+        or _problem_with_assets(spec.request, "a task needs")
+        or _problem_with_expression("requirements", spec.requirements)
+        or _problem_with_expression("rank", spec.rank)
+        or problem_with_endings(spec)
     )
+
+
+def _problem_with_expression(name: str, text: str) -> str | None:
+    mistake = problem_with_expression(text)
+    return None if mistake is None else f"{name}: {shown(text, mistake)}"
 
 
 def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
@@ -82,7 +108,7 @@ def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
 
 def problem_with_ad(ad: WorkerAd) -> str | None:
     """The first thing wrong with an ad; None if all is well."""
-    problem = _problem_with_assets(ad.assets, "a worker has")
+    problem = _problem_with_assets(ad.assets, "a worker has") or _problem_with_kinds(ad)
     if problem:
         return problem
     for name in ("host", "os", "arch", "version"):
@@ -90,4 +116,43 @@ def problem_with_ad(ad: WorkerAd) -> str | None:
             return f"a worker's {name} has at most {MAX_FACT_CHARACTERS} characters"
     if sum(len(tag) + 1 for tag in ad.tags) > MAX_TAGS_CHARACTERS:
         return f"a worker's tags have at most {MAX_TAGS_CHARACTERS:,} characters together"
+    return problem_with_attributes(ad.attributes) or _problem_with_expression("start", ad.start)
+
+
+def _problem_with_kinds(ad: WorkerAd) -> str | None:
+    """The first thing wrong with the units and the shared assets of an ad; None if all is well."""
+    if sum(map(len, ad.units.values())) > MAX_UNITS:
+        return f"a worker has at most {MAX_UNITS} units of its assets together"
+    if len(ad.units) > MAX_ASSETS or len(ad.shared) > MAX_ASSETS:
+        return f"a worker has at most {MAX_ASSETS} assets"
+    if len(set(ad.shared)) < len(ad.shared):
+        return "an asset is said to be shared twice"
+    for name in (*ad.units, *ad.shared):
+        if not _ASSET.fullmatch(name):
+            return f"{name[:40]!r} is no name of an asset"
+        if name in _SUMS:
+            return f"{name} is an amount: it has no units and is not shared"
+        amount = ad.assets.get(name, 0.0)
+        if name in ad.shared and (name in ad.units or amount != int(amount)):
+            return f"{name} is shared by a whole number of uses, and has no units"
+        if name in ad.units and amount != len(ad.units[name]):
+            return f"there are {len(ad.units[name])} units of {name}, not {amount:,.10g}"
+        if name in ad.units and name in _NOT_INDEXED:
+            return f"{name} cannot have units: KESTREL_{name.upper()} means something else"
+    for name, units in ad.units.items():
+        if len({unit.id for unit in units}) < len(units):
+            return f"two units of {name} have the same id"
+        if problem := next(filter(None, map(_problem_with_unit, units)), None):
+            return f"{problem}, in {name}"
+    return None
+
+
+def _problem_with_unit(unit: AssetUnit) -> str | None:
+    if not _UNIT.fullmatch(unit.id):
+        return f"{unit.id[:40]!r} is no id of a unit"
+    for fact in (unit.vendor, unit.model):
+        if len(fact) > MAX_FACT_CHARACTERS or not fact.isprintable():
+            return f"{fact[:40]!r} says nothing of a unit"
+    if not 0 <= unit.memory_bytes < MOST_OF_AN_ASSET:
+        return f"a unit has no {unit.memory_bytes:,} bytes of memory"
     return None

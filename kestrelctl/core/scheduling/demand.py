@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job, Order
+from kestrelctl.core.model.matching_ads import JOB_ATTRIBUTES, job_facts
 from kestrelctl.core.model.shape import Shape, ShapeKey, shape_key
+from kestrelctl.core.model.significance import Facts, Significance
 from kestrelctl.core.model.spec import JobSpec
 
 #: How many shapes may be known that nobody has any more, at the least.
@@ -27,6 +29,9 @@ class Demand:
 
     Args:
         order: where a job comes now.
+
+    Attributes:
+        significance: of the attributes of jobs.
     """
 
     def __init__(self, order: Callable[[Job], Order] = by_priority) -> None:
@@ -34,6 +39,7 @@ class Demand:
         self._groups: dict[Shape, list[tuple[Order, Job]]] = {}
         self._shapes: dict[ShapeKey, Shape] = {}
         self._shapes_at_most = 2 * SPARE_SHAPES
+        self.significance = Significance(JOB_ATTRIBUTES)
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -59,7 +65,7 @@ class Demand:
             return False
         if job.place is None:
             return self._insert(job)
-        if self.order(job) == job.place:
+        if self.order(job.whole) == job.place:
             return False
         first = self._groups[job.shape][0][1]
         self._remove(job)
@@ -75,14 +81,14 @@ class Demand:
         """
         firsts = {shape: group[0][1] for shape, group in self._groups.items()}
         for job in self.jobs():
-            if self.order(job) != job.place:
+            if self.order(job.whole) != job.place:
                 self._remove(job)
                 self._insert(job)
         return [shape for shape, group in self._groups.items() if group[0][1] is not firsts[shape]]
 
     def _insert(self, job: Job) -> bool:
         """Puts a job in; returns whether it is the first of its shape."""
-        job.place = self.order(job)
+        job.place = self.order(job.whole)
         group = self._groups.setdefault(job.shape, [])
         insort(group, (job.place, job))
         return group[0][1] is job
@@ -96,13 +102,32 @@ class Demand:
 
     # -- shapes ------------------------------------------------------------------------------------
 
-    def shape_of(self, spec: JobSpec) -> Shape:
+    def shape_of(self, spec: JobSpec, owner: str) -> Shape:
         """The one shape object for jobs that ask like this one."""
-        key = shape_key(spec)
+        key = shape_key(spec, self.facts_of(spec, owner))
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = Shape(dict(key[0]), key[1], spec.request)
+            request, requires, requirements, rank, facts, seconds = key
+            shape = Shape(dict(request), requires, spec.request, requirements, rank, facts, seconds)
+            self._shapes[key] = shape
         return shape
+
+    def facts_of(self, spec: JobSpec, owner: str) -> Facts:
+        """What of a job's ad expressions ask, beside what it asks for itself."""
+        return self.significance.of(job_facts(spec, owner)) if self.significance else ()
+
+    def reshape(self, jobs: Iterable[Job]) -> None:
+        """Gives jobs the shapes that they have now that other attributes matter."""
+        for line in (line for job in jobs for line in job.lines()):
+            shape = self.shape_of(line.asks, line.owner)
+            if shape is line.shape:
+                continue
+            queued = line.place is not None
+            if queued:
+                self._remove(line)
+            line.shape = shape
+            if queued:
+                self._insert(line)
 
     def shapes(self) -> list[Shape]:
         """Every known shape."""

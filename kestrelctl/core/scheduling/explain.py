@@ -9,10 +9,16 @@ import msgspec
 from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.jobs.job import Job, Standing
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.members.worker_class import WorkerClass
+from kestrelctl.core.model.assets import describe
+from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.refusal import NEVER_FITS, Reason, Refusal
+from kestrelctl.core.model.refusal import NEVER_FITS, Reason, Refusal, refuse
+from kestrelctl.core.scheduling.clauses import Crowd, clause_counts
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.ladder import refusal
+from kestrelctl.core.scheduling.match import Terms
+from kestrelctl.core.scheduling.reservation import room_kept
 from kestrelctl.core.scheduling.supply import Supply
 
 #: With more tasks under way than this, nobody waits for them to be walked through.
@@ -36,6 +42,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         could: how many workers could take a task at once.
         ever: whether any known worker could ever run one.
         tasks_ahead: waiting tasks of jobs that are at work and get what becomes free before it.
+        clauses: how many workers each clause of the expressions of both sides leaves.
     """
 
     job_reasons: list[Refusal]
@@ -43,6 +50,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     could: int
     ever: bool
     tasks_ahead: int
+    clauses: list[ClauseCount]
 
 
 def explain(
@@ -57,23 +65,38 @@ def explain(
 ) -> Explanation:
     """Holds a job against itself, the other jobs and every worker.
 
+    Workers are held against what the first of its lines with waiting tasks asks for.
+
     Args:
         jobs, workers: all that the pool knows.
         backoff_until: when the next of its tasks in back-off may run again.
         store_error: why nothing is handed out to anybody; empty if it is.
     """
+    shape = next((line for line in job.lines() if line.waiting), job).shape
     refusals: dict[Refusal, list[str]] = {}
+    crowds: dict[WorkerClass, Crowd] = {}
+    mine: list[Refusal] = []
     could = online = 0
     for worker in workers:
         online += worker.online
-        why = refusal(worker, supply.of(worker), job.shape, now)
+        crowd = crowds.get(worker.cls)
+        if crowd is None:
+            crowd = crowds[worker.cls] = Crowd(worker)
+        crowd.workers += 1
+        why = refusal(worker, supply.of(worker), shape, now)
+        kept = worker.kept_for
+        if kept is not None and kept.shape is not shape:
+            if why is None or why.reason is Reason.BUSY:
+                why = refuse(Reason.RESERVED, found=f"for job {kept.id}")
+        elif kept in job.lines() and isinstance(terms := supply.of(worker).terms(shape), Terms):
+            mine.append(Refusal(Reason.RESERVED, found=room_kept(worker, terms.claim)))
         if why is None:
             could += 1
         else:
             refusals.setdefault(why, []).append(worker.jid)
     groups = [Group(len(jids), jids[0], why) for why, jids in refusals.items()]
     groups.sort(key=lambda group: -group.refusal.closeness)
-    reasons = _job_reasons(job, backoff_until, now)
+    reasons = _job_reasons(job, backoff_until, now) + mine
     if store_error:
         reasons.insert(0, Refusal(Reason.STORE_FAILING, found=store_error))
     if not online:
@@ -84,12 +107,13 @@ def explain(
         could=could,
         ever=could > 0 or any(group.refusal.reason not in NEVER_FITS for group in groups),
         tasks_ahead=_tasks_ahead(job, jobs, demand),
+        clauses=clause_counts(job, crowds),
     )
 
 
 def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refusal]:
     found: list[Refusal] = []
-    may_go, gate = passing(job)
+    may_go, gate = passing(next((line for line in job.lines() if line.waiting), job))
     if job.cancelling:
         found.append(Refusal(Reason.CANCELLING))
     elif gate is Reason.MAX_RUNNING and not may_go:
@@ -108,7 +132,13 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
     unheard = standings.count(Standing.UNHEARD)
     if unheard:
         found.append(Refusal(Reason.RECOVERING, found=plural(unheard, "task")))
-    if not job.waiting and not delayed and not unheard:
+    for line in job.larger.values():
+        if line.waiting:
+            wanted = describe("memory", line.shape.request["memory"])
+            found.append(
+                Refusal(Reason.MORE_MEMORY, wanted=wanted, found=plural(line.waiting, "task"))
+            )
+    if not any(line.waiting for line in job.lines()) and not delayed and not unheard:
         found.append(Refusal(Reason.ALL_STARTED, found=f"{job.running} run"))
     return found
 

@@ -20,11 +20,17 @@ def refusal(worker: Worker, cls: ClassSupply, shape: Shape, now: float) -> Refus
     terms = cls.terms(shape)
     if isinstance(terms, Refusal):
         return terms
+    if is_too_short(worker, shape, now):
+        asked, left = shape.time_request_seconds, max(worker.remaining_seconds(now) or 0.0, 0.0)
+        found = f"{left:.0f} s left"
+        return refuse(Reason.LIFETIME, wanted=f"{asked:.0f} s", found=found, share=left / asked)
     why = closed(worker, now)
     if why is Reason.QUARANTINED:
         return refuse(why, found=_quarantine(worker, now))
     if why is not None:
         return refuse(why)
+    if worker.wants == 0:
+        return refuse(Reason.BUSY, found="it asks for nothing more", share=1.0)
     if startable(terms.claim, worker.free, worker.queued):
         return None
     if terms.claim.fits(worker.free):
@@ -32,19 +38,37 @@ def refusal(worker: Worker, cls: ClassSupply, shape: Shape, now: float) -> Refus
     wanted = terms.claim.amounts
     asset, amount = min(wanted.items(), key=lambda entry: worker.free.get(entry[0], 0) / entry[1])
     free = worker.free.get(asset, 0)
+    if free >= amount:
+        pieces = next(name for name in sorted(wanted) if name in cls.cls.indexed)
+        return refuse(
+            Reason.BUSY,
+            wanted=describe(pieces, wanted[pieces]),
+            found=f"{describe(pieces, worker.free[pieces])} free, in pieces of several units",
+            share=1.0,
+        )
     return refuse(
         Reason.BUSY,
         wanted=describe(asset, amount),
-        found=f"{describe(asset, free)} free of {describe(asset, cls.cls.capacity[asset])}",
-        share=free / amount,
+        found=f"{describe(asset, max(0, free))} free of {describe(asset, cls.cls.capacity[asset])}",
+        share=max(0, free) / amount,
     )
+
+
+def is_too_short(worker: Worker, shape: Shape, now: float) -> bool:
+    """Whether a worker leaves before a task of the shape has had the time that it asks for."""
+    if not (shape.time_request_seconds and worker.online):
+        return False
+    remaining = worker.remaining_seconds(now)
+    return remaining is not None and remaining < shape.time_request_seconds
 
 
 def _quarantine(worker: Worker, now: float) -> str:
     return f"{worker.quarantined_until - now:.0f} s more: {worker.quarantined_for}"
 
 
-def shape_reason(shape: Shape, supply: Supply, states: dict[ClassSupply, Counter[str]]) -> Reason:
+def shape_reason(
+    shape: Shape, supply: Supply, states: dict[ClassSupply, Counter[str]], now: float
+) -> Reason:
     """Why tasks of a shape wait for a worker: the most hopeful of all workers' reasons.
 
     While nobody is online, that is the reason.
@@ -56,20 +80,27 @@ def shape_reason(shape: Shape, supply: Supply, states: dict[ClassSupply, Counter
     if not any(cls.members for cls in supply.classes()):
         return nearest
     for cls in supply.classes():
-        for reason, found in _reasons(cls, shape, states.get(cls, Counter())):
+        for reason, found in _reasons(cls, shape, states.get(cls, Counter()), now):
             if found > closeness:
                 nearest, closeness = reason, found
     return nearest
 
 
-def _reasons(cls: ClassSupply, shape: Shape, states: Counter[str]) -> list[tuple[Reason, float]]:
+def _reasons(
+    cls: ClassSupply, shape: Shape, states: Counter[str], now: float
+) -> list[tuple[Reason, float]]:
     """The reasons of the workers of a class, with their closeness."""
     terms = cls.terms(shape)
     if isinstance(terms, Refusal):
         return [(terms.reason, terms.closeness)] if cls.members else []
     closed_reasons = [Reason(word) for word, n in states.items() if n and word not in _OPEN]
     if any(states[word] for word in _OPEN):
-        closed_reasons.append(Reason.BUSY)
+        # Those that may take tasks; nobody looks at each unless the shape asks for time.
+        open_workers = [*cls.hungry.values(), *cls.parked.values()]
+        stays = not shape.time_request_seconds or not all(
+            is_too_short(worker, shape, now) for worker in open_workers
+        )
+        closed_reasons.append(Reason.BUSY if stays else Reason.LIFETIME)
     return [(reason, CLOSENESS[reason][0]) for reason in closed_reasons]
 
 

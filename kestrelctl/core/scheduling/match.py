@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import describe
+from kestrelctl.core.model.assets import MILLI, Amounts, describe, describe_all
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
 from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.unit_claim import claim_of
+from kestrelctl.core.policies.spoiled import Spoiled
+from kestrelctl.core.scheduling.judgement import expressions_refuse, rank_of
 
 
 class Terms:
@@ -15,22 +18,26 @@ class Terms:
     Attributes:
         claim: what each attempt is charged.
         side_by_side: how many such a worker runs at once when it has nothing else.
+        rank: how much the job would like that: the higher, the sooner.
     """
 
-    __slots__ = ("claim", "side_by_side")
+    __slots__ = ("claim", "rank", "side_by_side")
 
-    def __init__(self, claim: Claim, side_by_side: int) -> None:
+    def __init__(self, claim: Claim, side_by_side: int, rank: float = 0.0) -> None:
         self.claim = claim
         self.side_by_side = side_by_side
+        self.rank = rank
 
 
 def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
     """Holds a shape against a class.
 
-    The amounts that are charged are those that were asked for.
+    The amounts that are charged are those that were asked for, unless a policy is in force there;
+    of a shared asset, whole uses.
 
     Returns:
-        The terms, or the first reason why not: missing tags before missing size.
+        The terms, or the first reason why not: missing tags before missing assets before missing
+        size, and expressions last.
     """
     if not cls.ad_known:
         return refuse(Reason.UNHEARD)
@@ -42,14 +49,63 @@ def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
             found=" ".join(sorted(cls.tags)),
             share=1 - len(missing) / len(shape.requires),
         )
-    for asset, amount in sorted(shape.request.items()):
+    charged, by_policy = shape.request, ""
+    if cls.policy is not None:
+        found = cls.policy.amounts(shape.request, cls.capacity)
+        if isinstance(found, Spoiled):
+            return _no_charge(shape, cls.policy.name, found)
+        charged, by_policy = found, f" (by policy {cls.policy.name})"
+    charged = _whole_uses(charged, cls)
+    for asset in sorted(charged):
+        if asset not in cls.capacity:
+            return refuse(
+                Reason.MISSING_ASSET,
+                wanted=asset + by_policy,
+                found=" ".join(sorted(cls.capacity)),
+            )
+    for asset, amount in sorted(charged.items()):
         there = cls.capacity.get(asset, 0)
         if there < amount:
             return refuse(
                 Reason.TOO_SMALL,
-                wanted=describe(asset, amount),
+                wanted=describe(asset, amount) + by_policy,
                 found=describe(asset, there),
                 share=there / amount,
             )
-    claim = Claim(shape.request)
-    return Terms(claim, claim.times_fitting(cls.capacity))
+    seen = _as_requirements_see(shape, charged)
+    if (shape.requirements or cls.start) and (why := expressions_refuse(seen, cls)) is not None:
+        return why
+    claim = claim_of(charged, cls.indexed)
+    if cls.policy is not None:
+        cost = cls.policy.cost(charged, cls.capacity)
+        if isinstance(cost, Spoiled):
+            return _no_charge(shape, cls.policy.name, cost)
+        claim.cost = cost
+    return Terms(claim, claim.times_fitting(cls.idle), rank_of(shape, cls))
+
+
+def _whole_uses(charged: Amounts, cls: WorkerClass) -> Amounts:
+    """Amounts of which those of shared assets are whole uses."""
+    if cls.shared.isdisjoint(charged):
+        return charged
+    return {
+        asset: -(-amount // MILLI) * MILLI if asset in cls.shared else amount
+        for asset, amount in charged.items()
+    }
+
+
+def _as_requirements_see(shape: Shape, charged: Amounts) -> Shape:
+    """A shape that asks for what it is charged, as far as it asks for that at all.
+
+    Source: `cp_override_requested` of HTCondor's consumption_policy.cpp.
+    """
+    if charged is shape.request:
+        return shape
+    request = {name: charged.get(name, 0) for name in shape.request}
+    return Shape(request, shape.requires, None, shape.requirements, shape.rank, shape.facts)
+
+
+def _no_charge(shape: Shape, policy: str, spoiled: Spoiled) -> Refusal:
+    return refuse(
+        Reason.POLICY, wanted=describe_all(shape.request), found=f"policy {policy}: {spoiled}"
+    )

@@ -15,14 +15,16 @@ from kestrelctl.core.scheduling.match import Terms
 class Offer:
     """A worker as it would be after what the plan has given it so far."""
 
-    __slots__ = ("_given", "_stuck", "free", "queued", "worker")
+    __slots__ = ("_given", "_remaining_seconds", "_stuck", "free", "queued", "wants", "worker")
 
     def __init__(self, worker: Worker, config: Config, now: float) -> None:
         self.worker = worker
         self.free = worker.free
         self.queued = worker.queued
+        self.wants = worker.wants
         self._given: dict[Job, int] = {}
-        self._stuck = bool(worker.held) and worker.reported_at + config.stuck_seconds < now
+        self._remaining_seconds = worker.remaining_seconds(now)
+        self._stuck = bool(worker.held) and worker.silence.is_stuck(now, config.stuck_seconds)
 
     def room_for(self, job: Job, waiting: int, members: int, terms: Terms, config: Config) -> int:
         """How many more tasks of a job the worker should get.
@@ -37,6 +39,9 @@ class Offer:
             waiting: tasks of the job that the plan has not given away.
             members: online workers that could run them.
         """
+        remaining = self._remaining_seconds
+        if remaining is not None and job.shape.time_request_seconds > remaining:
+            return 0
         queued = self.queued
         free = startable(terms.claim, self.free, queued)
         mean = job.mean_seconds
@@ -66,6 +71,8 @@ class Offer:
 
     def give(self, job: Job, n: int, claim: Claim) -> None:
         """Counts n tasks as given to the worker: as many as fit run, the others wait there."""
+        if self.wants is not None:
+            self.wants -= n
         running = min(n, startable(claim, self.free, self.queued))
         self.queued += n - running
         if running:

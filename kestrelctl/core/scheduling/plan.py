@@ -1,14 +1,16 @@
 """A plan: which tasks go where, and which stay unmet. Pure: it changes nothing that it reads.
 
 Filter (which classes can run a shape), fit (how many tasks a worker has room for), order (the first
-job that fits), assign (in rounds, so that no worker is filled before the others have anything).
-`attempts.hand_out` carries a plan out; the metrics, and whoever starts machines on unmet demand,
-read it.
+job that fits), assign (the least flexible classes first, and in rounds, so that no worker of these
+is filled before the others have anything; a job with a `rank` gets nothing of a class while one
+that it prefers has room, and then flexibility does not count).
+`attempts.hand_out` carries a plan out. What the pool lacks for the rest is `shortage`'s question.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job, Order
@@ -20,6 +22,10 @@ from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.offer import Offer
 from kestrelctl.core.scheduling.supply import ClassSupply, Supply
+
+#: So many classes are told apart by rank in one plan; those behind them are filled side by side,
+#: the higher ranks first.
+MOST_RANKS = 16
 
 
 class Assignment:
@@ -71,12 +77,15 @@ class Line:
         order: where that job comes among those of other shapes.
         left: how many of its tasks may still be given away.
         waiting: how many of its tasks wait, limits not considered.
+        ranks: of classes, the lowest first: those from the last on may get its tasks; none is left
+            when all may.
     """
 
-    __slots__ = ("_jobs", "_place", "job", "left", "members", "order", "waiting")
+    __slots__ = ("_jobs", "_place", "job", "left", "members", "order", "ranks", "waiting")
 
     def __init__(self, jobs: Sequence[tuple[Order, Job]], members: int) -> None:
         self.members = members
+        self.ranks: list[float] = []
         self._jobs = jobs
         self._place = -1
         self.order: Order = ()
@@ -122,22 +131,49 @@ def plan(demand: Demand, supply: Supply, config: Config, now: float) -> Plan:
         for cls in classes
         if cls.hungry
     }
-    progress = bool(lines)
-    while progress:
-        progress = False
-        for cls in offers:
-            pairs = _pairs(cls, lines)
-            still: list[Offer] = []
-            for offer in offers[cls]:
-                if all(line.job is None for line in lines.values()):
-                    return found
-                if _feed(found, offer, pairs, config):
-                    still.append(offer)
-                else:
-                    found.sated.append(offer.worker)
-            offers[cls] = still
-            progress = progress or bool(still)
+    ranked = [_rank(line, shape, offers) for shape, line in lines.items() if shape.rank]
+    if not lines:
+        return found
+    if ranked:
+        shape = min((s for s in lines if s.rank), key=lambda s: lines[s].order)
+        tiers = [sorted(offers, key=lambda cls: -_rank_of(cls, shape))]
+    else:
+        tiers = supply.flexibility.tiers(offers, lines)
+    for tier in tiers:
+        progress = True
+        while progress:
+            progress = False
+            for cls in tier:
+                pairs = _pairs(cls, lines)
+                still: list[Offer] = []
+                for offer in offers[cls]:
+                    if all(line.job is None for line in lines.values()):
+                        return found
+                    fed = _feed(found, offer, pairs, config)
+                    if fed is None:
+                        found.sated.append(offer.worker)
+                    else:
+                        still.append(offer)
+                        progress = progress or fed
+                offers[cls] = still
+            if not progress:
+                behind = [line for line in ranked if line.ranks and line.job is not None]
+                for line in behind:
+                    line.ranks.pop()
+                progress = bool(behind)
     return found
+
+
+def _rank(line: Line, shape: Shape, classes: Iterable[ClassSupply]) -> Line:
+    """Has a line go to the classes that its jobs prefer first."""
+    found = {_rank_of(cls, shape) for cls in classes if isinstance(cls.terms(shape), Terms)}
+    line.ranks = sorted(found)[-MOST_RANKS:]
+    return line
+
+
+def _rank_of(cls: ClassSupply, shape: Shape) -> float:
+    terms = cls.terms(shape)
+    return terms.rank if isinstance(terms, Terms) else -inf
 
 
 def _members(shape: Shape, classes: Iterable[ClassSupply]) -> int:
@@ -154,20 +190,33 @@ def _pairs(cls: ClassSupply, lines: dict[Shape, Line]) -> list[tuple[Line, Terms
     return found
 
 
-def _feed(found: Plan, offer: Offer, pairs: Iterable[tuple[Line, Terms]], config: Config) -> bool:
-    """Gives a worker a share of the first job that it has room for; False if there is none."""
+def _feed(
+    found: Plan, offer: Offer, pairs: Iterable[tuple[Line, Terms]], config: Config
+) -> bool | None:
+    """Gives a worker a share of the first job that it has room for.
+
+    Returns:
+        Whether it got one: not yet if the job's rank prefers others; None if there is none.
+    """
     best: tuple[Line, Terms, Job] | None = None
     best_room = 0
+    kept = offer.worker.kept_for
     for line, terms in pairs:
         job = line.job
         if job is None or (best is not None and line.order > best[0].order):
             continue
+        if kept is not None and job.shape is not kept.shape:
+            continue
         room = offer.room_for(job, line.waiting, line.members, terms, config)
+        if offer.wants is not None:
+            room = min(room, offer.wants)
         if room:
             best, best_room = (line, terms, job), room
     if best is None:
-        return False
+        return None
     line, terms, job = best
+    if line.ranks and terms.rank < line.ranks[-1]:
+        return False
     share = max(1, line.waiting // (2 * line.members))
     n = min(best_room, share, line.left)
     offer.give(job, n, terms.claim)

@@ -15,9 +15,9 @@ def recalls(
 ) -> list[tuple[Worker, list[int]]]:
     """Chooses attempts to be given back, as far as others idle that can run them.
 
-    Only workers that reported nothing for `stuck_seconds` are asked: what waits is worth
-    `ahead_seconds` of work, so at any other worker it is about to run. Of what waits at one, the
-    later half is recalled: the earlier half runs there soonest.
+    Only workers that are silent for longer than is their habit, and than `stuck_seconds`, are
+    asked: what waits is worth `ahead_seconds` of work, so at any other worker it is about to run.
+    Of what waits at one, the later half is recalled: the earlier half runs there soonest.
 
     Returns:
         Workers, those with most waiting first, and the numbers of attempts to recall from each.
@@ -28,7 +28,7 @@ def recalls(
         if worker.queued
         and worker.synced
         and not worker.recalling
-        and worker.reported_at + config.stuck_seconds < now
+        and worker.silence.is_stuck(now, config.stuck_seconds)
     ]
     if not stuck:
         return []
@@ -41,7 +41,7 @@ def recalls(
         waiting = [
             number
             for number in worker.queued_numbers()
-            if any(isinstance(cls.terms(worker.held[number].job.shape), Terms) for cls in classes)
+            if any(isinstance(cls.terms(worker.held[number].line.shape), Terms) for cls in classes)
         ]
         if waiting:
             later_half = waiting[len(waiting) // 2 :]

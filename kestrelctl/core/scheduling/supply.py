@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import ClassKey, WorkerClass, class_key
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.matching_ads import WORKER_ATTRIBUTES, own_attributes, worker_facts
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.significance import Facts, Significance
+from kestrelctl.core.policies.in_force import PoliciesInForce
+from kestrelctl.core.policies.named_policy import NamedPolicy
+from kestrelctl.core.scheduling.flexibility import Flexibility
 from kestrelctl.core.scheduling.match import Terms, match
 
 #: How many classes may be known that nobody has any more, at the least.
 SPARE_CLASSES = 64
 
-_NO_AD: ClassKey = (frozenset(), ())
+_NO_AD: ClassKey = (frozenset(), (), (frozenset(), frozenset()))
 
 
 class ClassSupply:
@@ -23,12 +30,14 @@ class ClassSupply:
         parked: those that could take nothing of what waited; they are looked at again when
             something else waits.
         members: how many are online.
+        base: the class's key without what expressions ask.
     """
 
-    __slots__ = ("_terms", "cls", "hungry", "members", "parked")
+    __slots__ = ("_terms", "base", "cls", "hungry", "members", "parked")
 
-    def __init__(self, cls: WorkerClass) -> None:
+    def __init__(self, cls: WorkerClass, base: ClassKey) -> None:
         self.cls = cls
+        self.base = base
         self.hungry: dict[str, Worker] = {}
         self.parked: dict[str, Worker] = {}
         self.members = 0
@@ -51,12 +60,20 @@ class ClassSupply:
 
 
 class Supply:
-    """All classes of workers."""
+    """All classes of workers.
+
+    Attributes:
+        significance: of the attributes of workers.
+        policies: what tasks are charged on which of them.
+    """
 
     def __init__(self) -> None:
-        self._by_key: dict[ClassKey, ClassSupply] = {}
+        self.significance = Significance(WORKER_ATTRIBUTES)
+        self.policies = PoliciesInForce()
+        self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
         self._classes_at_most = 2 * SPARE_CLASSES
+        self.flexibility: Flexibility[ClassSupply] = Flexibility()
 
     def classes(self) -> list[ClassSupply]:
         """Every class that has, or lately had, a worker."""
@@ -70,18 +87,60 @@ class Supply:
         """The workers of a class."""
         return self._by_class[cls]
 
-    def class_of(self, ad: WorkerAd | None) -> WorkerClass:
+    def class_of(self, ad: WorkerAd | None, jid: str) -> WorkerClass:
         """The one class object for workers that offer what this ad says.
 
         Args:
             ad: None for a worker of which only the address is known.
         """
-        key = _NO_AD if ad is None else class_key(ad)
-        found = self._by_key.get(key)
+        return self._class(_NO_AD if ad is None else class_key(ad), ad, jid)
+
+    def _class(self, base: ClassKey, ad: WorkerAd | None, jid: str) -> WorkerClass:
+        start = ""
+        facts: Facts = ()
+        policy: NamedPolicy | None = None
+        if ad is not None:
+            start = ad.start
+            facts = self.facts_of(ad, jid)
+            policy = self.policies.of(ad, jid)
+        found = self._by_key.get((base, start, facts, policy))
         if found is None:
-            cls = WorkerClass(key[0], dict(key[1]), ad_known=ad is not None)
-            found = self._by_key[key] = self._by_class[cls] = ClassSupply(cls)
+            cls = WorkerClass(
+                base[0],
+                dict(base[1]),
+                base[2],
+                ad_known=ad is not None,
+                start=start,
+                facts=facts,
+                policy=policy,
+            )
+            found = ClassSupply(cls, base)
+            self._by_key[base, start, facts, policy] = self._by_class[cls] = found
         return found.cls
+
+    def facts_of(self, ad: WorkerAd, jid: str) -> Facts:
+        """What of a worker's ad expressions ask, beside its assets and tags."""
+        self.significance.known.update(name.lower() for name in ad.attributes)
+        if not self.significance:
+            return ()
+        return self.significance.of(own_attributes(ad) | worker_facts(ad, jid))
+
+    def reclass(self, workers: Iterable[Worker]) -> None:
+        """Gives workers the classes that they have now that other attributes or policies matter."""
+        for worker in workers:
+            old = self.of(worker)
+            if not old.cls.ad_known:
+                continue
+            cls = self._class(old.base, worker.counted_ad, worker.jid)
+            if cls is old.cls:
+                continue
+            new = self._by_class[cls]
+            for crowd, other in ((old.hungry, new.hungry), (old.parked, new.parked)):
+                if crowd.pop(worker.jid, None) is not None:
+                    other[worker.jid] = worker
+            old.members -= worker.online
+            new.members += worker.online
+            worker.cls = cls
 
     # -- workers -----------------------------------------------------------------------------------
 
@@ -110,6 +169,11 @@ class Supply:
                 supply.hungry.update(supply.parked)
                 supply.parked.clear()
 
+    def move(self, worker: Worker, cls: WorkerClass) -> None:
+        """Makes a worker, of which nothing is to be found here, one of another class."""
+        self.of(worker).members -= worker.online
+        self._by_class[cls].members += worker.online
+
     # -- classes -----------------------------------------------------------------------------------
 
     def too_many_classes(self) -> bool:
@@ -121,6 +185,7 @@ class Supply:
         self._by_key = {key: found for key, found in self._by_key.items() if found.cls in used}
         self._by_class = {found.cls: found for found in self._by_key.values()}
         self._classes_at_most = 2 * max(len(self._by_key), SPARE_CLASSES)
+        self.flexibility = Flexibility()
 
     def forget_shapes(self, used: set[Shape]) -> None:
         """Drops what classes keep about all shapes but these."""

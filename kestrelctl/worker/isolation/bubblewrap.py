@@ -63,8 +63,7 @@ class Bubblewrap(Namespaced):
     def __init__(self, view: FileView, program: str | None = None) -> None:
         self.program = program or shutil.which("bwrap") or "/usr/bin/bwrap"
         self._view = view
-        self._before = (*_FLAGS, *view.before_scratch())
-        self._after = tuple(view.after_scratch())
+        self._around: dict[str, tuple[list[str], list[str]]] = {}  # by working directory
         self._visible_paths: dict[str | None, str | None] = {}
 
     def visible_path(self, path: str | None) -> str | None:
@@ -76,10 +75,12 @@ class Bubblewrap(Namespaced):
         return self._visible_paths[path]
 
     def launch(self, place: str, start: Start) -> Launch:
-        program, argv, env, _ = start
+        program, argv, env, _, workdir = start
         check_executable(program)
         scratch = f"{place}/scratch"
-        words = [*self._before, "--bind", scratch, scratch, *self._after, "--chdir", scratch]
+        directory = os.getcwd() if workdir else ""  # without the links that have led there
+        before, after = self._around_scratch(directory)
+        words = [*before, "--bind", scratch, scratch, *after, "--chdir", directory or scratch]
         for name, value in env.items():
             if not name or "=" in name:
                 raise ValueError("illegal environment variable name")
@@ -113,6 +114,21 @@ class Bubblewrap(Namespaced):
             ),
             descriptor,
         )
+
+    def _around_scratch(self, workdir: str) -> tuple[list[str], list[str]]:
+        """The options before and after those for the scratch directory.
+
+        Args:
+            workdir: as the kernel names it, or empty: where a link leads would not stay true.
+        """
+        found = self._around.get(workdir)
+        if found is None:
+            if len(self._around) > 1000:
+                self._around.clear()
+            view = self._view
+            before = [*_FLAGS, *view.before_scratch(workdir)]
+            found = self._around[workdir] = (before, view.after_scratch(workdir))
+        return found
 
     def memory_files_bytes(self, pid: int) -> int:
         init = init_of(pid)

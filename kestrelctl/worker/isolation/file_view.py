@@ -16,6 +16,7 @@ _NAME_RESOLUTION = (
 )
 _OWN = ("/tmp", "/var/tmp", "/dev/shm")
 _HIDDEN = ("/run", "/root")
+_KERNEL = ("/dev", "/proc", "/sys")
 _CONFIGURATION = ("/etc/kestrel",)
 
 
@@ -51,10 +52,15 @@ class FileView:
             configurations.append(elsewhere)
         owned = [f"{directory}/kestrel" for directory in configurations]
         narrow = (*_CONFIGURATION, *owned, *map(str, secrets))
-        self._secrets = [s for s in map(os.path.realpath, narrow) if self._would_be_seen(s)]
+        self._narrow = [os.path.realpath(secret) for secret in narrow]
+        self._secrets = [s for s in self._narrow if self._would_be_seen(s)]
 
-    def before_scratch(self) -> list[str]:
-        """Options of bwrap for everything but the scratch directory, which is to follow."""
+    def before_scratch(self, workdir: str = "") -> list[str]:
+        """Options of bwrap for everything but the scratch directory, which is to follow.
+
+        Args:
+            workdir: a directory that this task may write, too; empty for none.
+        """
         size = ["--size", str(self._memory_bytes)] if self._memory_bytes else []
         words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         for directory in self._own:
@@ -66,18 +72,38 @@ class FileView:
                 words += ["--ro-bind", path, path]
         for share in self._shares:
             words += ["--dev-bind" if share.startswith("/dev/") else "--bind", share, share]
-        for secret in self._secrets:
+        opened = _opened_by(workdir)
+        if opened:
+            words += ["--bind", opened, opened]
+        for secret in self._secrets_in(opened):
             if os.path.isdir(secret):
                 words += ["--tmpfs", secret, "--remount-ro", secret]
             else:
                 words += ["--ro-bind", "/dev/null", secret]  # without `nodev`: it cannot be opened
         return [*words, "--tmpfs", self._data_dir]
 
-    def after_scratch(self) -> list[str]:
+    def _secrets_in(self, opened: str) -> list[str]:
+        """What is to be hidden once `opened` is seen, too."""
+        if not opened:
+            return self._secrets
+        return [
+            secret
+            for secret in dict.fromkeys(self._narrow)
+            if secret in self._secrets
+            or (
+                os.path.exists(secret)
+                and _is_below(secret, opened)
+                and not _is_below(secret, self._data_dir)
+            )
+        ]
+
+    def after_scratch(self, workdir: str = "") -> list[str]:
         """Options of bwrap: nothing can be written to what only hides something."""
+        opened = _opened_by(workdir)
         words = ["--remount-ro", self._data_dir, "--remount-ro", "/dev"]
         for directory in self._hidden:
-            words += ["--remount-ro", directory]
+            if not opened or not _is_below(directory, opened):  # that is no mount any more
+                words += ["--remount-ro", directory]
         return words
 
     def shows(self, path: str) -> bool:
@@ -107,6 +133,12 @@ def _own_home() -> list[str]:
         return [str(Path.home())]
     except RuntimeError:  # a user that systemd made up, where nothing translates names of such
         return []
+
+
+def _opened_by(workdir: str) -> str:
+    """What else a task may write that starts in a directory: all of that, but for the kernel's."""
+    real = os.path.realpath(workdir) if workdir else "/"
+    return "" if real == "/" or any(_is_below(real, each) for each in _KERNEL) else real
 
 
 def _is_below(path: str, directory: str) -> bool:

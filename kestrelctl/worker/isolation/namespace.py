@@ -30,8 +30,9 @@ _FOR_THE_TASK_ALONE = (
 )
 
 #: The shell is the namespace's init, so it must not be replaced by the task, whose default actions
-#: for signals would be off (pid_namespaces(7)).
-_INIT = '"$@"; exit $?'
+#: for signals would be off (pid_namespaces(7)). dash ends at SIGINT, and takes the task along; with
+#: a trap it waits, and the task begins with the signal's default action.
+_INIT = 'trap : INT; "$@"; exit $?'
 
 
 class Namespace(Namespaced):
@@ -58,7 +59,7 @@ class Namespace(Namespaced):
         )
 
     def launch(self, place: str, start: Start) -> Launch:
-        program, argv, env, _ = start
+        program, argv, env, _, _ = start
         check_executable(program)
         if any(not name or "=" in name for name in env):
             raise ValueError("illegal environment variable name")

@@ -43,12 +43,15 @@ class Start(NamedTuple):
 
     Attributes:
         program: the file to be executed, wherever `argv[0]` was found.
+        workdir: where the task is to start, which is this process's current directory now; empty
+            for its scratch directory.
     """
 
     program: str
     argv: tuple[str, ...]
     env: dict[str, str]
     limits: TaskLimits
+    workdir: str = ""
 
 
 class Launch(NamedTuple):

@@ -1,0 +1,31 @@
+"""Writes the version into what is built: it has no git any more where it is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PLACE = "kestrelctl/__init__.py"
+
+
+class VersionHook(BuildHookInterface):
+    """Replaces `__version__`, except where the checkout itself is used (an editable wheel)."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
+        text = (Path(self.root) / PLACE).read_text(encoding="utf-8")
+        text = re.sub(r'__version__ = ".*"', f'__version__ = "{self.metadata.version}"', text)
+        # Of a file inside the checkout hatchling would not see that it replaces another one.
+        self.made = Path(tempfile.mkdtemp())
+        (self.made / "__init__.py").write_text(text, encoding="utf-8")
+        build_data["force_include"][str(self.made / "__init__.py")] = PLACE
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if version != "editable":
+            shutil.rmtree(self.made)

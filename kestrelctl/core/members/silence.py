@@ -1,0 +1,66 @@
+"""For how long a worker is silent, and whether it is stuck in a long task.
+
+A worker with a processor of its own reports every few moments while it has short tasks. One of
+many in a process that share a few processors has its turn seldom, and is silent for seconds without
+being stuck: to take its tasks away costs messages then, and brings nothing. So what their tasks do
+not explain of the silence of a process's workers is its habit, which fades with time.
+"""
+
+from __future__ import annotations
+
+import math
+
+#: When half of a habit is forgotten.
+HALF_LIFE_SECONDS = 10.0
+#: Silence beyond so many times the habit is none of it.
+HABITS = 2.0
+
+
+class Habit:
+    """How long the workers of one process were silent lately without running that long a task."""
+
+    __slots__ = ("__weakref__", "_at", "_seconds")
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._at = 0.0
+
+    def learn(self, seconds: float, now: float) -> None:
+        """One of them was silent for so long until now."""
+        if seconds >= self.seconds(now):
+            self._seconds, self._at = seconds, now
+
+    def seconds(self, now: float) -> float:
+        """The longest of late, less what was forgotten."""
+        if not self._seconds:
+            return 0.0
+        return self._seconds * math.pow(0.5, (now - self._at) / HALF_LIFE_SECONDS)
+
+
+class Silence:
+    """The silence of one worker, by the manager's clock.
+
+    Attributes:
+        since: its last report, or when it was given something while it had nothing.
+        habit: of its process.
+    """
+
+    __slots__ = ("habit", "since")
+
+    def __init__(self, now: float) -> None:
+        self.since = now
+        self.habit = Habit()
+
+    def begin(self, now: float) -> None:
+        """It had nothing to report until now."""
+        self.since = now
+
+    def end(self, now: float, longest_seconds: float) -> None:
+        """It reports attempts, the longest of which ran this long. The next silence begins."""
+        self.habit.learn(now - self.since - longest_seconds, now)
+        self.since = now
+
+    def is_stuck(self, now: float, least_seconds: float) -> bool:
+        """Whether it lasts for longer than the habit, and than this at least."""
+        silent_seconds = now - self.since
+        return silent_seconds > least_seconds and silent_seconds > HABITS * self.habit.seconds(now)

@@ -1,0 +1,151 @@
+"""What `up` and `down` keep of a pool on this machine, and what they say of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_fake_pool import FakePool, run
+
+from kestrelctl.errors import NotFound, StoreUnusable, UsageError
+from kestrelctl.local import control
+from kestrelctl.local.pool_state import (
+    PoolState,
+    claim_pool,
+    last_state,
+    manager_directory,
+    pool_directory,
+    process_mark,
+    read_state,
+    write_state,
+)
+from kestrelctl.store.sqlite import SqliteStore
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("KESTREL_POOL", raising=False)
+    monkeypatch.setattr(control, "find_prosody", lambda: Path("/bin/true"))
+    return tmp_path
+
+
+def crashed(name: str) -> Path:
+    """The directory of a pool whose processes are gone."""
+    directory = pool_directory(name)
+    directory.mkdir(parents=True)
+    write_state(
+        directory,
+        PoolState(
+            name=name, pid=2**22 + 1, domain="d", host="h", port=1, user="u", password_file="p",
+            admin="a", admin_password_file="q", workers=1, server_pid=0, manager_pid=0,
+            worker_pids=[], marks={2**22 + 1: "an earlier boot 7"},
+        ),
+    )  # fmt: skip
+    store = SqliteStore(manager_directory(name))
+    store.open()
+    store.close()
+    return directory
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Supervisors that end at once, as one does whose manager cannot use its store."""
+
+    def start(directory: Path, *_words: object, **_options: object) -> subprocess.Popen[bytes]:
+        (directory / "manager.log").write_text("error: The manager's store is damaged\n")
+        process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(14)"])
+        process.wait()
+        return process
+
+    monkeypatch.setattr(control, "_start", start)
+
+
+@pytest.mark.usefixtures("failing")
+def test_up_leaves_what_a_crashed_pool_stored_and_names_a_damaged_store() -> None:
+    directory = crashed("hurt")
+    directory.chmod(0o755)
+    (directory / "manager.log").write_text("of the earlier pool\n")
+    with pytest.raises(StoreUnusable) as caught:
+        asyncio.run(control.up("hurt", 1))
+    assert (directory / "manager" / "kestrel.db").exists()
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert (directory / "manager.log.old").read_text() == "of the earlier pool\n"
+    assert "store is damaged" in (caught.value.cause or "")
+    assert "manager restore --pool hurt" in (caught.value.hint or "")
+    assert "--delete" not in (caught.value.hint or "")
+
+
+def test_down_keeps_and_deletes_only_when_told() -> None:
+    directory = crashed("p")
+    asyncio.run(control.down("p"))
+    assert (directory / "manager" / "kestrel.db").exists()
+    with pytest.raises(NotFound) as caught:
+        asyncio.run(control.down("p"))
+    assert "kestrelctl up --name p" in (caught.value.hint or "")
+    asyncio.run(control.down("p", delete=True))
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_a_pool_that_starts_or_runs_elsewhere_is_left_alone(delete: bool) -> None:
+    directory = crashed("p")
+    lock = claim_pool(directory)  # as its supervisor does, before it tells where it is
+    try:
+        for refused in (control.up("p", 1), control.down("p", delete=delete)):
+            with pytest.raises(UsageError, match="is starting or stopping"):
+                asyncio.run(refused)
+    finally:
+        os.close(lock)
+    assert last_state(directory) is not None
+    assert (directory / "manager" / "kestrel.db").exists()
+
+
+def test_a_second_supervisor_ends_and_touches_nothing() -> None:
+    directory = crashed("p")
+    lock = claim_pool(directory)
+    words = ["-m", "kestrelctl.local.supervisor", "--directory", str(directory), "--name", "p"]
+    second = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    os.close(lock)
+    assert second.returncode == UsageError.exit_status
+    assert "the pool p is starting or stopping, or runs on another machine" in second.stderr
+    assert last_state(directory) is not None
+
+
+def test_down_deletes_what_a_task_has_closed() -> None:
+    directory = crashed("p")
+    closed = directory / "worker-1" / "tasks" / "closed"
+    (closed / "inner").mkdir(parents=True)
+    (closed / "inner" / "file").touch()
+    for path in (closed / "inner", closed):
+        path.chmod(0)
+    asyncio.run(control.down("p", delete=True))
+    assert not directory.exists()
+
+
+def test_a_store_that_cannot_be_read_is_not_taken_for_an_empty_one() -> None:
+    assert control.kept_jobs("p") == (0, 0)
+    (crashed("p") / "manager" / "kestrel.db").write_bytes(b"x" * 5000)
+    assert control.kept_jobs("p") is None
+
+
+def test_a_pool_of_another_boot_does_not_run() -> None:
+    assert read_state(crashed("p")) is None
+    assert process_mark(os.getpid()) == process_mark(os.getpid()) != process_mark(1)
+
+
+def test_a_backup_is_of_the_pool_that_is_meant(home: Path) -> None:
+    for name in ("a", "b"):
+        crashed(name)
+    assert run(FakePool(), "manager", "backup", "f").exit_code == 2, "there are two"
+    result = run(FakePool(), "manager", "backup", "--pool", "b", str(home / "f"))
+    assert result.exit_code == 0, result.stderr
+    assert "holds 0 jobs" in result.stdout
+    assert run(FakePool(), "manager", "backup", "--pool", "c", "f").exit_code == 7
+    crashed("default")
+    assert run(FakePool(), "manager", "backup", str(home / "f")).exit_code == 0

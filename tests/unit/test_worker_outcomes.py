@@ -1,0 +1,31 @@
+"""What the end of a command means for its attempt."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.worker.executor import Completion
+from kestrelctl.worker.session import _outcome
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [
+        ("", Outcome.DONE),
+        ("cleanup-failed: exit code 1", Outcome.DONE),
+        ("cancelled", Outcome.KILLED),
+        ("time-limit", Outcome.FAILED),
+        ("no-space: it could not be written", Outcome.UNABLE),
+    ],
+)
+def test_who_ends_with_status_0_has_succeeded_unless_he_was_asked_to_end(
+    reason: str, outcome: int
+) -> None:
+    assert _outcome(Completion(1, reason=reason, started_at=1.0, exit_code=0), ()) == outcome
+
+
+def test_an_exit_that_the_job_names_is_a_success_and_no_other() -> None:
+    ends = [Completion(1, started_at=1.0, exit_code=code) for code in (0, 3, 4)]
+    found = [_outcome(end, ((3, 3),)) for end in ends]
+    assert found == [Outcome.FAILED, Outcome.DONE, Outcome.FAILED]
