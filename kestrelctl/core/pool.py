@@ -138,6 +138,7 @@ class Pool:
         self._settle(now)
         if state.connected and not state.store_error:
             if state.demand:
+                state.sharers.weigh(now)
                 self._hand_out(now)
             if state.jobs and now >= state.next_recall_at:
                 state.next_recall_at = now + RECALL_ROUND_SECONDS

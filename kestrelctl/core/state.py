@@ -11,6 +11,7 @@ import msgspec
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, Note, Persist
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.story import happening
 from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
@@ -75,7 +76,8 @@ class State:
         self.rounds: dict[str, int] = {}
         self.set_aside: dict[str, Worker] = {}
         self.habits: WeakValueDictionary[str, Habit] = WeakValueDictionary()
-        self.demand = Demand()
+        self.sharers = Sharers(config.usage_half_life_seconds)
+        self.demand = Demand(self.sharers, config)
         self.supply = Supply()
         self.online = 0
         self.connected = True
@@ -116,7 +118,7 @@ class State:
         shape = self.demand.shape_of(spec, owner)
         if spec.request == shape.asked:
             spec = msgspec.structs.replace(spec, request=shape.asked)
-        job = Job(job_id, owner, spec, shape, submitted_at)
+        job = Job(job_id, self.sharers.of(owner), spec, shape, submitted_at)
         self.jobs[job_id] = job
         deadline = spec.deadline(submitted_at)
         if deadline is not None:

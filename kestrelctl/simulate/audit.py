@@ -89,7 +89,7 @@ class Audit:
         state = pool.state
         if not state.connected or state.store_error:
             return
-        for shape, _ in state.demand.groups():
+        for shape in state.demand.waiting_shapes():
             for worker in state.workers.values():
                 # The end of a quarantine is noticed with the next look at the leases.
                 kept = worker.kept_for

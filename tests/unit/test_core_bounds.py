@@ -141,7 +141,7 @@ def test_what_no_job_asks_for_any_more_is_forgotten() -> None:
     for n in range(1000):
         driver.cancel(driver.submit(1, cpus=5 + n / 1000))
     state = driver.pool.state
-    assert len(state.demand.shapes()) <= 2 * SPARE_SHAPES + 1
+    assert len(state.demand.shapes) <= 2 * SPARE_SHAPES + 1
     assert all(len(cls.shapes()) <= 2 * SPARE_SHAPES + 1 for cls in state.supply.classes())
     driver.join("v", cpus=8)
     assert state.jobs[kept].running == 1

@@ -13,7 +13,6 @@ from stepcount import steps
 from kestrelctl.core import effects as fx
 from kestrelctl.core.jobs.gates import GATES, passing, takeable
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.scheduling.demand import by_priority
 from kestrelctl.core.scheduling.plan import Plan, plan
 
 
@@ -47,7 +46,7 @@ def everything(driver: PoolDriver) -> list[object]:
             for w in state.workers.values()
         ),
         *((job.id, job.cursor, list(job.ready), job.running) for job in state.jobs.values()),
-        *((shape, list(jobs)) for shape, jobs in state.demand.groups()),
+        *((turn.order, turn.shapes, dict(turn.lines)) for turn in state.demand.turns()),
         *((list(cls.hungry), list(cls.parked)) for cls in state.supply.classes()),
         state.next_number,
     ]
@@ -88,7 +87,6 @@ def test_a_plan_changes_nothing_and_gives_nobody_too_much(
             taken[assignment.job.id] = taken.get(assignment.job.id, 0) + assignment.tasks
     left = {job.id: takeable(job) - taken.get(job.id, 0) for job in driver.pool.jobs}
     assert min(left.values(), default=0) >= 0
-    assert sum(found.unmet().values()) == sum(left.values())
 
 
 @pytest.mark.parametrize("urgent_first", [True, False])
@@ -105,12 +103,6 @@ def test_among_equals_the_job_that_came_first_goes_first(shapes: tuple[float, fl
     driver = waiting_pool([1.0], [(1, shapes[0], 100), (1, shapes[1], 100)])
     [first, *_] = given_to(plan_of(driver))["w0"]
     assert first == (1, 1)
-
-
-def test_what_nobody_can_take_is_unmet() -> None:
-    driver = waiting_pool([1.0, 1.0], [(5, 1.0, 100), (3, 64.0, 200)])
-    unmet = {shape.request["cpus"]: tasks for shape, tasks in plan_of(driver).unmet().items()}
-    assert unmet == {1000: 3, 64_000: 3}
 
 
 def test_nobody_is_filled_before_the_others_have_something() -> None:
@@ -140,22 +132,6 @@ def test_each_span_names_the_claim_of_its_shape() -> None:
 
 
 # -- order and gates -------------------------------------------------------------------------------
-
-
-def test_a_job_moves_when_its_place_changes_while_it_waits() -> None:
-    driver = waiting_pool([1.0], [(1, 1.0, 100), (1, 1.0, 100), (1, 1.0, 100)])
-    demand = driver.pool.state.demand
-    favoured = {2}
-    demand.order = lambda job: (job.id not in favoured, *by_priority(job))
-    assert demand.reorder() == [driver.pool.state.jobs[2].shape]
-    assert demand.reorder() == []
-    assert given_to(plan_of(driver)) == {"w0": [(2, 1)]}
-    favoured = {3}
-    driver.let_go()
-    assert driver.jobs_at("w0") == [2], "a place that was not renewed still counts"
-    demand.reorder()
-    driver.finish_all()
-    assert driver.ended == [2, 3, 1]
 
 
 def test_every_gate_holds_tasks_back_and_says_why() -> None:

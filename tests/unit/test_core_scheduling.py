@@ -346,7 +346,7 @@ def test_a_job_that_keeps_failing_lets_others_of_its_priority_by() -> None:
     driver = PoolDriver()
     driver.join("w", "x")
     failing = driver.submit(100)
-    other = driver.submit(10, owner="bob")
+    other = driver.submit(10)
     for _ in range(LETS_OTHERS_BY):
         driver.fail(next(name for name in "wx" if failing in driver.jobs_at(name)))
     assert other in driver.jobs_at("w") + driver.jobs_at("x")
@@ -356,10 +356,10 @@ def test_and_its_turn_comes_again_before_what_was_submitted_later() -> None:
     driver = PoolDriver()
     driver.join("w")
     failing = driver.submit(100)
-    earlier = driver.submit(2, owner="bob")
+    earlier = driver.submit(2)
     for _ in range(LETS_OTHERS_BY):
         driver.fail("w")
-    later = driver.submit(2, owner="bob")
+    later = driver.submit(2)
     ran = []
     for _ in range(20):
         ran.append(driver.jobs_at("w")[0])
@@ -372,7 +372,7 @@ def test_priority_counts_more_than_failures() -> None:
     driver = PoolDriver()
     driver.join("w")
     failing = driver.submit(100, priority=200)
-    driver.submit(10, owner="bob")
+    driver.submit(10)
     for _ in range(3 * LETS_OTHERS_BY):
         driver.fail("w")
     assert driver.jobs_at("w") == [failing]
@@ -382,7 +382,7 @@ def test_failures_that_are_not_in_a_row_change_nothing() -> None:
     driver = PoolDriver()
     driver.join("w")
     failing = driver.submit(100, max_failures=1)
-    driver.submit(10, owner="bob")
+    driver.submit(10)
     for _ in range(5):
         for _ in range(LETS_OTHERS_BY - 1):
             driver.fail("w")

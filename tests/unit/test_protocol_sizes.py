@@ -10,6 +10,8 @@ import pytest
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.effects import Run
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.model.records import UserRecord
 from kestrelctl.core.model.seal import SECRET_BYTES, Seals
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
@@ -21,7 +23,8 @@ from kestrelctl.xmpp.xmpp_session import MOST_STANZA_BYTES
 
 
 def job(job_id: int, **spec: Any) -> Job:
-    return Job(job_id, "ada", JobSpec(**{"argv": ("x",), **spec}), Shape({}, frozenset()), 0.0)
+    ada = Sharer(UserRecord(name="ada"))
+    return Job(job_id, ada, JobSpec(**{"argv": ("x",), **spec}), Shape({}, frozenset()), 0.0)
 
 
 ONE_CPU = {"cpus": 1000}

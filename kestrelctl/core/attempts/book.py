@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Standing, Task
+from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -43,6 +44,8 @@ def begin(
         number += 1
     job = tasks[0].job
     job.running += len(tasks)
+    weight = weight_of(claim)
+    job.sharer.hand(weight, len(tasks))
     if room:
         if claim.takes_units:
             for number in range(first_number, full_at):
@@ -51,6 +54,7 @@ def begin(
             claim.charge(worker.free, room)
         worker.running += room
         worker.running_of[job] = worker.running_of.get(job, 0) + room
+        job.sharer.charge(weight, room)
 
 
 def adopt(worker: Worker, task: Task, number: int, claim: Claim, sent_at: float) -> None:
@@ -81,6 +85,7 @@ def end(state: State, worker: Worker, task: Task) -> Attempt:
     job.running -= 1
     if attempt.phase is RUNNING:
         attempt.claim.release(worker.free)
+        job.sharer.release(weight_of(attempt.claim))
         worker.running -= 1
         running_of = worker.running_of
         left = running_of[job] - 1
@@ -139,6 +144,7 @@ def promote(worker: Worker) -> None:
             else:
                 claim.charge(free)
             attempt.phase = RUNNING
+            task.job.sharer.charge(weight_of(claim), 1)
             worker.running += 1
             running_of[task.job] = running_of.get(task.job, 0) + 1
         backlog.popleft()

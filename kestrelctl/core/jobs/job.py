@@ -10,6 +10,7 @@ import msgspec
 
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.recent import Recent
+from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
@@ -132,6 +133,7 @@ class Job:
     """An active job.
 
     Attributes:
+        sharer: its owner, as the queue sees him.
         key: of its submission; empty if that had none.
         ready: tasks that were dispatched before and shall be again, first come. Those that ask for
             more than the job does are in `larger`.
@@ -176,6 +178,7 @@ class Job:
         "running",
         "served_at",
         "shape",
+        "sharer",
         "spec",
         "stopped_by",
         "stored",
@@ -184,10 +187,11 @@ class Job:
     )
 
     def __init__(
-        self, job_id: int, owner: str, spec: JobSpec, shape: Shape, submitted_at: float
+        self, job_id: int, sharer: Sharer, spec: JobSpec, shape: Shape, submitted_at: float
     ) -> None:
         self.id = job_id
-        self.owner = owner
+        self.sharer = sharer
+        self.owner = sharer.name
         self.key = ""
         self.spec = spec
         self._template: Template | None = None
@@ -339,7 +343,7 @@ class LargerRequest(Job):
     __slots__ = ("_asks", "_whole")
 
     def __init__(self, whole: Job, asks: JobSpec, shape: Shape) -> None:
-        super().__init__(whole.id, whole.owner, whole.spec, shape, whole.submitted_at)
+        super().__init__(whole.id, whole.sharer, whole.spec, shape, whole.submitted_at)
         self._asks = asks
         self._whole = whole
         self.cursor = whole.spec.count

@@ -24,6 +24,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: After this long without a task handed out, a job has a worker kept for it.
     starving_seconds: float = 60.0
 
+    #: In this time what a user has used counts half as much against him.
+    usage_half_life_seconds: float = 86_400.0
+
     #: Signs of life the whole pool sends together, so that their cost does not grow with it.
     heartbeats_per_second: float = 100.0
     min_heartbeat_seconds: float = 3.0

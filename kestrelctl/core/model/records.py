@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
@@ -106,6 +107,45 @@ class PolicyGone(msgspec.Struct, frozen=True):
     """A policy that is no longer in force."""
 
     name: str
+
+
+class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is set for a user of the pool, and what he has used lately.
+
+    Attributes:
+        name: his account.
+        weight: his share of the pool among users who want more than there is.
+        group: whose weight he shares with its other members; empty for none.
+        max_running: attempts that he may have at workers at once; None for any number.
+        max_queued: tasks without a final state that he may have; None for any number.
+        limits: thousandths of assets that may be charged for him at once; of others any amount.
+        usage: weighted seconds, decayed up to `usage_at`.
+        usage_at: in seconds since the epoch.
+    """
+
+    name: str
+    weight: float = 1.0
+    group: str = ""
+    max_running: int | None = None
+    max_queued: int | None = None
+    limits: Amounts = {}
+    usage: float = 0.0
+    usage_at: float = 0.0
+
+
+class GroupRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is set for a group of users. Bounds are those of all its members together.
+
+    Attributes:
+        weight: its share of the pool, as if it were one user.
+        max_running, max_queued, limits: as of a user.
+    """
+
+    name: str
+    weight: float = 1.0
+    max_running: int | None = None
+    max_queued: int | None = None
+    limits: Amounts = {}
 
 
 class JobForgotten(msgspec.Struct, frozen=True):

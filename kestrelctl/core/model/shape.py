@@ -23,10 +23,12 @@ class Shape:
         time_request_seconds: how long a worker has to stay; 0 for any. That is a matter of the
             worker, not of its class, and of the moment: `scheduling.offer` holds it against that.
         prepared: what `scheduling.judgement` keeps of it.
+        bit: stands for it in sets of shapes, which are integers. The queue writes it.
     """
 
     __slots__ = (
         "asked",
+        "bit",
         "facts",
         "prepared",
         "rank",
@@ -51,6 +53,7 @@ class Shape:
         self.facts = facts
         self.time_request_seconds = time_request_seconds
         self.prepared: object = None
+        self.bit = 0
         self.request = request
         self.requires = requires
         self.asked = natural(request) if asked is None else asked

@@ -1,12 +1,20 @@
-"""What waits: jobs with tasks that may be handed out, in the order in which they get workers."""
+"""What waits: jobs with tasks that may be handed out, in the order in which they get workers.
+
+Priority first; at one priority the user who runs the least for his share (`jobs.sharer`); of one
+user the job that came first. What a user has waiting at one priority is a *turn*. Where a turn
+comes changes with each task that begins or ends anywhere; nothing has to be moved for that: turns
+are few, and a plan sorts them.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job, Order
+from kestrelctl.core.jobs.sharer import Sharer, Sharers
+from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.matching_ads import JOB_ATTRIBUTES, job_facts
 from kestrelctl.core.model.shape import Shape, ShapeKey, shape_key
 from kestrelctl.core.model.significance import Facts, Significance
@@ -15,49 +23,89 @@ from kestrelctl.core.model.spec import JobSpec
 #: How many shapes may be known that nobody has any more, at the least.
 SPARE_SHAPES = 64
 
+#: Jobs of one user, priority and shape, each behind its place.
+Line = list[tuple[Order, Job]]
 
-def by_priority(job: Job) -> Order:
-    """Higher priority first, then first come; whose tasks keep failing lets others by."""
-    return (-job.spec.priority, job.line, job.id)
+
+class Turn:
+    """What one user has waiting at one priority.
+
+    Attributes:
+        lines: shape -> his jobs that ask like that, in order.
+        shapes: the set of these shapes.
+        short: those of them whose first job has short tasks: these may be queued at workers.
+    """
+
+    __slots__ = ("lines", "priority", "shapes", "sharer", "short")
+
+    def __init__(self, priority: int, sharer: Sharer) -> None:
+        self.priority = priority
+        self.sharer = sharer
+        self.lines: dict[int, Line] = {}
+        self.shapes = 0
+        self.short = 0
+
+    @property
+    def order(self) -> tuple[int, float, float]:
+        """Where it comes now among other turns: the lowest first."""
+        return (-self.priority, self.sharer.held_for_share, self.sharer.handed)
 
 
 class Demand:
-    """Jobs with takeable tasks, grouped by shape; in a group in order.
+    """Jobs with takeable tasks, by priority, user and shape.
 
-    A group's head is found at once, however many jobs wait: workers are held against shapes, never
-    against jobs. The order of a job may change with time: `reorder` moves it.
+    However many jobs wait, workers are held against shapes, never against jobs.
 
     Args:
-        order: where a job comes now.
+        sharers: all users.
+        config: says what short tasks are.
 
     Attributes:
         significance: of the attributes of jobs.
+        shapes: the known shapes by their place in sets of shapes.
     """
 
-    def __init__(self, order: Callable[[Job], Order] = by_priority) -> None:
-        self.order = order
-        self._groups: dict[Shape, list[tuple[Order, Job]]] = {}
-        self._shapes: dict[ShapeKey, Shape] = {}
+    def __init__(self, sharers: Sharers, config: Config) -> None:
+        self.sharers = sharers
+        self._config = config
+        self._turns: dict[tuple[int, str], Turn] = {}
+        self._by_key: dict[ShapeKey, Shape] = {}
         self._shapes_at_most = 2 * SPARE_SHAPES
+        self.shapes: list[Shape] = []
         self.significance = Significance(JOB_ATTRIBUTES)
 
     def __bool__(self) -> bool:
-        return bool(self._groups)
+        return bool(self._turns)
 
-    def groups(self) -> Iterable[tuple[Shape, Sequence[tuple[Order, Job]]]]:
-        """Each shape for which something waits, with its jobs in order."""
-        return self._groups.items()
+    def turns(self) -> Iterable[Turn]:
+        """What each user has waiting at each priority."""
+        return self._turns.values()
 
     def jobs(self) -> list[Job]:
         """Every job that is in."""
-        return [job for group in self._groups.values() for _, job in group]
+        return [
+            job for turn in self._turns.values() for line in turn.lines.values() for _, job in line
+        ]
+
+    def waiting_shapes(self) -> list[Shape]:
+        """Every shape for which something waits."""
+        waiting = 0
+        for turn in self._turns.values():
+            waiting |= turn.shapes
+        return [shape for shape in self.shapes if shape.bit & waiting]
+
+    def order(self, job: Job) -> Order:
+        """Where a job comes now among all: the lower first."""
+        whole = job.whole
+        sharer = whole.sharer
+        return (-whole.spec.priority, sharer.held_for_share, sharer.handed, *_place(whole))
 
     def update(self, job: Job) -> bool:
         """Puts a job in, takes it out, or moves it, as it now is.
 
         Returns:
-            Whether another job is the first of its shape now, and that is not because the one
-            before went out: then workers that had no room for that may have room for this.
+            Whether another job is the first of its line now, and that is not because the one before
+            went out: then workers that had no room for that may have room for this.
         """
         if takeable(job) <= 0:
             if job.place is not None:
@@ -65,51 +113,74 @@ class Demand:
             return False
         if job.place is None:
             return self._insert(job)
-        if self.order(job.whole) == job.place:
+        turn = self._turn(job)
+        line = turn.lines[job.shape.bit]
+        if _place(job.whole) == job.place:
+            if line[0][1] is job:
+                self._look_at_head(turn, job.shape)
             return False
-        first = self._groups[job.shape][0][1]
+        first = line[0][1]
         self._remove(job)
         self._insert(job)
-        return self._groups[job.shape][0][1] is not first
+        return self._turn(job).lines[job.shape.bit][0][1] is not first
 
-    def reorder(self) -> list[Shape]:
-        """Moves every job to where it comes now. To be called when the order has changed.
-
-        Returns:
-            Shapes whose first job is another one now: workers that had no room for the earlier one
-            may have room for it (`Supply.wake_for`).
-        """
-        firsts = {shape: group[0][1] for shape, group in self._groups.items()}
-        for job in self.jobs():
-            if self.order(job.whole) != job.place:
-                self._remove(job)
-                self._insert(job)
-        return [shape for shape, group in self._groups.items() if group[0][1] is not firsts[shape]]
+    def _turn(self, job: Job) -> Turn:
+        return self._turns[job.spec.priority, job.owner]
 
     def _insert(self, job: Job) -> bool:
-        """Puts a job in; returns whether it is the first of its shape."""
-        job.place = self.order(job.whole)
-        group = self._groups.setdefault(job.shape, [])
-        insort(group, (job.place, job))
-        return group[0][1] is job
+        """Puts a job in; returns whether it is the first of its line."""
+        key = (job.spec.priority, job.owner)
+        turn = self._turns.get(key)
+        if turn is None:
+            sharer = job.sharer
+            turn = self._turns[key] = Turn(job.spec.priority, sharer)
+            if not sharer.is_active:
+                self.sharers.welcome(sharer)
+            sharer.turns += 1
+        bit = job.shape.bit
+        line = turn.lines.setdefault(bit, [])
+        turn.shapes |= bit
+        job.place = _place(job.whole)
+        insort(line, (job.place, job))
+        if line[0][1] is not job:
+            return False
+        self._look_at_head(turn, job.shape)
+        return True
 
     def _remove(self, job: Job) -> None:
-        group = self._groups[job.shape]
-        del group[bisect_left(group, job.place, key=lambda entry: entry[0])]
+        turn, bit = self._turn(job), job.shape.bit
+        line = turn.lines[bit]
+        del line[bisect_left(line, job.place, key=lambda entry: entry[0])]
         job.place = None
-        if not group:
-            del self._groups[job.shape]
+        if line:
+            self._look_at_head(turn, job.shape)
+            return
+        del turn.lines[bit]
+        turn.shapes &= ~bit
+        turn.short &= ~bit
+        if not turn.shapes:
+            del self._turns[turn.priority, turn.sharer.name]
+            turn.sharer.turns -= 1
+
+    def _look_at_head(self, turn: Turn, shape: Shape) -> None:
+        """Notes whether the first job of a line has short tasks."""
+        if is_short(turn.lines[shape.bit][0][1], self._config):
+            turn.short |= shape.bit
+        else:
+            turn.short &= ~shape.bit
 
     # -- shapes ------------------------------------------------------------------------------------
 
     def shape_of(self, spec: JobSpec, owner: str) -> Shape:
         """The one shape object for jobs that ask like this one."""
         key = shape_key(spec, self.facts_of(spec, owner))
-        shape = self._shapes.get(key)
+        shape = self._by_key.get(key)
         if shape is None:
             request, requires, requirements, rank, facts, seconds = key
             shape = Shape(dict(request), requires, spec.request, requirements, rank, facts, seconds)
-            self._shapes[key] = shape
+            shape.bit = 1 << len(self.shapes)
+            self._by_key[key] = shape
+            self.shapes.append(shape)
         return shape
 
     def facts_of(self, spec: JobSpec, owner: str) -> Facts:
@@ -129,15 +200,43 @@ class Demand:
             if queued:
                 self._insert(line)
 
-    def shapes(self) -> list[Shape]:
-        """Every known shape."""
-        return list(self._shapes.values())
-
     def too_many_shapes(self) -> bool:
         """Whether it is time to look for shapes that nobody has any more."""
-        return len(self._shapes) > self._shapes_at_most
+        return len(self._by_key) > self._shapes_at_most
 
     def forget_shapes(self, used: set[Shape]) -> None:
-        """Drops all shapes but these."""
-        self._shapes = {key: shape for key, shape in self._shapes.items() if shape in used}
-        self._shapes_at_most = 2 * max(len(self._shapes), SPARE_SHAPES)
+        """Drops all shapes but these, which get other places in sets of shapes.
+
+        Who keeps such sets forgets them (`Supply.forget_shapes`).
+        """
+        self._by_key = {key: shape for key, shape in self._by_key.items() if shape in used}
+        self._shapes_at_most = 2 * max(len(self._by_key), SPARE_SHAPES)
+        waiting = [
+            (turn, [(shape, turn.lines[shape.bit]) for shape in self.shapes_of(turn)])
+            for turn in self._turns.values()
+        ]
+        self.shapes = list(self._by_key.values())
+        for place, shape in enumerate(self.shapes):
+            shape.bit = 1 << place
+        for turn, lines in waiting:
+            turn.lines = {shape.bit: line for shape, line in lines}
+            turn.shapes = turn.short = 0
+            for shape, _ in lines:
+                turn.shapes |= shape.bit
+                self._look_at_head(turn, shape)
+
+    def shapes_of(self, turn: Turn) -> list[Shape]:
+        """The shapes that a turn asks for."""
+        return [self.shapes[bit.bit_length() - 1] for bit in turn.lines]
+
+
+def is_short(job: Job, config: Config) -> bool:
+    """Whether a job's tasks are known to be short: then some may wait at a worker for others."""
+    return job.mean_seconds is not None and job.mean_seconds < config.short_seconds
+
+
+def _place(job: Job) -> Order:
+    """Where a job comes among those of its user and priority: first come, first served; one whose
+    tasks keep failing lets others by.
+    """
+    return (job.line, job.id)

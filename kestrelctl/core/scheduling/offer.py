@@ -15,10 +15,20 @@ from kestrelctl.core.scheduling.match import Terms
 class Offer:
     """A worker as it would be after what the plan has given it so far."""
 
-    __slots__ = ("_given", "_remaining_seconds", "_stuck", "free", "queued", "wants", "worker")
+    __slots__ = (
+        "_config",
+        "_given",
+        "_remaining_seconds",
+        "_stuck",
+        "free",
+        "queued",
+        "wants",
+        "worker",
+    )
 
     def __init__(self, worker: Worker, config: Config, now: float) -> None:
         self.worker = worker
+        self._config = config
         self.free = worker.free
         self.queued = worker.queued
         self.wants = worker.wants
@@ -26,7 +36,7 @@ class Offer:
         self._remaining_seconds = worker.remaining_seconds(now)
         self._stuck = bool(worker.held) and worker.silence.is_stuck(now, config.stuck_seconds)
 
-    def room_for(self, job: Job, waiting: int, members: int, terms: Terms, config: Config) -> int:
+    def room_for(self, job: Job, waiting: int, members: int, terms: Terms) -> int:
         """How many more tasks of a job the worker should get.
 
         Those that run at once and, for short tasks, enough behind them to bridge `ahead_seconds`:
@@ -44,7 +54,7 @@ class Offer:
             return 0
         queued = self.queued
         free = startable(terms.claim, self.free, queued)
-        mean = job.mean_seconds
+        mean, config = job.mean_seconds, self._config
         if mean is None or mean >= config.short_seconds or self._stuck:
             return free
         elsewhere = job.seconds_elsewhere(self.worker.account)

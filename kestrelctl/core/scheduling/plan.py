@@ -1,24 +1,31 @@
-"""A plan: which tasks go where, and which stay unmet. Pure: it changes nothing that it reads.
+"""A plan: which tasks go where, and which workers have room for nothing. Pure: it changes nothing
+that it reads.
 
-Filter (which classes can run a shape), fit (how many tasks a worker has room for), order (the first
-job that fits), assign (the least flexible classes first, and in rounds, so that no worker of these
-is filled before the others have anything; a job with a `rank` gets nothing of a class while one
-that it prefers has room, and then flexibility does not count).
-`attempts.hand_out` carries a plan out. What the pool lacks for the rest is `shortage`'s question.
+Filter (which classes can run a shape), fit (what a worker has room for), order (the first turn that
+has something that fits, see `demand`; of that the job that came first), assign (the least flexible
+classes first, and in rounds, so that no worker of these is filled before the others have anything;
+a job with a `rank` gets nothing of a class while one that it prefers has room, and then flexibility
+does not count).
+
+Sets of shapes are integers, a bit for each shape, so that one operation tells what of all that a
+user has waiting fits into what a worker has free. `attempts.hand_out` carries a plan out. What the
+pool lacks for the rest is `shortage`'s question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import insort
+from collections.abc import Iterable
 from math import inf
 
 from kestrelctl.core.jobs.gates import takeable
-from kestrelctl.core.jobs.job import Job, Order
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.shape import Shape
-from kestrelctl.core.scheduling.demand import Demand
+from kestrelctl.core.scheduling.demand import Demand, Line, Turn, is_short
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.offer import Offer
 from kestrelctl.core.scheduling.supply import ClassSupply, Supply
@@ -47,12 +54,11 @@ class Plan:
         sated: workers that were looked at and have room for nothing that is left.
     """
 
-    __slots__ = ("_lines", "assignments", "sated")
+    __slots__ = ("assignments", "sated")
 
-    def __init__(self, lines: dict[Shape, Line]) -> None:
+    def __init__(self) -> None:
         self.assignments: dict[Worker, list[Assignment]] = {}
         self.sated: list[Worker] = []
-        self._lines = lines
 
     def assign(self, worker: Worker, job: Job, tasks: int, claim: Claim) -> None:
         """Adds tasks of a job to what a worker shall get."""
@@ -62,58 +68,264 @@ class Plan:
         else:
             known.append(Assignment(job, tasks, claim))
 
-    def unmet(self) -> dict[Shape, int]:
-        """How many tasks of each shape stay without a worker."""
-        left = {shape: line.left_in_all() for shape, line in self._lines.items()}
-        return {shape: tasks for shape, tasks in left.items() if tasks}
 
-
-class Line:
-    """The jobs of one shape in order, less what a plan has given away.
+class Head:
+    """The first job of a line, less what a plan has given away.
 
     Attributes:
-        members: online workers that could run its tasks.
-        job: the first that has tasks left; None at the end.
-        order: where that job comes among those of other shapes.
+        job: the first that has tasks left.
         left: how many of its tasks may still be given away.
         waiting: how many of its tasks wait, limits not considered.
-        ranks: of classes, the lowest first: those from the last on may get its tasks; none is left
-            when all may.
     """
 
-    __slots__ = ("_jobs", "_place", "job", "left", "members", "order", "ranks", "waiting")
+    __slots__ = ("_line", "_place", "job", "left", "waiting")
 
-    def __init__(self, jobs: Sequence[tuple[Order, Job]], members: int) -> None:
-        self.members = members
-        self.ranks: list[float] = []
-        self._jobs = jobs
-        self._place = -1
-        self.order: Order = ()
-        self.left = self.waiting = 0
-        self.job: Job | None = None
-        self._advance()
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._place = 0
+        self._look()
 
-    def _advance(self) -> None:
-        self._place += 1
-        if self._place == len(self._jobs):
-            self.job = None
-            return
-        self.order, self.job = self._jobs[self._place]
+    def _look(self) -> None:
+        self.job = self._line[self._place][1]
         self.left = takeable(self.job)
         self.waiting = self.job.waiting
 
-    def take(self, n: int) -> None:
-        """Gives n tasks of the first job away."""
+    def take(self, n: int) -> bool:
+        """Gives n tasks of the job away; returns whether any job of the line has tasks left."""
         self.left -= n
         self.waiting -= n
-        if self.left <= 0:
-            self._advance()
+        if self.left > 0:
+            return True
+        self._place += 1
+        if self._place == len(self._line):
+            return False
+        self._look()
+        return True
 
-    def left_in_all(self) -> int:
-        """How many tasks may still be given away, of all its jobs."""
-        if self.job is None:
+
+class Place:
+    """A turn in the order of a plan, less what the plan has given away.
+
+    Attributes:
+        order: as `Turn.order`, with what the plan has given counted.
+        shapes, short: as those of the turn.
+    """
+
+    __slots__ = ("_heads", "order", "shapes", "short", "turn")
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.order = turn.order
+        self.shapes = turn.shapes
+        self.short = turn.short
+        self._heads: dict[int, Head] = {}
+
+    def __lt__(self, other: Place) -> bool:
+        return self.order < other.order
+
+    def head(self, bit: int) -> Head:
+        """The first job of those that ask for this shape."""
+        found = self._heads.get(bit)
+        if found is None:
+            found = self._heads[bit] = Head(self.turn.lines[bit])
+        return found
+
+    def first_of(self, shapes: int) -> int:
+        """The shape, of these, of the job that came first."""
+        first = shapes & -shapes
+        rest = shapes ^ first
+        if rest:
+            came = self.head(first).job.whole
+            while rest:
+                bit = rest & -rest
+                rest ^= bit
+                job = self.head(bit).job.whole
+                if (job.line, job.id) < (came.line, came.id):
+                    first, came = bit, job
+        return first
+
+    def take(self, bit: int, n: int, claim: Claim, config: Config) -> None:
+        """Gives n tasks away, of the first job of those that ask for this shape."""
+        priority, held, handed = self.order
+        more = n * weight_of(claim) / self.turn.sharer.share
+        self.order = (priority, held + more, handed + more)
+        head = self.head(bit)
+        before = head.job
+        if not head.take(n):
+            self.shapes &= ~bit
+            self.short &= ~bit
+        elif head.job is not before:
+            self.short = self.short | bit if is_short(head.job, config) else self.short & ~bit
+
+
+class Planner:
+    """Fills workers for one plan.
+
+    Args:
+        now: seconds since the epoch.
+    """
+
+    def __init__(self, demand: Demand, supply: Supply, config: Config, now: float) -> None:
+        self.found = Plan()
+        self._config = config
+        self._now = now
+        self._shapes = demand.shapes
+        self._classes = supply.classes()
+        self._places = sorted(Place(turn) for turn in demand.turns())
+        self._shares: dict[int, float] = {}
+        self._waiting = self._short = 0
+        for place in self._places:
+            self._waiting |= place.shapes
+            self._short |= place.short
+            priority = place.turn.priority
+            self._shares[priority] = self._shares.get(priority, 0.0) + place.turn.sharer.share
+        self._members: dict[int, int] = {}
+        self._fitting: dict[tuple[object, ...], int] = {}
+        self._ranks: dict[int, list[float]] = {}
+
+    def plan(self) -> Plan:
+        """Plans for all that waits and everybody who may take it."""
+        # In the first round each is made when its turn comes: of many idle workers few are
+        # looked at.
+        offers: dict[ClassSupply, Iterable[Offer]] = {
+            cls: (Offer(worker, self._config, self._now) for worker in cls.hungry.values())
+            for cls in self._classes
+            if cls.hungry
+        }
+        if not offers or not self._places:
+            return self.found
+        for tier in self._tiers(list(offers)):
+            while self._places and (self._round(tier, offers) or self._widen()):
+                pass
+        return self.found
+
+    def _tiers(self, classes: list[ClassSupply]) -> list[list[ClassSupply]]:
+        """Classes that are filled side by side, those that go first before the others."""
+        ranked = [shape for shape in self._shapes if shape.bit & self._waiting and shape.rank]
+        for shape in ranked:
+            ranks = {_rank_of(cls, shape) for cls in classes} - {-inf}
+            self._ranks[shape.bit] = sorted(ranks)[-MOST_RANKS:]
+        if ranked:
+            bits = sum(shape.bit for shape in ranked)
+            place = next(place for place in self._places if place.shapes & bits)
+            first = self._shapes[place.first_of(place.shapes & bits).bit_length() - 1]
+            return [sorted(classes, key=lambda cls: -_rank_of(cls, first))]
+        tiers: dict[int, list[ClassSupply]] = {}
+        for cls in classes:
+            tiers.setdefault(self._usable(cls).bit_count(), []).append(cls)
+        return [tiers[usable] for usable in sorted(tiers)]
+
+    def _usable(self, cls: ClassSupply) -> int:
+        """What of all that waits can run on workers of a class."""
+        return cls.usable(self._shapes, self._waiting)
+
+    def _round(self, tier: list[ClassSupply], offers: dict[ClassSupply, Iterable[Offer]]) -> bool:
+        """Gives each worker a share of something; returns whether anybody got anything."""
+        progress = False
+        for cls in tier:
+            still: list[Offer] = []
+            for offer in offers[cls]:
+                if not self._places:
+                    return False
+                fed = self._feed(offer, cls)
+                if fed is None:
+                    self.found.sated.append(offer.worker)
+                else:
+                    still.append(offer)
+                    progress = progress or fed
+            offers[cls] = still
+        return progress
+
+    def _widen(self) -> bool:
+        """Lets jobs with a rank go to what they like next best; returns whether there is any."""
+        behind = [ranks for ranks in self._ranks.values() if ranks]
+        for ranks in behind:
+            ranks.pop()
+        return bool(behind)
+
+    def _feed(self, offer: Offer, cls: ClassSupply) -> bool | None:
+        """Gives a worker a share of the first job that it has room for.
+
+        Returns:
+            Whether it got one: not yet if the job's rank prefers others; None if there is none.
+        """
+        worker = offer.worker
+        if offer.wants == 0:
+            return None
+        usable = self._usable(cls)
+        if worker.kept_for is not None:
+            usable &= worker.kept_for.shape.bit
+        fits = self._fits(offer, cls) & usable
+        if not fits and not self._short & usable:
+            return None
+        full = 0
+        for index, place in enumerate(self._places):
+            open_ = place.shapes & (fits | (place.short & usable)) & ~full
+            while open_:
+                bit = place.first_of(open_)
+                head = place.head(bit)
+                shape = head.job.shape
+                terms = cls.terms(shape)
+                assert isinstance(terms, Terms)
+                room = offer.room_for(head.job, head.waiting, self._members_of(shape), terms)
+                if room:
+                    ranks = self._ranks.get(bit)
+                    if ranks and terms.rank < ranks[-1]:
+                        return False
+                    self._give(offer, index, bit, room, terms)
+                    return True
+                open_ ^= bit
+                full |= bit
+        return None
+
+    def _give(self, offer: Offer, index: int, bit: int, room: int, terms: Terms) -> None:
+        place = self._places[index]
+        head = place.head(bit)
+        job = head.job
+        n = min(room, max(1, head.waiting // (2 * self._members_of(job.shape))), head.left)
+        if offer.wants is not None:
+            n = min(n, offer.wants)
+        among = self._shares[place.turn.priority]
+        own = place.turn.sharer.share
+        if among > own and not is_short(job, self._config):
+            # Others want something, too, and what runs for long cannot be taken back.
+            n = min(n, max(1, int(room * own / among)))
+        offer.give(job, n, terms.claim)
+        self.found.assign(offer.worker, job, n, terms.claim)
+        del self._places[index]
+        place.take(bit, n, terms.claim, self._config)
+        if place.shapes:
+            insort(self._places, place)
+            self._short |= place.short
+        else:
+            self._shares[place.turn.priority] -= own
+
+    def _fits(self, offer: Offer, cls: ClassSupply) -> int:
+        """What of all that waits a worker would start at once."""
+        if offer.queued:
             return 0
-        return self.left + sum(takeable(job) for _, job in self._jobs[self._place + 1 :])
+        key = (cls, *offer.free.items())
+        known = self._fitting.get(key)
+        if known is None:
+            known = 0
+            usable = self._usable(cls)
+            while usable:
+                bit = usable & -usable
+                usable ^= bit
+                terms = cls.terms(self._shapes[bit.bit_length() - 1])
+                if isinstance(terms, Terms) and terms.claim.fits(offer.free):
+                    known |= bit
+            self._fitting[key] = known
+        return known
+
+    def _members_of(self, shape: Shape) -> int:
+        """How many workers that are online could run tasks of a shape."""
+        members = self._members.get(shape.bit)
+        if members is None:
+            members = self._members[shape.bit] = sum(
+                cls.members for cls in self._classes if isinstance(cls.terms(shape), Terms)
+            )
+        return members
 
 
 def plan(demand: Demand, supply: Supply, config: Config, now: float) -> Plan:
@@ -122,104 +334,9 @@ def plan(demand: Demand, supply: Supply, config: Config, now: float) -> Plan:
     Args:
         now: seconds since the epoch.
     """
-    classes = supply.classes()
-    lines = {shape: Line(jobs, _members(shape, classes)) for shape, jobs in demand.groups()}
-    found = Plan(lines)
-    # In the first round each is made when its turn comes: of many idle workers few are looked at.
-    offers: dict[ClassSupply, Iterable[Offer]] = {
-        cls: (Offer(worker, config, now) for worker in cls.hungry.values())
-        for cls in classes
-        if cls.hungry
-    }
-    ranked = [_rank(line, shape, offers) for shape, line in lines.items() if shape.rank]
-    if not lines:
-        return found
-    if ranked:
-        shape = min((s for s in lines if s.rank), key=lambda s: lines[s].order)
-        tiers = [sorted(offers, key=lambda cls: -_rank_of(cls, shape))]
-    else:
-        tiers = supply.flexibility.tiers(offers, lines)
-    for tier in tiers:
-        progress = True
-        while progress:
-            progress = False
-            for cls in tier:
-                pairs = _pairs(cls, lines)
-                still: list[Offer] = []
-                for offer in offers[cls]:
-                    if all(line.job is None for line in lines.values()):
-                        return found
-                    fed = _feed(found, offer, pairs, config)
-                    if fed is None:
-                        found.sated.append(offer.worker)
-                    else:
-                        still.append(offer)
-                        progress = progress or fed
-                offers[cls] = still
-            if not progress:
-                behind = [line for line in ranked if line.ranks and line.job is not None]
-                for line in behind:
-                    line.ranks.pop()
-                progress = bool(behind)
-    return found
-
-
-def _rank(line: Line, shape: Shape, classes: Iterable[ClassSupply]) -> Line:
-    """Has a line go to the classes that its jobs prefer first."""
-    found = {_rank_of(cls, shape) for cls in classes if isinstance(cls.terms(shape), Terms)}
-    line.ranks = sorted(found)[-MOST_RANKS:]
-    return line
+    return Planner(demand, supply, config, now).plan()
 
 
 def _rank_of(cls: ClassSupply, shape: Shape) -> float:
     terms = cls.terms(shape)
     return terms.rank if isinstance(terms, Terms) else -inf
-
-
-def _members(shape: Shape, classes: Iterable[ClassSupply]) -> int:
-    return sum(cls.members for cls in classes if isinstance(cls.terms(shape), Terms))
-
-
-def _pairs(cls: ClassSupply, lines: dict[Shape, Line]) -> list[tuple[Line, Terms]]:
-    """What workers of a class can run, and on what terms."""
-    found = []
-    for shape, line in lines.items():
-        terms = cls.terms(shape)
-        if isinstance(terms, Terms):
-            found.append((line, terms))
-    return found
-
-
-def _feed(
-    found: Plan, offer: Offer, pairs: Iterable[tuple[Line, Terms]], config: Config
-) -> bool | None:
-    """Gives a worker a share of the first job that it has room for.
-
-    Returns:
-        Whether it got one: not yet if the job's rank prefers others; None if there is none.
-    """
-    best: tuple[Line, Terms, Job] | None = None
-    best_room = 0
-    kept = offer.worker.kept_for
-    for line, terms in pairs:
-        job = line.job
-        if job is None or (best is not None and line.order > best[0].order):
-            continue
-        if kept is not None and job.shape is not kept.shape:
-            continue
-        room = offer.room_for(job, line.waiting, line.members, terms, config)
-        if offer.wants is not None:
-            room = min(room, offer.wants)
-        if room:
-            best, best_room = (line, terms, job), room
-    if best is None:
-        return None
-    line, terms, job = best
-    if line.ranks and terms.rank < line.ranks[-1]:
-        return False
-    share = max(1, line.waiting // (2 * line.members))
-    n = min(best_room, share, line.left)
-    offer.give(job, n, terms.claim)
-    found.assign(offer.worker, job, n, terms.claim)
-    line.take(n)
-    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import ClassKey, WorkerClass, class_key
@@ -13,7 +13,6 @@ from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.significance import Facts, Significance
 from kestrelctl.core.policies.in_force import PoliciesInForce
 from kestrelctl.core.policies.named_policy import NamedPolicy
-from kestrelctl.core.scheduling.flexibility import Flexibility
 from kestrelctl.core.scheduling.match import Terms, match
 
 #: How many classes may be known that nobody has any more, at the least.
@@ -33,7 +32,7 @@ class ClassSupply:
         base: the class's key without what expressions ask.
     """
 
-    __slots__ = ("_terms", "base", "cls", "hungry", "members", "parked")
+    __slots__ = ("_judged", "_terms", "_usable", "base", "cls", "hungry", "members", "parked")
 
     def __init__(self, cls: WorkerClass, base: ClassKey) -> None:
         self.cls = cls
@@ -42,6 +41,7 @@ class ClassSupply:
         self.parked: dict[str, Worker] = {}
         self.members = 0
         self._terms: dict[Shape, Terms | Refusal] = {}
+        self._judged = self._usable = 0
 
     def terms(self, shape: Shape) -> Terms | Refusal:
         """On what terms tasks of the shape can run here, or why they never can; kept."""
@@ -50,12 +50,28 @@ class ClassSupply:
             known = self._terms[shape] = match(shape, self.cls)
         return known
 
+    def usable(self, shapes: Sequence[Shape], wanted: int) -> int:
+        """Those of a set of shapes whose tasks can run here.
+
+        Args:
+            shapes: all shapes by their place in such sets.
+        """
+        unknown = wanted & ~self._judged
+        self._judged |= unknown
+        while unknown:
+            bit = unknown & -unknown
+            unknown ^= bit
+            if isinstance(self.terms(shapes[bit.bit_length() - 1]), Terms):
+                self._usable |= bit
+        return self._usable & wanted
+
     def shapes(self) -> list[Shape]:
         """Every shape that was asked about."""
         return list(self._terms)
 
     def forget_shapes(self, used: set[Shape]) -> None:
         """Drops what is kept about all shapes but these."""
+        self._judged = self._usable = 0
         self._terms = {shape: known for shape, known in self._terms.items() if shape in used}
 
 
@@ -73,7 +89,6 @@ class Supply:
         self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
         self._classes_at_most = 2 * SPARE_CLASSES
-        self.flexibility: Flexibility[ClassSupply] = Flexibility()
 
     def classes(self) -> list[ClassSupply]:
         """Every class that has, or lately had, a worker."""
@@ -185,7 +200,6 @@ class Supply:
         self._by_key = {key: found for key, found in self._by_key.items() if found.cls in used}
         self._by_class = {found.cls: found for found in self._by_key.values()}
         self._classes_at_most = 2 * max(len(self._by_key), SPARE_CLASSES)
-        self.flexibility = Flexibility()
 
     def forget_shapes(self, used: set[Shape]) -> None:
         """Drops what classes keep about all shapes but these."""

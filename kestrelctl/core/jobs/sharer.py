@@ -1,0 +1,203 @@
+"""Users as the queue sees them: what each runs, what each has used lately, and his share.
+
+Below priority, the next task is that of the user who runs the least for his share (max-min
+fairness), and of those who run equally little, of the one who was handed the least for his share
+(stride scheduling: Waldspurger and Weihl, 1995). A share is the user's weight, tilted by what he
+has used lately: who had little gets up to twice his weight until that is made up for, who had much
+no less than half of it. So shares follow the weights at each moment, nobody who comes late stops
+the others, and nobody is starved for what he used last week. Usage is forgotten by half in each
+half-life, as HTCondor's `PRIORITY_HALFLIFE` and Slurm's `PriorityDecayHalfLife` have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.records import GroupRecord, UserRecord
+
+#: Usage tilts a weight by this factor at most, either way.
+MOST_TILT = 2.0
+#: How often usage is added up and shares are found anew.
+ROUND_SECONDS = 1.0
+
+
+def weight_of(claim: Claim) -> float:
+    """What one attempt counts for its user: what the match costs, and one if it costs nothing."""
+    return claim.cost or 1.0
+
+
+class Sharer:
+    """A user who has, or had, jobs.
+
+    Attributes:
+        record: what is set for him.
+        running: his attempts that are charged at a worker. Only `core.attempts` writes this and
+            `charged`.
+        charged: what these count together.
+        handed: what he was handed so far, each attempt divided by his share of then; who comes
+            anew begins with as much as those have who had the least.
+        turns: of how many priorities he has tasks that may be handed out. The queue writes it.
+        share: what he runs is divided by this.
+    """
+
+    __slots__ = ("_usage", "_usage_at", "charged", "handed", "record", "running", "share", "turns")
+
+    def __init__(self, record: UserRecord) -> None:
+        self.record = record
+        self.running = 0
+        self.charged = 0.0
+        self.handed = 0.0
+        self.turns = 0
+        self.share = record.weight
+        self._usage = record.usage
+        self._usage_at = record.usage_at
+
+    @property
+    def name(self) -> str:
+        """His account."""
+        return self.record.name
+
+    @property
+    def is_active(self) -> bool:
+        """Whether he has something, or waits for it."""
+        return self.running > 0 or self.turns > 0
+
+    @property
+    def held_for_share(self) -> float:
+        """What he runs for each unit of his share: the least is served next."""
+        return self.charged / self.share
+
+    def hand(self, weight: float, attempts: int) -> None:
+        """Counts attempts that were handed out, each with this weight."""
+        self.handed += weight * attempts / self.share
+
+    def charge(self, weight: float, attempts: int) -> None:
+        """Counts attempts that have begun to be charged at a worker, each with this weight."""
+        self.running += attempts
+        self.charged += weight * attempts
+
+    def release(self, weight: float) -> None:
+        """Counts an attempt that is charged no longer."""
+        self.running -= 1
+        # Nothing that runs is exactly nothing: sums of fractions would drift away from it.
+        self.charged = self.charged - weight if self.running else 0.0
+
+    def usage(self, now: float, half_life_seconds: float) -> float:
+        """What he has used lately, in weighted seconds; what was long ago counts less."""
+        return float(self._usage * 0.5 ** (max(0.0, now - self._usage_at) / half_life_seconds))
+
+    def accrue(self, now: float, seconds: float, half_life_seconds: float) -> None:
+        """Adds what he ran in the seconds before now."""
+        self._usage = self.usage(now, half_life_seconds) + self.charged * seconds
+        self._usage_at = now
+
+    def forget_usage(self, now: float) -> None:
+        """Counts from nothing again."""
+        self._usage, self._usage_at = 0.0, now
+
+    def recorded(self, now: float, half_life_seconds: float) -> UserRecord:
+        """What is set for him, with his usage of now: as it goes to the store."""
+        record = self.record
+        return UserRecord(
+            name=record.name,
+            weight=record.weight,
+            group=record.group,
+            max_running=record.max_running,
+            max_queued=record.max_queued,
+            limits=record.limits,
+            usage=self.usage(now, half_life_seconds),
+            usage_at=now,
+        )
+
+
+class Sharers:
+    """All users, and the groups that some of them are in.
+
+    Args:
+        half_life_seconds: in which usage is forgotten by half.
+
+    Attributes:
+        stale: whether somebody came whose share was not found yet, or weights were set anew.
+    """
+
+    def __init__(self, half_life_seconds: float) -> None:
+        self.half_life_seconds = half_life_seconds
+        self.stale = False
+        self._users: dict[str, Sharer] = {}
+        self._groups: dict[str, GroupRecord] = {}
+        self._weighed_at = 0.0
+
+    def of(self, name: str) -> Sharer:
+        """The user with this account."""
+        found = self._users.get(name)
+        if found is None:
+            found = self._users[name] = Sharer(UserRecord(name=name))
+        return found
+
+    def put(self, record: UserRecord) -> Sharer:
+        """Sets what holds for a user; his usage stays as it is known here."""
+        found = self._users.get(record.name)
+        if found is None:
+            found = self._users[record.name] = Sharer(record)
+        found.record = record
+        self.stale = True
+        return found
+
+    def put_group(self, record: GroupRecord) -> None:
+        """Sets what holds for a group."""
+        self._groups[record.name] = record
+        self.stale = True
+
+    def group(self, name: str) -> GroupRecord:
+        """What holds for a group; that of one of which nothing was set by default."""
+        return self._groups.get(name) or GroupRecord(name=name)
+
+    def welcome(self, sharer: Sharer) -> None:
+        """Lets a user in who had nothing, and waits for something now."""
+        self.stale = True
+        others = [
+            other.handed
+            for other in self._users.values()
+            if other.is_active and other is not sharer
+        ]
+        sharer.handed = max(sharer.handed, min(others, default=0.0))
+
+    def users(self) -> list[Sharer]:
+        """Everybody, in the order in which they came."""
+        return list(self._users.values())
+
+    def groups(self) -> list[GroupRecord]:
+        """Every group of which something was set, or that has a user."""
+        named = {sharer.record.group for sharer in self._users.values()} - {""}
+        return [self.group(name) for name in sorted(named | self._groups.keys())]
+
+    def weigh(self, now: float) -> None:
+        """Adds up usage and finds everybody's share anew, once a round or if that is stale."""
+        passed = now - self._weighed_at
+        if passed < ROUND_SECONDS and not self.stale:
+            return
+        active = [sharer for sharer in self._users.values() if sharer.is_active]
+        half_life = self.half_life_seconds
+        for sharer in active:
+            sharer.accrue(now, max(0.0, passed), half_life)
+        self._weighed_at, self.stale = now, False
+        weights = self._weights(active)
+        usages = [sharer.usage(now, half_life) for sharer in active]
+        average = sum(usages) / sum(weights) if active else 0.0
+        for sharer, weight, usage in zip(active, weights, usages, strict=True):
+            tilt = average * weight / usage if usage else MOST_TILT
+            sharer.share = weight * min(max(tilt, 1 / MOST_TILT), MOST_TILT)
+
+    def _weights(self, active: Sequence[Sharer]) -> list[float]:
+        """Weights of users; those of one group share the weight of that group."""
+        together: dict[str, float] = {}
+        for sharer in active:
+            name = sharer.record.group
+            together[name] = together.get(name, 0.0) + sharer.record.weight
+        return [
+            record.weight * self.group(record.group).weight / together[record.group]
+            if record.group
+            else record.weight
+            for record in (sharer.record for sharer in active)
+        ]
