@@ -227,6 +227,11 @@ _THIRTEENTH = (
     "ALTER TABLE jobs ADD COLUMN stopped_by TEXT NOT NULL DEFAULT ''",
 )
 
+_FOURTEENTH = (
+    # Who holds the job back, since when and why, as JSON; NULL while nobody does.
+    "ALTER TABLE jobs ADD COLUMN hold BLOB",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -241,6 +246,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _ELEVENTH,
     _TWELFTH,
     _THIRTEENTH,
+    _FOURTEENTH,
 )
 
 
