@@ -36,6 +36,10 @@ from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 MOST_RANKS = 16
 
 
+#: Short tasks are given in no more parts than these to fill what a worker has room for.
+SHORTEST_PARTS = 4
+
+
 class Assignment:
     """The next `tasks` tasks of a job go to a worker, each with this claim."""
 
@@ -159,8 +163,8 @@ class Remnant:
             self.short = self.short | bit if is_short(head.job, config) else self.short & ~bit
 
 
-#: Where a turn comes in a plan: its `Turn.order` with what the plan has given counted, a number of its
-#: own, and the turn, or what is left of it.
+#: Where a turn comes in a plan: its `Turn.order` with what the plan has given counted, a number
+#: of its own, and the turn, or what is left of it.
 Place = tuple[int, float, float, int, Turn | Remnant]
 
 
@@ -319,7 +323,10 @@ class Planner:
         turn = left.turn
         job = left.head(bit).job
         waiting = left.head(bit).waiting
-        n = min(room, max(1, waiting // (2 * self._supply.able(job.shape))), left.head(bit).left)
+        share = max(1, waiting // (2 * self._supply.able(job.shape)))
+        if is_short(job, self._config):
+            share = max(share, room // SHORTEST_PARTS)
+        n = min(room, share, left.head(bit).left)
         if offer.wants is not None:
             n = min(n, offer.wants)
         if n > 1 and not is_short(job, self._config):
