@@ -259,6 +259,25 @@ def test_the_starts_of_workers_are_shown_likewise() -> None:
     assert values == ["RequestCpus = 3", 'Owner = "ada"', 'Owner = "ada"']
 
 
+def test_memory_and_disk_have_as_many_digits_as_other_amounts() -> None:
+    """The machine has 2014.308594 MiB. Other numbers are shown as they are."""
+    driver = PoolDriver()
+    assets = {"memory_bytes": 2_112_155_648, "disk": 15_718_535_169.0}
+    driver.join("w", cpus=1, attributes={"speed": 1.359375}, **assets)  # type: ignore[arg-type]
+    job = driver.submit(
+        requirements="Memory >= 4000 && TARGET.Disk > 9e9 && RequestMemory > 1 && Speed > 2",
+        memory_bytes=10_000_000,
+    )
+    assert why(driver, job).found == "Memory = 2014"
+    found = driver.pool.explain(driver.pool.state.jobs[job], driver.now).clauses
+    assert [each.values for each in found] == [
+        "Memory = 2014",
+        "TARGET.Disk = 15350132",
+        "RequestMemory = 9.537",
+        "Speed = 1.359375",
+    ]
+
+
 def test_the_values_shown_are_those_of_a_worker_that_refuses() -> None:
     """Rather than of one at which the job only has to wait."""
     driver = PoolDriver()

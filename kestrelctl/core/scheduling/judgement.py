@@ -14,6 +14,8 @@ from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.evaluation import Answer, Unknown
 from kestrelctl.core.classad.syntax import clauses, parse
 from kestrelctl.core.members.worker_class import WorkerClass
+from kestrelctl.core.model.assets import four_digits
+from kestrelctl.core.model.matching_ads import ASSET_UNITS
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.significance import ANOTHER
@@ -96,14 +98,22 @@ def clause_texts(text: str) -> list[str]:
 
 
 def values_in(text: str, mine: Side, target: Side) -> str:
-    """The attributes of both sides that it refers to, with their values: `Memory = 2048`."""
+    """The attributes of both sides that it refers to, with their values: `Memory = 2048`.
+
+    Memory and disk are shown with as many digits as other amounts, in the unit of the ads.
+    """
     found: dict[str, str] = {}
     for node in nodes_asked(text):
         where = mine
         if node.scope == "target" or (not node.scope and node.name not in mine.attributes):
             where = target
         name = text[node.start : node.end]
-        found.setdefault(name.lower(), f"{name} {_is(where.attributes.get(node.name))}")
+        value = where.attributes.get(node.name)
+        amount = node.name.removeprefix("request") in ASSET_UNITS
+        if amount and isinstance(value, float):
+            found.setdefault(name.lower(), f"{name} = {four_digits(value)}")
+        else:
+            found.setdefault(name.lower(), f"{name} {_is(value)}")
     return _cut(", ".join(found.values()))
 
 
