@@ -148,6 +148,12 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True):
     limits: Amounts = {}
 
 
+class GroupGone(msgspec.Struct, frozen=True):
+    """A group that is no more."""
+
+    name: str
+
+
 class JobForgotten(msgspec.Struct, frozen=True):
     """An ended job whose rows shall go."""
 
@@ -229,6 +235,9 @@ Record = (
     | WorkerGone
     | PolicyRecord
     | PolicyGone
+    | UserRecord
+    | GroupRecord
+    | GroupGone
     | JobForgotten
     | Swept
     | Happening
@@ -259,3 +268,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[UnfinishedJob]
     workers: list[WorkerRecord]
     policies: list[PolicyRecord] = []
+    users: list[UserRecord] = []
+    groups: list[GroupRecord] = []
