@@ -92,6 +92,11 @@ class Sharer:
         self._usage = self.usage(now, half_life_seconds) + self.charged * seconds
         self._usage_at = now
 
+    @property
+    def usage_is_stored(self) -> bool:
+        """Whether his record says all that he has used, but for what was forgotten since."""
+        return self._usage_at <= self.record.usage_at
+
     def forget_usage(self, now: float) -> None:
         """Counts from nothing again."""
         self._usage, self._usage_at = 0.0, now
@@ -135,6 +140,10 @@ class Sharers:
             found = self._users[name] = Sharer(UserRecord(name=name))
         return found
 
+    def find(self, name: str) -> Sharer | None:
+        """The user with this account; None if nothing is known of him."""
+        return self._users.get(name)
+
     def put(self, record: UserRecord) -> Sharer:
         """Sets what holds for a user; his usage stays as it is known here."""
         found = self._users.get(record.name)
@@ -148,6 +157,19 @@ class Sharers:
         """Sets what holds for a group."""
         self._groups[record.name] = record
         self.stale = True
+
+    def drop_group(self, name: str) -> None:
+        """Sets nothing for a group any more."""
+        self._groups.pop(name, None)
+        self.stale = True
+
+    def has_group(self, name: str) -> bool:
+        """Whether something was set for a group of this name."""
+        return name in self._groups
+
+    def members(self, group: str) -> list[Sharer]:
+        """Who shares the weight and the bounds of a group."""
+        return [sharer for sharer in self._users.values() if sharer.record.group == group]
 
     def group(self, name: str) -> GroupRecord:
         """What holds for a group; that of one of which nothing was set by default."""
