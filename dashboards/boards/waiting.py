@@ -24,6 +24,7 @@ _REASONS = {
     "busy": GREEN,
     "reserved": YELLOW,
     "max-running": BLUE,
+    "quota": BLUE,
     "backoff": YELLOW,
     "recovering": PURPLE,
     "draining": YELLOW,
@@ -45,8 +46,9 @@ _REASONS = {
 _WHY = (
     "The reasons that `kestrelctl job explain` gives. busy: all that could run it are full; "
     "reserved: it waited so long that a worker is kept for it; "
-    "max-running: the job's own limit; missing-tags, missing-asset, policy, too-small, "
-    "requirements, start, undefined, error: no worker could ever run it."
+    "max-running: the job's own limit; quota: its user's; "
+    "missing-tags, missing-asset, policy, too-small, requirements, start, undefined, error: "
+    "no worker could ever run it."
 )
 
 BOARD = Board(

@@ -8,6 +8,7 @@ from typing import Any
 from kestrelctl.core.attempts.book import promote
 from kestrelctl.core.attempts.endings import end_backoffs, in_backoff, settle_job
 from kestrelctl.core.attempts.hand_out import hand_out
+from kestrelctl.core.attempts.recounting import ease
 from kestrelctl.core.attempts.reserve import keep_workers
 from kestrelctl.core.census import Census, take_census, take_shortage
 from kestrelctl.core.counting.totals import Totals
@@ -187,12 +188,15 @@ class Pool:
             jobs, state.touched_jobs = state.touched_jobs, {}
             for job in jobs:
                 settle_job(state, job, now)
+        if state.eased:
+            eased, state.eased = state.eased, {}
+            ease(state, eased)
         if state.touched_workers:
             workers, state.touched_workers = state.touched_workers, {}
             for worker in workers.values():
                 if state.workers.get(worker.jid) is not worker:
                     continue
-                promote(worker)
+                promote(worker, now)
                 if closed(worker, now) is None:
                     state.supply.wake(worker)
                 else:

@@ -11,6 +11,7 @@ import msgspec
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, Note, Persist
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.story import happening
 from kestrelctl.core.members.silence import Habit
@@ -56,6 +57,7 @@ class State:
         at, cause: of the event at hand.
         usage_recorded_at: when what users have used was last recorded.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
+        eased: bounds that held something back and now hold back less, to be settled after it.
         records: what is to be written with the next commit.
         ended_tasks: records of tasks that the event at hand brought to their end.
         store_error: why nothing becomes durable now; empty if it does.
@@ -98,6 +100,7 @@ class State:
         self.cause = ""
         self.touched_jobs: dict[Job, None] = {}
         self.touched_workers: dict[str, Worker] = {}
+        self.eased: dict[Quota, None] = {}
         self.ended_tasks: list[TaskRecord] = []
         self._effects: list[Effect] = []
         self.records: list[Record] = []
