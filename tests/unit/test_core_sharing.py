@@ -173,6 +173,35 @@ def test_what_is_set_outlasts_a_restart() -> None:
     assert ada(driver).record.group == ""
 
 
+@pytest.mark.parametrize("whose", ["his own", "his group's"])
+def test_a_bound_counts_what_runs_already(whose: str) -> None:
+    driver = PoolDriver()
+    set_group(driver)
+    set_user(driver, group="physics")
+    driver.join("w", cpus=8)
+    driver.submit(4)
+    if whose == "his own":
+        set_user(driver, max_running=5)
+    else:
+        set_group(driver, max_running=5)
+    driver.submit(4)
+    assert driver.worker("w").running == 5
+    set_user(driver, max_running=None, group="")
+    assert driver.worker("w").running == 8
+    assert drop_group(driver).error is None
+
+
+def test_a_group_that_is_taken_away_bounds_nobody() -> None:
+    driver = PoolDriver()
+    set_group(driver, max_running=0)
+    set_user(driver, group="physics")
+    driver.join("w", cpus=8)
+    driver.submit(4)
+    assert driver.worker("w").running == 0
+    set_group(driver, max_running=None)
+    assert driver.worker("w").running == 4
+
+
 def test_a_weight_counts_at_once() -> None:
     driver = PoolDriver()
     set_user(driver, "ada", weight=3.0)
@@ -200,13 +229,32 @@ def test_usage_is_recorded_once_a_minute_and_goes_on_after_a_restart() -> None:
     before = len(user_records(driver))
     driver.live(2 * USAGE_RECORD_SECONDS)
     used = usage(driver)
-    assert used == pytest.approx(2 * 2 * USAGE_RECORD_SECONDS, rel=0.05)
+    assert used == pytest.approx(2 * 2 * USAGE_RECORD_SECONDS, rel=0.01)
     assert len(user_records(driver)) - before == 2
     driver.live(USAGE_RECORD_SECONDS - 1)
     more = usage(driver)
     assert more > used
     driver.restart()
     assert more - 2 * USAGE_RECORD_SECONDS - 5 < usage(driver) < more
+
+
+def test_tasks_that_take_long_count_while_nobody_waits() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=2)
+    driver.submit(2)
+    driver.live(USAGE_RECORD_SECONDS + 1)
+    assert user_records(driver)[-1].usage == pytest.approx(2 * USAGE_RECORD_SECONDS, rel=0.05)
+
+
+def test_what_a_worker_has_when_the_manager_restarts_counts_from_then_on() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=2)
+    driver.submit(2)
+    held = driver.held("w")
+    driver.restart()
+    driver.join("w", cpus=2, holds=held)
+    driver.live(10)
+    assert usage(driver) == pytest.approx(2 * 10, rel=0.01)
 
 
 def test_of_users_who_used_nothing_since_nothing_is_recorded() -> None:

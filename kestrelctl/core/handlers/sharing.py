@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.core.attempts.recounting import recount
 from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import DropGroup, SetGroup, SetUser
 from kestrelctl.core.handlers.submission import refuse
@@ -33,9 +34,12 @@ def on_set_user(state: State, event: SetUser) -> None:
     if event.group is not None:
         record = msgspec.structs.replace(record, group=event.group)
     sharer = sharers.put(record)
+    recount(state)
+    half_life_seconds = state.config.usage_half_life_seconds
     if event.reset_usage:
         sharer.forget_usage(event.at)
-    sharer.record = sharer.recorded(event.at, state.config.usage_half_life_seconds)
+    sharer.fold(event.at, half_life_seconds)
+    sharer.record = sharer.recorded(event.at, half_life_seconds)
     state.record(sharer.record)
     state.note("info", f"user {event.name} was set by {event.cause}")
     state.emit(Answer(request=event.request))
@@ -54,6 +58,7 @@ def on_set_group(state: State, event: SetGroup) -> None:
         return
     record = changed(record, event.change)
     sharers.put_group(record)
+    recount(state)
     state.record(record)
     state.note("info", f"group {event.name} was set by {event.cause}")
     state.emit(Answer(request=event.request))
@@ -72,6 +77,7 @@ def on_drop_group(state: State, event: DropGroup) -> None:
         refuse(state, event.request, "usage", text, hint)
         return
     state.sharers.drop_group(name)
+    recount(state)
     state.record(GroupGone(name))
     state.note("info", f"group {name} was removed by {event.cause}")
     state.emit(Answer(request=event.request))

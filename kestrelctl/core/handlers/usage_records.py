@@ -6,6 +6,8 @@ from kestrelctl.core.state import State
 
 #: Pause between two records of a user: a manager that dies forgets no more than so much.
 USAGE_RECORD_SECONDS = 60.0
+#: Less than so many weighted seconds is nothing but rounding.
+LEAST_RECORDED_SECONDS = 0.001
 
 
 def record_usage(state: State, now: float) -> None:
@@ -15,6 +17,7 @@ def record_usage(state: State, now: float) -> None:
     state.usage_recorded_at = now
     half_life_seconds = state.config.usage_half_life_seconds
     for sharer in state.sharers.users():
-        if not sharer.usage_is_stored and sharer.usage(now, half_life_seconds):
+        if sharer.used_since_record(now, half_life_seconds) > LEAST_RECORDED_SECONDS:
+            sharer.fold(now, half_life_seconds)
             sharer.record = sharer.recorded(now, half_life_seconds)
             state.record(sharer.record)

@@ -121,10 +121,11 @@ class Sharer:
         self._usage_at = self._since = now
         self._unfolded = 0.0
 
-    @property
-    def usage_is_stored(self) -> bool:
-        """Whether his record says all that he has used, but for what was forgotten since."""
-        return self._usage_at <= self.record.usage_at
+    def used_since_record(self, now: float, half_life_seconds: float) -> float:
+        """What he has used, in weighted seconds, that his record does not tell."""
+        age = max(0.0, now - self.record.usage_at)
+        told = self.record.usage * 0.5 ** (age / half_life_seconds)
+        return float(self.usage(now, half_life_seconds) - told)
 
     def forget_usage(self, now: float) -> None:
         """Counts from nothing again."""
@@ -208,11 +209,6 @@ class Sharers:
             own = Quota(f"user {record.name}", record.max_running, record.limits)
             both = (own, of_groups.get(record.group))
             sharer.quotas = tuple(quota for quota in both if quota)
-
-    def drop_group(self, name: str) -> None:
-        """Sets nothing for a group any more."""
-        self._groups.pop(name, None)
-        self.stale = True
 
     def has_group(self, name: str) -> bool:
         """Whether something was set for a group of this name."""
