@@ -85,5 +85,6 @@ def limits_shown(limits: Mapping[str, float]) -> str:
 
 
 def usage_shown(seconds: float) -> str:
-    """Weighted hours: `12.5 h`."""
-    return f"{seconds / 3600:.3g} h" if seconds < 3_600_000 else f"{seconds / 3600:,.0f} h"
+    """Weighted hours: `12.50 h`, `1,250 h`."""
+    hours = seconds / 3600
+    return f"{hours:.2f} h" if hours < 100 else f"{hours:,.0f} h"

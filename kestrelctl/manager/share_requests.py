@@ -70,6 +70,7 @@ class ShareRequests:
             UsageError: several users are called so, or nobody can be.
             NotFound: it is only a part of an account, and nobody known is called so.
         """
+        name = name.lower()  # as the server does with accounts (RFC 7622)
         users = self._service.pool.sharers.users()
         known = sorted(sharer.name for sharer in users if is_called(sharer.name, name))
         if name in known:
