@@ -11,7 +11,7 @@ half-life, as HTCondor's `PRIORITY_HALFLIFE` and Slurm's `PriorityDecayHalfLife`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.model.claim import Claim
@@ -174,6 +174,12 @@ class Sharers:
     def find(self, name: str) -> Sharer | None:
         """The user with this account; None if nothing is known of him."""
         return self._users.get(name)
+
+    def restore(self, users: Iterable[UserRecord], groups: Iterable[GroupRecord]) -> None:
+        """Sets what is durable, all at once: each `put` walks over all users."""
+        self._groups.update((record.name, record) for record in groups)
+        self._users.update((record.name, Sharer(record)) for record in users)
+        self._bind()
 
     def put(self, record: UserRecord) -> Sharer:
         """Sets what holds for a user; his usage stays as it is known here.
