@@ -23,6 +23,7 @@ from boards.words import UNMATCHABLE, WORKER_COLOURS, by, quantiles
 _REASONS = {
     "busy": GREEN,
     "reserved": YELLOW,
+    "held": PURPLE,
     "max-running": BLUE,
     "quota": BLUE,
     "backoff": YELLOW,
@@ -46,7 +47,7 @@ _REASONS = {
 _WHY = (
     "The reasons that `kestrelctl job explain` gives. busy: all that could run it are full; "
     "reserved: it waited so long that a worker is kept for it; "
-    "max-running: the job's own limit; quota: its user's; "
+    "held: its job is on hold; max-running: the job's own limit; quota: its user's; "
     "missing-tags, missing-asset, policy, too-small, requirements, start, undefined, error: "
     "no worker could ever run it."
 )

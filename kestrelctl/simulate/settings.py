@@ -16,6 +16,7 @@ from kestrelctl.simulate.workload import (
     some_ads,
     some_jobs,
     some_policies,
+    with_holds,
 )
 
 
@@ -60,7 +61,10 @@ def small(seed: int) -> WorldSettings:
     fault_seconds = random.uniform(5.0, 20.0)
     return WorldSettings(
         ads=some_ads(random, random.randint(2, 8)),
-        submissions=some_jobs(random, random.randint(10, 80), fault_seconds / 2),
+        submissions=with_holds(
+            Random(f"holds {seed}"),
+            some_jobs(random, random.randint(10, 80), fault_seconds / 2),
+        ),
         policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
         faults=random.choice((0, 4, 8, 16, 32)),
         fault_seconds=fault_seconds,

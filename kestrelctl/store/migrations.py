@@ -228,6 +228,11 @@ _THIRTEENTH = (
 )
 
 _FOURTEENTH = (
+    # Who holds the job back, since when and why, as JSON; NULL while nobody does.
+    "ALTER TABLE jobs ADD COLUMN hold BLOB",
+)
+
+_FIFTEENTH = (
     # What is set for users, with what they have used lately, and for groups of them.
     """
     CREATE TABLE users (
@@ -267,6 +272,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWELFTH,
     _THIRTEENTH,
     _FOURTEENTH,
+    _FIFTEENTH,
 )
 
 
