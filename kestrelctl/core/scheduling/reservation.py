@@ -7,7 +7,7 @@ new but tasks of its shape, until it fits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job, Task
@@ -16,20 +16,20 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import describe
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import Supply
 
 
-def starving(jobs: Iterable[Job], supply: Supply, config: Config, now: float) -> list[Job]:
-    """Jobs that have got nothing for `starving_seconds`, first come first.
+def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list[Job]:
+    """Jobs that have got nothing for `starving_seconds`, in the order of the queue.
 
     Only those of the highest priority that waits and that any worker could run: others wait because
     that is what priorities are for.
     """
-    waiting = [line for job in jobs for line in job.lines() if line.place is not None]
     found: list[Job] = []
     priority: int | None = None
-    for job in sorted(waiting, key=lambda job: (-job.spec.priority, job.line, job.id)):
+    for job in sorted(demand.jobs(), key=demand.order):
         if priority is not None and job.spec.priority < priority:
             break
         if next(_able(job, supply), None) is not None:
