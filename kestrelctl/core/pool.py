@@ -18,6 +18,7 @@ from kestrelctl.core.events import (
     Cancel,
     Disconnected,
     Drain,
+    DropGroup,
     DropPolicy,
     Event,
     Expire,
@@ -40,6 +41,8 @@ from kestrelctl.core.events import (
     Returned,
     Revoked,
     ScaleService,
+    SetGroup,
+    SetUser,
     StoreFailing,
     StoreWell,
     Submit,
@@ -56,10 +59,12 @@ from kestrelctl.core.handlers import (
     reporting,
     running_use,
     services,
+    sharing,
     submission,
 )
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config
@@ -85,6 +90,9 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Retry: submission.on_retry,
     PutPolicy: policy_changes.on_put_policy,
     DropPolicy: policy_changes.on_drop_policy,
+    SetUser: sharing.on_set_user,
+    SetGroup: sharing.on_set_group,
+    DropGroup: sharing.on_drop_group,
     ScaleService: services.on_scale,
     Forget: submission.on_forget,
     Expire: submission.on_expire,
@@ -278,6 +286,11 @@ class Pool:
     def policies(self) -> list[PolicyRecord]:
         """Every consumption policy, by name."""
         return self.state.policies.records()
+
+    @property
+    def sharers(self) -> Sharers:
+        """Users and groups: what is set for them, what they run and have used."""
+        return self.state.sharers
 
     def census(self, now: float) -> Census:
         """Everything, counted."""

@@ -23,6 +23,7 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     state = State(config, snapshot.epoch, snapshot.next_job_id, Seals(snapshot.secret))
     state.connected = False
     _restore_policies(state, snapshot.policies)
+    state.sharers.restore(snapshot.users, snapshot.groups)
     for unfinished in snapshot.jobs:
         _restore_job(state, unfinished)
     for known in snapshot.workers:

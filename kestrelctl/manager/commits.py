@@ -14,6 +14,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.effects import Effect
 from kestrelctl.core.model.records import (
+    GroupGone,
+    GroupRecord,
     JobForgotten,
     JobRecord,
     PolicyGone,
@@ -21,6 +23,7 @@ from kestrelctl.core.model.records import (
     Progress,
     Record,
     TaskRecord,
+    UserRecord,
     WorkerGone,
     WorkerRecord,
 )
@@ -223,4 +226,8 @@ def _what(record: Record, place: int) -> Hashable:
         return record.worker
     if isinstance(record, (PolicyRecord, PolicyGone)):
         return (PolicyRecord, record.name)
+    if isinstance(record, UserRecord):
+        return (UserRecord, record.name)
+    if isinstance(record, (GroupRecord, GroupGone)):
+        return (GroupRecord, record.name)
     return place

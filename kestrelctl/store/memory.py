@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from msgspec.structs import replace
 
 from kestrelctl.core.model.records import (
+    GroupGone,
+    GroupRecord,
     Happening,
     JobForgotten,
     JobRecord,
@@ -19,6 +21,7 @@ from kestrelctl.core.model.records import (
     Snapshot,
     TaskRecord,
     UnfinishedJob,
+    UserRecord,
     WorkerGone,
     WorkerRecord,
 )
@@ -59,6 +62,8 @@ class MemoryStore:
         self._happenings: dict[int, list[Happening]] = {}
         self._workers: dict[str, WorkerRecord] = {}
         self._policies: dict[str, PolicyRecord] = {}
+        self._users: dict[str, UserRecord] = {}
+        self._groups: dict[str, GroupRecord] = {}
         self._commits = 0
         self._records = 0
         self._used: dict[int, Used] = {}
@@ -82,6 +87,8 @@ class MemoryStore:
             jobs=[self._unfinished(job) for job in jobs],
             workers=[self._workers[worker] for worker in sorted(self._workers)],
             policies=[self._policies[name] for name in sorted(self._policies)],
+            users=[self._users[name] for name in sorted(self._users)],
+            groups=[self._groups[name] for name in sorted(self._groups)],
         )
 
     def _unfinished(self, job: JobRecord) -> UnfinishedJob:
@@ -169,6 +176,12 @@ class MemoryStore:
                 self._policies[record.name] = record
             case PolicyGone():
                 self._policies.pop(record.name, None)
+            case UserRecord():
+                self._users[record.name] = record
+            case GroupRecord():
+                self._groups[record.name] = record
+            case GroupGone():
+                self._groups.pop(record.name, None)
             case JobForgotten():
                 self._jobs.pop(record.job_id, None)
                 self._used.pop(record.job_id, None)

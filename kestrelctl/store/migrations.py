@@ -232,6 +232,31 @@ _FOURTEENTH = (
     "ALTER TABLE jobs ADD COLUMN hold BLOB",
 )
 
+_FIFTEENTH = (
+    # What is set for users, with what they have used lately, and for groups of them.
+    """
+    CREATE TABLE users (
+        name TEXT PRIMARY KEY,
+        weight REAL NOT NULL,
+        member_of TEXT NOT NULL,  -- a group; empty for none
+        max_running INTEGER,  -- this and the next: NULL for any number
+        max_queued INTEGER,
+        limits BLOB NOT NULL,  -- JSON: asset -> thousandths
+        usage REAL NOT NULL,  -- weighted seconds, decayed up to the next
+        usage_at REAL NOT NULL
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE user_groups (
+        name TEXT PRIMARY KEY,
+        weight REAL NOT NULL,
+        max_running INTEGER,
+        max_queued INTEGER,
+        limits BLOB NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -247,6 +272,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWELFTH,
     _THIRTEENTH,
     _FOURTEENTH,
+    _FIFTEENTH,
 )
 
 

@@ -151,6 +151,12 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True):
     limits: Amounts = {}
 
 
+class GroupGone(msgspec.Struct, frozen=True):
+    """A group that is no more."""
+
+    name: str
+
+
 class JobForgotten(msgspec.Struct, frozen=True):
     """An ended job whose rows shall go."""
 
@@ -240,6 +246,9 @@ Record = (
     | WorkerGone
     | PolicyRecord
     | PolicyGone
+    | UserRecord
+    | GroupRecord
+    | GroupGone
     | JobForgotten
     | Swept
     | Happening
@@ -270,3 +279,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[UnfinishedJob]
     workers: list[WorkerRecord]
     policies: list[PolicyRecord] = []
+    users: list[UserRecord] = []
+    groups: list[GroupRecord] = []
