@@ -29,6 +29,7 @@ _SENTENCES = {
     "restarted": "ended{on}, and is started again",
     "scaled": "scaled{by}",
     "lost": "lost: worker {worker} went away",
+    "refused": "refused{on}",
     "found-again": "found again{on}: the attempt had survived",
     "killed": "killed{on}",
     "recalled": "taken back from {worker} before it started",
@@ -130,7 +131,7 @@ def _run_again(entries: Sequence[StoryEntry]) -> list[bool]:
     for entry in reversed(entries):
         after = following.get(entry.task_id)
         goes_on = entry.what == "failed" if after is None else after.what not in _NOT_AGAIN
-        found.append(goes_on and entry.what in ("failed", "lost"))
+        found.append(goes_on and entry.what in ("failed", "lost", "refused"))
         following[entry.task_id] = entry
     return found[::-1]
 

@@ -13,7 +13,7 @@ from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.members.availability import WORKER_STATES, worker_state
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.assets import Amounts, known
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.ladder import shape_reason
@@ -77,12 +77,14 @@ def take_census(state: State, now: float) -> Census:
     for jid, worker in state.workers.items():
         word, cls, runs = worker_state(worker, now), worker.cls, worker.running
         by_class[cls][word] += 1
-        workers.append(WorkerNumbers(jid, worker.online, runs, cls.capacity, word, worker.streak))
+        workers.append(WorkerNumbers(jid, worker.online, runs, worker.assets, word, worker.streak))
         running += runs
         queued += len(worker.held) - runs
         if worker.online:
             for name, amount in worker.free.items():
                 free[name] += amount if amount > 0 else 0  # after a shrink
+            for asset, outline in worker.outlines.items():
+                capacity[asset] += outline.estimate
             found = worker.skew.seconds
             if found is not None:
                 skew = max(abs(found), skew or 0.0)
@@ -91,7 +93,7 @@ def take_census(state: State, now: float) -> Census:
         by_state.update(counted)
     states = {state.supply.of_class(cls): counted for cls, counted in by_class.items()}
     for supply in states:
-        for name, amount in supply.cls.capacity.items():
+        for name, amount in known(supply.cls.capacity).items():
             capacity[name] += amount * supply.members
     owners: dict[str, tuple[int, int]] = {}
     for job in state.jobs.values():

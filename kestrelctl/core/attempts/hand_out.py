@@ -163,10 +163,10 @@ def _wide(claim: Claim, worker: Worker, suspect: Task) -> Claim:
     then, and ends well.
     """
     part = SUSPECT_PARTS if suspect.losses == SUSPECT_LOSSES else 1
-    capacity, indexed = worker.cls.capacity, worker.cls.indexed
+    capacity, indexed, unknown = worker.cls.capacity, worker.cls.indexed, worker.cls.unknown
     # It is told of the units that it is charged: those are what it asked for.
     wide = {
-        name: n if name in indexed else max(n, capacity[name] // part)
+        name: n if name in indexed or name in unknown else max(n, capacity[name] // part)
         for name, n in claim.amounts.items()
     }
     return claim_of(wide, indexed)

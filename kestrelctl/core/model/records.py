@@ -132,6 +132,7 @@ MAX_HAPPENINGS = 2_000
 #: - `lost`: the attempt's worker went away, for a `cause` of `totals.LOSS_CAUSES`. Also the loss
 #:   that ends a task: the task's record does not tell when that was.
 #: - `found-again`: a loss is taken back, because the attempt survived.
+#: - `refused`: the worker had no more of an asset for the attempt; `detail` says of which.
 #: - `killed`: the attempt was killed.
 #: - `recalled`: the pool took the attempt back before it started.
 #: - `given-back`: the worker gave the attempt back before it started.
@@ -147,6 +148,7 @@ HAPPENINGS = (
     "scaled",
     "lost",
     "found-again",
+    "refused",
     "killed",
     "recalled",
     "given-back",

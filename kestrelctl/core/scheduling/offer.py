@@ -45,7 +45,8 @@ class Offer:
         queued = self.queued
         free = startable(terms.claim, self.free, queued)
         mean = job.mean_seconds
-        if mean is None or mean >= config.short_seconds or self._stuck:
+        lasts = mean is None or mean >= config.short_seconds
+        if mean is None or lasts or self._stuck or not terms.may_queue:
             return free
         elsewhere = job.seconds_elsewhere(self.worker.account)
         if elsewhere is None:
