@@ -77,14 +77,13 @@ def take_census(state: State, now: float) -> Census:
     for jid, worker in state.workers.items():
         word, cls, runs = worker_state(worker, now), worker.cls, worker.running
         by_class[cls][word] += 1
-        workers.append(WorkerNumbers(jid, worker.online, runs, worker.assets, word, worker.streak))
+        has = worker.assets if worker.outlines else cls.capacity
+        workers.append(WorkerNumbers(jid, worker.online, runs, has, word, worker.streak))
         running += runs
         queued += len(worker.held) - runs
         if worker.online:
             for name, amount in worker.free.items():
                 free[name] += amount if amount > 0 else 0  # after a shrink
-            for asset, outline in worker.outlines.items():
-                capacity[asset] += outline.estimate
             found = worker.skew.seconds
             if found is not None:
                 skew = max(abs(found), skew or 0.0)
@@ -95,6 +94,9 @@ def take_census(state: State, now: float) -> Census:
     for supply in states:
         for name, amount in known(supply.cls.capacity).items():
             capacity[name] += amount * supply.members
+    for worker in filter(attrgetter("outlines"), state.workers.values()):
+        for asset, outline in worker.outlines.items():
+            capacity[asset] += outline.estimate if worker.online else 0
     owners: dict[str, tuple[int, int]] = {}
     for job in state.jobs.values():
         waiting, held = owners.get(job.owner, (0, 0))
