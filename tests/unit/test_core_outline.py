@@ -169,6 +169,20 @@ def test_parts_of_a_unit_grow_by_parts() -> None:
     assert estimate(driver) == 0.5
 
 
+def test_what_has_run_for_a_minute_was_not_refused() -> None:
+    driver = PoolDriver()
+    join_unknown(driver)
+    ask_for(driver, 10, service=True)
+    driver.live(59)
+    assert estimate(driver) == 1
+    driver.live(2)
+    assert estimate(driver) == len(driver.held("w")) == 2
+    driver.live(57)
+    assert estimate(driver) == 2
+    driver.live(4)
+    assert estimate(driver) == len(driver.held("w")) == 3
+
+
 # -- in the long run -------------------------------------------------------------------------------
 
 

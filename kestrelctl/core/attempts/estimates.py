@@ -25,6 +25,23 @@ def note_success(state: State, worker: Worker, attempt: Attempt) -> None:
             _move(state, worker, asset, found)
 
 
+def note_long_runs(state: State, worker: Worker, now: float) -> None:
+    """What has run for a while was not refused: it counts as if it had ended well.
+
+    Else a pool that runs copies of a service would never find out that there is room for more.
+    """
+    latest = now - state.config.accepted_seconds
+    for asset, outline in worker.outlines.items():
+        for number, task in worker.held.items():
+            attempt = task.attempt
+            if attempt is None or attempt.phase is not Phase.RUNNING or attempt.sent_at > latest:
+                continue
+            amount = attempt.claim.amounts.get(asset, 0)
+            if amount:
+                found = outline.after_success(number, amount, worker.free[asset])
+                _move(state, worker, asset, found)
+
+
 def refused_asset(worker: Worker, attempt: Attempt, result: Result) -> str:
     """Of which asset an attempt says that there was no more; empty if it just failed.
 

@@ -31,13 +31,13 @@ class Outline:
         self.rests_until = 0.0
 
     def after_success(self, number: int, amount: int, free: int) -> int:
-        """The estimate now that an attempt has ended well: room for one more like it, if there was
-        none.
+        """The estimate now that an attempt has ended well, or gone on for a while: room for one
+        more like it, if there was none.
 
         Args:
             number: of the attempt.
             amount: what it took, above zero.
-            free: what was free beside it.
+            free: what was free while it ran.
         """
         if number < self.since or free >= amount:
             return self.estimate
