@@ -142,7 +142,7 @@ def test_one_that_asks_for_more_is_not_tried_beside_others() -> None:
     join_unknown(driver)
     small = ask_for(driver, 1)
     large = ask_for(driver, 1, db=5)
-    assert driver.jobs_at("w") == [small]
+    assert (driver.jobs_at("w"), estimate(driver)) == ([small], 1)
     driver.report("w")
     assert driver.jobs_at("w") == [large]
 
