@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from poolkit import Attempt, PoolDriver
 
@@ -11,7 +13,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
 
 NO_MORE = 75
-STEP_SECONDS = 0.1
+STEP_SECONDS = 0.25
 
 
 def join_unknown(driver: PoolDriver, name: str = "w", cpus: float = 100.0, **unknown: int) -> None:
@@ -41,15 +43,23 @@ class Machine:
 
     Attributes:
         limit: how many tasks can use the asset at once.
+        lasts: seconds that each task takes, in turn.
         most: how many did.
         refused: how many were refused.
         estimates: what the pool thought after each step.
     """
 
-    def __init__(self, driver: PoolDriver, name: str, limit: int) -> None:
+    def __init__(
+        self,
+        driver: PoolDriver,
+        name: str,
+        limit: int,
+        lasts: Sequence[float] = (2.0, 2.3, 2.6, 2.9),
+    ) -> None:
         self.driver = driver
         self.name = name
         self.limit = limit
+        self.lasts = lasts
         self.most = self.done = self.refused = 0
         self.estimates: list[float] = []
         self._ends_at: dict[Attempt, float] = {}
@@ -65,7 +75,7 @@ class Machine:
         while fresh := [a for a in driver.held(self.name) if a not in self._ends_at]:
             if len(self._ends_at) < self.limit:
                 number = fresh[0][0]
-                self._ends_at[fresh[0]] = driver.now + 2.0 + 0.3 * (number % 4)
+                self._ends_at[fresh[0]] = driver.now + self.lasts[number % len(self.lasts)]
                 self.most = max(self.most, len(self._ends_at))
             else:
                 self.refused += 1

@@ -25,13 +25,17 @@ def note_success(state: State, worker: Worker, attempt: Attempt) -> None:
             _move(state, worker, asset, found)
 
 
-def note_long_runs(state: State, worker: Worker, now: float) -> None:
-    """What has run for a while was not refused: it counts as if it had ended well.
+def note_time(state: State, worker: Worker, now: float) -> None:
+    """What has run for a while was not refused: it counts as if it had ended well. And a worker
+    that rests, or is kept for a job, is looked at again.
 
-    Else a pool that runs copies of a service would never find out that there is room for more.
+    Without the first a pool that runs copies of a service would never find out that there is room
+    for more.
     """
     latest = now - state.config.accepted_seconds
     for asset, outline in worker.outlines.items():
+        if worker.kept_for is not None or (not outline.estimate and outline.rests_until <= now):
+            state.touch(worker)
         for number, task in worker.held.items():
             attempt = task.attempt
             if attempt is None or attempt.phase is not Phase.RUNNING or attempt.sent_at > latest:
@@ -66,13 +70,14 @@ def try_one(state: State, now: float) -> None:
     """Has workers try one task that asks for more than is thought to be there.
 
     Nothing else would show that there is more: where nothing of an asset is taken, the least that
-    waits for it may go there; where a worker is kept for a job, a task of that.
+    waits for it may go there; where a worker is kept for a job, a task of that. Only workers at
+    which something has changed are looked at: with each thing that happens in a pool, so are these.
     """
     for supply in state.supply.classes():
-        for asset in supply.cls.unknown:
+        for asset in supply.cls.unknown if supply.hungry else ():
             amounts = [_amount(supply, shape, asset) for shape, _ in state.demand.groups()]
             least = min(filter(None, amounts), default=0)
-            for worker in (*supply.hungry.values(), *supply.parked.values()):
+            for worker in supply.hungry.values():
                 kept = worker.kept_for
                 amount = least if kept is None else _amount(supply, kept.shape, asset)
                 outline = worker.outlines[asset]
@@ -90,6 +95,8 @@ def _amount(supply: ClassSupply, shape: Shape, asset: str) -> int:
 def _move(state: State, worker: Worker, asset: str, estimate: int) -> None:
     outline = worker.outlines[asset]
     if estimate != outline.estimate:
+        if estimate < outline.estimate:
+            outline.fell = state.next_number
+        outline.changed = state.next_number
         book.estimate(worker, asset, estimate)
-        outline.since = state.next_number
         state.touch(worker)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.estimates import note_long_runs
+from kestrelctl.core.attempts.estimates import note_time
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.events import Tick
 from kestrelctl.core.handlers.deadlines import end_deadlines
@@ -48,4 +48,4 @@ def _check_lease(state: State, worker: Worker, now: float) -> None:
     elif worker.quarantined_until and worker.quarantined_until <= now:
         release(state, worker)
     elif worker.outlines:
-        note_long_runs(state, worker, now)
+        note_time(state, worker, now)

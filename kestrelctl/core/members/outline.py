@@ -3,7 +3,8 @@
 Additive increase and multiplicative decrease, as TCP finds how much a path carries (RFC 5681, 3.1):
 while tasks take all that is thought to be there and end well, there may be more; when one says that
 there was no more for it, there is less, by half. What was handed out before the estimate last
-changed says nothing about the estimate as it is now, so it moves it neither way.
+changed does not raise it, and what was handed out before it last fell does not lower it: that says
+nothing about the estimate as it is now.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ class Outline:
     Attributes:
         estimate: how much of it tasks may take together, in thousandths; at first one unit. It is 0
             where even one task by itself was too much.
-        since: attempts with smaller numbers were handed out before it last changed.
+        changed, fell: attempts with smaller numbers were handed out before it last changed, and
+            before it last fell.
         rests_until: one that is 0 is not tried again before, in seconds since the epoch.
     """
 
-    __slots__ = ("estimate", "rests_until", "since")
+    __slots__ = ("changed", "estimate", "fell", "rests_until")
 
     def __init__(self) -> None:
         self.estimate = MILLI
-        self.since = 0
+        self.changed = self.fell = 0
         self.rests_until = 0.0
 
     def after_success(self, number: int, amount: int, free: int) -> int:
@@ -39,7 +41,7 @@ class Outline:
             amount: what it took, above zero.
             free: what was free while it ran.
         """
-        if number < self.since or free >= amount:
+        if number < self.changed or free >= amount:
             return self.estimate
         return self.estimate + amount
 
@@ -50,7 +52,7 @@ class Outline:
         Args:
             number, amount: as in `after_success`.
         """
-        if number < self.since:
+        if number < self.fell:
             return self.estimate
         if self.estimate <= amount:
             return 0
