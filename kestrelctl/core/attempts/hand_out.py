@@ -10,6 +10,7 @@ from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import SUSPECT_LOSSES, Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.assets import known
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.records import Progress
 from kestrelctl.core.model.unit_claim import claim_of
@@ -163,10 +164,10 @@ def _wide(claim: Claim, worker: Worker, suspect: Task) -> Claim:
     then, and ends well.
     """
     part = SUSPECT_PARTS if suspect.losses == SUSPECT_LOSSES else 1
-    capacity, indexed, unknown = worker.cls.capacity, worker.cls.indexed, worker.cls.unknown
+    capacity, indexed = known(worker.cls.capacity), worker.cls.indexed
     # It is told of the units that it is charged: those are what it asked for.
     wide = {
-        name: n if name in indexed or name in unknown else max(n, capacity[name] // part)
+        name: n if name in indexed else max(n, capacity.get(name, 0) // part)
         for name, n in claim.amounts.items()
     }
     return claim_of(wide, indexed)

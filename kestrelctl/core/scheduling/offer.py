@@ -45,8 +45,9 @@ class Offer:
         queued = self.queued
         free = startable(terms.claim, self.free, queued)
         mean = job.mean_seconds
-        lasts = mean is None or mean >= config.short_seconds
-        if mean is None or lasts or self._stuck or not terms.may_queue:
+        if mean is None or mean >= config.short_seconds or self._stuck:
+            return free
+        if not terms.may_queue:
             return free
         elsewhere = job.seconds_elsewhere(self.worker.account)
         if elsewhere is None:
