@@ -64,7 +64,8 @@ def _assets(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...
     """The words, which can all be read. UsageError if one has an option of its own."""
     offered = offered_assets(given)
     for name in ("cpus", "memory"):
-        if name in offered.amounts.keys() | offered.units.keys() | offered.shared.keys():
+        kinds = (offered.amounts, offered.units, offered.shared, offered.unknown)
+        if any(name in kind for kind in kinds):
             raise UsageError(
                 f"{name} has an option of its own", hint=f"--{name} instead of --asset"
             )
@@ -93,7 +94,7 @@ _OPTIONS = (
         multiple=True,
         metavar="NAME=…",
         callback=_assets,
-        help="What else each has: fpga=2, gpus=0,1 (units), seats=shared:4; repeatable.",
+        help="What else each has: fpga=2, gpus=0,1 (units), seats=shared:4, db=?; repeatable.",
     ),
     click.option(
         "--tags",

@@ -32,6 +32,7 @@ _SENTENCES = {
     "restarted": "ended{on}, and is started again",
     "scaled": "scaled{by}",
     "lost": "lost: worker {worker} went away",
+    "refused": "refused{on}",
     "found-again": "found again{on}: the attempt had survived",
     "killed": "killed{on}",
     "moved": "moved away from {worker}",
@@ -126,15 +127,16 @@ def sentence(entry: StoryEntry) -> str:
 def _run_again(entries: Sequence[StoryEntry]) -> list[bool]:
     """For each entry, whether it is an attempt that came to nothing, and its task runs again.
 
-    A failure is an entry only if its task runs again, unless that is ended first. Whether a loss
-    was the last that the task may have is told by what follows.
+    A failure or refusal is an entry only if its task runs again, unless that is ended first.
+    Whether a loss was the last that the task may have is told by what follows.
     """
     following: dict[int | None, StoryEntry] = {}
     found: list[bool] = []
     for entry in reversed(entries):
         after = following.get(entry.task_id)
-        goes_on = entry.what == "failed" if after is None else after.what not in _NOT_AGAIN
-        found.append(goes_on and entry.what in ("failed", "lost"))
+        by_itself = entry.what in ("failed", "refused")
+        goes_on = by_itself if after is None else after.what not in _NOT_AGAIN
+        found.append(goes_on and entry.what in ("failed", "lost", "refused"))
         following[entry.task_id] = entry
     return found[::-1]
 

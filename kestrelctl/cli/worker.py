@@ -135,7 +135,8 @@ def resume(invocation: Invocation, names: tuple[str, ...]) -> None:
 def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     """Have a worker offer more or less while its tasks run. For admins.
 
-    cpus=4, memory=8G, fpga=2; of units their number or their ids: gpus=1, gpus=0,1; seats=shared:4.
+    cpus=4, memory=8G, fpga=2; of units their number or their ids: gpus=1, gpus=0,1; seats=shared:4;
+    db=? is of unknown capacity.
     What runs goes on. It lasts until the worker's process ends.
     """
     change = offered_assets(assets)
@@ -344,10 +345,15 @@ _OWN_LINE = ("cpus", "memory")
 def used_of_others(view: WorkerView) -> list[str]:
     """How much is taken of each asset but processors, memory and disk: `gpus 1/2`."""
     return [
-        f"{name} {whole - view.free.get(name, 0):.10g}/{whole:.10g}"
+        f"{name} {whole - view.free.get(name, 0):.10g}/{_whole(view, name)}"
         for name, whole in sorted(view.assets.items())
         if name not in (*_OWN_LINE, "disk")
     ]
+
+
+def _whole(view: WorkerView, name: str) -> str:
+    """How much of an asset there is; `~3` if that is an estimate."""
+    return f"{'~' if name in view.unknown else ''}{view.assets[name]:.10g}"
 
 
 def _asset(view: WorkerView, name: str) -> str:
@@ -355,7 +361,9 @@ def _asset(view: WorkerView, name: str) -> str:
     whole, free = view.assets[name], view.free.get(name, 0.0)
     if name == "disk":
         return f"{size(int(free)) or 0} of {size(int(whole)) or 0} free"
-    words = f"{free:.10g} of {whole:.10g} free"
+    words = f"{free:.10g} of {_whole(view, name)} free"
+    if name in view.unknown:
+        words += f", no more at exit status {view.unknown[name]}"
     if name in view.shared:
         words += ", shared"
     return "; ".join([words, *(_unit(unit) for unit in view.units.get(name, ()))])

@@ -13,7 +13,7 @@ from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.members.availability import WORKER_STATES, worker_state
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.assets import Amounts, known
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.ladder import shape_reason
@@ -77,7 +77,8 @@ def take_census(state: State, now: float) -> Census:
     for jid, worker in state.workers.items():
         word, cls, runs = worker_state(worker, now), worker.cls, worker.running
         by_class[cls][word] += 1
-        workers.append(WorkerNumbers(jid, worker.online, runs, cls.capacity, word, worker.streak))
+        has = worker.assets if worker.outlines else cls.capacity
+        workers.append(WorkerNumbers(jid, worker.online, runs, has, word, worker.streak))
         running += runs
         queued += len(worker.held) - runs
         if worker.online:
@@ -91,8 +92,11 @@ def take_census(state: State, now: float) -> Census:
         by_state.update(counted)
     states = {state.supply.of_class(cls): counted for cls, counted in by_class.items()}
     for supply in states:
-        for name, amount in supply.cls.capacity.items():
+        for name, amount in known(supply.cls.capacity).items():
             capacity[name] += amount * supply.members
+    for worker in filter(attrgetter("outlines"), state.workers.values()):
+        for asset, outline in worker.outlines.items():
+            capacity[asset] += outline.estimate if worker.online else 0
     owners: dict[str, tuple[int, int]] = {}
     for job in state.jobs.values():
         waiting, held = owners.get(job.owner, (0, 0))

@@ -175,6 +175,8 @@ def _worker_violations(state: State, must: Must) -> set[int]:
             adds_up = free + charged == capacity_of.get(name, 0)
             must(adds_up, "%s: %s does not add up", jid, name)
             must("/" not in name or charged <= MILLI, "%s: %s of %s is charged", jid, charged, name)
+        guessed = worker.outlines.keys()
+        must(guessed == worker.cls.unknown, "%s: estimates of %s", jid, sorted(guessed))
         policy = worker.cls.policy
         must(
             policy is (state.policies.of(worker.counted_ad, jid) if worker.cls.ad_known else None),

@@ -7,6 +7,7 @@ from typing import Any
 
 from kestrelctl.core.attempts.book import promote
 from kestrelctl.core.attempts.endings import end_backoffs, in_backoff, settle_job
+from kestrelctl.core.attempts.estimates import try_one
 from kestrelctl.core.attempts.hand_out import hand_out
 from kestrelctl.core.attempts.recounting import ease
 from kestrelctl.core.attempts.reserve import keep_workers
@@ -149,6 +150,8 @@ class Pool:
         end_backoffs(state, now)
         if state.kept or (state.demand and now >= state.next_starving_at):
             keep_workers(state, now)
+        if state.demand:
+            try_one(state, now)
         self._settle(now)
         if state.connected and not state.store_error:
             if state.demand:

@@ -1,16 +1,20 @@
-"""Assets in words: `fpga=2`, `disk=10G`, `gpus=0,1`, `gpus=indexed:0`, `seats=shared:4`."""
+"""Assets in words: `fpga=2`, `disk=10G`, `gpus=0,1`, `gpus=indexed:0`, `seats=shared:4`, `db=?`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from kestrelctl.core.model.ad import AssetChange
+from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import parse_size
 
 ASKED_HINT = "write --asset fpga=1 or --asset scratch=10G"
 LIMIT_HINT = "write --limit gpus=4, --limit memory=200G or --limit gpus=none"
-OFFERED_HINT = "write fpga=2, gpus=0,1 (ids of units), gpus=indexed:0 or seats=shared:4"
+OFFERED_HINT = "write fpga=2, gpus=0,1 (ids of units), gpus=indexed:0, seats=shared:4 or db=?"
+STATUS_HINT = "write db=? (status 75, EX_TEMPFAIL), or another status: db=?:69"
+#: EX_TEMPFAIL of sysexits.h: "temporary failure, indicating something that is not really an error".
+NO_MORE_STATUS = 75
 
 
 def asked_assets(words: Iterable[str]) -> dict[str, float]:
@@ -39,7 +43,8 @@ def limited_assets(words: Iterable[str]) -> dict[str, float | None]:
 
 
 def offered_assets(words: Iterable[str]) -> AssetChange:
-    """What a worker has: `NAME=AMOUNT`, `NAME=ID,ID…`, `NAME=indexed:ID…`, `NAME=shared:COUNT`.
+    """What a worker has: `NAME=AMOUNT`, `NAME=ID,ID…`, `NAME=indexed:ID…`, `NAME=shared:COUNT`,
+    `NAME=?`, `NAME=?:EXIT_STATUS`.
 
     Raises:
         UsageError: a word is not of that form, or a name comes twice.
@@ -47,18 +52,21 @@ def offered_assets(words: Iterable[str]) -> AssetChange:
     amounts: dict[str, float] = {}
     units: dict[str, tuple[str, ...]] = {}
     shared: dict[str, float] = {}
+    unknown: dict[str, int] = {}
     for name, value, word in _pairs(words, OFFERED_HINT):
-        if name in amounts.keys() | units.keys() | shared.keys():
+        if name in amounts.keys() | units.keys() | shared.keys() | unknown.keys():
             raise UsageError(f"{name} is given twice", hint=OFFERED_HINT)
         kind, colon, rest = value.partition(":")
-        if colon and kind == "shared":
+        if kind == "?":
+            unknown[name] = _status(word, rest if colon else str(NO_MORE_STATUS))
+        elif colon and kind == "shared":
             shared[name] = _amount(word, rest, OFFERED_HINT)
         elif (colon and kind == "indexed") or "," in value:
             ids = rest if colon and kind == "indexed" else value
             units[name] = tuple(unit.strip() for unit in ids.split(",") if unit.strip())
         else:
             amounts[name] = _amount(word, value, OFFERED_HINT)
-    return AssetChange(amounts=amounts, units=units, shared=shared)
+    return AssetChange(amounts=amounts, units=units, shared=shared, unknown=unknown)
 
 
 def _pairs(words: Iterable[str], hint: str) -> Iterable[tuple[str, str, str]]:
@@ -67,6 +75,17 @@ def _pairs(words: Iterable[str], hint: str) -> Iterable[tuple[str, str, str]]:
         if not name.strip() or not equals or not value.strip():
             raise UsageError(f"not an asset: {word!r}", hint=hint)
         yield name.strip(), value.strip(), word
+
+
+def _status(word: str, value: str) -> int:
+    """The exit status that says that there is no more."""
+    if not value.isdecimal() or not 1 <= int(value) <= MAX_EXIT_CODE:
+        raise UsageError(
+            f"not an asset of unknown capacity: {word!r}",
+            cause=f"a task says that there is no more by an exit status from 1 to {MAX_EXIT_CODE}",
+            hint=STATUS_HINT,
+        )
+    return int(value)
 
 
 def _amount(word: str, value: str, hint: str) -> float:

@@ -142,7 +142,7 @@ class PoolRequests:
             workers[word] = workers.get(word, 0) + 1
             running += worker.running
             if worker.online:
-                capacity.update(worker.cls.capacity)
+                capacity.update(worker.assets)
                 free.update(without_units(worker.free))
         quarantined = [
             QuarantineView(worker.jid, worker.quarantined_until, worker.quarantined_for)

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator
 
 from kestrelctl.core.agent.agent import Agent, LocalAttempt
-from kestrelctl.core.model.ad import WorkerAd, unit_ids
+from kestrelctl.core.model.ad import WorkerAd, bookable, unit_ids
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.template import Template
 from kestrelctl.errors import UsageError
@@ -29,7 +29,7 @@ class _Worker:
 
     def __init__(self, ad: WorkerAd) -> None:
         self.ad = ad
-        self.agent = Agent(ad.assets, units=unit_ids(ad))
+        self.agent = Agent(bookable(ad), units=unit_ids(ad))
         self.incarnation = secrets.token_hex(8)
         self.asked = False
         self.cancelled: set[int] = set()
@@ -37,7 +37,7 @@ class _Worker:
 
     def offers(self, ad: WorkerAd) -> None:
         """Takes another ad than before; what runs goes on."""
-        self.agent.resize(ad.assets, unit_ids(ad))
+        self.agent.resize(bookable(ad), unit_ids(ad))
         self.ad = ad
 
     def runs(self, ids: list[str], claim_of: Callable[[int], Claim], now: float) -> None:

@@ -321,7 +321,7 @@ def worker_view(worker: Worker, now: float, *, with_tasks: bool = False) -> Work
     return WorkerView(
         worker=worker.jid,
         state=worker_state(worker, now),
-        assets=natural(worker.cls.capacity),
+        assets=natural(worker.assets),
         free=natural(without_units(worker.free)),
         units={
             asset: [
@@ -337,6 +337,7 @@ def worker_view(worker: Worker, now: float, *, with_tasks: bool = False) -> Work
             for asset, units in ad.units.items()
         },
         shared=sorted(ad.shared),
+        unknown=ad.unknown,
         tags=sorted(worker.cls.tags),
         running=worker.running,
         queued=worker.queued,

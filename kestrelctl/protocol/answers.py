@@ -355,6 +355,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: str = ""  #: an expression that must be true of a job
     units: dict[str, list[UnitView]] = {}
     shared: list[str] = []  #: assets that tasks use together
+    #: Assets of which `assets` has an estimate, with the exit status that says there is no more.
+    unknown: dict[str, int] = {}
     #: What runs there, the oldest first, at most a hundred; only if the worker was named.
     runs: list[RunningTask] = []
 

@@ -14,7 +14,7 @@ import msgspec
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.totals import RUN_BOUNDS
-from kestrelctl.core.model.ad import WorkerAd, unit_ids
+from kestrelctl.core.model.ad import WorkerAd, bookable, unit_ids
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.metrics.stanzas import StanzaCounts
@@ -127,7 +127,7 @@ class WorkerProcess:
         left = [] if self.sessions else self._left()
         if left:
             log.info("%d results of an earlier run are still to be reported", len(left))
-        agent = Agent(ad.assets, left, unit_ids(ad), pulls=pulls)
+        agent = Agent(bookable(ad), left, unit_ids(ad), pulls=pulls)
         worker = WorkerSession(f"s{len(self.sessions) + 1}", pool, ad, agent, self, jid)
         worker.session = connect(worker)
         self.sessions.append(worker)

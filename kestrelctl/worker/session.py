@@ -10,7 +10,7 @@ from random import Random
 from typing import Protocol
 
 from kestrelctl.core.agent.agent import Agent
-from kestrelctl.core.model.ad import WorkerAd, changed, unit_ids
+from kestrelctl.core.model.ad import WorkerAd, bookable, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS
 from kestrelctl.core.model.ending_rules import (
@@ -417,7 +417,7 @@ class WorkerSession:
             ad: one without a problem (`validate.problem_with_ad`).
             request: whose answer it is; empty if nobody asked.
         """
-        returned = self.agent.resize(ad.assets, unit_ids(ad))
+        returned = self.agent.resize(bookable(ad), unit_ids(ad))
         self.ad = ad
         self._environments.offer(ad)
         if self.session.online:  # also before a welcome: the hello under way has the ad of before

@@ -32,7 +32,7 @@ def test_the_page_shows_what_happens(desk: Desk) -> None:
         seen, wanted = as_far_as_shown(same_for_all_workers(desk.types(line)), shown)
         assert seen == wanted, line
         typed += 1
-    assert typed == 15
+    assert typed == 20
 
 
 def test_three_policies_side_by_side_in_a_pool(desk: Desk) -> None:
@@ -52,6 +52,25 @@ def test_three_policies_side_by_side_in_a_pool(desk: Desk) -> None:
         assert time.monotonic() < deadline, running
         time.sleep(0.1)
     desk.types("kestrelctl job cancel last")
+
+
+def test_a_limit_that_nobody_says_is_found(desk: Desk) -> None:
+    desk.types("kestrelctl up --workers 1")
+    desk.types("kestrelctl worker resize w1 'seats=?:69'")
+    (desk.directory / "sit.sh").write_text(
+        "for n in 1 2 3; do\n"
+        "mkdir seat.$n 2>/dev/null && { sleep 0.5; rmdir seat.$n; exit; }\n"
+        "done\n"
+        "exit 69\n"
+    )
+    desk.types("kestrelctl submit --cpus 0.1 --asset seats=1 --array 1-30 --wait -- sh sit.sh")
+    [job] = json.loads("\n".join(desk.types("kestrelctl -q job list -o json")))
+    assert (job["state"], job["done"], job.get("failed", 0)) == ("done", 30, 0)
+    told = desk.types("kestrelctl job story last")
+    assert any("no more seats: exit code 69; runs again" in line for line in told)
+    [worker] = json.loads("\n".join(desk.types("kestrelctl -q worker list -o json")))
+    assert 1 < worker["assets"]["seats"] <= 4
+    assert worker["free"]["seats"] == worker["assets"]["seats"]
 
 
 def at_work(desk: Desk) -> dict[str, int]:

@@ -27,7 +27,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import ENDED
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.members.worker import Worker as Member
-from kestrelctl.core.model.ad import AssetUnit, WorkerAd
+from kestrelctl.core.model.ad import AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
@@ -53,11 +53,13 @@ ADS = {
     "small": WorkerAd(),
     "twin": WorkerAd(),
     "large": WorkerAd(
-        assets={"cpus": 4.0, "memory": 512.0 * MEBIBYTE, "fpga": 2.0, "gpus": 2.0},
+        assets={"cpus": 4.0, "memory": 512.0 * MEBIBYTE, "fpga": 2.0, "gpus": 2.0, "db": 3.0},
         units={"gpus": (AssetUnit("a"), AssetUnit("b"))},
         tags=("gpu",),
     ),
-    "odd": WorkerAd(assets={"cpus": 1.5, "memory": 100.0 * MEBIBYTE}),
+    "odd": WorkerAd(
+        assets={"cpus": 1.5, "memory": 100.0 * MEBIBYTE}, unknown={"db": 75, "tapes": 69}
+    ),
 }
 CONFIG = Config(away_seconds=20.0, quarantine_failures=3, forget_worker_seconds=100.0)
 
@@ -67,16 +69,18 @@ specs = st.builds(
     argv=st.just(("true",)),
     count=st.sampled_from([1, 1, 2, 7, 30]),
     request=st.builds(
-        lambda cpus, memory, fpga, gpus: {
+        lambda cpus, memory, fpga, gpus, db: {
             "cpus": cpus,
             "memory": memory,
             "fpga": fpga,
             "gpus": gpus,
+            "db": db,
         },
         cpus=st.sampled_from([0.3, 1.0, 1.5]),
         memory=st.sampled_from([0.0, 0.0, 90.0 * MEBIBYTE]),
         fpga=st.sampled_from([0.0, 0.0, 0.0, 0.5]),
         gpus=st.sampled_from([0.0, 0.0, 0.0, 0.6, 1.0, 1.5]),
+        db=st.sampled_from([0.0, 0.0, 0.0, 0.5, 1.0, 3.0]),
     ),
     requires=st.sampled_from([(), (), ("GPU",)]),
     priority=st.sampled_from([50, 100]),
@@ -97,6 +101,7 @@ charges = st.sampled_from(
         "ConsumptionMemory = quantize(TARGET.RequestMemory, {64})",
         "ConsumptionMemory = Memory / 3",
         "ConsumptionFpga = 0.3",
+        "ConsumptionDb = 2 * TARGET.RequestDb",
         "ConsumptionCpus = 1 / (TARGET.RequestCpus - 1)",
     ]
 )
@@ -127,9 +132,13 @@ class Worker:
     def claims(self) -> list[dict[str, int]]:
         return [dict(claim) for _, _, claim in self.has.values()]
 
-    def end(self, number: int, outcome: int, now: float, seconds: float = 0.05) -> None:
+    def end(
+        self, number: int, outcome: int, now: float, seconds: float = 0.05, exit_code: int = 0
+    ) -> None:
         job_id, index, _ = self.has.pop(number)
-        self.ended[number] = Result(number, job_id, index, outcome, now, seconds)
+        self.ended[number] = Result(
+            number, job_id, index, outcome, now, seconds, exit_code=exit_code
+        )
 
 
 def running(worker: Member) -> dict[int, Claim]:
@@ -430,6 +439,14 @@ class PoolMachine(RuleBasedStateMachine):
             assert before.items() <= after.items(), "a resize ended something, or charged it anew"
         self.do(self.pool.schedule(self.now))
 
+    @rule(name=names, db=st.sampled_from([None, 0.0, 1.0, 4.0]))
+    def know(self, name: str, db: float | None) -> None:
+        """A worker comes to know how much it has of an asset, or knows it no more."""
+        worker = self.workers[name]
+        change = AssetChange(unknown={"db": 75}) if db is None else AssetChange(amounts={"db": db})
+        worker.ad = changed(worker.ad, change, {})
+        self.tell(ev.Resized(at=self.now, worker=name, ad=worker.ad))
+
     @rule(name=names, capacity=st.sampled_from([1.0, 2.0, 8.0]))
     def another_machine(self, name: str, capacity: float) -> None:
         """A worker is restarted with another size."""
@@ -454,11 +471,18 @@ class PoolMachine(RuleBasedStateMachine):
             )
         )
 
-    @rule(name=names, n=st.integers(1, 9), outcome=outcomes, seconds=st.sampled_from([0.01, 30.0]))
-    def report(self, name: str, n: int, outcome: int, seconds: float) -> None:
+    @rule(
+        name=names,
+        n=st.integers(1, 9),
+        outcome=outcomes,
+        seconds=st.sampled_from([0.01, 30.0]),
+        exit_code=st.sampled_from([1, 69, 75]),
+    )
+    def report(self, name: str, n: int, outcome: int, seconds: float, exit_code: int = 0) -> None:
+        """Ends; some of the failures say that there was no more of an asset."""
         worker = self.workers[name]
         for number in list(worker.has)[:n]:
-            worker.end(number, outcome, self.now, seconds)
+            worker.end(number, outcome, self.now, seconds, exit_code)
         self.send_report(worker, list(worker.ended.values()))
 
     def send_report(self, worker: Worker, results: list[Result]) -> None:

@@ -165,8 +165,8 @@ def test_what_a_worker_offers_is_on_its_command_line() -> None:
     command = unit("worker", worker_cpus=2.5, worker_memory="8G", worker_tags=["gpu", "lab"])
     assert "--cpus 2.5 --memory 8G --tags gpu,lab" in command
     assert "--cpus" not in unit("worker")
-    command = unit("worker", worker_assets=["fpga=2", "gpus=0,1"])
-    assert "--asset=fpga=2 --asset=gpus=0,1 " in command
+    command = unit("worker", worker_assets=["fpga=2", "gpus=0,1", "db=?:69"])
+    assert "--asset=fpga=2 --asset=gpus=0,1 '--asset=db=?:69' " in command
 
 
 def test_a_worker_has_attributes_and_takes_only_the_jobs_that_its_start_is_true_of() -> None:

@@ -21,6 +21,8 @@ from kestrelctl.worker.discovery import even_bytes
         ("gpus=indexed:a:b, c", AssetChange(units={"gpus": ("a:b", "c")})),
         ("gpus=indexed:", AssetChange(units={"gpus": ()})),
         ("seats=shared:4", AssetChange(shared={"seats": 4.0})),
+        ("db=?", AssetChange(unknown={"db": 75})),
+        ("db=?:69", AssetChange(unknown={"db": 69})),
     ],
 )
 def test_what_a_worker_has(word: str, expected: AssetChange) -> None:
@@ -30,7 +32,8 @@ def test_what_a_worker_has(word: str, expected: AssetChange) -> None:
 @pytest.mark.parametrize(
     "word",
     ["fpga", "fpga=", "=2", "fpga=nan", "fpga=inf", "fpga=-1", "fpga=two", "fpga=1e9",
-     "seats=shared:", "seats=shared:x", "fpga=²"],
+     "seats=shared:", "seats=shared:x", "fpga=²", "db=?:", "db=?:0", "db=?:256", "db=?:-1",
+     "db=?:x", "db=?75", "db=??", "db=?:²"],
 )  # fmt: skip
 def test_what_is_no_asset_is_refused(word: str) -> None:
     with pytest.raises(UsageError, match="not an a"):
@@ -40,6 +43,17 @@ def test_what_is_no_asset_is_refused(word: str) -> None:
 def test_nothing_is_offered_twice() -> None:
     with pytest.raises(UsageError, match="gpus is given twice"):
         offered_assets(["gpus=0,1", "gpus=2"])
+    with pytest.raises(UsageError, match="db is given twice"):
+        offered_assets(["db=?", "db=2"])
+
+
+def test_a_status_that_is_none_is_explained() -> None:
+    with pytest.raises(UsageError) as refused:
+        offered_assets(["db=?:0"])
+    assert refused.value.cause == (
+        "a task says that there is no more by an exit status from 1 to 255"
+    )
+    assert refused.value.hint == "write db=? (status 75, EX_TEMPFAIL), or another status: db=?:69"
 
 
 def test_what_a_task_asks_for() -> None:

@@ -28,6 +28,12 @@ EQUIPPED = replace(
     },
     shared=["seats"],
 )
+UNSURE = replace(
+    WORKER,
+    assets={"cpus": 4.0, "db": 3.0},
+    free={"cpus": 2.0, "db": 1.0},
+    unknown={"db": 75},
+)
 
 
 def spec_of(pool: FakePool) -> dict[str, float]:
@@ -116,6 +122,21 @@ def test_a_worker_is_shown_with_its_units() -> None:
     assert "gpus 1.5/2 seats 1/4" in run(pool, "worker", "list").stdout
     found = json.loads(run(pool, "worker", "info", "w1", "-o", "json").stdout)
     assert found["units"]["gpus"][0]["model"] == "A100"
+
+
+def test_an_estimate_is_shown_as_one() -> None:
+    pool = FakePool(ListWorkers=an.Workers(id="", workers=[UNSURE]))
+    text = run(pool, "worker", "info", "w1").stdout
+    assert "1 of ~3 free, no more at exit status 75" in text
+    assert "db 2/~3" in run(pool, "worker", "list").stdout
+    [found] = json.loads(run(pool, "worker", "list", "-o", "json").stdout)
+    assert (found["assets"]["db"], found["unknown"]) == (3.0, {"db": 75})
+
+
+def test_how_much_memory_a_worker_has_is_never_unknown() -> None:
+    result = run(FakePool(), "worker", "run", "--pool", "p", "--asset", "memory=?")
+    assert result.exit_code == 2
+    assert "memory has an option of its own" in result.stderr
 
 
 def test_an_asset_that_nobody_has_is_named() -> None:

@@ -166,7 +166,7 @@ def test_whatever_can_be_stored_has_words(what: str, cause: str) -> None:
     assert "{" not in said
 
 
-@pytest.mark.parametrize("what", ["lost", "failed"])
+@pytest.mark.parametrize("what", ["lost", "failed", "refused"])
 @pytest.mark.parametrize(
     ("following", "again"),
     [
@@ -179,15 +179,17 @@ def test_whatever_can_be_stored_has_words(what: str, cause: str) -> None:
         (entry("retried"), False),
     ],
 )
-def test_a_loss_or_failure_says_whether_the_task_runs_again(
+def test_what_came_to_nothing_says_whether_the_task_runs_again(
     what: str, following: StoryEntry, again: bool
 ) -> None:
     assert says_that_it_runs_again(entry(what), following) == again
 
 
-@pytest.mark.parametrize(("what", "again"), [("failed", True), ("lost", False)])
+@pytest.mark.parametrize(("what", "again"), [("failed", True), ("refused", True), ("lost", False)])
 def test_the_last_that_is_told_of_a_task(what: str, again: bool) -> None:
-    """A failure is told only if its task runs again; a loss always, and an end only when asked."""
+    """A failure or refusal is told only if its task runs again; a loss always, and an end only when
+    asked.
+    """
     assert says_that_it_runs_again(entry(what)) == again
 
 

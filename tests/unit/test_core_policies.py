@@ -12,6 +12,7 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import PolicyGone, PolicyRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
@@ -399,3 +400,42 @@ def test_a_worker_needs_no_classad_library() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
+
+
+def join_unsure(driver: PoolDriver) -> None:
+    """A worker that does not know how much `db` it has."""
+    ad = WorkerAd(assets={"cpus": 8.0}, unknown={"db": 75})
+    driver.tell(ev.Joined(at=driver.now, worker="w", ad=ad, holds=[], incarnation="one"))
+
+
+def test_a_policy_may_charge_what_nobody_knows_the_amount_of() -> None:
+    driver = PoolDriver()
+    join_unsure(driver)
+    assert put(driver, "ConsumptionDb = 2 * TARGET.RequestDb").error is None
+    spec = ev.JobSpec(argv=("true",), count=9, request={"cpus": 1.0, "db": 1.0})
+    driver.tell(ev.Submit(at=driver.now, request="r", owner="ada", spec=spec))
+    [run] = driver.of(fx.Run)
+    assert run.claims == [{"cpus": 1000, "db": 2000}]
+    driver.report("w")
+    assert driver.worker("w").assets["db"] == 4000
+    assert driver.worker("w").running == 2
+
+
+@pytest.mark.parametrize("text", ["ConsumptionDb = Db", "ConsumptionCpus = 1\nSlotWeight = Db"])
+def test_a_policy_cannot_go_by_an_amount_that_nobody_knows(text: str) -> None:
+    driver = PoolDriver()
+    join_unsure(driver)
+    answer = put(driver, text)
+    assert answer.error == "usage"
+    assert "comes to undefined" in answer.message
+
+
+def test_a_worker_that_comes_later_with_an_unknown_amount_has_no_price() -> None:
+    driver = PoolDriver()
+    driver.tell(ev.Heard(at=driver.now, worker="nobody"))
+    assert put(driver, "ConsumptionCpus = Db").error is not None
+    assert put(driver, "ConsumptionDb = Db").error is None
+    join_unsure(driver)
+    assert why(driver, driver.submit()) == [
+        ("policy", "1 cpu", "policy lean: ConsumptionDb comes to undefined")
+    ]

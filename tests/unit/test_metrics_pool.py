@@ -174,6 +174,7 @@ def test_losses_are_counted_by_cause_and_retries_by_reason() -> None:
         "failure": 1,
         "loss": 5,
         "memory": 0,
+        "refusal": 0,
         "service": 0,
     }
     assert page.value("kestrel_leases_expired_total") == 2

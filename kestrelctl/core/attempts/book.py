@@ -12,6 +12,7 @@ from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Standing, Task
 from kestrelctl.core.jobs.sharer import COSTLESS, weight_of
 from kestrelctl.core.members.availability import startable
+from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
@@ -74,11 +75,15 @@ def adopt(
 ) -> None:
     """Enters an attempt that a worker already has, for a task that nobody else has.
 
+    Of an asset of unknown capacity there is enough for it, or it would not be there.
+
     Args:
         sent_at: when it was handed out; 0 if that was before this start of the manager.
     """
     if task.standing is Standing.READY:
         del task.line.ready[task.index]
+    for asset in worker.outlines:
+        _make_room(worker, asset, claim.amounts.get(asset, 0))
     begin(worker, [task], number, claim, now, sent_at)
 
 
@@ -141,6 +146,21 @@ def withdraw(state: State, task: Task) -> Attempt | None:
     return None
 
 
+def estimate(worker: Worker, asset: str, amount: int) -> None:
+    """Has the pool think that there is so much of an asset of unknown capacity."""
+    outline = worker.outlines[asset]
+    worker.free[asset] += amount - outline.estimate
+    outline.estimate = amount
+    worker.overdrawn = any(left < 0 for left in worker.free.values())
+
+
+def _make_room(worker: Worker, asset: str, amount: int) -> None:
+    """What a worker has running shows that there is so much of an asset of unknown capacity."""
+    lacks = amount - worker.free[asset]
+    if lacks > 0:
+        estimate(worker, asset, worker.outlines[asset].estimate + lacks)
+
+
 def _attempt(task: Task) -> Attempt:
     assert task.attempt is not None
     return task.attempt
@@ -149,13 +169,18 @@ def _attempt(task: Task) -> Attempt:
 def resize(worker: Worker, cls: WorkerClass, ad: WorkerAd) -> None:
     """Gives a worker another capacity. What is charged stays charged, even if it is more.
 
+    Of an asset whose capacity is unknown from now on, there is as much at the least.
+
     Args:
         cls: of the part of the ad that counts.
     """
-    before = worker.capacity()
+    before, outlines = worker.capacity(), worker.outlines
     worker.cls, worker.ad = cls, ad
+    worker.outlines = {asset: outlines.get(asset, Outline()) for asset in ad.unknown}
     worker.free = resized(worker.free, before, worker.capacity())
     worker.overdrawn = any(amount < 0 for amount in worker.free.values())
+    for asset in worker.outlines.keys() - outlines.keys():
+        _make_room(worker, asset, 0)
 
 
 def promote(worker: Worker, now: float) -> None:

@@ -164,11 +164,27 @@ def cannot_start(state: State, task: Task, attempt: Attempt, why: str) -> None:
     _run_again(state, task, attempt.sent_at + _pause_seconds(state, task.unable - 1))
 
 
+def was_refused(state: State, task: Task, attempt: Attempt, why: str) -> None:
+    """Lets a task run elsewhere, or later, for which its worker had no more of an asset. It is not
+    counted.
+    """
+    worker = attempt.worker
+    _shun(state, task, worker)
+    state.tell(task.job, task.index, "refused", number=attempt.number, worker=worker, detail=why)
+    task.unable += 1
+    pause = _pause_seconds(state, task.unable - 1)
+    _run_again(state, task, attempt.sent_at + pause, "refusal")
+
+
+def _shun(state: State, task: Task, worker: str) -> None:
+    task.lost_at, task.shun_until = worker, state.at + state.config.shun_seconds
+
+
 def _note_loss(state: State, task: Task, attempt: Attempt, cause: str, detail: str) -> None:
     worker = attempt.worker
     state.totals.losses[cause] += 1
     task.lost_numbers += (attempt.number,)
-    task.lost_at, task.shun_until = worker, state.at + state.config.shun_seconds
+    _shun(state, task, worker)
     state.tell(
         task.job,
         task.index,
@@ -188,10 +204,10 @@ def _pause_seconds(state: State, before: int) -> float:
     return doubled_seconds(config.backoff_seconds, before - 1, config.max_backoff_seconds)
 
 
-def _run_again(state: State, task: Task, at: float) -> None:
-    """Makes a task ready that was lost, at that moment if it is still to come."""
+def _run_again(state: State, task: Task, at: float, reason: str = "loss") -> None:
+    """Makes a task ready that was lost or refused, at that moment if it is still to come."""
     if not task.is_unwanted:
-        state.totals.retries["loss"] += 1
+        state.totals.retries[reason] += 1
         if at > state.at:
             back_off(state, task, at)
             return

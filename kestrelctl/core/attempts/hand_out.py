@@ -10,6 +10,7 @@ from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import SUSPECT_LOSSES, Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.assets import known
 from kestrelctl.core.model.claim import Claim, limits_beyond
 from kestrelctl.core.model.records import Progress
 from kestrelctl.core.model.unit_claim import claim_of
@@ -166,10 +167,10 @@ def _wide(claim: Claim, worker: Worker, suspect: Task) -> Claim:
     then, and ends well.
     """
     part = SUSPECT_PARTS if suspect.losses == SUSPECT_LOSSES else 1
-    capacity, indexed = worker.cls.capacity, worker.cls.indexed
+    capacity, indexed = known(worker.cls.capacity), worker.cls.indexed
     # It is told of the units that it is charged: those are what it asked for.
     wide = {
-        name: n if name in indexed else max(n, capacity[name] // part)
+        name: n if name in indexed else max(n, capacity.get(name, 0) // part)
         for name, n in claim.amounts.items()
     }
     found = claim_of(wide, indexed)

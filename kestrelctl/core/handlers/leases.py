@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.attempts.estimates import note_time
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.events import Tick
 from kestrelctl.core.handlers.deadlines import end_deadlines
@@ -48,3 +49,5 @@ def _check_lease(state: State, worker: Worker, now: float) -> None:
         lose_worker(state, worker, now, "lease")
     elif worker.quarantined_until and worker.quarantined_until <= now:
         release(state, worker)
+    elif worker.outlines:
+        note_time(state, worker, now)

@@ -14,7 +14,9 @@ from kestrelctl.core.attempts.endings import (
     finish,
     put_back,
     remember,
+    was_refused,
 )
+from kestrelctl.core.attempts.estimates import note_refusal, note_success, refused_asset
 from kestrelctl.core.effects import Acknowledge
 from kestrelctl.core.events import Reported, Returned
 from kestrelctl.core.handlers.health import note_failure, note_successes, note_unable
@@ -105,6 +107,8 @@ def on_reported(state: State, event: Reported) -> None:
             if worker is not None:
                 worker.streak = 0
                 worker.tasks_done += 1
+                if worker.outlines:
+                    note_success(state, worker, attempt)
         else:
             # Its job does not learn from its time: a machine that fails at once is not a fast one.
             if result.outcome == Outcome.FAILED:
@@ -202,6 +206,10 @@ def _failed(
         cannot_start(state, task, attempt, result.reason)
         if worker is not None:
             note_unable(state, worker, result.reason, state.at)
+        return
+    if worker is not None and (asset := refused_asset(worker, attempt, result)):
+        note_refusal(state, worker, asset, attempt)
+        was_refused(state, task, attempt, f"no more {asset}: exit code {result.exit_code}")
         return
     if asks_for_more_memory(job.spec, task.memory_step, result):
         _ask_for_more(state, task, attempt, result)

@@ -50,7 +50,7 @@ class Task(msgspec.Struct, eq=False):
         given_up: attempts of this start that were taken from their worker without a word of it: of
             these alone may something be heard yet.
         lost_at, shun_until: where it was lost last, and how long it rather runs elsewhere.
-        unable: how many workers could not start it.
+        unable: how often a worker could not start it, or had no more of an asset for it.
         concluded: attempts up to this number are over, their results counted: nobody can still run
             them.
         retried_after: a user had it brought back after this attempt: none up to it can end it.

@@ -6,11 +6,12 @@ from collections import deque
 
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job, Task
+from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.silence import Silence
 from kestrelctl.core.members.skew import Skew
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd, unit_ids, with_cpus
-from kestrelctl.core.model.assets import MILLI, Amounts, amounts, with_units
+from kestrelctl.core.model.assets import MILLI, Amounts, amounts, describe, with_units
 from kestrelctl.core.model.use import Use
 
 
@@ -39,7 +40,8 @@ class Worker:
         uses: attempt number -> (when it was said, what the attempt had used), of those that have
             run for a while; it may name attempts that are over.
         lapses: when it was lost though it had work, lately.
-        overdrawn: more was charged than it had when its capacity last changed.
+        outlines: of its assets of unknown capacity; `attempts.estimates` alone changes them.
+        overdrawn: more was charged than it had when its capacity, or an estimate, last changed.
         quarantined_for: why it is in quarantine.
         quarantine_ended_at: when its last quarantine is or was over.
     """
@@ -65,6 +67,7 @@ class Worker:
         "leaving",
         "offline_since",
         "online",
+        "outlines",
         "overdrawn",
         "quarantine_ended_at",
         "quarantined_for",
@@ -91,6 +94,7 @@ class Worker:
         self.ad = ad
         self.joined_at = now
         self.incarnation = ""
+        self.outlines = {asset: Outline() for asset in ad.unknown}
         self.free: Amounts = self.capacity()
         self.overdrawn = False
         self.held: dict[int, Task] = {}
@@ -123,9 +127,23 @@ class Worker:
         self.tasks_failed = 0
         self.wants: int | None = None
 
+    @property
+    def assets(self) -> Amounts:
+        """All that counts of what it has; of what nobody knows, the estimate."""
+        if not self.outlines:
+            return self.cls.capacity
+        estimates = {asset: outline.estimate for asset, outline in self.outlines.items()}
+        return self.cls.capacity | estimates
+
     def capacity(self) -> Amounts:
-        """All that counts of what it has, each unit beside its asset."""
-        return with_units(self.cls.capacity, unit_ids(self.ad))
+        """The same, each unit beside its asset."""
+        return with_units(self.assets, unit_ids(self.ad))
+
+    def free_of(self, asset: str) -> str:
+        """What is free of an asset, as people write it: `2 cpus free of 8 cpus`."""
+        free, whole = max(0, self.free.get(asset, 0)), self.assets[asset]
+        about = "~" if asset in self.outlines else ""
+        return f"{describe(asset, free)} free of {about}{describe(asset, whole)}"
 
     @property
     def queued(self) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import MILLI, Amounts, amounts, natural, with_units
+from kestrelctl.core.model.ad import WorkerAd, bookable
+from kestrelctl.core.model.assets import MILLI, Amounts, amounts, known, natural, with_units
 from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, tags_ad
 from kestrelctl.core.model.significance import Facts, attributes_of
 from kestrelctl.core.policies.named_policy import NamedPolicy
@@ -24,7 +24,8 @@ class WorkerClass:
         start: an expression that must be true of a job; empty for none.
         facts: what else expressions in force ask of such workers.
         prepared: what `scheduling.judgement` keeps of it.
-        indexed, shared: assets of that kind; the others are amounts.
+        capacity: boundless of what is unknown: workers of one class have estimates of their own.
+        indexed, shared, unknown: assets of that kind; the others are amounts.
         idle: the books of such a worker with nothing to do; its units have numbers for ids.
         ad_known: False for workers of which nothing but the address is known.
     """
@@ -40,6 +41,7 @@ class WorkerClass:
         "shared",
         "start",
         "tags",
+        "unknown",
     )
 
     def __init__(
@@ -61,12 +63,14 @@ class WorkerClass:
         self.indexed, self.shared = kinds
         units = {name: map(str, range(capacity.get(name, 0) // MILLI)) for name in self.indexed}
         self.idle = with_units(capacity, units)
+        self.unknown = capacity.keys() - known(capacity).keys()
         self.ad_known = ad_known
         self.policy = policy
 
     def attributes(self) -> Attributes:
         """The ad of such workers, as far as expressions in force ask."""
-        return attributes_of(self.facts) | _base_ad(tuple(self.capacity.items()), self.tags)
+        assets = tuple(known(self.capacity).items())
+        return attributes_of(self.facts) | _base_ad(assets, self.tags)
 
 
 @lru_cache(maxsize=1024)
@@ -79,4 +83,4 @@ def class_key(ad: WorkerAd) -> ClassKey:
     """The key of a worker's class."""
     tags = frozenset(tag.upper() for tag in ad.tags)
     kinds = (frozenset(ad.units), frozenset(ad.shared)) if ad.units or ad.shared else _ALL_SUMS
-    return tags, tuple(sorted(amounts(ad.assets).items())), kinds
+    return tags, tuple(sorted(amounts(bookable(ad)).items())), kinds

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from kestrelctl.core.model.assets import BOUNDLESS, MILLI
 from kestrelctl.core.model.result import Seconds
 
 #: The detected asset whose units the vendors' programs are told of by variables of their own.
@@ -35,6 +36,8 @@ class WorkerAd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             the next two says otherwise.
         units: of its `indexed` assets, as many as `assets` says.
         shared: assets that tasks use together, each for a whole number of its uses.
+        unknown: assets of which it does not know how much there is, none of them in `assets`; each
+            with the exit status by which a task says that there was no more of it.
         attributes: what its operator wants expressions to know, beside what the pool finds out.
         start: an expression that must be true of a job, or nothing of it runs here; empty for none.
         ends_at: when it stops what it still runs and leaves, in seconds since the epoch by its own
@@ -44,6 +47,7 @@ class WorkerAd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assets: dict[str, float] = msgspec.field(default_factory=lambda: {"cpus": 1.0})
     units: dict[str, tuple[AssetUnit, ...]] = msgspec.field(default_factory=dict)
     shared: tuple[str, ...] = ()
+    unknown: dict[str, int] = {}
     tags: tuple[str, ...] = ()
     host: str = ""
     os: str = ""
@@ -61,6 +65,15 @@ def with_cpus(ad: WorkerAd, most: float) -> WorkerAd:
     return msgspec.structs.replace(ad, assets={**ad.assets, "cpus": max(most, 0.001)})
 
 
+def bookable(ad: WorkerAd) -> dict[str, float]:
+    """How much of each asset its own books have, in natural units.
+
+    Of one of unknown capacity that is more than anybody can ask for: how many may use it at once,
+    the pool alone decides.
+    """
+    return ad.assets | dict.fromkeys(ad.unknown, BOUNDLESS / MILLI)
+
+
 def unit_ids(ad: WorkerAd) -> dict[str, tuple[str, ...]]:
     """The ids of the units of each indexed asset."""
     return {asset: tuple(unit.id for unit in units) for asset, units in ad.units.items()}
@@ -73,11 +86,13 @@ class AssetChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         amounts: in natural units; of an indexed asset, how many of the units that it has had.
         units: the ids of all units of an indexed asset.
         shared: for how many uses each shared asset is.
+        unknown: assets of unknown capacity, with the exit status that says there is no more.
     """
 
     amounts: dict[str, float] = {}
     units: dict[str, tuple[str, ...]] = {}
     shared: dict[str, float] = {}
+    unknown: dict[str, int] = {}
 
 
 def changed(
@@ -90,6 +105,13 @@ def changed(
     """
     assets, units = dict(ad.assets), dict(ad.units)
     shared = dict.fromkeys(ad.shared)
+    unknown = dict(ad.unknown)
+    for asset in change.units.keys() | change.amounts.keys() | change.shared.keys():
+        unknown.pop(asset, None)
+    for asset in change.unknown:
+        assets.pop(asset, None)
+        units.pop(asset, None)
+        shared.pop(asset, None)
     for asset, ids in change.units.items():
         by_id = {unit.id: unit for unit in known.get(asset, ())}
         units[asset] = tuple(by_id.get(unit, AssetUnit(unit)) for unit in ids)
@@ -104,4 +126,6 @@ def changed(
             units[asset] = tuple(known[asset][: int(amount) if 0 <= amount < 1e9 else 0])
         else:
             units.pop(asset, None)
-    return msgspec.structs.replace(ad, assets=assets, units=units, shared=tuple(shared))
+    return msgspec.structs.replace(
+        ad, assets=assets, units=units, shared=tuple(shared), unknown=unknown | change.unknown
+    )

@@ -11,6 +11,10 @@ from typing import TypeAlias
 
 MILLI = 1000
 
+#: More than anybody has or asks for (`validate.MOST_OF_AN_ASSET`): the capacity of an asset of
+#: which nobody knows how much there is, wherever it is not the pool's estimate that counts.
+BOUNDLESS = (1 << 60) * MILLI
+
 Natural: TypeAlias = dict[str, float]
 """Asset name -> amount in its natural unit; `cpus` in processors, `memory` in bytes."""
 
@@ -26,6 +30,11 @@ def amounts(natural: Mapping[str, float]) -> Amounts:
     """Natural amounts as the core counts them; zero amounts are left out."""
     found = {name: round(amount * MILLI) for name, amount in natural.items()}
     return {name: amount for name, amount in found.items() if amount}
+
+
+def known(capacity: Amounts) -> Amounts:
+    """A capacity without the assets of which nobody knows how much there is."""
+    return {name: amount for name, amount in capacity.items() if amount != BOUNDLESS}
 
 
 def natural(counted: Mapping[str, int]) -> Natural:

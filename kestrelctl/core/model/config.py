@@ -55,6 +55,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: A copy of a service that ran for so long is started again after the first pause.
     service_settled_seconds: float = 60.0
 
+    #: What has run for so long was not refused any asset of which nobody knows how much there is.
+    accepted_seconds: float = 60.0
+
     #: So many failures in a row, each this fast, put a worker in quarantine if others fare better.
     quarantine_failures: int = 10
     quarantine_fast_seconds: float = 10.0

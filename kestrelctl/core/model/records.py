@@ -184,6 +184,7 @@ MAX_HAPPENINGS = 2_000
 #: - `lost`: the attempt's worker went away, for a `cause` of `totals.LOSS_CAUSES`. Also the loss
 #:   that ends a task: the task's record does not tell when that was.
 #: - `found-again`: a loss is taken back, because the attempt survived.
+#: - `refused`: the worker had no more of an asset for the attempt; `detail` says of which.
 #: - `killed`: the attempt was killed.
 #: - `moved`: a copy of a service was stopped where it ran, to be started elsewhere; `detail` says
 #:   what was the matter with the worker.
@@ -203,6 +204,7 @@ HAPPENINGS = (
     "scaled",
     "lost",
     "found-again",
+    "refused",
     "killed",
     "moved",
     "recalled",

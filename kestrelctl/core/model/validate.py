@@ -10,6 +10,7 @@ from kestrelctl.core.classad.rules import shown
 from kestrelctl.core.model.ad import AssetUnit, WorkerAd
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.ending_rules import problem_with_endings
+from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.matching_ads import problem_with_attributes
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.core.model.spec import JobSpec
@@ -113,7 +114,11 @@ def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
 
 def problem_with_ad(ad: WorkerAd) -> str | None:
     """The first thing wrong with an ad; None if all is well."""
-    problem = _problem_with_assets(ad.assets, "a worker has") or _problem_with_kinds(ad)
+    problem = (
+        _problem_with_assets(ad.assets, "a worker has")
+        or _problem_with_kinds(ad)
+        or _problem_with_unknown(ad)
+    )
     if problem:
         return problem
     for name in ("host", "os", "arch", "version"):
@@ -149,6 +154,30 @@ def _problem_with_kinds(ad: WorkerAd) -> str | None:
             return f"two units of {name} have the same id"
         if problem := next(filter(None, map(_problem_with_unit, units)), None):
             return f"{problem}, in {name}"
+    return None
+
+
+def _problem_with_unknown(ad: WorkerAd) -> str | None:
+    """The first thing wrong with the assets of unknown capacity; None if all is well."""
+    if len(ad.assets.keys() | ad.unknown.keys()) > MAX_ASSETS:
+        return f"a worker has at most {MAX_ASSETS} assets"
+    of_status: dict[int, str] = {}
+    for name, status in ad.unknown.items():
+        if not _ASSET.fullmatch(name):
+            return f"{name[:40]!r} is no name of an asset"
+        if name in _SUMS:
+            return f"how much {name} it has, a worker always says"
+        if name in ad.assets or name in ad.units or name in ad.shared:
+            return f"how much {name} there is cannot be both said and unknown"
+        if not 1 <= status <= MAX_EXIT_CODE:
+            return (
+                f"by an exit status from 1 to {MAX_EXIT_CODE} a task says that there is no more"
+                f" {name}, not by {status}"
+            )
+        if status in of_status:
+            other = of_status[status]
+            return f"exit status {status} cannot mean both: no more {other}, and no more {name}"
+        of_status[status] = name
     return None
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 
 from kestrelctl.core.classad.evaluation import Ad, Answer, Expression, Unknown
-from kestrelctl.core.model.assets import MILLI, Amounts, natural
+from kestrelctl.core.model.assets import MILLI, Amounts, known, natural
 from kestrelctl.core.model.matching_ads import ASSET_UNITS, Attributes, amounts_ad
 from kestrelctl.core.policies.policy_text import PolicyText
 from kestrelctl.core.policies.spoiled import Spoiled
@@ -44,7 +44,8 @@ class Consumption:
         """What a task is charged.
 
         An asset that the policy does not speak of is charged as it was asked for. An asset that was
-        not asked for counts as a request of 0.
+        not asked for counts as a request of 0. How much there is of one of unknown capacity is
+        undefined.
 
         Args:
             asked: what the task asks for.
@@ -55,7 +56,8 @@ class Consumption:
         """
         every = {*asked, *capacity, *self._rules}
         requests = _ad(asked, every, "Request")
-        seen = _ad(capacity, every) | requests
+        there = known(capacity)
+        seen = _ad(there, every - (capacity.keys() - there.keys())) | requests
         target = Ad(requests)
         charged = {asset: n for asset, n in asked.items() if asset not in self._rules and n}
         for asset in self._order:
@@ -84,18 +86,21 @@ class Consumption:
             charged: what one task is charged; it fits.
             capacity: all that such a worker has.
         """
-        before = self._worth(capacity)
+        there = known(capacity)
+        every = {*there, *self._rules} - (capacity.keys() - there.keys())
+        before = self._worth(there, every)
         if isinstance(before, Spoiled):
             return before
-        after = self._worth({name: n - charged.get(name, 0) for name, n in capacity.items()})
+        left = {name: n - charged.get(name, 0) for name, n in there.items()}
+        after = self._worth(left, every)
         if isinstance(after, Spoiled):
             return after
         if after > before:
             return Spoiled(self.policy.weight, f"{before:g} before a match and {after:g} after it")
         return before - after
 
-    def _worth(self, amounts: Amounts) -> float | Spoiled:
-        value = _number(self._weight.evaluate(Ad(_ad(amounts, {*amounts, *self._rules}))))
+    def _worth(self, amounts: Amounts, every: Iterable[str]) -> float | Spoiled:
+        value = _number(self._weight.evaluate(Ad(_ad(amounts, every))))
         return Spoiled(self.policy.weight, value) if isinstance(value, str) else value
 
 

@@ -49,7 +49,7 @@ def refusal(worker: Worker, cls: ClassSupply, shape: Shape, now: float) -> Refus
     return refuse(
         Reason.BUSY,
         wanted=describe(asset, amount),
-        found=f"{describe(asset, max(0, free))} free of {describe(asset, cls.cls.capacity[asset])}",
+        found=worker.free_of(asset),
         share=max(0, free) / amount,
     )
 

@@ -19,12 +19,17 @@ class Terms:
         claim: what each attempt is charged.
         side_by_side: how many such a worker runs at once when it has nothing else.
         rank: how much the job would like that: the higher, the sooner.
+        may_queue: whether they may wait there behind others: not for what the pool alone counts,
+            because the worker would start them at once.
     """
 
-    __slots__ = ("claim", "rank", "side_by_side")
+    __slots__ = ("claim", "may_queue", "rank", "side_by_side")
 
-    def __init__(self, claim: Claim, side_by_side: int, rank: float = 0.0) -> None:
+    def __init__(
+        self, claim: Claim, side_by_side: int, rank: float = 0.0, *, may_queue: bool = True
+    ) -> None:
         self.claim = claim
+        self.may_queue = may_queue
         self.side_by_side = side_by_side
         self.rank = rank
 
@@ -82,7 +87,9 @@ def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
         if isinstance(cost, Spoiled):
             return _no_charge(shape, cls.policy.name, cost)
         claim.cost = cost
-    return Terms(claim, claim.times_fitting(cls.idle), rank_of(shape, cls))
+    side_by_side = claim.times_fitting(cls.idle)
+    may_queue = cls.unknown.isdisjoint(charged)
+    return Terms(claim, side_by_side, rank_of(shape, cls), may_queue=may_queue)
 
 
 def _whole_uses(charged: Amounts, cls: WorkerClass) -> Amounts:

@@ -42,10 +42,10 @@ class Offer:
 
         Those that run at once and, for short tasks, enough behind them to bridge `ahead_seconds`:
         a worker then never waits for the network. They wait for short tasks only, whosever these
-        are. It is topped up only when half of that is gone,
-        so that messages carry several tasks. A worker that reported nothing for a while is stuck
-        in a long task: nothing is put behind that. Nor is anything if only this worker says that
-        the tasks are short: others run them and have ended none, or the last of theirs was not.
+        are. It is topped up only when half of that is gone, so that messages carry several tasks. A
+        worker that reported nothing for a while is stuck in a long task: nothing is put behind
+        that. Nor is anything if only this worker says that the tasks are short: others run them and
+        have ended none, or the last of theirs was not.
 
         Args:
             waiting: tasks of the job that the plan has not given away.
@@ -59,6 +59,8 @@ class Offer:
         free = startable(terms.claim, self.free, queued)
         mean, config = job.mean_seconds, self._config
         if mean is None or not (ahead and is_short(job, config)) or self._stuck:
+            return free
+        if not terms.may_queue:
             return free
         elsewhere = job.seconds_elsewhere(self.worker.account)
         if elsewhere is None:

@@ -13,7 +13,6 @@ from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.assets import describe
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.scheduling.demand import Demand
@@ -92,5 +91,4 @@ def room_kept(worker: Worker, claim: Claim) -> str:
     asset = min(wanted, key=lambda name: worker.free.get(name, 0) / wanted[name], default="")
     if not asset:
         return worker.jid
-    free, capacity = worker.free.get(asset, 0), worker.cls.capacity[asset]
-    return f"{worker.jid}, {describe(asset, free)} free of {describe(asset, capacity)}"
+    return f"{worker.jid}, {worker.free_of(asset)}"

@@ -6,6 +6,7 @@ so that tasks that ask for different amounts share a class as they would. Every 
 graph with all that it has, and what runs flows first: it may be thought elsewhere, but not away.
 
 This is a bound, not a placement. It is exact if tasks compete for one asset of which all ask alike.
+Of an asset of unknown capacity there is as much as anybody wants here.
 Beside that it is too hopeful where tasks of one class are short of different assets, where the rest
 that several shapes leave on a worker is of no use, and by what a policy charges above the least; so
 the unmet tasks are those that could not run for sure. No graph of this size can be exact: how many
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import Amounts, describe
+from kestrelctl.core.model.assets import Amounts, describe, known
 from kestrelctl.core.model.claim import UNBOUNDED
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.flow import Flow
@@ -148,7 +149,8 @@ def shape_words(shape: Shape, known_tags: frozenset[str]) -> str:
 
 def class_words(cls: WorkerClass) -> str:
     """A class in a few words: `8 cpus, 16384 MiB memory, GPU`."""
-    return _words(cls.capacity, sorted(cls.tags))
+    unknown = (f"{asset} of unknown capacity" for asset in sorted(cls.unknown))
+    return _words(known(cls.capacity), [*unknown, *sorted(cls.tags)])
 
 
 def _words(amounts: Amounts, tags: Iterable[str]) -> str:

@@ -1,0 +1,102 @@
+"""Moves the pool's estimates of assets of unknown capacity; `members.outline` says how far."""
+
+from __future__ import annotations
+
+from kestrelctl.core.attempts import book
+from kestrelctl.core.jobs.attempt import Attempt, Phase
+from kestrelctl.core.members.outline import exhausted
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.scheduling.match import Terms
+from kestrelctl.core.scheduling.supply import ClassSupply
+from kestrelctl.core.state import State
+
+
+def note_success(state: State, worker: Worker, attempt: Attempt) -> None:
+    """An attempt, which is not charged any more, has ended well: there may be more than thought."""
+    if attempt.phase is not Phase.RUNNING:
+        return  # nobody knows what ran beside it
+    for asset, outline in worker.outlines.items():
+        amount = attempt.claim.amounts.get(asset, 0)
+        if amount:
+            free = worker.free[asset] - amount
+            found = outline.after_success(attempt.number, amount, free)
+            _move(state, worker, asset, found)
+
+
+def note_time(state: State, worker: Worker, now: float) -> None:
+    """What has run for a while was not refused: it counts as if it had ended well. And a worker
+    that rests, or is kept for a job, is looked at again.
+
+    Without the first a pool that runs copies of a service would never find out that there is room
+    for more.
+    """
+    latest = now - state.config.accepted_seconds
+    for asset, outline in worker.outlines.items():
+        if worker.kept_for is not None or (not outline.estimate and outline.rests_until <= now):
+            state.touch(worker)
+        for number, task in worker.held.items():
+            attempt = task.attempt
+            if attempt is None or attempt.phase is not Phase.RUNNING or attempt.sent_at > latest:
+                continue
+            amount = attempt.claim.amounts.get(asset, 0)
+            if amount:
+                found = outline.after_success(number, amount, worker.free[asset])
+                _move(state, worker, asset, found)
+
+
+def refused_asset(worker: Worker, attempt: Attempt, result: Result) -> str:
+    """Of which asset an attempt says that there was no more; empty if it just failed.
+
+    What a limit or a signal ended says nothing by its exit status.
+    """
+    by_itself = not result.reason or result.reason.startswith("cleanup-failed:")
+    if result.outcome != Outcome.FAILED or result.signal or not by_itself:
+        return ""
+    return exhausted(worker.ad.unknown, attempt.claim.amounts, result.exit_code)
+
+
+def note_refusal(state: State, worker: Worker, asset: str, attempt: Attempt) -> None:
+    """There was no more of an asset for an attempt: there is less than thought."""
+    outline = worker.outlines[asset]
+    found = outline.after_refusal(attempt.number, attempt.claim.amounts[asset])
+    if not found:
+        outline.rests_until = state.at + state.config.unable_pause_seconds
+    _move(state, worker, asset, found)
+
+
+def try_one(state: State, now: float) -> None:
+    """Has workers try one task that asks for more than is thought to be there.
+
+    Nothing else would show that there is more: where nothing of an asset is taken, the least that
+    waits for it may go there; where a worker is kept for a job, a task of that. Only workers at
+    which something has changed are looked at: with each thing that happens in a pool, so are these.
+    """
+    for supply in state.supply.classes():
+        for asset in supply.cls.unknown if supply.hungry else ():
+            amounts = [_amount(supply, shape, asset) for shape in state.demand.waiting_shapes()]
+            least = min(filter(None, amounts), default=0)
+            for worker in supply.hungry.values():
+                kept = worker.kept_for
+                amount = least if kept is None else _amount(supply, kept.shape, asset)
+                outline = worker.outlines[asset]
+                taken = worker.free[asset] < outline.estimate
+                if outline.estimate < amount and not taken and outline.rests_until <= now:
+                    _move(state, worker, asset, amount)
+
+
+def _amount(supply: ClassSupply, shape: Shape, asset: str) -> int:
+    """What a task of a shape takes of an asset there; 0 for one that cannot run there."""
+    terms = supply.terms(shape)
+    return terms.claim.amounts.get(asset, 0) if isinstance(terms, Terms) else 0
+
+
+def _move(state: State, worker: Worker, asset: str, estimate: int) -> None:
+    outline = worker.outlines[asset]
+    if estimate != outline.estimate:
+        if estimate < outline.estimate:
+            outline.fell = state.next_number
+        outline.changed = state.next_number
+        book.estimate(worker, asset, estimate)
+        state.touch(worker)
