@@ -9,7 +9,13 @@ from kestrelctl.core.attempts.book import promote
 from kestrelctl.core.attempts.endings import end_backoffs, in_backoff, settle_job
 from kestrelctl.core.attempts.hand_out import hand_out
 from kestrelctl.core.attempts.reserve import keep_workers
-from kestrelctl.core.census import Census, take_census, take_shortage
+from kestrelctl.core.census import (
+    Census,
+    TokenNumbers,
+    count_tokens,
+    take_census,
+    take_shortage,
+)
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, Recall, TasksEnded
 from kestrelctl.core.events import (
@@ -18,6 +24,7 @@ from kestrelctl.core.events import (
     Disconnected,
     Drain,
     DropPolicy,
+    DropToken,
     Event,
     Expire,
     Forget,
@@ -29,6 +36,7 @@ from kestrelctl.core.events import (
     Lost,
     OwnersTold,
     PutPolicy,
+    PutToken,
     Reconnected,
     Reported,
     Resized,
@@ -53,6 +61,7 @@ from kestrelctl.core.handlers import (
     running_use,
     services,
     submission,
+    token_changes,
 )
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.job import Job
@@ -79,6 +88,8 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Retry: submission.on_retry,
     PutPolicy: policy_changes.on_put_policy,
     DropPolicy: policy_changes.on_drop_policy,
+    PutToken: token_changes.on_put_token,
+    DropToken: token_changes.on_drop_token,
     ScaleService: services.on_scale,
     Forget: submission.on_forget,
     Expire: submission.on_expire,
@@ -179,6 +190,9 @@ class Pool:
             jobs, state.touched_jobs = state.touched_jobs, {}
             for job in jobs:
                 settle_job(state, job, now)
+        if state.touched_tokens:
+            before, state.touched_tokens = state.touched_tokens, {}
+            self._wake_for_tokens(before)
         if state.touched_workers:
             workers, state.touched_workers = state.touched_workers, {}
             for worker in workers.values():
@@ -189,6 +203,19 @@ class Pool:
                     state.supply.wake(worker)
                 else:
                     state.supply.hide(worker)
+
+    def _wake_for_tokens(self, before: Mapping[str, int]) -> None:
+        """Looks again at workers for what waits that there were not tokens enough for.
+
+        Args:
+            before: how many of those that came back had been free.
+        """
+        state = self.state
+        for shape in state.demand.waiting_shapes():
+            wanted = shape.tokens
+            lacked = any(before.get(name, n) < n for name, n in wanted.items())
+            if lacked and state.tokens.times_free(wanted):
+                state.supply.wake_for(shape)
 
     def wake_at(self, now: float) -> float | None:
         """When to send the next `Tick` if nothing else happens before.
@@ -269,6 +296,10 @@ class Pool:
     def policies(self) -> list[PolicyRecord]:
         """Every consumption policy, by name."""
         return self.state.policies.records()
+
+    def tokens(self) -> list[TokenNumbers]:
+        """What the whole pool has itself, by name."""
+        return count_tokens(self.state)
 
     def census(self, now: float) -> Census:
         """Everything, counted."""

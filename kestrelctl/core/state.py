@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from copy import copy
 from weakref import WeakValueDictionary
 
@@ -13,6 +14,7 @@ from kestrelctl.core.effects import Effect, Note, Persist
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.story import happening
+from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -55,6 +57,7 @@ class State:
         kept: jobs that starve -> the worker that is kept for each, and since when.
         at, cause: of the event at hand.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
+        touched_tokens: the same of tokens that came back: how many of each were free before.
         records: what is to be written with the next commit.
         ended_tasks: records of tasks that the event at hand brought to their end.
         store_error: why nothing becomes durable now; empty if it does.
@@ -77,7 +80,8 @@ class State:
         self.set_aside: dict[str, Worker] = {}
         self.habits: WeakValueDictionary[str, Habit] = WeakValueDictionary()
         self.sharers = Sharers(config.usage_half_life_seconds)
-        self.demand = Demand(self.sharers, config)
+        self.tokens = Tokens()
+        self.demand = Demand(self.sharers, config, self.tokens)
         self.supply = Supply()
         self.online = 0
         self.connected = True
@@ -96,6 +100,7 @@ class State:
         self.cause = ""
         self.touched_jobs: dict[Job, None] = {}
         self.touched_workers: dict[str, Worker] = {}
+        self.touched_tokens: dict[str, int] = {}
         self.ended_tasks: list[TaskRecord] = []
         self._effects: list[Effect] = []
         self.records: list[Record] = []
@@ -188,6 +193,11 @@ class State:
     def touch_job(self, job: Job) -> None:
         """What a job needs has changed: it is looked at again after the event."""
         self.touched_jobs[job] = None
+
+    def touch_tokens(self, names: Iterable[str]) -> None:
+        """More of these may be free soon: workers are looked at for what waits for them."""
+        for name in names:
+            self.touched_tokens.setdefault(name, self.tokens.free(name))
 
     def record(self, record: Record) -> None:
         """Has a record written with the next commit."""

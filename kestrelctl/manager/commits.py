@@ -21,6 +21,8 @@ from kestrelctl.core.model.records import (
     Progress,
     Record,
     TaskRecord,
+    TokenGone,
+    TokenRecord,
     WorkerGone,
     WorkerRecord,
 )
@@ -223,4 +225,6 @@ def _what(record: Record, place: int) -> Hashable:
         return record.worker
     if isinstance(record, (PolicyRecord, PolicyGone)):
         return (PolicyRecord, record.name)
+    if isinstance(record, (TokenRecord, TokenGone)):
+        return (TokenRecord, record.name)
     return place

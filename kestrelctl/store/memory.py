@@ -18,6 +18,8 @@ from kestrelctl.core.model.records import (
     Record,
     Snapshot,
     TaskRecord,
+    TokenGone,
+    TokenRecord,
     UnfinishedJob,
     WorkerGone,
     WorkerRecord,
@@ -59,6 +61,7 @@ class MemoryStore:
         self._happenings: dict[int, list[Happening]] = {}
         self._workers: dict[str, WorkerRecord] = {}
         self._policies: dict[str, PolicyRecord] = {}
+        self._tokens: dict[str, TokenRecord] = {}
         self._commits = 0
         self._records = 0
         self._used: dict[int, Used] = {}
@@ -82,6 +85,7 @@ class MemoryStore:
             jobs=[self._unfinished(job) for job in jobs],
             workers=[self._workers[worker] for worker in sorted(self._workers)],
             policies=[self._policies[name] for name in sorted(self._policies)],
+            tokens=[self._tokens[name] for name in sorted(self._tokens)],
         )
 
     def _unfinished(self, job: JobRecord) -> UnfinishedJob:
@@ -169,6 +173,10 @@ class MemoryStore:
                 self._policies[record.name] = record
             case PolicyGone():
                 self._policies.pop(record.name, None)
+            case TokenRecord():
+                self._tokens[record.name] = record
+            case TokenGone():
+                self._tokens.pop(record.name, None)
             case JobForgotten():
                 self._jobs.pop(record.job_id, None)
                 self._used.pop(record.job_id, None)

@@ -227,6 +227,16 @@ _THIRTEENTH = (
     "ALTER TABLE jobs ADD COLUMN stopped_by TEXT NOT NULL DEFAULT ''",
 )
 
+_FOURTEENTH = (
+    # Assets of the whole pool, and how many tokens of each there are.
+    """
+    CREATE TABLE tokens (
+        name TEXT PRIMARY KEY,
+        total INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -241,6 +251,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _ELEVENTH,
     _TWELFTH,
     _THIRTEENTH,
+    _FOURTEENTH,
 )
 
 

@@ -21,6 +21,8 @@ from kestrelctl.core.model.records import (
     Record,
     Swept,
     TaskRecord,
+    TokenGone,
+    TokenRecord,
     WorkerGone,
     WorkerRecord,
 )
@@ -132,6 +134,13 @@ def write(connection: sqlite3.Connection, records: Sequence[Record], now: float)
             )
         elif isinstance(record, PolicyGone):
             connection.execute("DELETE FROM policies WHERE name = ?", (record.name,))
+        elif isinstance(record, TokenRecord):
+            connection.execute(
+                "INSERT OR REPLACE INTO tokens (name, total) VALUES (?, ?)",
+                (record.name, record.total),
+            )
+        elif isinstance(record, TokenGone):
+            connection.execute("DELETE FROM tokens WHERE name = ?", (record.name,))
         elif isinstance(record, JobForgotten):
             _forget_job(connection, record.job_id)
         elif isinstance(record, Swept):

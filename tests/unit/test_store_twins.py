@@ -20,6 +20,8 @@ from kestrelctl.core.model.records import (
     Record,
     Snapshot,
     TaskRecord,
+    TokenGone,
+    TokenRecord,
     WorkerGone,
     WorkerRecord,
 )
@@ -110,6 +112,8 @@ records = st.one_of(
     st.builds(Progress, job_ids, indexes),
     st.builds(WorkerRecord, names, st.booleans(), ads),
     st.builds(WorkerGone, names),
+    st.builds(TokenRecord, names, st.integers(1, 10**9)),
+    st.builds(TokenGone, names),
     st.builds(JobForgotten, job_ids),
     st.builds(happening, st.integers(-1, 7), job_ids, at=seconds, number=wide, detail=words),
 )

@@ -24,9 +24,14 @@ RUNNING, QUEUED, UNDER_WAY = Phase.RUNNING, Phase.QUEUED, Standing.UNDER_WAY
 
 
 def begin(
-    worker: Worker, tasks: Sequence[Task], first_number: int, claim: Claim, now: float
+    state: State,
+    worker: Worker,
+    tasks: Sequence[Task],
+    first_number: int,
+    claim: Claim,
+    now: float,
 ) -> None:
-    """Gives ready tasks of one job to a worker, with consecutive numbers.
+    """Gives ready tasks of one line to a worker, with consecutive numbers, and tokens to each.
 
     As many as have room are charged at once, if nothing waits before them; the others wait there.
     """
@@ -34,9 +39,12 @@ def begin(
     full_at = first_number + room
     jid, held, backlog = worker.jid, worker.held, worker.backlog
     number = first_number
+    tokens = tasks[0].line.shape.tokens
+    if tokens:
+        state.tokens.hold(tokens, len(tasks))
     for task in tasks:
         phase = RUNNING if number < full_at else QUEUED
-        task.attempt = Attempt(number, jid, claim, now, phase)
+        task.attempt = Attempt(number, jid, claim, now, phase, tokens)
         task.standing = UNDER_WAY
         held[number] = task
         if phase is QUEUED:
@@ -57,15 +65,19 @@ def begin(
         job.sharer.charge(weight, room)
 
 
-def adopt(worker: Worker, task: Task, number: int, claim: Claim, sent_at: float) -> None:
+def adopt(
+    state: State, worker: Worker, task: Task, number: int, claim: Claim, sent_at: float
+) -> None:
     """Enters an attempt that a worker already has, for a task that nobody else has.
+
+    It holds its tokens again, even if all of these have been handed out since.
 
     Args:
         sent_at: when it was handed out; 0 if that was before this start of the manager.
     """
     if task.standing is Standing.READY:
         del task.line.ready[task.index]
-    begin(worker, [task], number, claim, sent_at)
+    begin(state, worker, [task], number, claim, sent_at)
 
 
 def end(state: State, worker: Worker, task: Task) -> Attempt:
@@ -83,6 +95,9 @@ def end(state: State, worker: Worker, task: Task) -> Attempt:
     del worker.held[attempt.number]
     task.attempt = None
     job.running -= 1
+    if attempt.tokens:
+        state.touch_tokens(attempt.tokens)
+        state.tokens.give_back(attempt.tokens)
     if attempt.phase is RUNNING:
         attempt.claim.release(worker.free)
         job.sharer.release(weight_of(attempt.claim))

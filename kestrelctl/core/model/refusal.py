@@ -31,6 +31,7 @@ class Reason(enum.StrEnum):
     QUARANTINED = "quarantined"
     NO_WORKERS = "no-workers"
     MAX_RUNNING = "max-running"
+    TOKENS = "tokens"
     BACKOFF = "backoff"
     MORE_MEMORY = "more-memory"
     ALL_STARTED = "all-started"

@@ -9,6 +9,7 @@ from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.scheduling.demand import is_short
 from kestrelctl.core.scheduling.match import Terms
 
 
@@ -55,7 +56,7 @@ class Offer:
         queued = self.queued
         free = startable(terms.claim, self.free, queued)
         mean, config = job.mean_seconds, self._config
-        if mean is None or mean >= config.short_seconds or self._stuck:
+        if mean is None or self._stuck or not is_short(job, config):
             return free
         elsewhere = job.seconds_elsewhere(self.worker.account)
         if elsewhere is None:

@@ -21,6 +21,7 @@ from math import inf
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.sharer import weight_of
+from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
@@ -130,6 +131,12 @@ class Place:
             found = self._heads[bit] = Head(self.turn.lines[bit])
         return found
 
+    def close(self, shapes: int) -> bool:
+        """Leaves these shapes out from now on; returns whether any is left."""
+        self.shapes &= ~shapes
+        self.short &= ~shapes
+        return bool(self.shapes)
+
     def first_of(self, shapes: int) -> int:
         """The shape, of these, of the job that came first."""
         first = shapes & -shapes
@@ -171,7 +178,11 @@ class Planner:
         self._now = now
         self._shapes = demand.shapes
         self._classes = supply.classes()
-        self._places = sorted(Place(turn) for turn in demand.turns())
+        self._tokens = TokensLeft(demand.tokens)
+        self._of_tokens = demand.of_tokens
+        lacking = self._lacking_tokens()
+        places = [Place(turn) for turn in demand.turns()]
+        self._places = sorted(place for place in places if place.close(lacking))
         self._shares: dict[int, float] = {}
         self._waiting = self._short = 0
         for place in self._places:
@@ -283,6 +294,7 @@ class Planner:
         head = place.head(bit)
         job = head.job
         n = min(room, max(1, head.waiting // (2 * self._members_of(job.shape))), head.left)
+        n = min(n, self._tokens.times_free(job.shape.tokens))
         if offer.wants is not None:
             n = min(n, offer.wants)
         among = self._shares[place.turn.priority]
@@ -299,6 +311,26 @@ class Planner:
             self._short |= place.short
         else:
             self._shares[place.turn.priority] -= own
+        if job.shape.tokens:
+            self._tokens.give(job.shape.tokens, n)
+            self._close(self._lacking_tokens())
+
+    def _lacking_tokens(self) -> int:
+        """Shapes for which too few of the pool's tokens are left."""
+        lacking = 0
+        for shape in self._of_tokens:
+            if not self._tokens.times_free(shape.tokens):
+                lacking |= shape.bit
+        return lacking
+
+    def _close(self, shapes: int) -> None:
+        """Leaves shapes out of what is left of the plan."""
+        if shapes:
+            open_ = [place for place in self._places if place.close(shapes)]
+            for place in self._places:
+                if not place.shapes:
+                    self._shares[place.turn.priority] -= place.turn.sharer.share
+            self._places = open_
 
     def _fits(self, offer: Offer, cls: ClassSupply) -> int:
         """What of all that waits a worker would start at once."""

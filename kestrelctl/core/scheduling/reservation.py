@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job, Task
+from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import describe
@@ -20,13 +21,20 @@ from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import Supply
 
 
-def starving(jobs: Iterable[Job], supply: Supply, config: Config, now: float) -> list[Job]:
+def starving(
+    jobs: Iterable[Job], supply: Supply, tokens: Tokens, config: Config, now: float
+) -> list[Job]:
     """Jobs that have got nothing for `starving_seconds`, first come first.
 
     Only those of the highest priority that waits and that any worker could run: others wait because
-    that is what priorities are for.
+    that is what priorities are for. Who waits for tokens of the pool is not short of room.
     """
-    waiting = [line for job in jobs for line in job.lines() if line.place is not None]
+    waiting = [
+        line
+        for job in jobs
+        for line in job.lines()
+        if line.place is not None and tokens.times_free(line.shape.tokens)
+    ]
     found: list[Job] = []
     priority: int | None = None
     for job in sorted(waiting, key=lambda job: (-job.spec.priority, job.line, job.id)):
