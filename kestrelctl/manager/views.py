@@ -22,6 +22,7 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.shortage import class_words, shape_words
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import (
+    AssetView,
     JobExplanation,
     JobView,
     Obstacle,
@@ -351,6 +352,14 @@ def worker_view(worker: Worker, now: float, *, with_tasks: bool = False) -> Work
         start=ad.start,
         runs=_running_tasks(worker) if with_tasks else [],
     )
+
+
+def pool_assets(pool: Pool) -> list[AssetView]:
+    """What the whole pool has itself."""
+    return [
+        AssetView(name=each.name, total=each.total, held=each.held, waiting=each.waiting)
+        for each in pool.tokens()
+    ]
 
 
 def lacking(pool: Pool) -> tuple[list[UnmetShape], list[SaturatedClass]]:

@@ -378,6 +378,26 @@ class Policies(Reply, frozen=True, kw_only=True, tag="policies"):
     policies: list[PolicyView]
 
 
+class AssetView(msgspec.Struct, frozen=True, kw_only=True):
+    """An asset of the whole pool, in tokens.
+
+    Attributes:
+        held: by attempts, from their hand-out to their end.
+        waiting: tasks that ask for it and that no worker has.
+    """
+
+    name: str
+    total: int
+    held: int = 0
+    waiting: int = 0
+
+
+class Assets(Reply, frozen=True, kw_only=True, tag="assets"):
+    """All assets of the whole pool, by name."""
+
+    assets: list[AssetView]
+
+
 class Enrolled(Reply, frozen=True, kw_only=True, tag="enrolled"):
     """A temporary account, with which one machine may join as a worker, until it expires.
 
@@ -395,6 +415,7 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
 
     Attributes:
         capacity, free: of each asset, of the workers that are online, in natural units.
+        assets: what the whole pool has.
         quarantined: who is in quarantine; the first twenty.
         unmet: the most first.
         saturated: those with the most workers first.
@@ -420,6 +441,7 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
     quarantined: list[QuarantineView] = []
     unmet: list[UnmetShape] = []
     saturated: list[SaturatedClass] = []
+    assets: list[AssetView] = []
 
 
 class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):
@@ -566,5 +588,6 @@ AnyAnswer = (
     | Traffic
     | Overview
     | Policies
+    | Assets
     | UsedByUsers
 )

@@ -143,6 +143,7 @@ POLICY = an.PolicyView(
     text="ConsumptionMemory = quantize(TARGET.RequestMemory, {128})\n",
     in_force=3,
 )
+OF_POOL = an.AssetView(name="matlab", total=5, held=3, waiting=1200)
 RUNNABLE = an.JobExplanation(
     id="", job=JOB, waiting=998, job_reasons=[], obstacles=[], could_run=2, ever=True
 )
@@ -272,6 +273,9 @@ class FakePool:
             "SetPolicy": an.Changed(id="", what=["lean"], tasks=3),
             "RemovePolicy": an.Changed(id="", what=["lean"]),
             "ListPolicies": an.Policies(id="", policies=[POLICY]),
+            "SetAsset": an.Changed(id="", what=["matlab"]),
+            "RemoveAsset": an.Changed(id="", what=["matlab"]),
+            "ListAssets": an.Assets(id="", assets=[OF_POOL]),
             "PoolOverview": OVERVIEW,
             "UserUsage": USED_BY_USERS,
             **answers,
