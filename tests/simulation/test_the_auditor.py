@@ -15,6 +15,7 @@ from kestrelctl.core.events import Event, Heard
 from kestrelctl.core.handlers import reconciliation
 from kestrelctl.core.handlers.membership import on_heard
 from kestrelctl.core.jobs.job import Task
+from kestrelctl.core.jobs.tokens import Tokens, TokensLeft
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.claim import Claim
@@ -62,6 +63,29 @@ def trouble(*kinds: Kind, job: JobSpec, cancel_after_seconds: float | None = Non
 def test_an_expression_that_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(match, "expressions_refuse", lambda shape, cls: None)
     assert is_found("against Refusal(reason=<Reason.")
+
+
+def test_tokens_that_are_handed_out_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TokensLeft, "times_free", lambda self, wanted: 1000)
+    assert is_found("seats are used at once")
+
+
+def test_tokens_that_are_handed_out_while_it_is_not_known_who_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = Tokens.free
+
+    def hasty(self: Tokens, name: str) -> int:
+        self.settled = True
+        return free(self, name)
+
+    monkeypatch.setattr(Tokens, "free", hasty)
+    assert is_found("seats are used at once", seeds=300)
+
+
+def test_tokens_that_come_back_and_nobody_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pool, "_wake_for_tokens", lambda self, before: None)
+    assert is_found("idles while tasks wait")
 
 
 def test_workers_that_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

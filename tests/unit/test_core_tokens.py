@@ -52,6 +52,14 @@ def test_no_more_tasks_run_than_there_are_tokens() -> None:
     assert (running(driver), held(driver)) == (3, 3)
 
 
+def test_a_large_worker_gets_no_more_tasks_than_there_are_tokens() -> None:
+    driver = PoolDriver()
+    driver.join("w1", cpus=16)
+    driver.own("matlab", 3)
+    driver.submit(100, matlab=1)
+    assert (running(driver), held(driver)) == (3, 3)
+
+
 def test_a_token_that_comes_back_goes_to_the_next_task() -> None:
     driver = pool_with(3)
     driver.submit(10, matlab=1)
