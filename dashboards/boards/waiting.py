@@ -25,6 +25,7 @@ _REASONS = {
     "reserved": YELLOW,
     "max-running": BLUE,
     "tokens": BLUE,
+    "quota": BLUE,
     "backoff": YELLOW,
     "recovering": PURPLE,
     "draining": YELLOW,
@@ -46,8 +47,10 @@ _REASONS = {
 _WHY = (
     "The reasons that `kestrelctl job explain` gives. busy: all that could run it are full; "
     "reserved: it waited so long that a worker is kept for it; "
-    "max-running: the job's own limit; tokens: too few of the pool's own assets are free; missing-tags, missing-asset, policy, too-small, "
-    "requirements, start, undefined, error: no worker could ever run it."
+    "max-running: the job's own limit; quota: its user's; tokens: too few of the pool's own assets "
+    "are free; "
+    "missing-tags, missing-asset, policy, too-small, requirements, start, undefined, error: "
+    "no worker could ever run it."
 )
 
 BOARD = Board(

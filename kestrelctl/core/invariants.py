@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from math import isclose
 from typing import Protocol
 
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Standing
+from kestrelctl.core.jobs.quota import Quota
+from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.spec import OnWorkerLost
@@ -69,7 +72,45 @@ def violations(state: State) -> list[str]:
             supply.members == members, "a class counts %s members, not %s", supply.members, members
         )
     _matching_violations(state, must)
+    _sharing_violations(state, must)
     return found
+
+
+def _sharing_violations(state: State, must: Must) -> None:
+    """Holds what users are counted to have at workers against what they have there."""
+    must(not state.eased, "bounds were eased and nobody was woken for that")
+    running: Counter[str] = Counter()
+    charged: defaultdict[str, float] = defaultdict(float)
+    held: dict[Quota, Quota] = {}
+    for worker in state.workers.values():
+        for task in worker.held.values():
+            attempt, sharer = task.attempt, task.job.sharer
+            if attempt is None:
+                continue
+            if attempt.phase is Phase.RUNNING:
+                running[sharer.name] += 1
+                charged[sharer.name] += weight_of(attempt.claim)
+            for quota in sharer.quotas:
+                if quota not in held:
+                    held[quota] = Quota(quota.whose, quota.max_running, quota.limits)
+                held[quota].take(attempt.claim.amounts, 1)
+    waiting = Counter(turn.sharer.name for turn in state.demand.turns())
+    for sharer in state.sharers.users():
+        name = sharer.name
+        runs = sharer.running == running[name] and isclose(
+            sharer.charged, charged[name], abs_tol=1e-6
+        )
+        must(runs, "%s is counted to run %s, really %s", name, sharer.running, running[name])
+        must(sharer.turns == waiting[name], "the turns of %s are counted wrongly", name)
+        for quota in sharer.quotas:
+            really = held.get(quota) or Quota(quota.whose, quota.max_running, quota.limits)
+            must(
+                (quota.attempts, quota.amounts) == (really.attempts, really.amounts),
+                "%s is counted to have %s at workers, really %s",
+                quota.whose,
+                (quota.attempts, quota.amounts),
+                (really.attempts, really.amounts),
+            )
 
 
 def _matching_violations(state: State, must: Must) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from kestrelctl.core.attempts.book import promote
 from kestrelctl.core.attempts.endings import end_backoffs, in_backoff, settle_job
 from kestrelctl.core.attempts.hand_out import hand_out
+from kestrelctl.core.attempts.recounting import ease
 from kestrelctl.core.attempts.reserve import keep_workers
 from kestrelctl.core.census import (
     Census,
@@ -193,12 +194,15 @@ class Pool:
         if state.touched_tokens:
             before, state.touched_tokens = state.touched_tokens, {}
             self._wake_for_tokens(before)
+        if state.eased:
+            eased, state.eased = state.eased, {}
+            ease(state, eased)
         if state.touched_workers:
             workers, state.touched_workers = state.touched_workers, {}
             for worker in workers.values():
                 if state.workers.get(worker.jid) is not worker:
                     continue
-                promote(worker)
+                promote(worker, now)
                 if closed(worker, now) is None:
                     state.supply.wake(worker)
                 else:

@@ -12,6 +12,7 @@ import msgspec
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, Note, Persist
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.story import happening
 from kestrelctl.core.jobs.tokens import Tokens
@@ -58,6 +59,7 @@ class State:
         at, cause: of the event at hand.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
         touched_tokens: the same of tokens that came back: how many of each were free before.
+        eased: bounds that held something back and now hold back less, to be settled after it.
         records: what is to be written with the next commit.
         ended_tasks: records of tasks that the event at hand brought to their end.
         store_error: why nothing becomes durable now; empty if it does.
@@ -101,6 +103,7 @@ class State:
         self.touched_jobs: dict[Job, None] = {}
         self.touched_workers: dict[str, Worker] = {}
         self.touched_tokens: dict[str, int] = {}
+        self.eased: dict[Quota, None] = {}
         self.ended_tasks: list[TaskRecord] = []
         self._effects: list[Effect] = []
         self.records: list[Record] = []

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Standing, Task
-from kestrelctl.core.jobs.sharer import weight_of
+from kestrelctl.core.jobs.sharer import COSTLESS, weight_of
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -30,11 +30,17 @@ def begin(
     first_number: int,
     claim: Claim,
     now: float,
+    sent_at: float | None = None,
 ) -> None:
     """Gives ready tasks of one line to a worker, with consecutive numbers, and tokens to each.
 
     As many as have room are charged at once, if nothing waits before them; the others wait there.
+
+    Args:
+        sent_at: when they were handed out; None for now.
     """
+    if sent_at is None:
+        sent_at = now
     room = min(len(tasks), startable(claim, worker.free, worker.queued))
     full_at = first_number + room
     jid, held, backlog = worker.jid, worker.held, worker.backlog
@@ -44,7 +50,7 @@ def begin(
         state.tokens.hold(tokens, len(tasks))
     for task in tasks:
         phase = RUNNING if number < full_at else QUEUED
-        task.attempt = Attempt(number, jid, claim, now, phase, tokens)
+        task.attempt = Attempt(number, jid, claim, sent_at, phase, tokens)
         task.standing = UNDER_WAY
         held[number] = task
         if phase is QUEUED:
@@ -54,6 +60,8 @@ def begin(
     job.running += len(tasks)
     weight = weight_of(claim)
     job.sharer.hand(weight, len(tasks))
+    for quota in job.sharer.quotas:
+        quota.take(claim.amounts, len(tasks))
     if room:
         if claim.takes_units:
             for number in range(first_number, full_at):
@@ -62,7 +70,7 @@ def begin(
             claim.charge(worker.free, room)
         worker.running += room
         worker.running_of[job] = worker.running_of.get(job, 0) + room
-        job.sharer.charge(weight, room)
+        job.sharer.charge(weight, room, now)
 
 
 def adopt(
@@ -77,7 +85,7 @@ def adopt(
     """
     if task.standing is Standing.READY:
         del task.line.ready[task.index]
-    begin(state, worker, [task], number, claim, sent_at)
+    begin(state, worker, [task], number, claim, state.at, sent_at)
 
 
 def end(state: State, worker: Worker, task: Task) -> Attempt:
@@ -93,6 +101,11 @@ def end(state: State, worker: Worker, task: Task) -> Attempt:
     if attempt is None:
         raise ValueError(f"task {task.index} of job {job.id} has no attempt")
     del worker.held[attempt.number]
+    sharer = job.sharer
+    for quota in sharer.quotas:
+        quota.take(attempt.claim.amounts, -1)
+        if quota.held_back:
+            state.eased[quota] = None
     task.attempt = None
     job.running -= 1
     if attempt.tokens:
@@ -100,7 +113,7 @@ def end(state: State, worker: Worker, task: Task) -> Attempt:
         state.tokens.give_back(attempt.tokens)
     if attempt.phase is RUNNING:
         attempt.claim.release(worker.free)
-        job.sharer.release(weight_of(attempt.claim))
+        sharer.release(attempt.claim.cost or COSTLESS, state.at)
         worker.running -= 1
         running_of = worker.running_of
         left = running_of[job] - 1
@@ -144,7 +157,7 @@ def resize(worker: Worker, cls: WorkerClass, ad: WorkerAd) -> None:
     worker.overdrawn = any(amount < 0 for amount in worker.free.values())
 
 
-def promote(worker: Worker) -> None:
+def promote(worker: Worker, now: float) -> None:
     """Charges attempts that waited, in order, as far as there is room."""
     backlog, held, free, running_of = worker.backlog, worker.held, worker.free, worker.running_of
     while backlog:
@@ -159,7 +172,7 @@ def promote(worker: Worker) -> None:
             else:
                 claim.charge(free)
             attempt.phase = RUNNING
-            task.job.sharer.charge(weight_of(claim), 1)
+            task.job.sharer.charge(weight_of(claim), 1, now)
             worker.running += 1
             running_of[task.job] = running_of.get(task.job, 0) + 1
         backlog.popleft()

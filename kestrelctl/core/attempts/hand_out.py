@@ -35,6 +35,8 @@ def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | N
     """
     for worker in plan.sated:
         state.supply.park(worker)
+    for quota in plan.held_back:
+        quota.held_back = True
     if not plan.assignments:
         return False
     sent, planned = state.totals.tasks_sent, 0

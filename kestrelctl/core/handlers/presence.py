@@ -70,7 +70,7 @@ def set_online(state: State, worker: Worker) -> None:
     if not worker.online:
         state.totals.worker_joins += 1
         worker.online = True
-        state.supply.of(worker).members += 1
+        state.supply.count(worker.cls, 1)
         state.sessions.setdefault(worker.account, {})[worker.jid] = worker
         state.online += 1
 
@@ -82,7 +82,7 @@ def set_offline(state: State, worker: Worker, now: float) -> None:
     if worker.online:
         worker.online = False
         worker.offline_since = now
-        state.supply.of(worker).members -= 1
+        state.supply.count(worker.cls, -1)
         sessions = state.sessions[worker.account]
         del sessions[worker.jid]
         if not sessions:

@@ -35,16 +35,28 @@ GATES: tuple[tuple[Reason, Gate], ...] = (
 
 
 def takeable(job: Job) -> int:
-    """How many of a job's tasks may be handed out now."""
-    return passing(job)[0]
+    """How many of a job's tasks may be handed out now, as far as the job itself is concerned."""
+    return _through_gates(job)[0]
 
 
 def passing(job: Job) -> tuple[int, Reason | None]:
-    """How many of a job's waiting tasks pass all gates, and which gate holds the others back.
+    """How many of a job's waiting tasks pass all gates and the quotas of its user.
+
+    What one user may have is asked of the plan, not of the queue: it changes with every task of
+    his, and his jobs are many.
 
     Returns:
         The number, and the reason of the first gate that lets the fewest pass; None if all pass.
     """
+    least, why = _through_gates(job)
+    for quota in job.sharer.quotas:
+        room = quota.room(job.shape.request, least)
+        if room < least:
+            least, why = room, Reason.QUOTA
+    return least, why
+
+
+def _through_gates(job: Job) -> tuple[int, Reason | None]:
     least, why = job.waiting, None
     whole = job.whole
     for reason, gate in GATES:

@@ -13,18 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.records import GroupRecord, UserRecord
 
 #: Usage tilts a weight by this factor at most, either way.
 MOST_TILT = 2.0
-#: How often usage is added up and shares are found anew.
+#: How often shares are found anew.
 ROUND_SECONDS = 1.0
+
+
+#: What an attempt counts for its user that costs nothing.
+COSTLESS = 1.0
 
 
 def weight_of(claim: Claim) -> float:
     """What one attempt counts for its user: what the match costs, and one if it costs nothing."""
-    return claim.cost or 1.0
+    return claim.cost or COSTLESS
 
 
 class Sharer:
@@ -39,9 +44,22 @@ class Sharer:
             anew begins with as much as those have who had the least.
         turns: of how many priorities he has tasks that may be handed out. The queue writes it.
         share: what he runs is divided by this.
+        quotas: on what he, and his group, may have at workers at once; those that bound something.
     """
 
-    __slots__ = ("_usage", "_usage_at", "charged", "handed", "record", "running", "share", "turns")
+    __slots__ = (
+        "_since",
+        "_unfolded",
+        "_usage",
+        "_usage_at",
+        "charged",
+        "handed",
+        "quotas",
+        "record",
+        "running",
+        "share",
+        "turns",
+    )
 
     def __init__(self, record: UserRecord) -> None:
         self.record = record
@@ -50,6 +68,9 @@ class Sharer:
         self.handed = 0.0
         self.turns = 0
         self.share = record.weight
+        self.quotas: tuple[Quota, ...] = ()
+        self._since = 0.0
+        self._unfolded = 0.0
         self._usage = record.usage
         self._usage_at = record.usage_at
 
@@ -72,29 +93,38 @@ class Sharer:
         """Counts attempts that were handed out, each with this weight."""
         self.handed += weight * attempts / self.share
 
-    def charge(self, weight: float, attempts: int) -> None:
-        """Counts attempts that have begun to be charged at a worker, each with this weight."""
+    def charge(self, weight: float, attempts: int, now: float) -> None:
+        """Counts attempts that begin now to be charged at a worker, each with this weight."""
+        if now > self._since:
+            self._unfolded += self.charged * (now - self._since)
+            self._since = now
         self.running += attempts
         self.charged += weight * attempts
 
-    def release(self, weight: float) -> None:
-        """Counts an attempt that is charged no longer."""
+    def release(self, weight: float, now: float) -> None:
+        """Counts an attempt that is charged no longer from now on."""
+        if now > self._since:
+            self._unfolded += self.charged * (now - self._since)
+            self._since = now
         self.running -= 1
         # Nothing that runs is exactly nothing: sums of fractions would drift away from it.
         self.charged = self.charged - weight if self.running else 0.0
 
     def usage(self, now: float, half_life_seconds: float) -> float:
         """What he has used lately, in weighted seconds; what was long ago counts less."""
-        return float(self._usage * 0.5 ** (max(0.0, now - self._usage_at) / half_life_seconds))
+        decayed = self._usage * 0.5 ** (max(0.0, now - self._usage_at) / half_life_seconds)
+        return float(decayed + self._unfolded + self.charged * max(0.0, now - self._since))
 
-    def accrue(self, now: float, seconds: float, half_life_seconds: float) -> None:
-        """Adds what he ran in the seconds before now."""
-        self._usage = self.usage(now, half_life_seconds) + self.charged * seconds
-        self._usage_at = now
+    def fold(self, now: float, half_life_seconds: float) -> None:
+        """Begins to forget what he has used up to now."""
+        self._usage = self.usage(now, half_life_seconds)
+        self._usage_at = self._since = now
+        self._unfolded = 0.0
 
     def forget_usage(self, now: float) -> None:
         """Counts from nothing again."""
-        self._usage, self._usage_at = 0.0, now
+        self._usage = self._unfolded = 0.0
+        self._usage_at = self._since = now
 
     def recorded(self, now: float, half_life_seconds: float) -> UserRecord:
         """What is set for him, with his usage of now: as it goes to the store."""
@@ -136,18 +166,39 @@ class Sharers:
         return found
 
     def put(self, record: UserRecord) -> Sharer:
-        """Sets what holds for a user; his usage stays as it is known here."""
+        """Sets what holds for a user; his usage stays as it is known here.
+
+        Quota count from nothing then: `attempts.recounting` is to follow.
+        """
         found = self._users.get(record.name)
         if found is None:
             found = self._users[record.name] = Sharer(record)
         found.record = record
-        self.stale = True
+        self._bind()
         return found
 
     def put_group(self, record: GroupRecord) -> None:
-        """Sets what holds for a group."""
+        """Sets what holds for a group; bounds count from nothing then, as after `put`."""
         self._groups[record.name] = record
+        self._bind()
+
+    def drop_group(self, name: str) -> None:
+        """Sets nothing for a group any more; bounds count from nothing then, as after `put`."""
+        self._groups.pop(name, None)
+        self._bind()
+
+    def _bind(self) -> None:
+        """Gives everybody the bounds that hold for him now, with nothing counted."""
         self.stale = True
+        of_groups = {
+            group.name: Quota(f"group {group.name}", group.max_running, group.limits)
+            for group in self._groups.values()
+        }
+        for sharer in self._users.values():
+            record = sharer.record
+            own = Quota(f"user {record.name}", record.max_running, record.limits)
+            both = (own, of_groups.get(record.group))
+            sharer.quotas = tuple(quota for quota in both if quota)
 
     def group(self, name: str) -> GroupRecord:
         """What holds for a group; that of one of which nothing was set by default."""
@@ -173,14 +224,13 @@ class Sharers:
         return [self.group(name) for name in sorted(named | self._groups.keys())]
 
     def weigh(self, now: float) -> None:
-        """Adds up usage and finds everybody's share anew, once a round or if that is stale."""
-        passed = now - self._weighed_at
-        if passed < ROUND_SECONDS and not self.stale:
+        """Finds everybody's share anew, once a round or if that is stale."""
+        if now - self._weighed_at < ROUND_SECONDS and not self.stale:
             return
         active = [sharer for sharer in self._users.values() if sharer.is_active]
         half_life = self.half_life_seconds
         for sharer in active:
-            sharer.accrue(now, max(0.0, passed), half_life)
+            sharer.fold(now, half_life)
         self._weighed_at, self.stale = now, False
         weights = self._weights(active)
         usages = [sharer.usage(now, half_life) for sharer in active]

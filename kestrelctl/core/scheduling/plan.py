@@ -19,7 +19,8 @@ from collections.abc import Iterable
 from math import inf
 
 from kestrelctl.core.jobs.gates import takeable
-from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.job import Job, Order
+from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.members.worker import Worker
@@ -53,13 +54,15 @@ class Plan:
     Attributes:
         assignments: for each worker, in the order in which it shall get them.
         sated: workers that were looked at and have room for nothing that is left.
+        held_back: bounds of users that left something out.
     """
 
-    __slots__ = ("assignments", "sated")
+    __slots__ = ("assignments", "held_back", "sated")
 
     def __init__(self) -> None:
         self.assignments: dict[Worker, list[Assignment]] = {}
         self.sated: list[Worker] = []
+        self.held_back: dict[Quota, None] = {}
 
     def assign(self, worker: Worker, job: Job, tasks: int, claim: Claim) -> None:
         """Adds tasks of a job to what a worker shall get."""
@@ -74,20 +77,21 @@ class Head:
     """The first job of a line, less what a plan has given away.
 
     Attributes:
+        place: where the job comes among those of its user.
         job: the first that has tasks left.
         left: how many of its tasks may still be given away.
         waiting: how many of its tasks wait, limits not considered.
     """
 
-    __slots__ = ("_line", "_place", "job", "left", "waiting")
+    __slots__ = ("_at", "_line", "job", "left", "place", "waiting")
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._place = 0
+        self._at = 0
         self._look()
 
     def _look(self) -> None:
-        self.job = self._line[self._place][1]
+        self.place, self.job = self._line[self._at]
         self.left = takeable(self.job)
         self.waiting = self.job.waiting
 
@@ -97,8 +101,8 @@ class Head:
         self.waiting -= n
         if self.left > 0:
             return True
-        self._place += 1
-        if self._place == len(self._line):
+        self._at += 1
+        if self._at == len(self._line):
             return False
         self._look()
         return True
@@ -142,14 +146,19 @@ class Place:
         first = shapes & -shapes
         rest = shapes ^ first
         if rest:
-            came = self.head(first).job.whole
+            came = self._came(first)
             while rest:
                 bit = rest & -rest
                 rest ^= bit
-                job = self.head(bit).job.whole
-                if (job.line, job.id) < (came.line, came.id):
-                    first, came = bit, job
+                other = self._came(bit)
+                if other < came:
+                    first, came = bit, other
         return first
+
+    def _came(self, bit: int) -> Order:
+        """Where the first job of those that ask for this shape comes among the user's others."""
+        head = self._heads.get(bit)
+        return self.turn.lines[bit][0][0] if head is None else head.place
 
     def take(self, bit: int, n: int, claim: Claim, config: Config) -> None:
         """Gives n tasks away, of the first job of those that ask for this shape."""
@@ -177,7 +186,7 @@ class Planner:
         self._config = config
         self._now = now
         self._shapes = demand.shapes
-        self._classes = supply.classes()
+        self._supply = supply
         self._tokens = TokensLeft(demand.tokens)
         self._of_tokens = demand.of_tokens
         lacking = self._lacking_tokens()
@@ -190,9 +199,8 @@ class Planner:
             self._short |= place.short
             priority = place.turn.priority
             self._shares[priority] = self._shares.get(priority, 0.0) + place.turn.sharer.share
-        self._members: dict[int, int] = {}
-        self._fitting: dict[tuple[object, ...], int] = {}
         self._ranks: dict[int, list[float]] = {}
+        self._quotas: dict[Quota, Quota] = {}
 
     def plan(self) -> Plan:
         """Plans for all that waits and everybody who may take it."""
@@ -200,7 +208,7 @@ class Planner:
         # looked at.
         offers: dict[ClassSupply, Iterable[Offer]] = {
             cls: (Offer(worker, self._config, self._now) for worker in cls.hungry.values())
-            for cls in self._classes
+            for cls in self._supply.classes()
             if cls.hungry
         }
         if not offers or not self._places:
@@ -266,7 +274,7 @@ class Planner:
         usable = self._usable(cls)
         if worker.kept_for is not None:
             usable &= worker.kept_for.shape.bit
-        fits = self._fits(offer, cls) & usable
+        fits = 0 if offer.queued else cls.fitting().into(offer.free) & usable
         if not fits and not self._short & usable:
             return None
         full = 0
@@ -278,7 +286,13 @@ class Planner:
                 shape = head.job.shape
                 terms = cls.terms(shape)
                 assert isinstance(terms, Terms)
-                room = offer.room_for(head.job, head.waiting, self._members_of(shape), terms)
+                room = offer.room_for(head.job, head.waiting, self._supply.able(shape), terms)
+                if room and place.turn.sharer.quotas:
+                    room = self._allowed(place, terms.claim, room)
+                    if not room:
+                        # Others may still get something of this shape.
+                        open_ = (open_ ^ bit) & place.shapes
+                        continue
                 if room:
                     ranks = self._ranks.get(bit)
                     if ranks and terms.rank < ranks[-1]:
@@ -293,7 +307,7 @@ class Planner:
         place = self._places[index]
         head = place.head(bit)
         job = head.job
-        n = min(room, max(1, head.waiting // (2 * self._members_of(job.shape))), head.left)
+        n = min(room, max(1, head.waiting // (2 * self._supply.able(job.shape))), head.left)
         n = min(n, self._tokens.times_free(job.shape.tokens))
         if offer.wants is not None:
             n = min(n, offer.wants)
@@ -302,6 +316,8 @@ class Planner:
         if among > own and not is_short(job, self._config):
             # Others want something, too, and what runs for long cannot be taken back.
             n = min(n, max(1, int(room * own / among)))
+        for quota in place.turn.sharer.quotas:
+            self._quotas[quota].take(terms.claim.amounts, n)
         offer.give(job, n, terms.claim)
         self.found.assign(offer.worker, job, n, terms.claim)
         del self._places[index]
@@ -332,32 +348,18 @@ class Planner:
                     self._shares[place.turn.priority] -= place.turn.sharer.share
             self._places = open_
 
-    def _fits(self, offer: Offer, cls: ClassSupply) -> int:
-        """What of all that waits a worker would start at once."""
-        if offer.queued:
-            return 0
-        key = (cls, *offer.free.items())
-        known = self._fitting.get(key)
-        if known is None:
-            known = 0
-            usable = self._usable(cls)
-            while usable:
-                bit = usable & -usable
-                usable ^= bit
-                terms = cls.terms(self._shapes[bit.bit_length() - 1])
-                if isinstance(terms, Terms) and terms.claim.fits(offer.free):
-                    known |= bit
-            self._fitting[key] = known
-        return known
-
-    def _members_of(self, shape: Shape) -> int:
-        """How many workers that are online could run tasks of a shape."""
-        members = self._members.get(shape.bit)
-        if members is None:
-            members = self._members[shape.bit] = sum(
-                cls.members for cls in self._classes if isinstance(cls.terms(shape), Terms)
-            )
-        return members
+    def _allowed(self, place: Place, claim: Claim, room: int) -> int:
+        """How many of so many tasks the bounds of a user leave."""
+        for quota in place.turn.sharer.quotas:
+            left = self._quotas.get(quota)
+            if left is None:
+                left = self._quotas[quota] = quota.copy()
+            room = left.room(claim.amounts, room)
+            if not room:
+                self.found.held_back[quota] = None
+            if left.is_full:
+                place.shapes = place.short = 0
+        return room
 
 
 def plan(demand: Demand, supply: Supply, config: Config, now: float) -> Plan:

@@ -13,6 +13,7 @@ from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.significance import Facts, Significance
 from kestrelctl.core.policies.in_force import PoliciesInForce
 from kestrelctl.core.policies.named_policy import NamedPolicy
+from kestrelctl.core.scheduling.fitting import Fitting
 from kestrelctl.core.scheduling.match import Terms, match
 
 #: How many classes may be known that nobody has any more, at the least.
@@ -32,7 +33,17 @@ class ClassSupply:
         base: the class's key without what expressions ask.
     """
 
-    __slots__ = ("_judged", "_terms", "_usable", "base", "cls", "hungry", "members", "parked")
+    __slots__ = (
+        "_fitting",
+        "_judged",
+        "_terms",
+        "_usable",
+        "base",
+        "cls",
+        "hungry",
+        "members",
+        "parked",
+    )
 
     def __init__(self, cls: WorkerClass, base: ClassKey) -> None:
         self.cls = cls
@@ -42,6 +53,7 @@ class ClassSupply:
         self.members = 0
         self._terms: dict[Shape, Terms | Refusal] = {}
         self._judged = self._usable = 0
+        self._fitting: Fitting | None = None
 
     def terms(self, shape: Shape) -> Terms | Refusal:
         """On what terms tasks of the shape can run here, or why they never can; kept."""
@@ -63,7 +75,19 @@ class ClassSupply:
             unknown ^= bit
             if isinstance(self.terms(shapes[bit.bit_length() - 1]), Terms):
                 self._usable |= bit
+                self._fitting = None
         return self._usable & wanted
+
+    def fitting(self) -> Fitting:
+        """What fits into what workers have free, of all shapes that `usable` was asked about."""
+        if self._fitting is None:
+            known = ((shape.bit, terms) for shape, terms in self._terms.items())
+            self._fitting = Fitting(
+                (bit, terms.claim)
+                for bit, terms in known
+                if isinstance(terms, Terms) and bit & self._usable
+            )
+        return self._fitting
 
     def shapes(self) -> list[Shape]:
         """Every shape that was asked about."""
@@ -72,6 +96,7 @@ class ClassSupply:
     def forget_shapes(self, used: set[Shape]) -> None:
         """Drops what is kept about all shapes but these."""
         self._judged = self._usable = 0
+        self._fitting = None
         self._terms = {shape: known for shape, known in self._terms.items() if shape in used}
 
 
@@ -89,6 +114,7 @@ class Supply:
         self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
         self._classes_at_most = 2 * SPARE_CLASSES
+        self._able: dict[Shape, int] = {}
 
     def classes(self) -> list[ClassSupply]:
         """Every class that has, or lately had, a worker."""
@@ -153,11 +179,27 @@ class Supply:
             for crowd, other in ((old.hungry, new.hungry), (old.parked, new.parked)):
                 if crowd.pop(worker.jid, None) is not None:
                     other[worker.jid] = worker
-            old.members -= worker.online
-            new.members += worker.online
+            self.count(old.cls, -worker.online)
+            self.count(cls, worker.online)
             worker.cls = cls
 
     # -- workers -----------------------------------------------------------------------------------
+
+    def count(self, cls: WorkerClass, online: int) -> None:
+        """So many more workers of a class are online; fewer, if that is below zero."""
+        self._by_class[cls].members += online
+        self._able.clear()
+
+    def able(self, shape: Shape) -> int:
+        """How many workers that are online could run tasks of a shape."""
+        found = self._able.get(shape)
+        if found is None:
+            found = self._able[shape] = sum(
+                supply.members
+                for supply in self._by_class.values()
+                if isinstance(supply.terms(shape), Terms)
+            )
+        return found
 
     def wake(self, worker: Worker) -> None:
         """Puts a worker among those that may be able to take tasks."""
@@ -186,8 +228,8 @@ class Supply:
 
     def move(self, worker: Worker, cls: WorkerClass) -> None:
         """Makes a worker, of which nothing is to be found here, one of another class."""
-        self.of(worker).members -= worker.online
-        self._by_class[cls].members += worker.online
+        self.count(worker.cls, -worker.online)
+        self.count(cls, worker.online)
 
     # -- classes -----------------------------------------------------------------------------------
 
@@ -203,5 +245,6 @@ class Supply:
 
     def forget_shapes(self, used: set[Shape]) -> None:
         """Drops what classes keep about all shapes but these."""
+        self._able.clear()
         for supply in self._by_class.values():
             supply.forget_shapes(used)

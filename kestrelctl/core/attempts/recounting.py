@@ -1,0 +1,34 @@
+"""What users and groups have at workers, counted anew or given back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kestrelctl.core.jobs.quota import Quota
+from kestrelctl.core.state import State
+
+
+def recount(state: State) -> None:
+    """Counts what everybody has at workers, after bounds were set; what they hold back is asked
+    anew.
+    """
+    for worker in state.workers.values():
+        for task in worker.held.values():
+            for quota in task.job.sharer.quotas:
+                if task.attempt is not None:
+                    quota.take(task.attempt.claim.amounts, 1)
+    for shape in state.demand.waiting_shapes():
+        state.supply.wake_for(shape)
+
+
+def ease(state: State, eased: Collection[Quota]) -> None:
+    """Looks again at workers for what these bounds held back: they hold back less now."""
+    shapes = 0
+    for turn in state.demand.turns():
+        if any(quota in eased for quota in turn.sharer.quotas):
+            shapes |= turn.shapes
+    for quota in eased:
+        quota.held_back = False
+    for shape in state.demand.shapes:
+        if shape.bit & shapes:
+            state.supply.wake_for(shape)

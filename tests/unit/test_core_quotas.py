@@ -1,0 +1,145 @@
+"""What a user, or a group, may have at workers at once."""
+
+from __future__ import annotations
+
+from poolkit import PoolDriver
+
+from kestrelctl.core.attempts.recounting import recount
+from kestrelctl.core.model.records import GroupRecord, UserRecord
+from kestrelctl.core.model.refusal import Reason
+
+
+def bound(driver: PoolDriver, record: UserRecord | GroupRecord) -> None:
+    sharers = driver.pool.state.sharers
+    if isinstance(record, UserRecord):
+        sharers.put(record)
+    else:
+        sharers.put_group(record)
+    recount(driver.pool.state)
+
+
+def held(driver: PoolDriver, owner: str) -> int:
+    return sum(
+        task.job.owner == owner
+        for worker in driver.pool.state.workers.values()
+        for task in worker.held.values()
+    )
+
+
+def test_no_more_than_a_user_may_have_are_handed_out() -> None:
+    driver = PoolDriver()
+    bound(driver, UserRecord(name="ada", max_running=3))
+    driver.submit(10, owner="ada")
+    driver.submit(10, owner="ada", cpus=0.5)
+    driver.join("a", "b", cpus=8)
+    for _ in range(10):
+        assert held(driver, "ada") == 3
+        driver.report(next(name for name in "ab" if driver.held(name)))
+
+
+def test_what_a_user_may_not_have_goes_to_others() -> None:
+    driver = PoolDriver()
+    bound(driver, UserRecord(name="ada", max_running=3))
+    driver.submit(10, owner="ada", priority=200)
+    driver.join("a", "b", cpus=4)
+    driver.submit(10, owner="bob")
+    assert (held(driver, "ada"), held(driver, "bob")) == (3, 5)
+
+
+def test_short_tasks_that_wait_at_a_worker_count() -> None:
+    driver = PoolDriver()
+    bound(driver, UserRecord(name="ada", max_running=5))
+    driver.join("w")
+    driver.submit(1000, owner="ada")
+    for _ in range(20):
+        driver.report("w", seconds=0.001)
+        assert held(driver, "ada") <= 5
+
+
+def test_amounts_of_assets_are_bounded() -> None:
+    driver = PoolDriver()
+    bound(driver, UserRecord(name="ada", limits={"fpga": 2500}))
+    driver.join("w", cpus=16, fpga=8)
+    driver.submit(10, owner="ada", fpga=1)
+    driver.submit(3, owner="ada")
+    assert sorted(driver.jobs_at("w")) == [1, 1, 2, 2, 2], "two of the first, all of the second"
+
+
+def test_members_of_a_group_have_its_bounds_together() -> None:
+    driver = PoolDriver()
+    bound(driver, GroupRecord(name="physics", max_running=4))
+    for name in ("ada", "bob"):
+        bound(driver, UserRecord(name=name, group="physics"))
+        driver.submit(10, owner=name)
+    driver.join("w", cpus=16)
+    assert (held(driver, "ada"), held(driver, "bob")) == (2, 2)
+
+
+def test_what_one_member_gives_back_another_may_have() -> None:
+    driver = PoolDriver()
+    bound(driver, GroupRecord(name="physics", max_running=1))
+    for name in ("ada", "bob"):
+        bound(driver, UserRecord(name=name, group="physics"))
+    driver.submit(1, owner="ada")
+    driver.join("a", "b")
+    driver.submit(1, owner="bob")
+    busy = next(name for name in "ab" if driver.held(name))
+    driver.report(busy)
+    assert held(driver, "bob") == 1, "workers that had been set aside are looked at again"
+
+
+def test_bounds_that_are_set_count_what_runs_already() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=8)
+    driver.submit(100, owner="ada", cpus=2)
+    assert held(driver, "ada") == 4
+    bound(driver, UserRecord(name="ada", max_running=2))
+    driver.report("w")
+    assert held(driver, "ada") == 3, "nothing is killed, and nothing begins"
+    driver.report("w", *driver.held("w"))
+    assert held(driver, "ada") == 2
+    bound(driver, UserRecord(name="ada"))
+    driver.wait(0.1)
+    assert held(driver, "ada") == 4
+
+
+def test_explain_says_whose_bound_it_is() -> None:
+    driver = PoolDriver()
+    bound(driver, UserRecord(name="ada", max_running=1, limits={"fpga": 1000}))
+    driver.join("w", cpus=8, fpga=8)
+    job = driver.submit(10, owner="ada", fpga=1)
+    [why] = driver.pool.explain(driver.pool.state.jobs[job], driver.now).job_reasons
+    assert (why.reason, why.wanted, why.found) == (
+        Reason.QUOTA,
+        "at most 1 at once",
+        "1 of user ada",
+    )
+    assert driver.pool.census(driver.now).waiting["quota"] == 9
+    bound(driver, UserRecord(name="ada", limits={"fpga": 1000}))
+    [why] = driver.pool.explain(driver.pool.state.jobs[job], driver.now).job_reasons
+    assert (why.wanted, why.found) == ("1 fpga of at most 1 fpga at once", "1 fpga of user ada")
+
+
+def test_what_is_lost_or_given_back_is_counted_back() -> None:
+    driver = PoolDriver()
+    bound(driver, UserRecord(name="ada", max_running=2))
+    driver.join("a", "b", cpus=4)
+    driver.submit(10, owner="ada")
+    driver.lose(next(name for name in "ab" if driver.held(name)))
+    driver.wait(0.1)
+    assert held(driver, "ada") == 2
+
+
+def test_what_workers_still_have_after_a_restart_counts() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=4)
+    job = driver.submit(10, owner="ada")
+    before = driver.held("w")
+    driver.restart()
+    bound(driver, UserRecord(name="ada", max_running=3))
+    driver.join("w", cpus=4, holds=before, incarnation="one")
+    assert len(before) == 4
+    assert held(driver, "ada") == 4
+    driver.report("w", *driver.held("w")[:2])
+    assert held(driver, "ada") == 3
+    assert job in driver.jobs_at("w")
