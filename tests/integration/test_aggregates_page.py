@@ -64,7 +64,7 @@ def test_the_page_shows_what_happens(desk: Desk) -> None:
                 seen = seen[: len(shown)]
             assert seen == shown, line
             typed += 1
-    assert typed == 15
+    assert typed == 21
 
 
 def test_three_policies_side_by_side_in_a_pool(desk: Desk) -> None:

@@ -350,14 +350,30 @@ def test_another_worker_is_not_asked_for_because_tokens_are_missing() -> None:
 
 
 def test_no_worker_is_kept_for_a_job_that_waits_for_tokens() -> None:
-    config = Config(starving_seconds=10.0)
+    config = Config(starving_seconds=3.0)
     driver = PoolDriver(config)
     driver.join("w1", cpus=4)
     driver.own("matlab", 1)
     driver.submit(1, matlab=1)
     driver.submit(1, matlab=1, cpus=4, priority=200)
     driver.submit(3)
-    driver.live(30)
+    for _ in range(10):
+        driver.wait(1.0)
+        assert driver.worker("w1").kept_for is None
+
+
+def test_a_worker_is_let_go_that_was_kept_for_a_job_that_lacks_tokens_now() -> None:
+    driver = PoolDriver(Config(starving_seconds=3.0))
+    driver.join("w1", cpus=4)
+    driver.own("matlab", 2)
+    driver.submit(1, cpus=1)
+    job = driver.submit(1, matlab=2, cpus=4)
+    driver.live(5)
+    kept_for = driver.worker("w1").kept_for
+    assert kept_for is not None
+    assert kept_for.id == job
+    driver.own("matlab", 1)
+    driver.live(1)
     assert driver.worker("w1").kept_for is None
 
 

@@ -44,8 +44,9 @@ def _over(state: State, job: Job, worker: Worker, since: float) -> bool:
     )
     if gone:
         state.next_starving_at = state.at
-    lacks_tokens = not state.tokens.times_free(job.shape.tokens)
-    return gone or lacks_tokens or job.place is None or job.served_at >= since
+    if not state.tokens.times_free(job.shape.tokens):
+        return True
+    return gone or job.place is None or job.served_at >= since
 
 
 def _let_go(state: State, job: Job, worker: Worker) -> None:
