@@ -10,6 +10,7 @@ from kestrelctl.core.attempts.endings import end_backoffs, in_backoff, settle_jo
 from kestrelctl.core.attempts.hand_out import hand_out
 from kestrelctl.core.attempts.recounting import ease
 from kestrelctl.core.attempts.reserve import keep_workers
+from kestrelctl.core.attempts.token_return import wake_for_tokens
 from kestrelctl.core.census import (
     Census,
     TokenNumbers,
@@ -193,7 +194,7 @@ class Pool:
                 settle_job(state, job, now)
         if state.touched_tokens:
             before, state.touched_tokens = state.touched_tokens, {}
-            self._wake_for_tokens(before)
+            wake_for_tokens(state, before)
         if state.eased:
             eased, state.eased = state.eased, {}
             ease(state, eased)
@@ -207,19 +208,6 @@ class Pool:
                     state.supply.wake(worker)
                 else:
                     state.supply.hide(worker)
-
-    def _wake_for_tokens(self, before: Mapping[str, int]) -> None:
-        """Looks again at workers for what waits that there were not tokens enough for.
-
-        Args:
-            before: how many of those that came back had been free.
-        """
-        state = self.state
-        for shape in state.demand.waiting_shapes():
-            wanted = shape.tokens
-            lacked = any(before.get(name, n) < n for name, n in wanted.items())
-            if lacked and state.tokens.times_free(wanted):
-                state.supply.wake_for(shape)
 
     def wake_at(self, now: float) -> float | None:
         """When to send the next `Tick` if nothing else happens before.

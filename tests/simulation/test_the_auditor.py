@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from kestrelctl import simulate
-from kestrelctl.core import effects
+from kestrelctl.core import effects, pool
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.attempts import adoption
 from kestrelctl.core.events import Event, Heard
@@ -84,7 +84,7 @@ def test_tokens_that_are_handed_out_while_it_is_not_known_who_has_them(
 
 
 def test_tokens_that_come_back_and_nobody_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pool, "_wake_for_tokens", lambda self, before: None)
+    monkeypatch.setattr(pool, "wake_for_tokens", lambda state, before: None)
     assert is_found("idles while tasks wait")
 
 

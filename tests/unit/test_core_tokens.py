@@ -100,6 +100,18 @@ def test_a_worker_that_had_nothing_to_do_is_woken_when_a_token_is_back() -> None
     assert driver.jobs_at(other) == [1]
 
 
+def test_for_one_token_one_worker_is_woken() -> None:
+    driver = pool_with(1)
+    driver.submit(9, matlab=1)
+    driver.submit(1, cpus=8)  # it fits nowhere, so those that idle are set aside
+    supply = driver.pool.state.supply.of(driver.worker("w1"))
+    assert len(supply.parked) == 8
+    driver.tell(ev.Drain(at=driver.now, worker=at_work(driver)[0], by="root"))
+    driver.hold_back()
+    driver.report(at_work(driver)[0])
+    assert (len(supply.hungry), len(supply.parked)) == (1, 6)
+
+
 def test_a_part_of_a_token_is_a_whole_one() -> None:
     driver = pool_with(3)
     driver.submit(10, matlab=0.5)
