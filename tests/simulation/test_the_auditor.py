@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+import msgspec
 import pytest
 
 from kestrelctl import simulate
@@ -33,7 +34,7 @@ from kestrelctl.protocol import work
 from kestrelctl.simulate import WorldSettings, faults
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.workload import Submission
+from kestrelctl.simulate.workload import Submission, TokenChange
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.worker import session
 from kestrelctl.worker.process import WorkerProcess
@@ -80,7 +81,11 @@ def test_tokens_that_are_handed_out_while_it_is_not_known_who_has_them(
         return free(self, name)
 
     monkeypatch.setattr(Tokens, "free", hasty)
-    assert is_found("seats are used at once", seeds=300)
+    spec = JobSpec(argv=("t",), name="long", count=12, request={"cpus": 1.0, "seats": 1.0})
+    world = msgspec.structs.replace(
+        trouble(faults.crash_manager, job=spec), tokens=(TokenChange(0.0, "seats", 5),)
+    )
+    assert is_found("seats are used at once", settings=world)
 
 
 def test_tokens_that_come_back_and_nobody_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
