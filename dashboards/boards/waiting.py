@@ -23,6 +23,7 @@ from boards.words import UNMATCHABLE, WORKER_COLOURS, by, quantiles
 _REASONS = {
     "busy": GREEN,
     "reserved": YELLOW,
+    "held": PURPLE,
     "max-running": BLUE,
     "tokens": BLUE,
     "quota": BLUE,
@@ -47,6 +48,7 @@ _REASONS = {
 _WHY = (
     "The reasons that `kestrelctl job explain` gives. busy: all that could run it are full; "
     "reserved: it waited so long that a worker is kept for it; "
+    "held: its job is on hold; "
     "max-running: the job's own limit; quota: its user's; tokens: too few of the pool's own assets "
     "are free; "
     "missing-tags, missing-asset, policy, too-small, requirements, start, undefined, error: "

@@ -17,15 +17,25 @@ _MOST_NAMED = 10
 class Changes(CommandOutput):
     """Jobs or workers that were changed, and how many tasks that concerned."""
 
-    def __init__(self, changed: Changed, verb: str, noun: str, *, nothing: str = "") -> None:
+    def __init__(
+        self,
+        changed: Changed,
+        verb: str,
+        noun: str,
+        *,
+        nothing: str = "",
+        kept: str = "not ended yet",
+    ) -> None:
         """Args:
         verb: what happened to them, e.g. `cancelled`.
         noun: what they are, e.g. `job`.
         nothing: what to say if nothing was changed.
+        kept: why some were left as they are.
         """
         self._changed = changed
         self._verb = verb
         self._noun = noun
+        self._kept = kept
         self._nothing = nothing or f"no {noun} {verb}"
 
     async def entries(self) -> AsyncIterator[tuple[str, object]]:
@@ -53,4 +63,4 @@ class Changes(CommandOutput):
             screen.say(self._nothing)
         if self._changed.kept:
             kept = plural(self._changed.kept, self._noun)
-            screen.say(f"{kept} kept: not ended yet")
+            screen.say(f"{kept} kept: {self._kept}")

@@ -28,8 +28,9 @@ from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.story import story
 from kestrelctl.cli.tasks import tasks
+from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS
 from kestrelctl.core.model.plural import plural
-from kestrelctl.errors import TimedOut
+from kestrelctl.errors import TimedOut, UsageError
 from kestrelctl.grammar.id_ranges import jobs_or_name, parse_job, parse_jobs, parse_tasks
 from kestrelctl.grammar.quantities import WholeNumber, parse_duration
 from kestrelctl.protocol.answers import Changed
@@ -37,7 +38,9 @@ from kestrelctl.protocol.requests import (
     JOB_STATES,
     CancelJobs,
     ForgetJobs,
+    HoldJobs,
     ListJobs,
+    ReleaseJobs,
     RetryJobs,
     ScaleJob,
 )
@@ -52,7 +55,7 @@ _MOVING = ("last", "all")
 
 @click.group("job", cls=Noun)
 def job() -> None:
-    """See, wait for, cancel and repeat jobs.
+    """See, wait for, hold, cancel and repeat jobs.
 
     JOBS are ids and ranges like 3,5-9, `last`, or `all` (your active ones; for `forget`, those
     that have ended); JOB is one id, or `last`.
@@ -160,6 +163,40 @@ def cancel(invocation: Invocation, jobs: str | None, name: str, task_ids: list[i
     invocation.talk_again(work)
 
 
+@job.command("hold")
+@click.argument("jobs", type=parse_jobs, required=False, metavar="[JOBS]")
+@_NAME
+@click.option("--reason", default="", metavar="TEXT", help="Why: `job info` shows it.")
+@pass_invocation
+def hold(invocation: Invocation, jobs: str | None, name: str, reason: str) -> None:
+    """Start nothing more of jobs until their release; what runs goes on."""
+    if len(reason) > MAX_HOLD_REASON_CHARACTERS:
+        most = f"{MAX_HOLD_REASON_CHARACTERS} characters"
+        raise UsageError(f"the reason of a hold has at most {most}, not {len(reason):,}")
+    request = HoldJobs(jobs=jobs_or_name(jobs, name), reason=reason)
+
+    async def work(redial: Redial) -> CommandOutput:
+        changed = await _until_none_is_left(redial, request)
+        return Changes(changed, "held", "job", kept="on hold before, and nothing of that changed")
+
+    invocation.talk_again(work)
+
+
+@job.command("release")
+@click.argument("jobs", type=parse_jobs, required=False, metavar="[JOBS]")
+@_NAME
+@pass_invocation
+def release(invocation: Invocation, jobs: str | None, name: str) -> None:
+    """Let jobs go on that are on hold, whoever held them; `all` means those of yours that are."""
+    request = ReleaseJobs(jobs=jobs_or_name(jobs, name))
+
+    async def work(redial: Redial) -> CommandOutput:
+        changed = await _until_none_is_left(redial, request)
+        return Changes(changed, "released", "job", kept="not on hold")
+
+    invocation.talk_again(work)
+
+
 @job.command("retry")
 @click.argument("jobs", type=parse_jobs, metavar="JOBS")
 @click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
@@ -204,7 +241,9 @@ def forget(invocation: Invocation, jobs: str | None, name: str) -> None:
     invocation.talk_again(work)
 
 
-async def _until_none_is_left(redial: Redial, request: CancelJobs | ForgetJobs) -> Changed:
+async def _until_none_is_left(
+    redial: Redial, request: CancelJobs | HoldJobs | ReleaseJobs | ForgetJobs
+) -> Changed:
     """Asks as often as it takes to change all jobs that are meant."""
     moving = request.jobs in _MOVING or request.jobs.startswith("name:")
     what: list[str] = []

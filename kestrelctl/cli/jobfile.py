@@ -52,6 +52,8 @@ OPTIONS = (
     "copies",
     "time-request",
     "deadline",
+    "hold",
+    "hold-after",
     "stop-signal",
     "stop-grace",
     "on-worker-lost",

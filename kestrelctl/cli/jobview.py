@@ -150,6 +150,7 @@ def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
         ("job", f"{view.job_id} {view.name}"),
         ("state", _state(view) + (f" by its {view.stopped_by}" if view.stopped_by else "")),
         ("waits because", reason),
+        ("on hold", _hold(view, now)),
         ("owner", view.owner),
         ("command", _command(view) or PRIVATE),
         ("directory", (view.workdir or SCRATCH) if view.argv else ""),
@@ -173,6 +174,7 @@ def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
         ("max failures", str(view.max_failures) if view.argv else ""),
         ("endings", view.endings),
         ("back-off", _pauses(view)),
+        ("hold after", f"{view.hold_after:,} failures in a row" if view.hold_after else ""),
         ("max losses", str(view.max_losses) if view.argv else ""),
         ("on worker lost", view.on_worker_lost if view.argv else ""),
         ("time limit", duration(view.time_limit_seconds)),
@@ -232,8 +234,18 @@ def _spread(view: JobView) -> list[tuple[str, str] | Table]:
 
 
 def _state(view: JobView) -> str:
-    """The state; of a service that runs, that it is one."""
+    """The state; of a service that runs, that it is one; of a job on hold, that it is held."""
+    if view.hold is not None:
+        return "held"
     return "service" if view.service and view.state == "active" else view.state
+
+
+def _hold(view: JobView, now: float) -> str:
+    """Who holds it, since when and why."""
+    if view.hold is None:
+        return ""
+    why = f": {view.hold.reason}" if view.hold.reason else ""
+    return f"by {view.hold.by}, {ago(view.hold.at, now)}{why}"
 
 
 def _deadline(view: JobView, now: float) -> str:

@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Start a pool on this machine: a server, a manager and workers, for you alone.",
     ),
     "submit": ("kestrelctl.cli.submit:submit", "Run a command as a job of one or many tasks."),
-    "job": ("kestrelctl.cli.job:job", "See, wait for, cancel and repeat jobs."),
+    "job": ("kestrelctl.cli.job:job", "See, wait for, hold, cancel and repeat jobs."),
     "worker": (
         "kestrelctl.cli.worker:worker",
         "See and drain workers; run one, or let a machine join as one.",

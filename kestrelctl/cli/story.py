@@ -11,6 +11,7 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.screen import Mode
+from kestrelctl.core.model.hold import POOL
 from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
 from kestrelctl.grammar.quantities import WholeNumber, short_address
 from kestrelctl.protocol.answers import Story, StoryEntry
@@ -22,6 +23,8 @@ _SHOWN = 200
 _SENTENCES = {
     "submitted": "submitted{by}",
     "cancelled": "cancelled{by}",
+    "held": "put on hold{by}",
+    "released": "released{by}",
     "retried": "retried{by}",
     "ended": "{cause}{on}",
     "failed": "failed{on}",
@@ -112,7 +115,7 @@ def sentence(entry: StoryEntry) -> str:
         worker=worker,
         cause=cause,
         on=f" on {worker}" if entry.worker else "",
-        by=f" by {cause}" if cause else "",
+        by=f" by {'the pool' if cause == POOL else cause}" if cause else "",
     )
     if cause and "{cause}" not in pattern and "{by}" not in pattern:
         said += f" ({cause})"

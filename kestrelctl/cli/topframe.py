@@ -34,6 +34,7 @@ _STYLES = {
     "quarantined": "red",
     "draining": "yellow",
     "cancelling": "yellow",
+    "held": "yellow",
     "unheard": "yellow",
     "offline": "yellow",
     "cancelled": "dim",

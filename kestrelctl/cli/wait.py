@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.progress import Look, shown
 from kestrelctl.cli.screen import Screen
+from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.task_state import TaskState
@@ -61,7 +62,9 @@ async def until_ended(
                 )
             if endless:
                 screen.say(f"not waited for: {', '.join(endless)}, which are services")
+            holds: dict[int, Hold | None] = {}
             while True:
+                _tell_holds([views[job_id] for job_id in wanted], holds, screen)
                 meter.show([views[job_id] for job_id in wanted])
                 active = [job_id for job_id in wanted if views[job_id].state in _ACTIVE]
                 if not active:
@@ -76,6 +79,18 @@ async def until_ended(
         raise
     finally:
         listener.cancel()
+
+
+def _tell_holds(views: Sequence[JobView], told: dict[int, Hold | None], screen: Screen) -> None:
+    """Says of each job that is on hold that it is, once for each hold."""
+    for view in views:
+        if view.hold is not None and told.get(view.job_id) != view.hold:
+            why = f": {view.hold.reason}" if view.hold.reason else ""
+            screen.warn(
+                f"job {view.job_id} is on hold by {view.hold.by}{why}",
+                hint=f"kestrelctl job release {view.job_id}; waiting goes on",
+            )
+        told[view.job_id] = view.hold
 
 
 def _is_endless(view: JobView) -> bool:

@@ -112,7 +112,7 @@ class Answer(Announcement, frozen=True, kw_only=True):
     """Answer a user's request. An `error` is one of the codes in `kestrelctl.errors`.
 
     Attributes:
-        repeated: a submission had made the job before.
+        repeated: it was so before: a submission had made the job, or it was on hold, or free.
     """
 
     request: str

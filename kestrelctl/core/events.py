@@ -103,6 +103,25 @@ class Cancel(Event, frozen=True, kw_only=True):
     indexes: list[int] = []
 
 
+class PutOnHold(Event, frozen=True, kw_only=True):
+    """A user wants no more of a job handed out for now, for a reason in his words."""
+
+    request: str
+    by: str
+    admin: bool
+    job_id: int
+    reason: str = ""
+
+
+class Release(Event, frozen=True, kw_only=True):
+    """A user wants a job that is on hold to go on."""
+
+    request: str
+    by: str
+    admin: bool
+    job_id: int
+
+
 class Retry(Event, frozen=True, kw_only=True):
     """A user wants tasks that ended badly to run again.
 

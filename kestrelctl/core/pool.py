@@ -37,9 +37,11 @@ from kestrelctl.core.events import (
     Leaving,
     Lost,
     OwnersTold,
+    PutOnHold,
     PutPolicy,
     PutToken,
     Reconnected,
+    Release,
     Reported,
     Resized,
     Resume,
@@ -56,6 +58,7 @@ from kestrelctl.core.events import (
 )
 from kestrelctl.core.handlers import (
     durability,
+    holds,
     leases,
     membership,
     policy_changes,
@@ -87,6 +90,8 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     JobClosed: submission.on_job_closed,
     OwnersTold: submission.on_owners_told,
     Cancel: submission.on_cancel,
+    PutOnHold: holds.on_put_on_hold,
+    Release: holds.on_release,
     Retry: submission.on_retry,
     PutPolicy: policy_changes.on_put_policy,
     DropPolicy: policy_changes.on_drop_policy,

@@ -141,6 +141,7 @@ class State:
         job.cursor = record.cursor
         job.counts = copy(record.counts)
         job.stopped_by = record.stopped_by
+        job.hold = record.hold
         return job
 
     def class_of(self, ad: WorkerAd | None, jid: str) -> WorkerClass:

@@ -169,6 +169,13 @@ _OPTIONS = (
         metavar="TIME",
         help="What has not ended then is stopped: 2h (from now), 2030-12-24T18:00.",
     ),
+    click.option("--hold", is_flag=True, help="Start nothing of it until `job release`."),
+    click.option(
+        "--hold-after",
+        type=WholeNumber(1),
+        metavar="N",
+        help="Hold the job when N attempts in a row have failed, until `job release`.",
+    ),
     click.option(
         "--stop-signal",
         type=parse_stop_signal,
@@ -275,6 +282,8 @@ def job_of(
             no_retry_on=options["no_retry_on"],
             backoff_seconds=options["backoff"],
             max_backoff_seconds=options["max_backoff"],
+            held=options["hold"],
+            hold_after=options["hold_after"],
             stop_signal=options["stop_signal"],
             stop_grace_seconds=options["stop_grace"],
             max_losses=options["max_losses"],

@@ -9,6 +9,7 @@ from kestrelctl.grammar.quantities import short_address
 from kestrelctl.protocol.answers import JobExplanation
 
 _SENTENCES = {
+    Reason.HELD: "it is on hold",
     Reason.MAX_RUNNING: "as many of its tasks run as --max-running allows",
     Reason.TOKENS: "too few of the pool's own are free",
     Reason.QUOTA: "its user, or his group, has as much at workers as is set for him",
@@ -39,8 +40,11 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
         return "nothing waits", None
     for reason in explanation.job_reasons:
         if reason.reason not in (Reason.NO_WORKERS, Reason.MORE_MEMORY):
-            hint = f"kestrelctl job tasks {job_id} --state failed"
-            return reason_text(reason), hint if reason.reason is Reason.BACKOFF else None
+            hints = {
+                Reason.BACKOFF: f"kestrelctl job tasks {job_id} --state failed",
+                Reason.HELD: f"kestrelctl job release {job_id}",
+            }
+            return reason_text(reason), hints.get(reason.reason)
     if not explanation.obstacles and not explanation.could_run:
         return "there are no workers", "kestrelctl worker run --help"
     if explanation.could_run:
@@ -102,6 +106,8 @@ def _lack(refusal: Refusal) -> str:
 def reason_text(refusal: Refusal) -> str:
     """What holds a job back, or a worker from taking a task, and what was wanted and found."""
     sentence = _SENTENCES.get(refusal.reason, refusal.reason.value)
+    if refusal.reason is Reason.HELD:
+        return f"{sentence} {refusal.found}"
     facts = [
         f"{label} {text}"
         for label, text in (("wanted", refusal.wanted), ("found", refusal.found))

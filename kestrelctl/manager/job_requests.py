@@ -8,7 +8,7 @@ import msgspec
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.percentile import percentile
-from kestrelctl.core.effects import JobEnded
+from kestrelctl.core.effects import Answer, JobEnded
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, UsageError
@@ -35,7 +35,7 @@ from kestrelctl.store.sums import Used
 
 
 class JobRequests:
-    """Submit, cancel, retry, forget, list, watch, explain."""
+    """Submit, cancel, hold, release, retry, forget, list, watch, explain."""
 
     def __init__(self, service: Service, selection: Selection, pending: PendingAnswers) -> None:
         self._service = service
@@ -126,6 +126,37 @@ class JobRequests:
         caller.reply(
             an.Changed(id=request.id, what=list(map(str, ids)), tasks=tasks, left=selected.left)
         )
+
+    async def hold(self, caller: Caller, request: rq.HoldJobs) -> None:
+        selected = self._selection.jobs(caller, request.jobs, Among.UNHELD)
+        found = await self._pending.answers_to(
+            lambda token, job_id=job_id: ev.PutOnHold(  # type: ignore[misc]
+                at=self._service.now(),
+                cause=caller.jid,
+                request=token,
+                by=caller.user,
+                admin=caller.admin,
+                job_id=job_id,
+                reason=request.reason,
+            )
+            for job_id in selected.ids
+        )
+        caller.reply(_changed(request.id, found, selected.left))
+
+    async def release(self, caller: Caller, request: rq.ReleaseJobs) -> None:
+        selected = self._selection.jobs(caller, request.jobs, Among.HELD)
+        found = await self._pending.answers_to(
+            lambda token, job_id=job_id: ev.Release(  # type: ignore[misc]
+                at=self._service.now(),
+                cause=caller.jid,
+                request=token,
+                by=caller.user,
+                admin=caller.admin,
+                job_id=job_id,
+            )
+            for job_id in selected.ids
+        )
+        caller.reply(_changed(request.id, found, selected.left))
 
     async def retry(self, caller: Caller, request: rq.RetryJobs) -> None:
         done: list[str] = []
@@ -343,6 +374,17 @@ class JobRequests:
         )
         for caller in watchers:
             caller.reply(an.Ended(id="", job=_as_seen(caller, view)))
+
+
+def _changed(request_id: str, found: list[Answer], left: int) -> an.Changed:
+    """What was held or released; `kept` counts jobs that were so before."""
+    return an.Changed(
+        id=request_id,
+        what=[str(answer.job_id) for answer in found if not answer.repeated],
+        tasks=sum(answer.tasks for answer in found),
+        kept=sum(answer.repeated for answer in found),
+        left=left,
+    )
 
 
 def _as_seen(caller: Caller, view: an.JobView) -> an.JobView:

@@ -108,7 +108,7 @@ def _active(job: Job, unstored: Counts | None) -> JobLine:
         job_id=job.id,
         name=_name(job.spec.name, job.spec.argv),
         owner=job.owner,
-        state="cancelling" if job.cancelling else "active",
+        state="cancelling" if job.cancelling else "active" if job.hold is None else "held",
         tasks=job.spec.count,
         submitted_at=job.submitted_at,
         waiting=job.remaining - job.running,

@@ -80,6 +80,8 @@ class RequestDispatcher:
             rq.SubmitLine: lambda caller, line: jobs.submit(caller, line.submission()),
             rq.UploadItems: jobs.upload_items,
             rq.CancelJobs: jobs.cancel,
+            rq.HoldJobs: jobs.hold,
+            rq.ReleaseJobs: jobs.release,
             rq.ListJobs: jobs.list_jobs,
             rq.Watch: jobs.watch,
             rq.RetryJobs: jobs.retry,

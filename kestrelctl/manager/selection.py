@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
@@ -30,6 +31,8 @@ class Among(enum.Enum):
     ANY = "any"
     ACTIVE = "active"
     ENDED = "ended"
+    HELD = "held"
+    UNHELD = "unheld"  #: active, not on hold, and not being cancelled
 
 
 class Ids(NamedTuple):
@@ -237,13 +240,20 @@ def _of(among: Among, ids: list[int], pool: Pool) -> Selected:
     if among is Among.ANY:
         return Selected(ids[:MAX_SELECTED], left=len(ids[MAX_SELECTED:]))
     active = among is Among.ACTIVE
-    fitting = [job_id for job_id in ids if (pool.job(job_id) is not None) is active]
+    fitting = [job_id for job_id in ids if _is_kind(among, pool.job(job_id))]
     first, rest = fitting[:MAX_SELECTED], fitting[MAX_SELECTED:]
     if rest and active:
         # What is being cancelled stays active until its tasks have ended: it is not the next piece.
         fresh = [job.id for job in map(pool.job, fitting) if job is not None and not job.cancelling]
         first, rest = (fresh or first)[:MAX_SELECTED], fresh[MAX_SELECTED:]
     return Selected(first, len(ids) - len(fitting), left=len(rest))
+
+
+def _is_kind(among: Among, job: Job | None) -> bool:
+    """Whether a job is of a kind, which is None unless it is active."""
+    if job is None or among in (Among.ACTIVE, Among.ENDED):
+        return (job is None) is (among is Among.ENDED)
+    return (job.hold is not None) is (among is Among.HELD) and not job.cancelling
 
 
 def _no_job(job_id: int, pool: Pool) -> NotFound:

@@ -119,6 +119,8 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         max_backoff_seconds=spec.max_backoff_seconds,
         stop_signal=spec.stop_signal,
         stop_grace_seconds=spec.stop_grace_seconds,
+        hold=job.hold if job else record.hold,
+        hold_after=spec.hold_after,
         mean_seconds=job.mean_seconds if job else None,
         dispatch_p50_seconds=percentile(latencies, 50),
         dispatch_p99_seconds=percentile(latencies, 99),
@@ -144,6 +146,7 @@ def summary(view: JobView) -> JobView:
         priority=view.priority,
         request=view.request,
         service=view.service,
+        hold=None if view.hold is None else msgspec.structs.replace(view.hold, reason=""),
     )
 
 

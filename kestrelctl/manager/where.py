@@ -34,6 +34,7 @@ LISTED_WORKER = {
 LISTED_JOB = {
     "JobId": "its id",
     "State": "as `job list` shows it",
+    "Held": "whether it is on hold",
     "Tasks": "how many it has",
     "Waiting": "how many of them wait",
     "Running": "how many run",
@@ -111,9 +112,11 @@ def where_jobs(text: str, views: Iterable[JobView]) -> Where:
 
 def listed_job(view: JobView) -> Attributes:
     """What can be asked of a job in a list, as far as it is shown to who asks."""
-    said: Attributes = {name: getattr(view, name.lower()) for name in LISTED_JOB if name != "JobId"}
+    plain = [name for name in LISTED_JOB if name not in ("JobId", "Held")]
+    said: Attributes = {name: getattr(view, name.lower()) for name in plain}
     facts: Attributes = {
         "JobId": view.job_id,
+        "Held": view.hold is not None,
         "JobName": view.name,
         "Owner": view.owner,
         "JobPrio": view.priority,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.model.clause_count import ClauseCount
+from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
@@ -42,7 +43,8 @@ class Changed(Reply, frozen=True, kw_only=True, tag="changed"):
     """What a request changed: job ids or worker addresses, and how many tasks that concerns.
 
     Attributes:
-        kept: how many jobs that were meant were left as they are: they have not ended.
+        kept: how many jobs that were meant were left as they are: of those to be forgotten, they
+            have not ended; of those to be held or released, they were so before.
         left: how many are still to be done, because one answer cannot name them: ask again.
     """
 
@@ -72,7 +74,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job as users see it. `waiting + running + done + failed + lost + cancelled = tasks`.
 
     Of another user's job the name is empty, and what follows `priority` is left out except for
-    `request`, unless the pool shares jobs. A job that is shown whole always has an `argv`.
+    `request` and a `hold` without its reason, unless the pool shares jobs. A job that is shown
+    whole always has an `argv`.
     """
 
     job_id: int
@@ -113,6 +116,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_backoff_seconds: float | None = None
     stop_signal: str = ""
     stop_grace_seconds: float | None = None
+    hold: Hold | None = None  #: while nothing more of it is handed out
+    hold_after: int | None = None  #: failures in a row after which the pool puts it on hold
     mean_seconds: float | None = None
     #: What dispatch added to a task, seconds: from hand-out to report, less queue and run time.
     dispatch_p50_seconds: float | None = None
@@ -502,7 +507,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, arr
     job_id: int
     name: str  #: or the beginning of its command; empty if it is not for this user
     owner: str
-    state: str  #: active, cancelling, done, failed or cancelled
+    state: str  #: active, held, cancelling, done, failed or cancelled
     tasks: int
     submitted_at: float
     waiting: int = 0

@@ -14,6 +14,7 @@ import msgspec
 from kestrelctl.core.classad.syntax import MAX_CHARACTERS as MAX_EXPRESSION_CHARACTERS
 from kestrelctl.core.members.enrollment import DEFAULT_SECONDS
 from kestrelctl.core.model.ad import AssetChange
+from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS
 from kestrelctl.core.model.result import Count, Seconds, Whole
 from kestrelctl.core.model.shell_line import numbered
 from kestrelctl.core.model.spec import JobSpec, Notify
@@ -97,6 +98,27 @@ class CancelJobs(Request, frozen=True, kw_only=True, tag="cancel"):
 
     jobs: str
     task_ids: list[Whole] = []
+
+
+class HoldJobs(Request, frozen=True, kw_only=True, tag="hold"):
+    """Hand nothing more of these jobs out; what is under way goes on. Answered by `changed`.
+
+    Of ranges, `all` and `name:GLOB`, jobs that are on hold are passed over. One that is named is
+    `kept` as it is: with the reason that it has.
+    """
+
+    jobs: str
+    reason: Annotated[str, msgspec.Meta(max_length=MAX_HOLD_REASON_CHARACTERS)] = ""
+
+
+class ReleaseJobs(Request, frozen=True, kw_only=True, tag="release"):
+    """Let jobs go on that are on hold. Answered by `changed`.
+
+    Of ranges, `all` and `name:GLOB`, jobs that are not on hold are passed over. One that is named
+    is `kept` as it is.
+    """
+
+    jobs: str
 
 
 class ListJobs(Request, frozen=True, kw_only=True, tag="job_status"):
@@ -357,6 +379,8 @@ AnyRequest = (
     | SubmitLine
     | UploadItems
     | CancelJobs
+    | HoldJobs
+    | ReleaseJobs
     | ListJobs
     | ListTasks
     | Watch

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from kestrelctl.core.effects import Effect, Persist, Run
 from kestrelctl.core.model.ad import GPUS, WorkerAd
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts
 from kestrelctl.core.model.ending_rules import OUT_OF_MEMORY, asks_for_more_memory, may_be_retried
@@ -70,6 +71,8 @@ class Audit:
         self._used: dict[int, float] = {}
         #: attempt number -> (job id, index, outcome, when it was first reported)
         self._results: dict[int, tuple[int, int, int, float]] = {}
+        #: Jobs that the pool has decided to hold, whether that is durable yet or not.
+        self._held: set[int] = set()
         #: When a task or job was last over that is so no more.
         self._brought_back_at: dict[object, float] = {}
 
@@ -185,6 +188,26 @@ class Audit:
         return [one for running in self._running.values() for one in running.values()]
 
     # -- manager -----------------------------------------------------------------------------------
+
+    def manager_started(self, pool: Pool) -> None:
+        """A manager has read the store: what is on hold there is so for it, and nothing else is."""
+        durable = {job_id: job.hold for job_id, job in self._jobs.items() if job.hold is not None}
+        known = {job.id: job.hold for job in pool.jobs if job.hold is not None}
+        self.expect(known == durable, f"a manager starts with the holds {known}, not {durable}")
+        self._held = set(durable)
+
+    def decided(self, effects: Sequence[Effect]) -> None:
+        """The pool wants all this done: nothing of a held job is handed out."""
+        for effect in effects:
+            if isinstance(effect, Persist):
+                for record in effect.records:
+                    if isinstance(record, JobRecord):
+                        held = record.hold is not None
+                        (self._held.add if held else self._held.discard)(record.job_id)
+            elif isinstance(effect, Run):
+                for number, job_id, _, _, _ in effect.spans:
+                    text = f"attempt {number} of job {job_id} is handed out, which is on hold"
+                    self.expect(job_id not in self._held, text)
 
     def answered_submission(self, job_id: int, *, repeated: bool) -> None:
         """A user is told that this job is safe, and whether an earlier submission had made it."""
@@ -349,6 +372,7 @@ class Audit:
         where = f"job {job.job_id}"
         spec = job.spec
         self.expect(job.state != "active", f"{where} never ended")
+        self.expect(job.hold is None, f"{where} has ended, and is on hold")
         final = {row.index for row in rows if row.state in FINAL_STATES}
         missing = sorted(set(range(job.cursor)) - final)
         self.expect(not missing, f"tasks {missing} of {where} have no final state")

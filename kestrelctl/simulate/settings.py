@@ -18,6 +18,7 @@ from kestrelctl.simulate.workload import (
     some_jobs,
     some_policies,
     some_tokens,
+    with_holds,
 )
 
 
@@ -64,7 +65,10 @@ def small(seed: int) -> WorldSettings:
     fault_seconds = random.uniform(5.0, 20.0)
     return WorldSettings(
         ads=some_ads(random, random.randint(2, 8)),
-        submissions=some_jobs(random, random.randint(10, 80), fault_seconds / 2),
+        submissions=with_holds(
+            Random(f"holds {seed}"),
+            some_jobs(random, random.randint(10, 80), fault_seconds / 2),
+        ),
         policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
         tokens=tuple(some_tokens(Random(f"tokens {seed}"), fault_seconds)),
         faults=random.choice((0, 4, 8, 16, 32)),

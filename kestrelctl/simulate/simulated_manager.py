@@ -153,6 +153,7 @@ class WatchedPool(Pool):
         self._wake_at: float | None = None
         self._ticked = False
         self._overdue = 0  # ticks in a row after which the next was due at once
+        self._audit.manager_started(self)
         if check:
             self._audit.check_pool(self)
 
@@ -162,6 +163,7 @@ class WatchedPool(Pool):
         self._ticked = self._ticked or isinstance(event, Tick)
         self._audit.expect(event.at >= self.state.at, "the pool is told of what is past")
         effects = super().handle(event)
+        self._audit.decided(effects)
         if self.state.totals.leases_expired != self._leases_expired:
             self._leases_expired = self.state.totals.leases_expired
             self._manager.lease_ran_out(self)
@@ -172,6 +174,7 @@ class WatchedPool(Pool):
 
     def schedule(self, now: float) -> list[Effect]:
         effects = super().schedule(now)
+        self._audit.decided(effects)
         if self._check:
             if effects:
                 self._audit.check_pool(self)

@@ -123,6 +123,7 @@ class Owner(User):
         self._plans: list[Submission] = []
         self._plan_of: dict[str, int] = {}
         self._given_up: set[int] = set()
+        self._released: set[tuple[int, float]] = set()
         self._thoughts_to_come = 0
 
     @property
@@ -135,7 +136,7 @@ class Owner(User):
         )
 
     def plan(self, submissions: list[Submission]) -> None:
-        """Hands these jobs in, cancels and retries them at their times."""
+        """Hands these jobs in; cancels, retries, holds and releases them at their times."""
         for which, submission in enumerate(submissions):
             self._plans.append(submission)
             self.clock.after(submission.at_seconds, self._submit, which)
@@ -172,6 +173,10 @@ class Owner(User):
             )
         if plan.retry_after_seconds is not None:
             self._think_again(plan.retry_after_seconds, self._retry, answer.job_id)
+        if plan.hold_after_seconds is not None:
+            self._think_again(plan.hold_after_seconds, self._hold, answer.job_id)
+        if plan.release_after_seconds is not None:
+            self._think_again(plan.release_after_seconds, self._release, answer.job_id)
 
     def _think_again(self, after_seconds: float, ask: Callable[[int], None], job_id: int) -> None:
         self._thoughts_to_come += 1
@@ -186,6 +191,19 @@ class Owner(User):
 
     def _retry(self, job_id: int) -> None:
         self.ask(requests.RetryJobs(jobs=str(job_id)))
+
+    def _hold(self, job_id: int) -> None:
+        self.ask(requests.HoldJobs(jobs=str(job_id), reason="second thoughts"))
+
+    def _release(self, job_id: int) -> None:
+        self.ask(requests.ReleaseJobs(jobs=str(job_id)))
+
+    def release_held(self, jobs: list[JobRecord]) -> None:
+        """Releases those of these jobs that are on hold, whoever held them; once for each hold."""
+        for job in jobs:
+            if job.hold is not None and (job.job_id, job.hold.at) not in self._released:
+                self._released.add((job.job_id, job.hold.at))
+                self._release(job.job_id)
 
     def give_up_hopeless(self, jobs: list[JobRecord]) -> None:
         """Cancels those of these jobs that no machine can run, acknowledged or not."""

@@ -27,13 +27,15 @@ NOWHERE = ("abacus",)
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """A job to be handed in, and what its owner does later."""
+    """A job to be handed in, and what its owner does so long after it was acknowledged."""
 
     at_seconds: float  #: after the world's beginning
     spec: JobSpec
     cancel_after_seconds: float | None = None
     cancel_tasks: tuple[int, ...] = ()  #: only these, instead of all
     retry_after_seconds: float | None = None
+    hold_after_seconds: float | None = None
+    release_after_seconds: float | None = None
 
 
 class PolicyChange(msgspec.Struct, frozen=True):
@@ -126,6 +128,28 @@ def some_jobs(random: Random, tasks: int, within_seconds: float) -> list[Submiss
         tasks -= count
         found.append(_one(random, count, within_seconds))
     return found
+
+
+def with_holds(random: Random, submissions: list[Submission]) -> list[Submission]:
+    """The same jobs, some of them held for a while, by their owner or by the pool."""
+    return [_held_for_a_while(random, submission) for submission in submissions]
+
+
+def _held_for_a_while(random: Random, submission: Submission) -> Submission:
+    held = random.random() < 0.15
+    spec = msgspec.structs.replace(
+        submission.spec,
+        held=held,
+        hold_after=random.randint(1, 4) if random.random() < 0.3 else None,
+    )
+    begins = None if held else random.uniform(0.0, 8.0) if random.random() < 0.3 else None
+    ends = (begins or 0.0) + random.uniform(0.0, 10.0)
+    return msgspec.structs.replace(
+        submission,
+        spec=spec,
+        hold_after_seconds=begins,
+        release_after_seconds=ends if held or begins is not None else None,
+    )
 
 
 def _one(random: Random, count: int, within_seconds: float) -> Submission:

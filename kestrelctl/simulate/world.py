@@ -167,7 +167,9 @@ class World:
         deadline = clock.now + self.settings.patience_seconds
         while clock.now < deadline and not self._quiet():
             self._watch_until(clock.now + LOOK_SECONDS)
-            nodes.owner.give_up_hopeless(nodes.store.jobs(states=["active"]))
+            active = nodes.store.jobs(states=["active"])
+            nodes.owner.give_up_hopeless(active)
+            nodes.owner.release_held(active)
         self.audit.expect(self._quiet(), "the world does not come to rest")
         seconds = clock.now - clock.start
         manager, life = nodes.manager, nodes.manager.life

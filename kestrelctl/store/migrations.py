@@ -228,6 +228,11 @@ _THIRTEENTH = (
 )
 
 _FOURTEENTH = (
+    # Who holds the job back, since when and why, as JSON; NULL while nobody does.
+    "ALTER TABLE jobs ADD COLUMN hold BLOB",
+)
+
+_FIFTEENTH = (
     # Assets of the whole pool, and how many tokens of each there are.
     """
     CREATE TABLE tokens (
@@ -252,6 +257,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWELFTH,
     _THIRTEENTH,
     _FOURTEENTH,
+    _FIFTEENTH,
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord, WorkerRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
@@ -39,7 +40,7 @@ HAPPENING_COLUMNS = "job_id, idx, at, what, number, worker, cause, detail"
 #: The order in which `job_record` wants a job's row, with its whole spec.
 JOB_COLUMNS = (
     "job_id, owner, spec, submitted_at, submission_key, state, cancelling, cursor, done, failed,"
-    " lost, cancelled, ended_at, untold, stopped_by"
+    " lost, cancelled, ended_at, untold, stopped_by, hold"
 )
 #: The same, with the head of the spec instead.
 HEAD_COLUMNS = JOB_COLUMNS.replace("spec", "head")
@@ -53,6 +54,7 @@ WORKER_COLUMNS = "worker, draining, ad"
 _NO_RESULT = (None,) * 14
 _encoder = msgspec.json.Encoder()
 _spec_decoder = msgspec.json.Decoder(JobSpec)
+_hold_decoder = msgspec.json.Decoder(Hold)
 _ad_decoder = msgspec.json.Decoder(WorkerAd)
 
 
@@ -159,6 +161,10 @@ def encode_spec(spec: JobSpec) -> bytes:
     return _encoder.encode(spec)
 
 
+def encode_hold(hold: Hold | None) -> bytes | None:
+    return None if hold is None else _encoder.encode(hold)
+
+
 def encode_ad(ad: WorkerAd | None) -> bytes | None:
     return None if ad is None else _encoder.encode(ad)
 
@@ -225,7 +231,7 @@ def _must_make_sense(record: JobRecord) -> None:
 
 def _job_record(row: tuple[Any, ...]) -> JobRecord:
     job_id, owner, spec, submitted_at, key, state, cancelling, cursor, *rest = row
-    done, failed, lost, cancelled, ended_at, untold, stopped_by = rest
+    done, failed, lost, cancelled, ended_at, untold, stopped_by, hold = rest
     return JobRecord(
         job_id=job_id,
         owner=owner,
@@ -239,4 +245,5 @@ def _job_record(row: tuple[Any, ...]) -> JobRecord:
         ended_at=ended_at,
         untold=bool(untold),
         stopped_by=stopped_by,
+        hold=None if hold is None else _hold_decoder.decode(hold),
     )

@@ -32,6 +32,7 @@ from kestrelctl.store.rows import (
     TASK_PARAMETERS,
     USED_COLUMNS,
     encode_ad,
+    encode_hold,
     encode_spec,
     happening_row,
     task_row,
@@ -52,7 +53,7 @@ _ADD_HAPPENING = f"INSERT INTO happenings ({HAPPENING_COLUMNS}) VALUES (?, ?, ?,
 
 _UPDATE_JOB = """
     UPDATE jobs SET state = ?, cancelling = ?, cursor = ?, done = ?, failed = ?, lost = ?,
-        cancelled = ?, ended_at = ?, untold = ?, stopped_by = ?
+        cancelled = ?, ended_at = ?, untold = ?, stopped_by = ?, hold = ?
     WHERE job_id = ?
 """
 
@@ -60,8 +61,8 @@ _OWNER_TOLD = "UPDATE jobs SET untold = 0 WHERE job_id = ? AND ended_at IS ?"
 
 _INSERT_JOB = """
     INSERT INTO jobs (state, cancelling, cursor, done, failed, lost, cancelled, ended_at,
-        untold, stopped_by, job_id, owner, submitted_at, submission_key)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        untold, stopped_by, hold, job_id, owner, submitted_at, submission_key)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _DELETE_SOME_TASKS = """
@@ -194,6 +195,7 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
         record.ended_at,
         record.untold,
         record.stopped_by,
+        encode_hold(record.hold),
         record.job_id,
     )
     if connection.execute(_UPDATE_JOB, changing).rowcount:

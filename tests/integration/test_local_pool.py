@@ -162,3 +162,41 @@ def test_a_damaged_store_is_told_of_and_left_alone(home: Home) -> None:
     said = home.run("up", "--name", "hurt", status=14).stderr
     assert "kestrelctl manager restore --pool hurt FILE" in said
     assert store.read_bytes() == damaged
+
+
+def test_a_hold_outlasts_a_killed_pool_and_ends_with_a_release(home: Home) -> None:
+    home.run("up")
+    script = 'echo "$1" >>ran; [ "$1" -lt 3 ] || [ -e mended ]'
+    home.run("submit", "--hold", "--name", "first", "--", "touch", "started")
+    home.run(
+        "submit", "--hold-after", "5", "--max-failures", "50", "--backoff", "0.1",
+        "--max-running", "2", "--array", "1-20", "--", "sh", "-c", script, "sh", "{n}",
+    )  # fmt: skip
+    home.until(lambda: home.json("job", "info", "2").get("hold"), "it was not held")
+    by_pool = home.json("job", "info", "2")
+    assert by_pool["hold"]["by"] == "pool"
+    assert "attempts in a row failed, the last: exit code 1" in by_pool["hold"]["reason"]
+    assert (by_pool["done"], by_pool["failed"]) == (2, 0)
+    assert "put on hold by the pool" in home.run("job", "story", "2").stdout
+
+    state = read_state(pool_directory("default"))
+    assert state is not None
+    for process in everything(state):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    home.run("up")
+    held = home.json("job", "list", "--where", "Held")
+    assert [(job["job_id"], job["done"]) for job in held] == [(1, 0), (2, 2)]
+    assert held[1]["hold"] == by_pool["hold"]
+    assert not (home.work / "started").exists()
+    waits = home.run("job", "wait", "1,2", "--timeout", "2s", status=6)
+    assert "job 1 is on hold by" in waits.stderr
+    assert "it is on hold by pool" in home.run("job", "explain", "2").stdout
+
+    (home.work / "mended").touch()
+    kept = home.run("job", "hold", "1", "--reason", "another")
+    assert "on hold before" in kept.stderr
+    assert home.run("job", "release", "all").stdout == "released jobs 1, 2 (19 tasks)\n"
+    home.run("job", "wait", "1,2", "--timeout", "1m")
+    assert (home.work / "started").exists()
+    assert {int(line) for line in (home.work / "ran").read_text().split()} == set(range(1, 21))

@@ -85,6 +85,8 @@ specs = st.builds(
     max_failures=st.integers(1, 3),
     max_losses=st.integers(1, 3),
     on_worker_lost=st.sampled_from(OnWorkerLost),
+    held=st.sampled_from([False, False, False, True]),
+    hold_after=st.sampled_from([None, None, 1, 3]),
 )
 charges = st.sampled_from(
     [
@@ -153,6 +155,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.accepted: set[int] = set()
         self.stopped: set[tuple[int, int]] = set()  #: tasks that ended after they were cancelled
         self.retried: set[int] = set()
+        self.on_hold: set[int] = set()  #: jobs that are, as far as records say that were decided
         self.requests = 0
         self.broken = False
 
@@ -174,6 +177,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pending: list[Record] = []
         self.waiting: list[fx.Effect] = []
         self.pool = Pool(self.store.open(), CONFIG)
+        self.on_hold = {job.job_id for job in self.store.jobs() if job.hold is not None}
         self.tell(ev.Reconnected(at=self.now))
 
     def tell(self, event: ev.Event) -> None:
@@ -189,13 +193,23 @@ class PoolMachine(RuleBasedStateMachine):
         for effect in effects:
             if isinstance(effect, fx.Persist):
                 self.pending += effect.records
+                self.note_holds(effect.records)
             elif effect.after_commit and self.pending:
                 self.waiting.append(effect)
             else:
                 self.do_one(effect)
 
+    def note_holds(self, records: list[Record]) -> None:
+        for record in records:
+            if isinstance(record, JobRecord):
+                (self.on_hold.discard if record.hold is None else self.on_hold.add)(record.job_id)
+                assert record.hold is None or record.state == "active"
+
     def do_one(self, effect: fx.Effect) -> None:
         worker = self.workers.get(getattr(effect, "worker", ""))
+        if isinstance(effect, fx.Run):
+            handed_out = {job_id for _, job_id, _, _, _ in effect.spans}
+            assert not handed_out & self.on_hold, "a task of a held job was handed out"
         match effect:
             case fx.Feed(event=event):
                 self.tell(event)
@@ -278,6 +292,18 @@ class PoolMachine(RuleBasedStateMachine):
     def cancel(self, which: int) -> None:
         job_id = self.some_job(which)
         self.tell(ev.Cancel(at=self.now, request="c", by="ada", admin=False, job_id=job_id))
+
+    @rule(which=st.integers(0, 3))
+    def hold(self, which: int) -> None:
+        job_id = self.some_job(which)
+        self.tell(ev.PutOnHold(at=self.now, request="h", by="ada", admin=False, job_id=job_id))
+
+    @rule(which=st.integers(0, 3))
+    def release(self, which: int) -> None:
+        self.release_job(self.some_job(which))
+
+    def release_job(self, job_id: int) -> None:
+        self.tell(ev.Release(at=self.now, request="l", by="ada", admin=False, job_id=job_id))
 
     @rule(which=st.integers(0, 3), indexes=st.lists(st.integers(0, 29), min_size=1))
     def cancel_tasks(self, which: int, indexes: list[int]) -> None:
@@ -626,6 +652,8 @@ class PoolMachine(RuleBasedStateMachine):
             if not self.pool.state.jobs and not self.pending:
                 break
             self.now += 1.0
+            for job_id in sorted(self.on_hold):
+                self.release_job(job_id)
             for name, worker in self.workers.items():
                 known = self.pool.state.workers.get(name)
                 self.resume(name)

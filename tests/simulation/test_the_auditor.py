@@ -15,13 +15,15 @@ from kestrelctl.core.attempts import adoption
 from kestrelctl.core.events import Event, Heard
 from kestrelctl.core.handlers import reconciliation
 from kestrelctl.core.handlers.membership import on_heard
-from kestrelctl.core.jobs.job import Task
+from kestrelctl.core.jobs import gates
+from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.jobs.tokens import Tokens, TokensLeft
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import TaskRecord
+from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.significance import Significance
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import _HANDLERS, Pool
@@ -261,6 +263,22 @@ def test_a_user_who_waits_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> No
         fault_seconds=40.0,
     )
     assert is_found("is not answered", settings=world)
+
+
+def test_a_hold_that_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = tuple(gate for gate in gates.GATES if gate[0] is not Reason.HELD)
+    monkeypatch.setattr(gates, "GATES", others)
+    assert is_found("is handed out, which is on hold", seeds=20)
+
+
+def test_a_hold_that_a_restart_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    restored = State.restored_job
+
+    def forgetful(self: State, record: JobRecord) -> Job:
+        return restored(self, msgspec.structs.replace(record, hold=None))
+
+    monkeypatch.setattr(State, "restored_job", forgetful)
+    assert is_found("a manager starts with the holds")
 
 
 def test_leases_that_never_run_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -251,6 +251,8 @@ class FakePool:
             "SubmitJob": an.Submitted(id="", job_id=7, tasks=1000),
             "UploadItems": lambda r: an.Changed(id="", what=[r.upload], tasks=len(r.lines)),
             "CancelJobs": an.Changed(id="", what=["7"], tasks=999),
+            "HoldJobs": an.Changed(id="", what=["7"], tasks=998),
+            "ReleaseJobs": an.Changed(id="", what=["7"], tasks=998),
             "ListJobs": an.Jobs(id="", jobs=[JOB]),
             "ListTasks": an.Tasks(id="", tasks=[TASK]),
             "Watch": an.Jobs(id="", jobs=[ENDED_JOB]),

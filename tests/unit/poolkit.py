@@ -132,6 +132,23 @@ class PoolDriver:
         self.tell(ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job))
         return self.answers[-1].job_id
 
+    def hold(
+        self, job_id: int, reason: str = "", by: str = "ada", *, admin: bool = False
+    ) -> fx.Answer:
+        """Puts a job on hold."""
+        self.tell(
+            ev.PutOnHold(
+                at=self.now, cause=by, request="h", by=by, admin=admin, job_id=job_id, reason=reason
+            )
+        )
+        return self.answers[-1]
+
+    def release(self, job_id: int, by: str = "ada", *, admin: bool = False) -> fx.Answer:
+        """Lets a job go on that is on hold."""
+        event = ev.Release(at=self.now, cause=by, request="r", by=by, admin=admin, job_id=job_id)
+        self.tell(event)
+        return self.answers[-1]
+
     def cancel(self, job_id: int, *indexes: int, by: str = "ada", admin: bool = False) -> fx.Answer:
         """Stops a job, or only these tasks of it."""
         self.tell(

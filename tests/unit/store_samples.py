@@ -35,6 +35,8 @@ FULL_SPEC = JobSpec(
     retry_memory_bytes=(4 * 2**30, 6 * 2**30),
     stop_signal="INT",
     stop_grace_seconds=30.0,
+    held=True,
+    hold_after=20,
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from cli_fake_pool import (
     EXPLANATION,
     FAILED_JOB,
     JOB,
+    NOW,
     POOL,
     RUNNABLE,
     TASK,
@@ -21,6 +23,7 @@ from cli_fake_pool import (
     run,
 )
 
+from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotFound
@@ -560,6 +563,8 @@ def test_an_explanation_in_json_carries_the_conclusion() -> None:
     ("args", "said"),
     [
         (("job", "cancel", "7"), "cancelled job 7 (999 tasks)\n"),
+        (("job", "hold", "7", "--reason", "disk full"), "held job 7 (998 tasks)\n"),
+        (("job", "release", "7"), "released job 7 (998 tasks)\n"),
         (("job", "retry", "7", "3,5-6"), "retried job 7 (2 tasks)\n"),
         (("job", "forget", "7"), "forgot job 7\n"),
         (("worker", "drain", "w1"), "draining worker w1\n"),
@@ -609,7 +614,53 @@ def test_single_tasks_are_cancelled() -> None:
     assert run(over, "job", "cancel", "7", "--task", "3").stderr == "these tasks have ended\n"
 
 
-@pytest.mark.parametrize("command", ["cancel", "forget"])
+def test_why_a_job_is_held_is_sent_along() -> None:
+    pool = FakePool()
+    run(pool, "job", "hold", "7", "--reason", "disk full")
+    assert pool.last(rq.HoldJobs).reason == "disk full"
+    long = run(pool, "job", "hold", "7", "--reason", "x" * 201)
+    assert (long.exit_code, "at most 200 characters" in long.stderr) == (2, True)
+
+
+def test_a_hold_or_release_that_changes_nothing_says_so() -> None:
+    none = an.Changed(id="", what=[], kept=1)
+    held = run(FakePool(HoldJobs=none), "job", "hold", "7")
+    assert held.stderr == ("no job held\n1 job kept: on hold before, and nothing of that changed\n")
+    free = run(FakePool(ReleaseJobs=none), "job", "release", "7")
+    assert free.stderr == "no job released\n1 job kept: not on hold\n"
+    assert (held.exit_code, free.exit_code) == (0, 0)
+
+
+def test_more_jobs_than_one_request_may_hold_are_held_in_pieces() -> None:
+    answers = iter(
+        [an.Changed(id="", what=["1"], tasks=2, left=1), an.Changed(id="", what=["2"], tasks=3)]
+    )
+    pool = FakePool(HoldJobs=lambda _: next(answers))
+    assert run(pool, "job", "hold", "all").stdout == "held jobs 1, 2 (5 tasks)\n"
+
+
+def test_a_job_on_hold_is_shown_as_held_and_by_whom_since_when_and_why() -> None:
+    hold = Hold("bob@example.org", NOW - 120, "disk full")
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[replace(JOB, hold=hold, hold_after=20)], total=1))
+    assert " held " in run(pool, "job", "list").stdout
+    told = run(pool, "job", "info", "7").stdout
+    assert re.search(r"state +held", told)
+    assert re.search(r"on hold +by bob@example.org, 2m 00s ago: disk full", told)
+    assert re.search(r"hold after +20 failures in a row", told)
+    [found] = json.loads(run(pool, "-o", "json", "job", "list").stdout)
+    assert (found["state"], found["hold"]["reason"]) == ("active", "disk full")
+
+
+def test_a_held_job_waits_for_its_release() -> None:
+    why = Refusal(Reason.HELD, found="by bob@example.org: disk full")
+    explanation = replace(EXPLANATION, job_reasons=[why])
+    assert conclusion(explanation) == (
+        "it is on hold by bob@example.org: disk full",
+        "kestrelctl job release 7",
+    )
+
+
+@pytest.mark.parametrize("command", ["cancel", "hold", "release", "forget"])
 def test_jobs_are_named_by_ids_or_by_name_and_not_by_both(command: str) -> None:
     pool = FakePool()
     assert run(pool, "job", command, "--name", "night*").exit_code == 0

@@ -46,6 +46,8 @@ COMMAND_LINES = {
     "job tasks 7": "17",
     "job wait 7": "7",
     "job cancel 7": "7",
+    "job hold 7": "7",
+    "job release 7": "7",
     "job logs 7 17": "hello",
     "job logs 7 --all": "==> task 17 <==\nhello",
     "job retry 7": "7",

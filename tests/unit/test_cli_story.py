@@ -225,3 +225,11 @@ def test_attempts_are_counted_in_the_order_of_their_numbers() -> None:
 )
 def test_times_count_from_the_submission(seconds: float, text: str) -> None:
     assert offset(seconds) == text
+
+
+def test_a_hold_is_told_with_its_reason_and_the_pool_is_called_so() -> None:
+    by_user = entry("held", cause="ada@example.org/1", detail="disk full")
+    assert sentence(by_user) == "put on hold by ada@example.org; disk full"
+    by_pool = entry("held", cause="pool", detail="3 attempts in a row failed")
+    assert sentence(by_pool) == "put on hold by the pool; 3 attempts in a row failed"
+    assert sentence(entry("released", cause="ada@example.org/1")) == "released by ada@example.org"

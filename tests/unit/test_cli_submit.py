@@ -358,3 +358,18 @@ def test_contradictions_are_refused(args: tuple[str, ...], word: str) -> None:
 def test_copies_of_a_service_are_its_tasks() -> None:
     spec = submitted("--service", "--copies", "3", "--", "x")
     assert (spec.service, spec.count) == (True, 3)
+
+
+# -- on hold ---------------------------------------------------------------------------------------
+
+
+def test_a_job_is_submitted_on_hold_and_the_next_step_is_its_release() -> None:
+    assert submitted("--hold", "--", "ls").held
+    assert not submitted("--", "ls").held
+    assert "next: kestrelctl job release 7" in run(FakePool(), "submit", "--hold", "ls").stderr
+
+
+def test_a_job_may_be_held_after_failures_in_a_row() -> None:
+    assert submitted("--hold-after", "20", "--", "ls").hold_after == 20
+    assert submitted("--", "ls").hold_after is None
+    assert "never fails" in refused("--service", "--hold-after", "3", "--", "ls")

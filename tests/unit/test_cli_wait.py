@@ -11,6 +11,7 @@ from cli_fake_pool import ENDED_JOB, FAILED_JOB, JOB, FakePool, run
 
 from kestrelctl.cli import wait
 from kestrelctl.cli.screen import Screen
+from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import (
     KestrelError,
@@ -201,6 +202,20 @@ async def test_a_service_with_a_deadline_is_waited_for() -> None:
     until = msgspec.structs.replace(job(7, "active"), service=True, deadline_at=5.0)
     ended = msgspec.structs.replace(until, state="cancelled", stopped_by="deadline")
     assert await states_of(watched([until], [ended]), "7") == {7: "cancelled"}
+
+
+async def test_that_a_job_is_on_hold_is_said_once_and_waiting_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hold = Hold("bob@example.org", 5.0, "disk full")
+    held = msgspec.structs.replace(job(7, "active"), hold=hold)
+    pool = watched([held], [held], [job(7, "active")], [job(7, "done")])
+    [view] = await wait.until_ended(pool, "7", Screen(color=False))
+    assert view.state == "done"
+    assert capsys.readouterr().err == (
+        "warning: job 7 is on hold by bob@example.org: disk full\n"
+        "hint: kestrelctl job release 7; waiting goes on\n"
+    )
 
 
 async def test_that_a_deadline_stopped_a_job_is_said() -> None:

@@ -84,6 +84,20 @@ def test_what_falls_free_goes_to_who_runs_the_least_for_his_weight() -> None:
     assert shares["bob"] == pytest.approx(9, abs=1)
 
 
+def test_who_keeps_what_he_has_for_long_gets_no_more_of_what_falls_free() -> None:
+    driver = PoolDriver()
+    driver.hold_back()
+    names = crowd(driver, 10)
+    long = driver.submit(1000, owner="ada")
+    driver.submit(1000, owner="bob")
+    driver.let_go()
+    for _ in range(5):
+        for name in names:
+            if long not in driver.jobs_at(name):
+                driver.report(name)
+    assert at_workers(driver) == {"ada": 5, "bob": 5}
+
+
 def test_a_worker_of_many_processors_is_divided_too() -> None:
     """Else the first user would fill it with long tasks, and the second would wait for them."""
     driver = PoolDriver()
@@ -108,12 +122,11 @@ def test_what_a_user_does_not_want_goes_to_the_others() -> None:
 def test_users_share_what_their_tasks_cost_and_not_their_number() -> None:
     driver = PoolDriver()
     driver.hold_back()
-    crowd(driver, 40)
     driver.join("wide", cpus=40)
     driver.submit(1000, owner="ada", cpus=4)
     driver.submit(1000, owner="bob", cpus=1)
     driver.let_go()
-    assert at_workers(driver) == {"ada": 10, "bob": 40}
+    assert at_workers(driver) == {"ada": 5, "bob": 20}
 
 
 def test_a_task_that_costs_nothing_counts_as_one_processor() -> None:
@@ -228,11 +241,11 @@ def test_who_used_more_than_his_share_lately_gets_less_but_never_under_half() ->
     sharers = driver.pool.state.sharers
     sharers.put(UserRecord(name="ada", usage=1e9, usage_at=driver.now))
     driver.hold_back()
-    crowd(driver, 30)
-    driver.submit(1000, owner="ada")
-    driver.submit(1000, owner="bob")
+    crowd(driver, 26)
+    for owner in ("ada", "bob", "eve"):
+        driver.submit(1000, owner=owner)
     driver.let_go()
-    assert at_workers(driver) == {"ada": 6, "bob": 24}
+    assert at_workers(driver)["ada"] == 3, "half a share beside two double ones: a ninth"
 
 
 # -- groups ----------------------------------------------------------------------------------------

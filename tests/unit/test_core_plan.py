@@ -12,6 +12,7 @@ from stepcount import steps
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core.jobs.gates import GATES, passing, takeable
+from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.scheduling.plan import Plan, plan
 
@@ -141,6 +142,9 @@ def test_every_gate_holds_tasks_back_and_says_why() -> None:
     job.stored = False
     assert passing(job) == (0, Reason.NOT_STORED)
     job.stored = True
+    job.hold = Hold("ada", 5.0)
+    assert passing(job) == (0, Reason.HELD)
+    job.hold = None
     capped = driver.pool.state.jobs[driver.submit(9, max_running=2)]
     assert passing(capped) == (2, Reason.MAX_RUNNING)
     capped.cancelling = True
@@ -149,6 +153,7 @@ def test_every_gate_holds_tasks_back_and_says_why() -> None:
     assert {reason for reason, _ in GATES} == {
         Reason.CANCELLING,
         Reason.NOT_STORED,
+        Reason.HELD,
         Reason.MAX_RUNNING,
     }
 

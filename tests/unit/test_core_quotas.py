@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poolkit import PoolDriver
 
+from kestrelctl.core import events as ev
 from kestrelctl.core.attempts.recounting import recount
 from kestrelctl.core.model.records import GroupRecord, UserRecord
 from kestrelctl.core.model.refusal import Reason
@@ -84,6 +85,7 @@ def test_what_one_member_gives_back_another_may_have() -> None:
     driver.join("a", "b")
     driver.submit(1, owner="bob")
     busy = next(name for name in "ab" if driver.held(name))
+    driver.tell(ev.Drain(at=driver.now, worker=busy, by="root"))
     driver.report(busy)
     assert held(driver, "bob") == 1, "workers that had been set aside are looked at again"
 

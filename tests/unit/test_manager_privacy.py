@@ -59,6 +59,8 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.RetryJobs(jobs="1"), ALL, REFUSED, ALL),
     (rq.RetryJobs(jobs="1", task_ids=[99]), REFUSED, REFUSED, REFUSED),
     (rq.CancelJobs(jobs="2", task_ids=[0]), ALL, REFUSED, ALL),
+    (rq.HoldJobs(jobs="2"), ALL, REFUSED, ALL),
+    (rq.ReleaseJobs(jobs="2"), ALL, REFUSED, ALL),
     (rq.ScaleJob(job="2", copies=3), REFUSED, REFUSED, REFUSED),
     (rq.ForgetJobs(jobs="1"), ALL, REFUSED, ALL),
     (rq.ListJobs(), ALL, SUMMARY, ALL),

@@ -14,6 +14,7 @@ from store_samples import FULL_SPEC, cancelled, done, failed, happening, job, lo
 from kestrelctl.core.effects import Persist, Run
 from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Reported, Submit
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import (
     Happening,
     JobForgotten,
@@ -210,6 +211,14 @@ class TestJobs:
         await store.commit([ended])
         assert store.job(1) == ended
         assert store.jobs(ids=[1]) == [replace(ended, spec=FULL_SPEC.head())]
+
+    async def test_a_hold_comes_and_goes(self, store: Store) -> None:
+        held = job(hold=Hold("ada@pool.internal", 1_700_000_050.25, "Quota des Größenwahns"))
+        await store.commit([job()])
+        await store.commit([held])
+        assert (store.job(1), store.jobs()) == (held, [held])
+        await store.commit([job()])
+        assert store.job(1) == job()
 
     async def test_a_service_may_grow(self, store: Store) -> None:
         spec = replace(job().spec, service=True, count=3)

@@ -52,6 +52,7 @@ DAMAGES = [
     "UPDATE jobs SET done = x'00' WHERE job_id = 2",
     "UPDATE jobs SET owner = CAST(x'ff41' AS TEXT) WHERE job_id = 2",
     "UPDATE jobs SET submitted_at = 'yesterday' WHERE job_id = 2",
+    "UPDATE jobs SET hold = x'00' WHERE job_id = 2",
     "UPDATE tasks SET state = 9 WHERE job_id = 2 AND idx = 3",
     "UPDATE tasks SET state = -1 WHERE job_id = 2 AND idx = 3",
     "UPDATE tasks SET state = 'done' WHERE job_id = 2 AND idx = 3",
@@ -150,6 +151,7 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "ALTER TABLE tasks DROP COLUMN memory_step",
         "ALTER TABLE jobs DROP COLUMN stopped_by",
         "DROP TABLE tokens",
+        "ALTER TABLE jobs DROP COLUMN hold",
         "PRAGMA user_version = 7",
     )
     store = SqliteStore(data_dir)

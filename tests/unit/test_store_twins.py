@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from store_samples import FULL_SPEC, happening, job
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import (
     JobForgotten,
     JobRecord,
@@ -74,6 +75,7 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         cursor=draw(indexes),
         counts=draw(counts),
         ended_at=draw(st.none() | seconds),
+        hold=draw(st.none() | st.builds(Hold, names, seconds, words)),
     )
 
 

@@ -22,7 +22,7 @@ def keep_workers(state: State, now: float) -> None:
     if now < state.next_starving_at or not state.demand:
         return
     state.next_starving_at = now + state.config.starving_seconds / LOOKS
-    for job in starving(state.jobs.values(), state.supply, state.tokens, state.config, now):
+    for job in starving(state.demand, state.supply, state.config, now):
         supplies = state.supply.classes()
         open_ = sum(len(cls.hungry) + len(cls.parked) for cls in supplies)
         if len(state.kept) >= max(1, open_ // WORKERS_PER_KEPT):

@@ -18,6 +18,7 @@ from kestrelctl.core.attempts.endings import (
 from kestrelctl.core.effects import Acknowledge
 from kestrelctl.core.events import Reported, Returned
 from kestrelctl.core.handlers.health import note_failure, note_successes, note_unable
+from kestrelctl.core.handlers.holds import hold_if_failing
 from kestrelctl.core.handlers.presence import spoke
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
@@ -209,6 +210,13 @@ def _failed(
     if worker is not None:
         worker.tasks_failed += 1
         note_failure(state, worker, job, attempt.sent_at, result, state.at)
+    _give_up_or_retry(state, task, attempt, result)
+    hold_if_failing(state, job, result)
+
+
+def _give_up_or_retry(state: State, task: Task, attempt: Attempt, result: Result) -> None:
+    """Ends a task that has failed, or lets it pause before its next attempt, as its job says."""
+    job = task.job
     if task.failures >= job.spec.max_failures or not may_be_retried(job.spec, result):
         finish(state, task, TaskState.FAILED, attempt.worker, result)
         return

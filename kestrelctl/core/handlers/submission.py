@@ -13,11 +13,14 @@ from kestrelctl.core.events import (
     JobClosed,
     JobStored,
     OwnersTold,
+    PutOnHold,
+    Release,
     Retry,
     ScaleService,
     Submit,
 )
 from kestrelctl.core.jobs.job import Job, Standing, Task
+from kestrelctl.core.model.hold import SUBMITTED_SO, Hold
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobForgotten, OwnerTold, Swept
 from kestrelctl.core.model.spec import JobSpec
@@ -53,6 +56,9 @@ def on_submit(state: State, event: Submit) -> None:
         state.keys[event.owner, event.key] = job_id
     state.totals.jobs_submitted += 1
     state.totals.tasks_submitted += event.spec.count
+    if event.spec.held:
+        job.hold = Hold(event.owner, event.at, SUBMITTED_SO)
+        state.tell(job, -1, "held", detail=SUBMITTED_SO)
     state.record(job.record())
     state.emit(Feed(event=JobStored(at=event.at, cause=event.cause, job_id=job_id)))
     state.emit(Answer(request=event.request, job_id=job_id, tasks=event.spec.count))
@@ -141,7 +147,11 @@ def on_cancel(state: State, event: Cancel) -> None:
 
 
 def cancel_all(state: State, job: Job) -> None:
-    """Drops what waits of a job, kills what runs. It ends when the last of that is reported."""
+    """Drops what waits of a job, kills what runs. It ends when the last of that is reported.
+
+    That ends a hold: there is nothing more to hold back.
+    """
+    job.hold = None
     if not job.cancelling:
         state.tell(job, -1, "cancelled", detail=plural(job.remaining, "task"))
         job.cancelling = True
@@ -301,7 +311,10 @@ def bring_back(state: State, job: Job, index: int, was: str, *, tell: bool) -> N
 
 
 def is_anothers(
-    state: State, event: Cancel | Retry | Forget | ScaleService, job_id: int, owner: str
+    state: State,
+    event: Cancel | PutOnHold | Release | Retry | Forget | ScaleService,
+    job_id: int,
+    owner: str,
 ) -> bool:
     """Whether a job is not for this user to change; if so, the user has been told."""
     if owner == event.by or event.admin:

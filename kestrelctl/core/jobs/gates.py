@@ -22,6 +22,10 @@ def _stored(job: Job) -> int | None:
     return None if job.stored else 0
 
 
+def _held(job: Job) -> int | None:
+    return None if job.hold is None else 0
+
+
 def _max_running(job: Job) -> int | None:
     limit = job.spec.max_running
     return None if limit is None else max(0, limit - job.running)
@@ -30,6 +34,7 @@ def _max_running(job: Job) -> int | None:
 GATES: tuple[tuple[Reason, Gate], ...] = (
     (Reason.CANCELLING, _cancelling),
     (Reason.NOT_STORED, _stored),
+    (Reason.HELD, _held),
     (Reason.MAX_RUNNING, _max_running),
 )
 

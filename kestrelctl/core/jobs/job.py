@@ -11,6 +11,7 @@ import msgspec
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
@@ -141,7 +142,8 @@ class Job:
         running: its attempts under way.
         place: where it stands in the queue; None if it does not. The queue writes it.
         line: as whose id it counts in the queue: its own, until its tasks keep failing.
-        failed_in_row: attempts that failed since one succeeded.
+        failed_in_row: attempts that failed since one succeeded, or since a release.
+        hold: while nothing more of it is handed out, who wants that; never while it is cancelled.
         stopped_by: what stopped it if nobody cancelled it: `DEADLINE`; else empty.
         waits_since: its submission, or the retry that brought it back.
         served_at: when some of its tasks were last handed out; 0 before.
@@ -162,6 +164,7 @@ class Job:
         "cursor",
         "failed_in_row",
         "happenings",
+        "hold",
         "id",
         "key",
         "larger",
@@ -200,6 +203,7 @@ class Job:
         self.place: Order | None = None
         self.line = job_id
         self.failed_in_row = 0
+        self.hold: Hold | None = None
         self.waits_since = submitted_at
         self.served_at = 0.0
         self.cursor = 0
@@ -330,6 +334,7 @@ class Job:
                 cancelled=self.cancelling and not self.stopped_by,
             ),
             stopped_by=self.stopped_by,
+            hold=self.hold if state == "active" else None,
         )
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from kestrelctl.core.model.exits import Exits, exits_text, holds, one_exit, overlap
 from kestrelctl.core.model.exits import problem_with_exits as problem_with
+from kestrelctl.core.model.hold import MOST_FAILURES_IN_ROW
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 
@@ -90,6 +91,15 @@ def problem_with_endings(spec: JobSpec) -> str | None:
         (
             not spec.service or (spec.count <= MOST_COPIES and not spec.further),
             f"a service has 1 to {MOST_COPIES:,} copies, in one range",
+        ),
+        (
+            not (spec.service and spec.hold_after),
+            "a copy of a service never fails, so there are no failures in a row to hold it after",
+        ),
+        (
+            spec.hold_after is None or 1 <= spec.hold_after <= MOST_FAILURES_IN_ROW,
+            f"a job is put on hold after 1 to {MOST_FAILURES_IN_ROW:,} failures in a row, not "
+            f"{spec.hold_after}",
         ),
         (
             len(spec.retry_memory_bytes) <= MOST_MEMORY_STEPS,

@@ -6,18 +6,20 @@ import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A job. Written when it is submitted, cancelled, brought back, and when it ends.
+    """A job. Written when it is submitted, held, released, cancelled, brought back, and at its end.
 
     Attributes:
         key: of its submission; empty if that had none. No two jobs of an owner have the same.
         stopped_by: what stopped it if nobody cancelled it: `deadline`; else empty.
         untold: it has ended, and its owner is still to be told.
+        hold: while nothing of it is handed out, who wants that; only of an active job.
     """
 
     job_id: int
@@ -32,6 +34,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     untold: bool = False
     stopped_by: str = ""
+    hold: Hold | None = None
 
 
 class OwnerTold(msgspec.Struct, frozen=True):
@@ -181,6 +184,9 @@ MAX_HAPPENINGS = 2_000
 #: What `Happening.what` may be. That a job was submitted and how it ended is in its own record.
 #:
 #: - `cancelled`: the whole job, or a single task of it; by a user, or for the `cause` `deadline`.
+#: - `held`: nothing more of the job is handed out, for a reason that `detail` tells; by a user, or
+#:   for the `cause` `pool`.
+#: - `released`: a user has ended that.
 #: - `failed`: an attempt that failed and is retried; `detail` says how it failed. The failure that
 #:   ends a task is in the task's record.
 #: - `more-memory`: an attempt ran out of memory, and the next one asks for more.
@@ -198,6 +204,8 @@ MAX_HAPPENINGS = 2_000
 #: - `dropped`: the story of the job is full; what follows is only counted.
 HAPPENINGS = (
     "cancelled",
+    "held",
+    "released",
     "failed",
     "more-memory",
     "restarted",

@@ -30,6 +30,7 @@ class Reason(enum.StrEnum):
     DRAINING = "draining"
     QUARANTINED = "quarantined"
     NO_WORKERS = "no-workers"
+    HELD = "held"
     MAX_RUNNING = "max-running"
     TOKENS = "tokens"
     QUOTA = "quota"

@@ -58,6 +58,9 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         time_request_seconds: a task goes only to workers that stay so long; None for any.
         retry_memory_bytes: what the next attempts ask for, one after the other, when one ran out of
             memory; each more than the one before, and the first more than the request's.
+        held: it is submitted on hold: its tasks wait for its release.
+        hold_after: after so many failed attempts in a row, whichever tasks they are of, the pool
+            puts it on hold; None for never.
         stop_signal, stop_grace_seconds: what asks a task to end, without `SIG`, and how long before
             it is made to; `core.model.ending_rules` has the defaults.
     """
@@ -91,6 +94,8 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     retry_memory_bytes: tuple[int, ...] = ()
     stop_signal: str = ""
     stop_grace_seconds: float | None = None
+    held: bool = False
+    hold_after: int | None = None
 
     def deadline(self, submitted_at: float) -> float | None:
         """When what has not ended is stopped, in seconds since the epoch; None for never."""

@@ -120,12 +120,15 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
     may_go, gate = passing(next((line for line in job.lines() if line.waiting), job))
     if job.cancelling:
         found.append(Refusal(Reason.CANCELLING))
+    elif job.hold is not None:
+        why = f": {job.hold.reason}" if job.hold.reason else ""
+        found.append(Refusal(Reason.HELD, found=f"by {job.hold.by}{why}"))
     elif gate is Reason.MAX_RUNNING and not may_go:
         limit = f"at most {job.spec.max_running}"
         found.append(Refusal(gate, wanted=limit, found=f"{job.running}"))
     elif gate is Reason.QUOTA and not may_go:
-        why = (quota.refusal(job.shape.request) for quota in job.sharer.quotas)
-        found.extend(refusal for refusal in why if refusal is not None)
+        refusals = [quota.refusal(job.shape.request) for quota in job.sharer.quotas]
+        found.extend(refusal for refusal in refusals if refusal is not None)
     elif gate is not None and not may_go:
         found.append(Refusal(gate))
     tasks = job.live.values() if len(job.live) < MOST_LOOKED_AT else ()

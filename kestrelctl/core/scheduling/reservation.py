@@ -7,40 +7,33 @@ new but tasks of its shape, until it fits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job, Task
-from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import describe
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import Supply
 
 
-def starving(
-    jobs: Iterable[Job], supply: Supply, tokens: Tokens, config: Config, now: float
-) -> list[Job]:
-    """Jobs that have got nothing for `starving_seconds`, first come first.
+def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list[Job]:
+    """Jobs that have got nothing for `starving_seconds`, in the order of the queue.
 
     Only those of the highest priority that waits and that any worker could run: others wait because
     that is what priorities are for. Who waits for tokens of the pool is not short of room.
     """
-    waiting = [
-        line
-        for job in jobs
-        for line in job.lines()
-        if line.place is not None and tokens.times_free(line.shape.tokens)
-    ]
     found: list[Job] = []
     priority: int | None = None
-    for job in sorted(waiting, key=lambda job: (-job.spec.priority, job.line, job.id)):
+    for job in sorted(demand.jobs(), key=demand.order):
         if priority is not None and job.spec.priority < priority:
             break
-        if next(_able(job, supply), None) is not None:
+        has_tokens = demand.tokens.times_free(job.shape.tokens) > 0
+        if has_tokens and next(_able(job, supply), None) is not None:
             priority = job.spec.priority
             if now - max(job.waits_since, job.served_at) >= config.starving_seconds:
                 found.append(job)

@@ -1,0 +1,88 @@
+"""Holds: nothing more of a job is handed out until it is released; what is under way goes on.
+
+HTCondor's `condor_hold` also kills what runs. Here that is what a cancel is for.
+"""
+
+from __future__ import annotations
+
+from kestrelctl.core.effects import Answer
+from kestrelctl.core.events import PutOnHold, Release
+from kestrelctl.core.handlers.submission import is_anothers, refuse
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS, POOL, Hold
+from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.result import Result, how_it_ended
+from kestrelctl.core.state import State
+
+
+def on_put_on_hold(state: State, event: PutOnHold) -> None:
+    """Puts a job on hold; one that is stays as it is, with the reason that it has."""
+    job = _found(state, event)
+    if job is None:
+        return
+    if job.cancelling:
+        text = f"job {job.id} is being cancelled"
+        refuse(state, event.request, "error", text, "there is nothing more to hold back")
+        return
+    if job.hold is not None:
+        state.emit(Answer(request=event.request, job_id=job.id, repeated=True))
+        return
+    _hold(state, job, Hold(event.by, event.at, event.reason))
+    state.emit(Answer(request=event.request, job_id=job.id, tasks=_held_back(job)))
+
+
+def on_release(state: State, event: Release) -> None:
+    """Lets a job go on. Failures in a row are counted anew: what was wrong may be mended."""
+    job = _found(state, event)
+    if job is None:
+        return
+    if job.hold is None:
+        state.emit(Answer(request=event.request, job_id=job.id, repeated=True))
+        return
+    job.hold = None
+    job.failed_in_row = 0
+    for line in job.lines():
+        line.waits_since = event.at  # nobody let it starve
+    state.tell(job, -1, "released")
+    state.record(job.record())
+    state.touch_job(job)
+    state.emit(Answer(request=event.request, job_id=job.id, tasks=_held_back(job)))
+
+
+def hold_if_failing(state: State, job: Job, last: Result) -> None:
+    """Puts a job on hold whose attempts have failed too often in a row, as it says itself.
+
+    Args:
+        last: the attempt that failed just now.
+    """
+    most = job.spec.hold_after
+    if most is None or job.failed_in_row < most:
+        return
+    if job.hold is not None or job.cancelling or not job.remaining:
+        return
+    how = how_it_ended(last.reason, last.signal, last.exit_code)
+    failures = plural(job.failed_in_row, "attempt")
+    why = f"{failures} in a row failed, the last: {how}"[:MAX_HOLD_REASON_CHARACTERS]
+    _hold(state, job, Hold(POOL, state.at, why), cause=POOL)
+    state.note("warning", f"job {job.id} is on hold: {failures} in a row failed")
+
+
+def _found(state: State, event: PutOnHold | Release) -> Job | None:
+    """The job, if it is there and the user's to change; otherwise he has been told."""
+    job = state.jobs.get(event.job_id)
+    if job is None:
+        refuse(state, event.request, "not-found", f"job {event.job_id} is not active")
+        return None
+    return None if is_anothers(state, event, job.id, job.owner) else job
+
+
+def _hold(state: State, job: Job, hold: Hold, cause: str = "") -> None:
+    job.hold = hold
+    state.tell(job, -1, "held", detail=hold.reason, cause=cause)
+    state.record(job.record())
+    state.touch_job(job)
+
+
+def _held_back(job: Job) -> int:
+    """How many of its tasks have no worker."""
+    return job.remaining - job.running

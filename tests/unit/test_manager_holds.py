@@ -1,0 +1,142 @@
+"""Users hold jobs and release them: by id, by range, all of theirs; and what others see of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from managerkit import NOW, PlayedManager
+
+from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.manager import selection
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import codec
+from kestrelctl.protocol import requests as rq
+
+ADA = "ada@users.pool/1"
+BOB = "bob@users.pool/1"
+ROOT = "root@users.pool/1"
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> PlayedManager:
+    """Jobs 1 to 4 of two tasks are ada's, job 5 is bob's."""
+    manager = PlayedManager(tmp_path)
+    for whom in (ADA, ADA, ADA, ADA, BOB):
+        await manager.ask(whom, rq.SubmitJob(spec=JobSpec(argv=("true",), name="n", count=2)))
+    return manager
+
+
+async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
+    return codec.answers.decode(await manager.ask(whom, request))
+
+
+async def held(manager: PlayedManager, jobs: str, reason: str = "", whom: str = ADA) -> an.Changed:
+    found = await asked(manager, rq.HoldJobs(jobs=jobs, reason=reason), whom)
+    assert isinstance(found, an.Changed), found
+    return found
+
+
+async def released(manager: PlayedManager, jobs: str, whom: str = ADA) -> an.Changed:
+    found = await asked(manager, rq.ReleaseJobs(jobs=jobs), whom)
+    assert isinstance(found, an.Changed), found
+    return found
+
+
+async def seen(manager: PlayedManager, job_id: int, whom: str) -> an.JobView:
+    found = await asked(manager, rq.ListJobs(jobs=str(job_id)), whom)
+    assert isinstance(found, an.Jobs), found
+    return found.jobs[0]
+
+
+def on_hold(manager: PlayedManager) -> list[int]:
+    return [job.job_id for job in manager.store.jobs() if job.hold is not None]
+
+
+async def test_all_means_the_user_s_jobs_that_can_be_held_or_released(
+    manager: PlayedManager,
+) -> None:
+    await held(manager, "2", "first")
+    changed = await held(manager, "all", "second")
+    assert (changed.what, changed.tasks, changed.kept) == (["1", "3", "4"], 6, 0)
+    assert on_hold(manager) == [1, 2, 3, 4]
+    assert (await released(manager, "name:n*")).what == ["1", "2", "3", "4"]
+    assert on_hold(manager) == []
+    assert (await released(manager, "all")).what == []
+
+
+async def test_of_a_range_what_is_on_hold_is_passed_over_and_what_is_named_is_kept(
+    manager: PlayedManager,
+) -> None:
+    await held(manager, "2", "first")
+    ranged = await held(manager, "1-3")
+    assert (ranged.what, ranged.kept) == (["1", "3"], 0)
+    named = await held(manager, "2,4")
+    assert (named.what, named.kept) == (["4"], 1)
+    hold = (await seen(manager, 2, ADA)).hold
+    assert hold == Hold("ada@users.pool", NOW, "first")
+    await released(manager, "4")
+    free = await released(manager, "4")
+    assert (free.what, free.kept) == ([], 1)
+
+
+async def test_a_job_that_is_being_cancelled_is_not_among_those_to_hold(
+    manager: PlayedManager,
+) -> None:
+    manager.service.pool.state.jobs[3].cancelling = True
+    assert (await held(manager, "all")).what == ["1", "2", "4"]
+
+
+async def test_more_than_one_request_may_change_are_done_in_pieces(
+    manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "MAX_SELECTED", 3)
+    found = [await held(manager, "all") for _ in range(3)]
+    assert [(changed.what, changed.left) for changed in found] == [
+        (["1", "2", "3"], 1),
+        (["4"], 0),
+        ([], 0),
+    ]
+
+
+async def test_another_user_sees_that_a_job_is_held_and_not_why(manager: PlayedManager) -> None:
+    await held(manager, "5", "a secret", ROOT)
+    whole = Hold("root@users.pool", NOW, "a secret")
+    assert (await seen(manager, 5, BOB)).hold == whole
+    assert (await seen(manager, 5, ADA)).hold == Hold("root@users.pool", NOW)
+    refused = await asked(manager, rq.ReleaseJobs(jobs="5"))
+    assert isinstance(refused, an.Failed)
+    assert refused.code == "not-allowed"
+    assert (await released(manager, "5", BOB)).what == ["5"]
+
+
+async def test_jobs_on_hold_are_found_in_lists_and_seen_at_a_glance(
+    manager: PlayedManager,
+) -> None:
+    await held(manager, "2")
+    found = await asked(manager, rq.ListJobs(where="Held"))
+    assert isinstance(found, an.Jobs)
+    assert [(view.job_id, view.state) for view in found.jobs] == [(2, "active")]
+    glance = await asked(manager, rq.PoolOverview())
+    assert isinstance(glance, an.Overview)
+    assert [line.job_id for line in glance.jobs if line.state == "held"] == [2]
+    assert glance.waiting["held"] == 2
+
+
+async def test_a_job_is_explained_and_its_story_told(manager: PlayedManager) -> None:
+    await held(manager, "2", "disk full")
+    explained = await asked(manager, rq.ExplainJob(job="2"))
+    assert isinstance(explained, an.JobExplanation)
+    assert explained.job_reasons[0].found == "by ada@users.pool: disk full"
+    await released(manager, "2", ROOT)
+    story = await asked(manager, rq.TellStory(job="2"))
+    assert isinstance(story, an.Story)
+    told = [(entry.what, entry.cause, entry.detail) for entry in story.entries]
+    assert ("held", ADA, "disk full") in told
+    assert ("released", ROOT, "") in told
+
+
+async def test_a_reason_may_not_be_of_any_length(manager: PlayedManager) -> None:
+    await manager.ask(ADA, rq.HoldJobs(jobs="2", reason="x" * 201))
+    assert on_hold(manager) == []
