@@ -10,7 +10,7 @@ from kestrelctl.core.attempts.endings import end_backoffs, in_backoff, settle_jo
 from kestrelctl.core.attempts.hand_out import hand_out
 from kestrelctl.core.attempts.recounting import ease
 from kestrelctl.core.attempts.reserve import keep_workers
-from kestrelctl.core.attempts.token_return import wake_for_tokens
+from kestrelctl.core.attempts.token_return import take_lacking, wake_rest, wake_some
 from kestrelctl.core.census import (
     Census,
     TokenNumbers,
@@ -157,7 +157,11 @@ class Pool:
         if state.connected and not state.store_error:
             if state.demand:
                 state.sharers.weigh(now)
+                lacking = take_lacking(state)
+                wake_some(state, lacking)
                 self._hand_out(now)
+                if wake_rest(state, lacking):
+                    self._hand_out(now)
             if state.jobs and now >= state.next_recall_at:
                 state.next_recall_at = now + RECALL_ROUND_SECONDS
                 self._recall(now)
@@ -197,9 +201,6 @@ class Pool:
             jobs, state.touched_jobs = state.touched_jobs, {}
             for job in jobs:
                 settle_job(state, job, now)
-        if state.touched_tokens:
-            before, state.touched_tokens = state.touched_tokens, {}
-            wake_for_tokens(state, before)
         if state.eased:
             eased, state.eased = state.eased, {}
             ease(state, eased)

@@ -58,7 +58,8 @@ class State:
         kept: jobs that starve -> the worker that is kept for each, and since when.
         at, cause: of the event at hand.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
-        touched_tokens: the same of tokens that came back: how many of each were free before.
+        touched_tokens: of tokens that came back since the last plan, how many of each were free
+            before.
         eased: bounds that held something back and now hold back less, to be settled after it.
         records: what is to be written with the next commit.
         ended_tasks: records of tasks that the event at hand brought to their end.

@@ -91,7 +91,7 @@ def test_tokens_that_are_handed_out_while_it_is_not_known_who_has_them(
 
 
 def test_tokens_that_come_back_and_nobody_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "wake_for_tokens", lambda state, before: None)
+    monkeypatch.setattr(pool, "take_lacking", lambda state: [])
     assert is_found("idles while tasks wait")
 
 

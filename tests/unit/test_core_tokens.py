@@ -7,6 +7,7 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
+from kestrelctl.core.attempts.token_return import take_lacking, wake_some
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.ending_rules import OUT_OF_MEMORY
 from kestrelctl.core.model.records import TokenGone, TokenRecord
@@ -109,7 +110,24 @@ def test_for_one_token_one_worker_is_woken() -> None:
     driver.tell(ev.Drain(at=driver.now, worker=at_work(driver)[0], by="root"))
     driver.hold_back()
     driver.report(at_work(driver)[0])
+    wake_some(driver.pool.state, take_lacking(driver.pool.state))
     assert (len(supply.hungry), len(supply.parked)) == (1, 6)
+    driver.let_go()
+    assert held(driver) == 1
+
+
+def test_tokens_that_come_back_one_by_one_before_a_plan_wake_a_worker_each() -> None:
+    driver = pool_with(2)
+    driver.submit(9, matlab=1)
+    driver.submit(1, cpus=8)
+    busy = at_work(driver)
+    for name in busy:
+        driver.tell(ev.Drain(at=driver.now, worker=name, by="root"))
+    driver.hold_back()
+    for name in busy:
+        driver.report(name)
+    driver.let_go()
+    assert held(driver) == 2
 
 
 def test_a_part_of_a_token_is_a_whole_one() -> None:
