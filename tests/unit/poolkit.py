@@ -123,11 +123,12 @@ class PoolDriver:
         memory_bytes: int = 0,
         fpga: float = 0,
         matlab: float = 0,
+        seats: float = 0,
         **spec: Any,
     ) -> int:
         """A job of so many tasks; returns its id."""
         self._requests += 1
-        request = _present(cpus=cpus, memory=memory_bytes, fpga=fpga, matlab=matlab)
+        request = _present(cpus=cpus, memory=memory_bytes, fpga=fpga, matlab=matlab, seats=seats)
         job = JobSpec(argv=("true",), count=count, request=request, **spec)
         self.tell(ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job))
         return self.answers[-1].job_id

@@ -130,6 +130,24 @@ def test_tokens_that_come_back_one_by_one_before_a_plan_wake_a_worker_each() -> 
     assert held(driver) == 2
 
 
+def test_who_was_woken_for_tokens_and_got_something_else_does_not_keep_them_from_others() -> None:
+    driver = PoolDriver()
+    driver.own("matlab", 1)
+    driver.own("seats", 1)
+    driver.join("plain", tags=("a", "b"))
+    driver.join("flexible", tags=("b", "c", "d"))
+    second = driver.submit(1, seats=2, requires=("b",))
+    first = driver.submit(1, matlab=2, requires=("a",), priority=200)
+    for tag in ("c", "d"):
+        driver.submit(1, matlab=9, requires=(tag,))
+    driver.submit(1, cpus=8)  # it fits nowhere, so those that idle are set aside
+    driver.hold_back()
+    driver.own("matlab", 2)
+    driver.own("seats", 2)
+    driver.let_go()
+    assert (driver.jobs_at("plain"), driver.jobs_at("flexible")) == ([first], [second])
+
+
 def test_a_part_of_a_token_is_a_whole_one() -> None:
     driver = pool_with(3)
     driver.submit(10, matlab=0.5)
