@@ -27,6 +27,7 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
         worker: the address of the worker that has it.
         claim: what it is charged while it runs.
         sent_at: when it was handed out; 0 if that was before this start of the manager.
+        moved_for: why it is stopped there, to be started elsewhere; empty if it is not.
     """
 
     number: int
@@ -34,3 +35,4 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
     claim: Claim
     sent_at: float
     phase: Phase = Phase.QUEUED
+    moved_for: str = ""
