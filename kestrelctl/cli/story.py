@@ -34,6 +34,7 @@ _SENTENCES = {
     "lost": "lost: worker {worker} went away",
     "found-again": "found again{on}: the attempt had survived",
     "killed": "killed{on}",
+    "moved": "moved away from {worker}",
     "recalled": "taken back from {worker} before it started",
     "given-back": "given back by {worker} before it started",
     "superseded": "stopped{on}: an earlier attempt had survived",

@@ -48,6 +48,8 @@ class Run(Effect, frozen=True, kw_only=True):
         items_of: the jobs that have items.
         forget: jobs whose template it may forget.
         counts: (number, which attempt of its task it is) of those that are not the first.
+        limits: (place of a claim, what its attempts may use) where that is more than they are
+            charged.
     """
 
     worker: str
@@ -58,6 +60,7 @@ class Run(Effect, frozen=True, kw_only=True):
     items_of: frozenset[int]
     forget: list[int]
     counts: list[tuple[int, int]] = []
+    limits: list[tuple[int, Amounts]] = []
 
 
 class Kill(Effect, frozen=True, kw_only=True):

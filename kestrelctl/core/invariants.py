@@ -92,6 +92,15 @@ def _sharing_violations(state: State, must: Must) -> None:
                     held[quota] = Quota(quota.whose, quota.max_running, quota.limits)
                 held[quota].take(attempt.claim.amounts, 1)
     waiting = Counter(turn.sharer.name for turn in state.demand.turns())
+    together = 0
+    for turn in state.demand.turns():
+        asked = 0
+        for bit in turn.lines:
+            asked |= bit
+        must(turn.shapes == asked, "a turn of %s asks for other shapes", turn.sharer.name)
+        must(not turn.short & ~asked, "a turn of %s has short tasks of none", turn.sharer.name)
+        together |= asked
+    must(state.demand.waiting == together, "other shapes wait than the queue says")
     for sharer in state.sharers.users():
         name = sharer.name
         runs = sharer.running == running[name] and isclose(
@@ -99,6 +108,7 @@ def _sharing_violations(state: State, must: Must) -> None:
         )
         must(runs, "%s is counted to run %s, really %s", name, sharer.running, running[name])
         must(sharer.turns == waiting[name], "the turns of %s are counted wrongly", name)
+        must(sharer.share > 0, "%s has a share of %s", name, sharer.share)
         for quota in sharer.quotas:
             really = held.get(quota) or Quota(quota.whose, quota.max_running, quota.limits)
             must(

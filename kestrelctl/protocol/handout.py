@@ -16,7 +16,8 @@ MAX_ITEM_BYTES = 200_000
 _FRAME_BYTES = 1000
 #: A character becomes so many bytes in a message at the most: an escape of JSON.
 _MOST_BYTES = 6
-#: The most that a span, a count, or an acknowledgement takes: six numbers of nineteen digits.
+#: The most that a span, a count, an acknowledgement, or a limit takes: six numbers of nineteen
+#: digits.
 _MOST_ENTRY_BYTES = 130
 
 
@@ -58,6 +59,7 @@ def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
         forget=effect.forget,
         ack=ack,
         counts=effect.counts,
+        limits=effect.limits,
     )
     if _is_small(message) or codec.fits(codec.encode(message)):
         return [message]
@@ -72,7 +74,7 @@ def _is_small(message: work.Run) -> bool:
     """Whether it fits at first sight, as nearly all do: a look costs less than encoding twice."""
     if message.jobs:
         return False
-    entries = len(message.spans) + len(message.counts) + len(message.ack)
+    entries = len(message.spans) + len(message.counts) + len(message.ack) + len(message.limits)
     characters = sum(map(len, message.items)) + len(message.items)
     needed = entries * _MOST_ENTRY_BYTES + characters * _MOST_BYTES
     return needed < codec.MAX_PAYLOAD_BYTES // 2

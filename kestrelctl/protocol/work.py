@@ -168,6 +168,8 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
         forget: jobs that have ended.
         ack: results that are safe, as in `ack`.
         counts: (number, which attempt of its task it is) of those that are not the first.
+        limits: (place of a claim, asset -> thousandths of its unit) where attempts may use more
+            than they are charged. Without it they may use what they are charged.
     """
 
     spans: list[tuple[int, int, int, int, int, int]]
@@ -177,6 +179,7 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
     forget: list[int] = []
     ack: list[int] = []
     counts: list[tuple[int, int]] = []
+    limits: list[tuple[int, dict[str, int]]] = []
 
 
 class Kill(Message, frozen=True, kw_only=True, tag="kill"):

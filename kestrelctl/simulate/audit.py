@@ -17,7 +17,8 @@ from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.scheduling.judgement import Side, judge
+from kestrelctl.core.scheduling.expression_answers import Side
+from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.token_audit import TokenAudit

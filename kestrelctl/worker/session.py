@@ -292,6 +292,7 @@ class WorkerSession:
             message.forget,
             self._now(),
             message.counts,
+            message.limits,
         )
         if refused:
             self._send(work.Returned(numbers=refused))
@@ -328,8 +329,8 @@ class WorkerSession:
             self._environments.of(attempt),
             template.time_limit_seconds,
             fill(template.cleanup, task_id, attempt.index, attempt.item),
-            attempt.claim.amounts.get("memory", 0) // MILLI,
-            attempt.claim.amounts.get("disk", 0) // MILLI,
+            attempt.limits.get("memory", 0) // MILLI,
+            attempt.limits.get("disk", 0) // MILLI,
             template.workdir,
             stop_signal_number(template.stop_signal),
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,

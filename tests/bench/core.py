@@ -45,9 +45,9 @@ class Bench:
     def schedule(self) -> None:
         self._do(self.pool.schedule(self.now))
 
-    def submit(self, tasks: int) -> None:
+    def submit(self, tasks: int, owner: str = "ada") -> None:
         spec = JobSpec(argv=("true",), count=tasks)
-        self.tell(ev.Submit(at=self.now, request="1", owner="ada", spec=spec))
+        self.tell(ev.Submit(at=self.now, request="1", owner=owner, spec=spec))
         self.schedule()
 
     def _do(self, effects: Iterable[fx.Effect]) -> None:
@@ -73,10 +73,16 @@ class Bench:
         return len(part)
 
 
-def dispatch_microseconds(tasks: int, workers: int) -> float:
-    """Processor time of a task from hand-out to result, that of this script included."""
+def dispatch_microseconds(tasks: int, workers: int, jobs: int = 1, users: int = 1) -> float:
+    """Processor time of a task from hand-out to result, that of this script included.
+
+    Args:
+        tasks: that are handed out; a million wait.
+        jobs: among which these are divided; the jobs are those of so many users.
+    """
     bench = Bench(workers)
-    bench.submit(tasks)
+    for n in range(jobs):
+        bench.submit(1_000_000 // jobs, f"user{n % users}")
     gc.collect()
     gc.freeze()
     done, started = 0, time.process_time()
@@ -105,7 +111,9 @@ def queued(jobs: int, tasks: int) -> str:
 def main(tasks: int = 200_000, workers: int = 917) -> None:
     print(queued(1, 1_000_000))
     print(queued(10_000, 100))
-    print(f"{dispatch_microseconds(tasks, workers):.2f} us a task")
+    one = dispatch_microseconds(tasks, workers)
+    many = dispatch_microseconds(tasks, workers, 1_000, 100)
+    print(f"{one:.2f} us a task of one job, {many:.2f} of 1,000 jobs of 100 users")
 
 
 if __name__ == "__main__":

@@ -5,15 +5,17 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kestrelctl.core.classad.evaluation import Ad, Expression
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.matching_ads import job_ad, worker_ad
+from kestrelctl.core.model.matching_ads import Attributes, job_ad, resolved, worker_ad
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
 from kestrelctl.core.pool import Pool
-from kestrelctl.core.scheduling.judgement import Side, judge
+from kestrelctl.core.scheduling.expression_answers import Side
+from kestrelctl.core.scheduling.judgement import is_true, judge
 from kestrelctl.store.memory import MemoryStore
 
 MEBIBYTE = 1 << 20
@@ -35,7 +37,9 @@ _clauses = st.one_of(
     st.tuples(_numbers, st.sampled_from(["<", ">=", "==", "=?="]), _numbers).map(" ".join),
     st.tuples(st.just("Site"), _comparisons, _literals).map(" ".join),
     st.tuples(_literals, st.just("Tags")).map(lambda t: f"member({t[0]}, {t[1]})"),
-    st.sampled_from(["isUndefined(Speed)", 'regexp("^c", TARGET.Site)', "Site", "TARGET.Fast"]),
+    st.sampled_from(
+        ["isUndefined(Speed)", 'regexp("^c", TARGET.Site)', "Site", "TARGET.Fast", "Speed", "0.5"]
+    ),
 )
 _expressions = st.recursive(
     _clauses,
@@ -71,13 +75,20 @@ _specs = st.builds(
 
 def alone(spec: JobSpec, owner: str, ad: WorkerAd, jid: str) -> Reason | None:
     """Why this job and this worker refuse each other, by their whole ads."""
-    job, worker = Side(job_ad(spec, owner)), Side(worker_ad(ad, jid))
+    job, worker = job_ad(spec, owner), worker_ad(ad, jid)
     why = None
     if spec.requirements:
-        why = judge(Reason.REQUIREMENTS, spec.requirements, job, worker)
+        why = judge(Reason.REQUIREMENTS, spec.requirements, Side(job), Side(worker))
+        assert (why is None) == as_a_whole(spec.requirements, job, worker)
     if why is None and ad.start:
-        why = judge(Reason.START, ad.start, worker, job)
+        why = judge(Reason.START, ad.start, Side(worker), Side(job))
+        assert (why is None) == as_a_whole(ad.start, worker, job)
     return why and why.reason
+
+
+def as_a_whole(text: str, mine: Attributes, target: Attributes) -> bool:
+    """Whether an expression is true by the library, which reads it as one."""
+    return is_true(Expression(resolved(text, mine)).evaluate(Ad(mine), Ad(target)))
 
 
 @settings(max_examples=150, deadline=None)

@@ -134,6 +134,8 @@ def test_what_others_wrote_moves_no_cursor() -> None:
          "lost: worker w3 could not start it (unable)"),
         (entry("found-again", worker=W3), "found again on w3: the attempt had survived"),
         (entry("killed", worker=W3, cause="ada@x"), "killed on w3 (ada@x)"),
+        (entry("moved", worker=W3, cause=W3, detail="it was drained by ada@x"),
+         "moved away from w3; it was drained by ada@x"),
         (entry("recalled", worker=W3, cause="tick"),
          "taken back from w3 before it started (tick)"),
         (entry("given-back", worker=W3, cause="leaving"),

@@ -54,6 +54,29 @@ def end(agent: Agent, number: int, outcome: int = Outcome.DONE, now: float = 2.0
 # -- starting --------------------------------------------------------------------------------------
 
 
+def test_what_an_attempt_may_use_outlasts_a_resize_and_its_start() -> None:
+    """It is booked by units then, in a claim of its own."""
+    agent = Agent({"cpus": 2.0, "gpus": 1.0}, units={"gpus": ["a"]})
+    agent.holds()
+    agent.on_welcome(agent.greeting, [], 0.0, wall=WALL)
+    claim = {"cpus": 1000, "gpus": 1000}
+    job = template()
+    spans = [(100, 1, 0, 1, 0, 9)]
+    agent.on_run(spans, [claim], [job], [], [], now=1.0, limits=[(0, {"memory": 5000})])
+    agent.resize({"cpus": 2.0, "gpus": 1.0, "memory": 9.0}, {"gpus": ["b"]})
+    [attempt] = started(agent)
+    assert attempt.claim.units == {"gpus": ("b",)}
+    assert attempt.limits == {"memory": 5000}
+
+
+def test_limits_of_a_claim_that_was_not_sent_are_nobodys() -> None:
+    agent = welcomed(cpus=1)
+    agent.on_run(
+        [(100, 1, 0, 1, 0, 9)], [ONE_CPU], [template()], [], [], 1.0, limits=[(7, {"memory": 5})]
+    )
+    assert [attempt.limits for attempt in started(agent)] == [{}]
+
+
 def test_attempts_start_in_their_order_as_far_as_there_is_room() -> None:
     agent = welcomed(cpus=2)
     give(agent, 5)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
+from kestrelctl.core.classad import syntax
+from kestrelctl.core.classad.evaluation import Ad, Answer, Expression
 from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec
@@ -255,24 +259,99 @@ def test_the_starts_of_workers_are_shown_likewise() -> None:
     assert values == ["RequestCpus = 3", 'Owner = "ada"', 'Owner = "ada"']
 
 
-def test_an_explanation_asks_each_class_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many workers a class has: 5,000 workers are explained as fast as their classes."""
-    from kestrelctl.core.classad.evaluation import Expression
-
+def test_memory_and_disk_have_as_many_digits_as_other_amounts() -> None:
+    """The machine has 2014.308594 MiB. Other numbers are shown as they are."""
     driver = PoolDriver()
-    for n in range(200):
-        driver.join(f"w{n}", cpus=1, attributes={"rack": n % 4})
-    job = driver.submit(requirements="Rack == 9 && Cpus > 0 && Rack != 8")
-    asked = []
-    evaluate = Expression.evaluate
-    monkeypatch.setattr(
-        Expression, "evaluate", lambda *given: asked.append(given) or evaluate(*given)
+    assets = {"memory_bytes": 2_112_155_648, "disk": 15_718_535_169.0}
+    driver.join("w", cpus=1, attributes={"speed": 1.359375}, **assets)  # type: ignore[arg-type]
+    job = driver.submit(
+        requirements="Memory >= 4000 && TARGET.Disk > 9e9 && RequestMemory > 1 && Speed > 2",
+        memory_bytes=10_000_000,
     )
+    assert why(driver, job).found == "Memory = 2014"
+    found = driver.pool.explain(driver.pool.state.jobs[job], driver.now).clauses
+    assert [each.values for each in found] == [
+        "Memory = 2014",
+        "TARGET.Disk = 15350132",
+        "RequestMemory = 9.537",
+        "Speed = 1.359375",
+    ]
+
+
+def test_the_values_shown_are_those_of_a_worker_that_refuses() -> None:
+    """Rather than of one at which the job only has to wait."""
+    driver = PoolDriver()
+    driver.join("fits", cpus=1, attributes={"rack": 1})
+    driver.join("other", cpus=1, attributes={"rack": 2})
+    driver.submit()
+    job = driver.submit(2, requirements="Cpus == 1 && Rack == 1")
+    found = driver.pool.explain(driver.pool.state.jobs[job], driver.now).clauses
+    assert [(each.closest, each.fails, each.values) for each in found] == [
+        ("other", False, "Cpus = 1"),
+        ("other", True, "Rack = 2"),
+    ]
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of all expressions that the library has evaluated."""
+    texts: list[str] = []
+    evaluate = Expression.evaluate
+
+    def noted(expression: Expression, my: Ad, target: Ad) -> Answer:
+        texts.append(expression.text)
+        return evaluate(expression, my, target)
+
+    monkeypatch.setattr(Expression, "evaluate", noted)
+    return texts
+
+
+def test_a_clause_is_evaluated_once_for_workers_that_agree_in_what_it_asks(
+    evaluated: list[str],
+) -> None:
+    """Of whatever class they are: 5,000 workers are explained as fast as their kinds."""
+    driver = PoolDriver()
+    job = driver.submit(requirements="Bay >= 0 && Bay =!= undefined && Cpus > 41.5 && 1.5 < Memory")
+    for n in range(80):
+        driver.join(f"w{n}", cpus=1, attributes={"bay": n % 40})
+    assert classes(driver) == 40
     clause_table(driver, job)
-    assert len(asked) <= 4 * 3
-    for n in range(50):
-        driver.join(f"v{n}", cpus=1, attributes={"rack": n % 4, "serial": n})
-    job = driver.submit(requirements="Serial > 100 && Cpus > 0")
-    asked.clear()
+    assert Counter(evaluated) == {
+        "TARGET.Bay >= 0": 40,
+        "TARGET.Bay =!= undefined": 40,
+        "TARGET.Cpus > 41.5": 1,
+        "1.5 < TARGET.Memory": 1,
+    }
+    evaluated.clear()
     clause_table(driver, job)
-    assert len(asked) <= 51 + 1  # by what each clause asks, not by class
+    assert evaluated == []
+
+
+def test_a_start_that_many_workers_share_is_read_and_evaluated_once(
+    evaluated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    parse = syntax._Reader
+    monkeypatch.setattr(syntax, "_Reader", lambda words: read.append(words) or parse(words))
+    driver = PoolDriver()
+    driver.submit(requirements="Dock == 1")
+    for n in range(40):
+        driver.join(f"w{n}", cpus=1, attributes={"dock": n + 2}, start="RequestCpus > 42.5")
+    assert classes(driver) == 40
+    read.clear()
+    job = driver.submit()
+    clause_table(driver, job)
+    assert evaluated.count("TARGET.RequestCpus > 42.5") == 1
+    assert len(read) < 10
+
+
+def test_where_workers_are_counted_true_is_not_one() -> None:
+    driver = PoolDriver()
+    driver.join("one", cpus=1, attributes={"fast": 1})
+    driver.join("true", "yes", cpus=1, attributes={"fast": True})
+    driver.join("float", cpus=1, attributes={"fast": 1.0})
+    job = driver.submit(requirements="Fast =?= true && Cpus > 1")
+    assert clause_table(driver, job) == [
+        ("Fast =?= true", 4, 2, 2, 0, False),
+        ("Cpus > 1", 4, 0, 0, 0, True),
+    ]

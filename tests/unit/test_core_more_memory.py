@@ -6,6 +6,7 @@ import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
+from kestrelctl.core import events as ev
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.refusal import Reason
@@ -43,6 +44,23 @@ def test_a_task_asks_for_each_amount_once_and_then_it_has_failed() -> None:
         run_out(driver, "w")
     assert asked == [1, 2, 4]
     assert (last(driver).state, last(driver).failures) == (TaskState.FAILED, 1)
+
+
+def test_where_a_policy_charges_less_the_limit_is_still_what_the_line_asks_for() -> None:
+    driver = PoolDriver()
+    driver.join("w", memory_bytes=8 * GIB)
+    text = "ConsumptionMemory = 0.5 * TARGET.RequestMemory"
+    driver.tell(
+        ev.PutPolicy(
+            at=driver.now, cause="root", request="p", name="half", workers="true", text=text
+        )
+    )
+    driver.submit(memory_bytes=GIB, retry_memory_bytes=(4 * GIB,))
+    limits = driver.of(fx.Run)[0].limits
+    run_out(driver, "w")
+    limits += driver.of(fx.Run)[0].limits
+    assert limits == [(0, {"memory": GIB * 1000}), (0, {"memory": 4 * GIB * 1000})]
+    assert claimed_gib(driver, "w") == [2]
 
 
 def test_who_runs_out_of_memory_has_not_failed_and_does_not_pause() -> None:

@@ -58,6 +58,62 @@ def test_what_a_policy_charges_is_what_the_worker_is_told() -> None:
     assert driver.worker("w").free == {"cpus": 1000, "memory": (1024 - 3 * 128) * MIB * 1000}
 
 
+@pytest.mark.parametrize(
+    ("text", "charged_mib", "more_mib"),
+    [
+        ("", 100, None),
+        ("ConsumptionMemory = 0.25 * TARGET.RequestMemory", 25, 100),
+        ("ConsumptionMemory = 0", None, 100),
+        ("ConsumptionMemory = quantize(TARGET.RequestMemory, {128})", 128, None),
+    ],
+)
+def test_a_task_may_use_what_it_asked_for_or_what_it_is_charged_if_that_is_more(
+    text: str, charged_mib: int | None, more_mib: int | None
+) -> None:
+    """A worker limits a task to what it is charged, unless it is told of more."""
+    driver = PoolDriver()
+    driver.join("w", cpus=4, memory_bytes=1024 * MIB)
+    if text:
+        put(driver, text)
+    driver.submit(3, memory_bytes=100 * MIB)
+    [run] = driver.of(fx.Run)
+    memory = {} if charged_mib is None else {"memory": charged_mib * MIB * 1000}
+    assert run.claims == [{"cpus": 1000, **memory}]
+    assert run.limits == ([] if more_mib is None else [(0, {"memory": more_mib * MIB * 1000})])
+
+
+def test_what_tasks_may_use_is_told_of_the_claims_that_it_goes_with() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=4, memory_bytes=1024 * MIB)
+    put(driver, "ConsumptionMemory = 4")
+    driver.hold_back()
+    for asked_mib in (3, 9):
+        driver.submit(memory_bytes=asked_mib * MIB)
+    driver.let_go()
+    [run] = driver.of(fx.Run)
+    assert run.claims == [{"cpus": 1000, "memory": 4 * MIB * 1000}] * 2
+    assert run.limits == [(1, {"memory": 9 * MIB * 1000})]
+
+
+def test_a_suspected_task_may_use_what_it_asked_for_or_what_it_is_charged_for_safety() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=8, memory_bytes=1024 * MIB)
+    put(driver, "ConsumptionMemory = 0.125 * TARGET.RequestMemory")
+    driver.submit(memory_bytes=512 * MIB, max_losses=9)
+    charged_mib, limits = [], []
+    for process in "abcd":
+        [task] = driver.worker("w").held.values()
+        assert task.attempt is not None
+        charged_mib.append(task.attempt.claim.amounts["memory"] / MIB / 1000)
+        limits.append(task.attempt.claim.limits)
+        driver.lose("w")
+        driver.join("w", cpus=8, memory_bytes=1024 * MIB, incarnation=process)
+        driver.live(2.0)
+    asked = {"memory": 512 * MIB * 1000}
+    assert charged_mib == [64, 64, 256, 1024]
+    assert limits == [asked, asked, asked, {}]
+
+
 def test_oversubscription_runs_more_than_there_are_processors() -> None:
     driver = PoolDriver()
     driver.join("w", cpus=2)

@@ -171,6 +171,19 @@ def test_short_tasks_do_not_wait_behind_another_jobs_long_one() -> None:
     assert again not in driver.jobs_at("w")
 
 
+def test_short_tasks_of_one_user_wait_behind_those_of_another() -> None:
+    driver = PoolDriver()
+    driver.join("a", "b")
+    driver.submit(10_000, owner="ada")
+    driver.submit(10_000, owner="bob")
+    for _ in range(4):
+        for name in "ab":
+            driver.report(name, seconds=0.001)
+    for name in "ab":
+        assert set(driver.jobs_at(name)) == {1, 2}
+        assert len(driver.held(name)) > 10
+
+
 def test_the_last_tasks_are_spread_evenly() -> None:
     driver = PoolDriver()
     names = [f"w{n}" for n in range(10)]

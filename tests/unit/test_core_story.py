@@ -99,6 +99,42 @@ def test_a_kill_that_nobody_wanted_is_told() -> None:
     assert told(driver) == [(0, "killed", "w", "")]
 
 
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (ev.Drain(at=1.0, worker="a", by="root@x"), "it was drained by root@x"),
+        (ev.Leaving(at=1.0, worker="a"), "it is about to stop"),
+    ],
+)
+def test_a_copy_of_a_service_that_leaves_a_worker_was_moved(event: ev.Event, why: str) -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit(service=True)
+    [attempt] = driver.held("a")
+    driver.join("b")
+    driver.tell(event)
+    driver.report("a", outcome=Outcome.KILLED, reason="cancelled")
+    [happening] = [r for r in driver.records if isinstance(r, Happening)]
+    assert told(driver) == [(0, "moved", "a", "")]
+    assert (happening.number, happening.detail) == (attempt[0], why)
+    assert driver.jobs_at("b") == [1]
+    driver.report("b", outcome=Outcome.KILLED)
+    assert told(driver)[1:] == [(0, "killed", "b", "")]
+
+
+def test_a_copy_is_moved_from_a_worker_that_still_drains_after_a_restart() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    driver.submit(service=True)
+    held = driver.held("a")
+    driver.tell(ev.Drain(at=driver.now, worker="a", by="root"))
+    driver.restart()
+    driver.join("a", holds=held)
+    driver.report("a", outcome=Outcome.KILLED, reason="cancelled")
+    [happening] = [r for r in driver.records if isinstance(r, Happening)]
+    assert (happening.what, happening.detail) == ("moved", "it is drained")
+
+
 def test_a_cancellation_and_a_retry_name_whoever_wanted_them() -> None:
     driver = PoolDriver()
     driver.submit(3)

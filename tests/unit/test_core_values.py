@@ -51,6 +51,10 @@ def test_what_is_not_there_does_not_fit() -> None:
         ("cpus", 1000, "1 cpu"),
         ("cpus", 500, "0.5 cpus"),
         ("memory", 512 * MEBIBYTE * 1000, "512 MiB memory"),
+        ("memory", 2_112_155_648_000, "2014 MiB memory"),
+        ("memory", 1_572_864_000, "1.5 MiB memory"),
+        ("memory", 15_718_535_168_000, "14990 MiB memory"),
+        ("disk", 10_485_755 * MEBIBYTE * 1000, "10485755 MiB disk"),
         ("fpga", 2000, "2 fpga"),
     ],
 )

@@ -200,6 +200,36 @@ def test_thousands_of_single_attempts_travel_in_messages_that_fit() -> None:
     ]
 
 
+def test_what_attempts_may_use_travels_with_each_part_of_a_message() -> None:
+    """Places of claims count from the start of its own message's claims."""
+    many = job(7, items=["x" * 100_000] * 8, count=8)
+    effect = Run(
+        worker="w",
+        spans=[(10, 7, 0, 4, 0), (14, 7, 4, 4, 1)],
+        claims=[ONE_CPU, {"cpus": 500}],
+        templates=[many.template],
+        items=list(many.spec.items or ()),
+        items_of=frozenset([7]),
+        forget=[],
+        limits=[(1, {"memory": 1000})],
+    )
+    messages = run_messages(effect, [], Seals(bytes(SECRET_BYTES)))
+    assert len(messages) > 1
+    agent = Agent({"cpus": 9.0})
+    agent.holds()
+    agent.on_welcome(agent.greeting, [], 0.0, 0.0)
+    limits = {}
+    for sent in messages:
+        told = codec.to_worker.decode(codec.encode(sent))
+        assert isinstance(told, work.Run)
+        agent.on_run(
+            told.spans, told.claims, told.jobs, told.items, told.forget, 0.0, limits=told.limits
+        )
+        while (attempt := agent.start_next(0.0)) is not None:
+            limits[attempt.number] = attempt.limits
+    assert limits == {number: {"memory": 1000} if number > 13 else {} for number in range(10, 18)}
+
+
 def test_which_attempt_it_is_travels_with_the_attempt() -> None:
     many = job(7, items=["x" * 100_000] * 8, count=8)
     effect = Run(

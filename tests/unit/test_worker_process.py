@@ -35,11 +35,16 @@ class Clock:
 
 
 class Executor:
-    """Starts take their time; commands run until the test ends them."""
+    """Starts take their time; commands run until the test ends them.
+
+    Attributes:
+        limits_bytes: of memory and disk, of what was started.
+    """
 
     def __init__(self, clock: Clock, on_completion: Callable[[Completion], None]) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
         self.started: list[int] = []
+        self.limits_bytes: list[tuple[int, int]] = []
         self.complete = on_completion
         self.broken_for: set[int] = set()
         self._clock = clock
@@ -49,6 +54,7 @@ class Executor:
         if command.number in self.broken_for:
             raise ValueError(command.number)
         self.started.append(command.number)
+        self.limits_bytes.append((command.memory_bytes, command.disk_bytes))
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         return number in self.started
@@ -156,6 +162,28 @@ class Worker:
         before = len(self.executor.started)
         await asyncio.sleep(0)
         return self.executor.started[before:]
+
+
+async def test_a_task_may_use_what_it_is_charged_unless_the_pool_says_more() -> None:
+    """More is said where a policy charges less than was asked for."""
+    worker = Worker(sessions=1)
+    session = worker.process.sessions[0]
+    session.agent.resize({"cpus": 3.0, "memory": 900.0, "disk": 900.0})
+    worker.tell(
+        session,
+        work.Run(
+            spans=[(0, 1, 0, 1, 0, 0), (1, 1, 1, 1, 1, 0), (2, 1, 2, 1, 2, 0)],
+            claims=[
+                {"cpus": 1000, "memory": 64_000, "disk": 7_000},
+                {"cpus": 1000, "memory": 64_000, "disk": 7_000},
+                {"cpus": 1000},
+            ],
+            limits=[(1, {"memory": 100_000}), (2, {"disk": 9_000})],
+            jobs=[Template(job_id=1, argv=("true",), count=3)],
+        ),
+    )
+    await worker.turn()
+    assert worker.executor.limits_bytes == [(64, 7), (100, 7), (0, 9)]
 
 
 async def test_starts_give_way_to_everything_else() -> None:

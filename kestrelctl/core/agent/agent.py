@@ -13,7 +13,7 @@ from math import ceil
 import msgspec
 
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts, resized, with_units
-from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.claim import Claim, enforced
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.template import Template
@@ -37,6 +37,7 @@ class LocalAttempt:
         item: the line of the task, if its job has lines.
         claim: what the pool charges it; the agent charges the same. Once it has started, with the
             units that it was given.
+        limits: how much of the assets it may use that the worker watches over.
         seal: shows the pool that it was handed to this worker.
         waited_seconds: from its arrival to its start; 0 until then.
         count: which attempt of its task it is, from 1.
@@ -48,6 +49,7 @@ class LocalAttempt:
         "count",
         "index",
         "item",
+        "limits",
         "number",
         "seal",
         "template",
@@ -64,7 +66,9 @@ class LocalAttempt:
         seal: Seal,
         now: float,
         count: int = 1,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
+        self.limits = limits or {}
         self.number = number
         self.count = count
         self.template = template
@@ -144,11 +148,12 @@ class Agent:
         forget: Sequence[int],
         now: float,
         counts: Sequence[tuple[int, int]] = (),
+        limits: Sequence[tuple[int, Amounts]] = (),
     ) -> list[int]:
         """Queues attempts.
 
         Args:
-            spans, claims, counts: as in `protocol.work.Run`.
+            spans, claims, counts, limits: as in `protocol.work.Run`.
 
         Returns:
             Those that cannot be taken (their template, or that of one before them, is unknown, or
@@ -162,6 +167,10 @@ class Agent:
         made = [claim_of(claim, self._indexed) for claim in claims]
         # It may have less than when they were sent.
         hopeless = {claim for claim in made if not claim.fits(self.capacity)}
+        may_use = [enforced(claim) for claim in claims]
+        for place, more in limits:
+            if 0 <= place < len(may_use):
+                may_use[place] |= enforced(more)
         count_of = dict(counts)
         refused: list[int] = []
         next_item = iter(items)
@@ -183,7 +192,9 @@ class Agent:
             for k in range(n):
                 item = next(next_item, "") if known.with_items else None
                 count = count_of.get(number + k, 1) if count_of else 1
-                attempt = LocalAttempt(number + k, known, index + k, item, claim, seal, now, count)
+                attempt = LocalAttempt(
+                    number + k, known, index + k, item, claim, seal, now, count, may_use[place]
+                )
                 if claim not in hopeless:
                     self.queue.append(attempt)
         return refused

@@ -126,6 +126,16 @@ def end(state: State, worker: Worker, task: Task) -> Attempt:
     return attempt
 
 
+def move_away(worker: Worker, numbers: Sequence[int], why: str) -> None:
+    """Notes that a worker is asked to stop these attempts, so that others start their tasks.
+
+    Args:
+        why: what is the matter with the worker, in words.
+    """
+    for number in numbers:
+        _attempt(worker.held[number]).moved_for = why
+
+
 def withdraw(state: State, task: Task) -> Attempt | None:
     """Takes a task out of wherever it stands, leaving only `Job.live`.
 

@@ -10,7 +10,7 @@ from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import SUSPECT_LOSSES, Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.claim import Claim, limits_beyond
 from kestrelctl.core.model.records import Progress
 from kestrelctl.core.model.unit_claim import claim_of
 from kestrelctl.core.scheduling.match import Terms
@@ -129,6 +129,7 @@ def _give(
         items_of=frozenset(items_of),
         forget=forget,
         counts=counts,
+        limits=[(place, dict(claim.limits)) for place, claim in enumerate(claims) if claim.limits],
     )
 
 
@@ -171,7 +172,9 @@ def _wide(claim: Claim, worker: Worker, suspect: Task) -> Claim:
         name: n if name in indexed else max(n, capacity[name] // part)
         for name, n in claim.amounts.items()
     }
-    return claim_of(wide, indexed)
+    found = claim_of(wide, indexed)
+    found.limits = limits_beyond(claim.limits, wide)
+    return found
 
 
 def _spans(job: Job, tasks: list[Task], number: int, claim: int) -> list[Span]:

@@ -65,7 +65,7 @@ def wake_rest(state: State, lacking: Collection[Shape]) -> bool:
 def _able(state: State, shape: Shape) -> Iterator[tuple[Worker, int]]:
     """Workers that were set aside and have room now, with how much; the least flexible first."""
     known = state.demand.shapes
-    waiting = sum(each.bit for each in state.demand.waiting_shapes())
+    waiting = state.demand.waiting
     classes = state.supply.classes()
     for supply in sorted(classes, key=lambda each: each.usable(known, waiting).bit_count()):
         terms = supply.terms(shape) if supply.parked else None

@@ -32,7 +32,7 @@ from kestrelctl.core.handlers.presence import (
     spoke,
 )
 from kestrelctl.core.handlers.reconciliation import end_reconciliation_if_all_spoke
-from kestrelctl.core.handlers.services import copies_at, move_copies
+from kestrelctl.core.handlers.services import copies_to_move, move_copies
 from kestrelctl.core.handlers.token_changes import note_clash
 from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
@@ -78,7 +78,7 @@ def on_joined(state: State, event: Joined) -> None:
     worker.known_jobs.clear()
     kill = adopt(state, worker, event)
     if worker.draining:
-        kill += copies_at(worker)
+        kill += copies_to_move(worker, "it is drained")
     worker.heartbeat_seconds = state.config.heartbeat_seconds(state.online)
     renew(state, worker, event.at)
     state.touch(worker)
@@ -174,7 +174,7 @@ def on_drain(state: State, event: Drain) -> None:
     if waiting and worker.online:
         worker.recalling = True
         state.emit(Recall(worker=worker.jid, numbers=waiting))
-    move_copies(state, worker)
+    move_copies(state, worker, f"it was drained by {event.by}")
 
 
 def on_leaving(state: State, event: Leaving) -> None:
@@ -184,7 +184,7 @@ def on_leaving(state: State, event: Leaving) -> None:
     if worker is not None:
         worker.leaving = True
         state.touch(worker)
-        move_copies(state, worker)
+        move_copies(state, worker, "it is about to stop")
 
 
 def on_wanted(state: State, event: Wanted) -> None:

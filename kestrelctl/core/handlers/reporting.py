@@ -188,7 +188,14 @@ def _failed(
     task.concluded = max(task.concluded, result.number)
     if result.outcome == Outcome.KILLED:
         # Nobody wants it killed any more: the task runs again, and no failure is counted.
-        state.tell(task.job, task.index, "killed", number=result.number, worker=attempt.worker)
+        state.tell(
+            task.job,
+            task.index,
+            "moved" if attempt.moved_for else "killed",
+            number=result.number,
+            worker=attempt.worker,
+            detail=attempt.moved_for,
+        )
         put_back(state, task, attempt.worker)
         return
     if result.outcome == Outcome.UNABLE:

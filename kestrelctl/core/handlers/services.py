@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.attempts.adoption import reach
+from kestrelctl.core.attempts.book import move_away
 from kestrelctl.core.effects import Answer, Kill
 from kestrelctl.core.events import ScaleService
 from kestrelctl.core.handlers.submission import bring_back, cancel_each, is_anothers, refuse
@@ -15,21 +16,30 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.core.state import State
 
 
-def copies_at(worker: Worker) -> list[int]:
-    """The attempts at a worker that are copies of services, and wanted."""
-    return [
+def copies_to_move(worker: Worker, why: str) -> list[int]:
+    """The copies of services at a worker that are wanted elsewhere from now on, by number.
+
+    Args:
+        why: what is the matter with the worker, in words.
+    """
+    numbers = [
         number
         for number, task in worker.held.items()
         if task.job.spec.service and not task.is_unwanted
     ]
+    move_away(worker, numbers, why)
+    return numbers
 
 
-def move_copies(state: State, worker: Worker) -> None:
+def move_copies(state: State, worker: Worker, why: str) -> None:
     """Stops the copies at a worker that shall get nothing new: they are started elsewhere.
 
     They would keep it from ever being empty.
+
+    Args:
+        why: what is the matter with the worker, in words.
     """
-    numbers = copies_at(worker)
+    numbers = copies_to_move(worker, why)
     if numbers and worker.online:
         state.emit(Kill(worker=worker.jid, numbers=numbers))
 

@@ -29,6 +29,7 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
         claim: what it is charged while it runs.
         sent_at: when it was handed out; 0 if that was before this start of the manager.
         tokens: what it holds of the pool's own until it ends.
+        moved_for: why it is stopped there, to be started elsewhere; empty if it is not.
     """
 
     number: int
@@ -37,3 +38,4 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
     sent_at: float
     phase: Phase = Phase.QUEUED
     tokens: Amounts = {}
+    moved_for: str = ""

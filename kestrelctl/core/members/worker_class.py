@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts, natural, with_units
 from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, tags_ad
@@ -64,7 +66,13 @@ class WorkerClass:
 
     def attributes(self) -> Attributes:
         """The ad of such workers, as far as expressions in force ask."""
-        return attributes_of(self.facts) | amounts_ad(natural(self.capacity)) | tags_ad(self.tags)
+        return attributes_of(self.facts) | _base_ad(tuple(self.capacity.items()), self.tags)
+
+
+@lru_cache(maxsize=1024)
+def _base_ad(capacity: tuple[tuple[str, int], ...], tags: frozenset[str]) -> Attributes:
+    """What the ads of many classes have in common. Nobody changes it."""
+    return amounts_ad(natural(dict(capacity))) | tags_ad(tags)
 
 
 def class_key(ad: WorkerAd) -> ClassKey:

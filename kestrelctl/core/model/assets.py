@@ -73,6 +73,11 @@ def resized(free: Amounts, before: Amounts, after: Amounts) -> Amounts:
     return found
 
 
+def four_digits(number: float) -> str:
+    """A number with four digits that count, and all of those before the point."""
+    return f"{number:.4g}" if abs(number) < 9999.5 else f"{number:.0f}"
+
+
 def describe(asset: str, amount: int) -> str:
     """An amount as people write it: `1 cpu`, `2 cpus`, `512 MiB memory`, `2 fpga`."""
     if asset == "cpus":
@@ -80,7 +85,7 @@ def describe(asset: str, amount: int) -> str:
     if asset == "gpus":
         return f"{amount / MILLI:g} gpu{'s' if amount != MILLI else ''}"
     if asset in ("memory", "disk"):
-        return f"{amount / MILLI / (1 << 20):.4g} MiB {asset}"
+        return f"{four_digits(amount / MILLI / (1 << 20))} MiB {asset}"
     return f"{amount / MILLI:g} {asset}"
 
 

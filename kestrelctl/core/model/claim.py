@@ -7,12 +7,29 @@ agent charges what it was sent. So a policy that decides what is charged is eval
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 from kestrelctl.core.model.assets import MILLI, Amounts
 
+#: Assets of which a task that takes more than it may use is ended by its worker.
+ENFORCED = ("memory", "disk")
 #: How often a claim of nothing fits.
 UNBOUNDED = 1 << 30
+_NO_LIMITS: Mapping[str, int] = MappingProxyType({})
+
+
+def limits_beyond(asked: Mapping[str, int], charged: Mapping[str, int]) -> Amounts:
+    """What attempts may use where that is more than they are charged: what they asked for.
+
+    What is charged beyond that they may use as well, as HTCondor gives a slot's whole memory.
+    """
+    return {name: asked[name] for name in ENFORCED if asked.get(name, 0) > charged.get(name, 0)}
+
+
+def enforced(amounts: Mapping[str, int]) -> Amounts:
+    """Those of the amounts that a worker watches over."""
+    return {name: amounts[name] for name in ENFORCED if name in amounts}
 
 
 class Claim:
@@ -25,9 +42,11 @@ class Claim:
         units: the ids of the units that are charged, by asset; only a bound claim has any.
         cost: what the match costs its user: what the worker's weight falls by. Without a policy a
             worker's weight is its processors.
+        limits: what an attempt may use where that is more than it is charged. Whoever makes the
+            claim sets it; it is not booked.
     """
 
-    __slots__ = ("_items", "amounts", "cost")
+    __slots__ = ("_items", "amounts", "cost", "limits")
 
     units: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     #: Whether each attempt takes units of its own, so that it must be charged by itself.
@@ -37,6 +56,7 @@ class Claim:
         self.amounts = amounts
         self._items = tuple(amounts.items())
         self.cost = amounts.get("cpus", 0) / MILLI
+        self.limits: Mapping[str, int] = _NO_LIMITS
 
     def times_fitting(self, free: Amounts) -> int:
         """How many attempts with this claim fit into `free` side by side."""

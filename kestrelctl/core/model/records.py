@@ -196,6 +196,8 @@ MAX_HAPPENINGS = 2_000
 #:   that ends a task: the task's record does not tell when that was.
 #: - `found-again`: a loss is taken back, because the attempt survived.
 #: - `killed`: the attempt was killed.
+#: - `moved`: a copy of a service was stopped where it ran, to be started elsewhere; `detail` says
+#:   what was the matter with the worker.
 #: - `recalled`: the pool took the attempt back before it started.
 #: - `given-back`: the worker gave the attempt back before it started.
 #: - `superseded`: the attempt was stopped because an earlier one of its task had survived.
@@ -213,6 +215,7 @@ HAPPENINGS = (
     "lost",
     "found-again",
     "killed",
+    "moved",
     "recalled",
     "given-back",
     "superseded",

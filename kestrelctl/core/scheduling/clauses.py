@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from operator import add, and_
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.evaluation import Unknown
+from kestrelctl.core.classad.evaluation import Attribute, Unknown
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.matching_ads import job_ad, worker_ad
 from kestrelctl.core.model.refusal import Reason
-from kestrelctl.core.scheduling.judgement import Side, clause_texts, is_true, side, values_in
+from kestrelctl.core.scheduling.expression_answers import Side, comes_to, names_asked
+from kestrelctl.core.scheduling.judgement import clause_texts, is_true, side, values_in
 
 #: Of so many different `start` expressions the clauses are shown: those of most workers.
 MOST_STARTS = 5
@@ -57,42 +60,86 @@ def _counts(
         clauses = clause_texts(text)[:MOST_CLAUSES]
     except BadExpression:
         return []
-    alone, so_far, undefined = ([0] * len(clauses) for _ in range(3))
-    nearest: Worker | None = None
-    most = first_false = -1
-    for cls, crowd in crowds.items():
-        mine, target = side(job.shape), side(cls)
-        if by is Reason.START:
-            mine, target = target, mine
-        answers = [mine.evaluate(clause, target) for clause in clauses]
-        held = [is_true(answer) for answer in answers]
-        still = True
-        for place, answer in enumerate(answers):
-            still = still and held[place]
-            alone[place] += held[place] * crowd.workers
-            so_far[place] += still * crowd.workers
-            undefined[place] += (answer is Unknown.UNDEFINED) * crowd.workers
-        score = -1 if still else sum(held)  # whoever refuses is of more interest
-        if nearest is None or score > most:
-            most, nearest = score, crowd.example
-            first_false = -1 if still else held.index(False)
-    assert nearest is not None
+    members = list(crowds.values())
+    workers = [crowd.workers for crowd in members]
+    asked = _Asked(by, side(job.shape), [side(cls) for cls in crowds])
+    still = [True] * len(members)
+    score = [0] * len(members)
+    truths: list[list[bool]] = []
+    counts: list[list[int]] = []
+    for clause in clauses:
+        truth, undefined = asked.answers(clause)
+        still = list(map(and_, still, truth))
+        score = list(map(add, score, truth))
+        truths.append(truth)
+        counts.append([sum(compress(workers, some)) for some in (truth, still, undefined)])
+    score = [-1 if all_true else n for all_true, n in zip(still, score, strict=True)]
+    place = max(range(len(members)), key=score.__getitem__)  # whoever refuses is of more interest
+    first_false = next((n for n, truth in enumerate(truths) if not truth[place]), -1)
+    nearest = members[place].example
     mine = Side(job_ad(job.spec, job.owner))
     target = Side(worker_ad(nearest.ad, nearest.jid))
     if by is Reason.START:
         mine, target = target, mine
-    of = sum(crowd.workers for crowd in crowds.values())
     return [
         ClauseCount(
             by=by.value,
             clause=clause,
-            of=of,
-            alone=alone[place],
-            so_far=so_far[place],
-            undefined=undefined[place],
+            of=sum(workers),
+            alone=alone,
+            so_far=so_far,
+            undefined=undefined,
             closest=nearest.jid,
-            fails=place == first_false,
+            fails=n == first_false,
             values=values_in(clause, mine, target),
         )
-        for place, clause in enumerate(clauses)
+        for n, (clause, (alone, so_far, undefined)) in enumerate(zip(clauses, counts, strict=True))
     ]
+
+
+class _Asked:
+    """What clauses of one side come to, of a job and many kinds of workers.
+
+    Each is evaluated once for all kinds that agree in what it refers to.
+
+    Args:
+        by: REQUIREMENTS or START: whose clauses they are.
+    """
+
+    def __init__(self, by: Reason, job: Side, kinds: list[Side]) -> None:
+        self._by = by
+        self._job = job
+        self._kinds = kinds
+        self._columns: dict[str, Sequence[object]] = {}
+
+    def answers(self, clause: str) -> tuple[list[bool], list[bool]]:
+        """With which kinds a clause is true, and with which it is undefined."""
+        start = self._by is Reason.START
+        keys = self._values(names_asked(clause, own=start))
+        true: dict[object, bool] = {}
+        undefined: dict[object, bool] = {}
+        for key, kind in dict(zip(keys, self._kinds, strict=True)).items():
+            mine, target = (kind, self._job) if start else (self._job, kind)
+            answer = comes_to(clause, mine, target)
+            true[key] = is_true(answer)
+            undefined[key] = answer is Unknown.UNDEFINED
+        some_undefined = [undefined[key] for key in keys] if any(undefined.values()) else []
+        return [true[key] for key in keys], some_undefined
+
+    def _values(self, names: list[str]) -> Sequence[object]:
+        """What each kind has of these attributes."""
+        for name in names:
+            if name not in self._columns:
+                self._columns[name] = _told_apart([k.attributes.get(name) for k in self._kinds])
+        if len(names) == 1:
+            return self._columns[names[0]]
+        columns = [self._columns[name] for name in names]
+        return list(zip(*columns, strict=True)) if columns else [None] * len(self._kinds)
+
+
+def _told_apart(values: list[Attribute | None]) -> Sequence[object]:
+    """The values, with their types where numbers of several types are among them: 1 is not true."""
+    types = set(map(type, values))
+    if len(types & {bool, int, float}) < 2:
+        return values
+    return list(zip(map(type, values), values, strict=True))

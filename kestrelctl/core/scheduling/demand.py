@@ -66,6 +66,7 @@ class Demand:
         significance: of the attributes of jobs.
         shapes: the known shapes by their place in sets of shapes.
         of_tokens: those of them that ask for tokens.
+        waiting: the set of those for which something waits.
     """
 
     def __init__(self, sharers: Sharers, config: Config, tokens: Tokens) -> None:
@@ -77,6 +78,8 @@ class Demand:
         self._shapes_at_most = 2 * SPARE_SHAPES
         self.shapes: list[Shape] = []
         self.of_tokens: list[Shape] = []
+        self.waiting = 0
+        self._lines_of: dict[int, int] = {}
         self.significance = Significance(JOB_ATTRIBUTES)
 
     def __bool__(self) -> bool:
@@ -94,10 +97,7 @@ class Demand:
 
     def waiting_shapes(self) -> list[Shape]:
         """Every shape for which something waits."""
-        waiting = 0
-        for turn in self._turns.values():
-            waiting |= turn.shapes
-        return [shape for shape in self.shapes if shape.bit & waiting]
+        return [shape for shape in self.shapes if shape.bit & self.waiting]
 
     def order(self, job: Job) -> Order:
         """Where a job comes now among all: the lower first."""
@@ -144,7 +144,10 @@ class Demand:
             sharer.turns += 1
         bit = job.shape.bit
         line = turn.lines.setdefault(bit, [])
-        turn.shapes |= bit
+        if not turn.shapes & bit:
+            turn.shapes |= bit
+            self.waiting |= bit
+            self._lines_of[bit] = self._lines_of.get(bit, 0) + 1
         job.place = _place(job.whole)
         insort(line, (job.place, job))
         if line[0][1] is not job:
@@ -161,6 +164,10 @@ class Demand:
             self._look_at_head(turn, job.shape)
             return
         del turn.lines[bit]
+        self._lines_of[bit] -= 1
+        if not self._lines_of[bit]:
+            del self._lines_of[bit]
+            self.waiting &= ~bit
         turn.shapes &= ~bit
         turn.short &= ~bit
         if not turn.shapes:
@@ -235,11 +242,15 @@ class Demand:
         self.of_tokens = [shape for shape in self.shapes if shape.tokens]
         for place, shape in enumerate(self.shapes):
             shape.bit = 1 << place
+        self.waiting = 0
+        self._lines_of = {}
         for turn, lines in waiting:
             turn.lines = {shape.bit: line for shape, line in lines}
             turn.shapes = turn.short = 0
             for shape, _ in lines:
                 turn.shapes |= shape.bit
+                self.waiting |= shape.bit
+                self._lines_of[shape.bit] = self._lines_of.get(shape.bit, 0) + 1
                 self._look_at_head(turn, shape)
 
     def shapes_of(self, turn: Turn) -> list[Shape]:

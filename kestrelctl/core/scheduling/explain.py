@@ -74,7 +74,8 @@ def explain(
         backoff_until: when the next of its tasks in back-off may run again.
         store_error: why nothing is handed out to anybody; empty if it is.
     """
-    shape = next((line for line in job.lines() if line.waiting), job).shape
+    lines = job.lines()
+    shape = next((line for line in lines if line.waiting), job).shape
     refusals: dict[Refusal, list[str]] = {}
     crowds: dict[WorkerClass, Crowd] = {}
     mine: list[Refusal] = []
@@ -85,13 +86,15 @@ def explain(
         if crowd is None:
             crowd = crowds[worker.cls] = Crowd(worker)
         crowd.workers += 1
-        why = refusal(worker, supply.of(worker), shape, now)
+        cls = supply.of(worker)
+        why = refusal(worker, cls, shape, now)
         kept = worker.kept_for
-        if kept is not None and kept.shape is not shape:
-            if why is None or why.reason is Reason.BUSY:
-                why = refuse(Reason.RESERVED, found=f"for job {kept.id}")
-        elif kept in job.lines() and isinstance(terms := supply.of(worker).terms(shape), Terms):
-            mine.append(Refusal(Reason.RESERVED, found=room_kept(worker, terms.claim)))
+        if kept is not None:
+            if kept.shape is not shape:
+                if why is None or why.reason is Reason.BUSY:
+                    why = refuse(Reason.RESERVED, found=f"for job {kept.id}")
+            elif kept in lines and isinstance(terms := cls.terms(shape), Terms):
+                mine.append(Refusal(Reason.RESERVED, found=room_kept(worker, terms.claim)))
         if why is None:
             could += 1
         else:

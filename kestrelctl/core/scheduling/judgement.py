@@ -7,87 +7,22 @@ counts as 0.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import lru_cache
 from typing import TypeAlias
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.evaluation import Ad, Answer, Expression, Unknown
-from kestrelctl.core.classad.syntax import Node, clauses, parse, references
+from kestrelctl.core.classad.evaluation import Answer, Unknown
+from kestrelctl.core.classad.syntax import clauses, parse
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.matching_ads import Attributes, resolved
+from kestrelctl.core.model.assets import four_digits
+from kestrelctl.core.model.matching_ads import ASSET_UNITS
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.significance import ANOTHER
+from kestrelctl.core.scheduling.expression_answers import MOST_TEXTS, Side, comes_to, nodes_asked
 
 #: The longest clause, and the longest list of values, that a refusal shows.
 SHOWN_CHARACTERS = 200
-#: So many answers of one expression are kept: of as many kinds of workers.
-MOST_KNOWN = 10_000
-
-
-class OwnExpression:
-    """An expression of one side, and what it came to beside others.
-
-    What it comes to depends on nothing but the attributes of the other side that it refers to.
-    """
-
-    __slots__ = ("_expression", "_known", "_names")
-
-    def __init__(self, text: str, mine: Collection[str]) -> None:
-        self._expression = Expression(resolved(text, mine))
-        self._names = tuple(
-            {
-                node.name: None
-                for node in references(self._expression.syntax)
-                if node.scope == "target"
-            }
-        )
-        self._known: dict[object, Answer] = {}
-
-    def answer(self, mine: Ad, target: Side) -> Answer:
-        """What it comes to beside another ad."""
-        values = [target.attributes.get(name) for name in self._names]
-        key = tuple([(type(v), tuple(v)) if isinstance(v, list) else (type(v), v) for v in values])
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            found = self._known[key] = self._expression.evaluate(mine, target.ad)
-        return found
-
-
-class Side:
-    """One of the two ads, ready for expressions of its own.
-
-    Attributes:
-        attributes: by name in lower case.
-    """
-
-    __slots__ = ("_ad", "_questions", "attributes")
-
-    def __init__(self, attributes: Attributes) -> None:
-        self.attributes = {name.lower(): value for name, value in attributes.items()}
-        self._ad: Ad | None = None
-        self._questions: dict[str, OwnExpression] = {}
-
-    @property
-    def ad(self) -> Ad:
-        """For the library; made when it is asked for."""
-        if self._ad is None:
-            self._ad = Ad(self.attributes)
-        return self._ad
-
-    def evaluate(self, text: str, target: Side) -> Answer:
-        """What an expression of this side comes to.
-
-        Raises:
-            BadExpression: it is none; it was taken under other rules.
-        """
-        found = self._questions.get(text)
-        if found is None:
-            found = self._questions[text] = OwnExpression(text, self.attributes)
-        return found.answer(self.ad, target)
 
 
 Party: TypeAlias = Shape | WorkerClass
@@ -116,7 +51,7 @@ def rank_of(shape: Shape, cls: WorkerClass) -> float:
     if not shape.rank:
         return 0.0
     try:
-        found = side(shape).evaluate(shape.rank, side(cls))
+        found = comes_to(shape.rank, side(shape), side(cls))
     except BadExpression:
         return 0.0
     if isinstance(found, Unknown | str) or found != found:  # that one is no number (NaN)
@@ -132,17 +67,19 @@ def is_true(answer: Answer) -> bool:
 def judge(by: Reason, text: str, mine: Side, target: Side) -> Refusal | None:
     """Why an expression refuses: by the first of its clauses that is not true.
 
+    It is true if all clauses are: the library's `&&`, too, takes numbers other than 0 for true.
+
     Args:
         by: REQUIREMENTS or START: whose it is.
     """
     try:
-        if is_true(mine.evaluate(text, target)):
-            return None
+        parts = clause_texts(text)
+        answers = [comes_to(part, mine, target) for part in parts]
     except BadExpression as mistake:
         return refuse(Reason.ERROR, wanted=_cut(f"{by.value}: {text}"), found=str(mistake))
-    parts = clause_texts(text)
-    answers = [mine.evaluate(part, target) for part in parts]
-    place = next((n for n, answer in enumerate(answers) if not is_true(answer)), 0)
+    place = next((n for n, answer in enumerate(answers) if not is_true(answer)), None)
+    if place is None:
+        return None
     part, answer = parts[place], answers[place]
     values = values_in(part, mine, target)
     if answer is Unknown.UNDEFINED:
@@ -154,27 +91,30 @@ def judge(by: Reason, text: str, mine: Side, target: Side) -> Refusal | None:
     return refuse(by, wanted=_cut(part), found=values, share=share)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=MOST_TEXTS)
 def clause_texts(text: str) -> list[str]:
     """The clauses of an expression, all of which must be true."""
     return [text[clause.start : clause.end] for clause in clauses(parse(text))]
 
 
 def values_in(text: str, mine: Side, target: Side) -> str:
-    """The attributes of both sides that it refers to, with their values: `Memory = 2048`."""
+    """The attributes of both sides that it refers to, with their values: `Memory = 2048`.
+
+    Memory and disk are shown with as many digits as other amounts, in the unit of the ads.
+    """
     found: dict[str, str] = {}
-    for node in _references(text):
+    for node in nodes_asked(text):
         where = mine
         if node.scope == "target" or (not node.scope and node.name not in mine.attributes):
             where = target
         name = text[node.start : node.end]
-        found.setdefault(name.lower(), f"{name} {_is(where.attributes.get(node.name))}")
+        value = where.attributes.get(node.name)
+        amount = node.name.removeprefix("request") in ASSET_UNITS
+        if amount and isinstance(value, float):
+            found.setdefault(name.lower(), f"{name} = {four_digits(value)}")
+        else:
+            found.setdefault(name.lower(), f"{name} {_is(value)}")
     return _cut(", ".join(found.values()))
-
-
-@lru_cache(maxsize=512)
-def _references(text: str) -> list[Node]:
-    return references(parse(text))
 
 
 def _is(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import Amounts, describe, describe_all, whole_uses
-from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.claim import Claim, limits_beyond
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.unit_claim import claim_of
@@ -76,6 +76,7 @@ def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
     if (shape.requirements or cls.start) and (why := expressions_refuse(seen, cls)) is not None:
         return why
     claim = claim_of(charged, cls.indexed)
+    claim.limits = limits_beyond(shape.request, charged)
     if cls.policy is not None:
         cost = cls.policy.cost(charged, cls.capacity)
         if isinstance(cost, Spoiled):

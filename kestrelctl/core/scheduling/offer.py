@@ -41,7 +41,8 @@ class Offer:
         """How many more tasks of a job the worker should get.
 
         Those that run at once and, for short tasks, enough behind them to bridge `ahead_seconds`:
-        a worker then never waits for the network. It is topped up only when half of that is gone,
+        a worker then never waits for the network. They wait for short tasks only, whosever these
+        are. It is topped up only when half of that is gone,
         so that messages carry several tasks. A worker that reported nothing for a while is stuck
         in a long task: nothing is put behind that. Nor is anything if only this worker says that
         the tasks are short: others run them and have ended none, or the last of theirs was not.
@@ -56,7 +57,7 @@ class Offer:
         queued = self.queued
         free = startable(terms.claim, self.free, queued)
         mean, config = job.mean_seconds, self._config
-        if mean is None or self._stuck or not is_short(job, config):
+        if mean is None or not is_short(job, config) or self._stuck:
             return free
         elsewhere = job.seconds_elsewhere(self.worker.account)
         if elsewhere is None:
@@ -64,8 +65,7 @@ class Offer:
                 return free
         elif elsewhere >= config.short_seconds:
             return free
-        running = self.worker.running_of.get(job, 0) + self._given.get(job, 0)
-        side_by_side = min(terms.side_by_side, free + running)
+        side_by_side = min(terms.side_by_side, free + self._short_tasks())
         if not side_by_side:
             return 0
         per_slot = config.ahead_per_slot
@@ -79,6 +79,15 @@ class Offer:
         if not free and queued > ahead // 2:
             return 0
         return max(0, free + ahead - queued)
+
+    def _short_tasks(self) -> int:
+        """How many short tasks run there, or would with what the plan has given."""
+        return sum(
+            n
+            for running in (self.worker.running_of, self._given)
+            for job, n in running.items()
+            if is_short(job, self._config)
+        )
 
     def give(self, job: Job, n: int, claim: Claim) -> None:
         """Counts n tasks as given to the worker: as many as fit run, the others wait there."""

@@ -37,6 +37,10 @@ from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 MOST_RANKS = 16
 
 
+#: Short tasks are given in no more parts than these to fill what a worker has room for.
+SHORTEST_PARTS = 4
+
+
 class Assignment:
     """The next `tasks` tasks of a job go to a worker, each with this claim."""
 
@@ -108,25 +112,20 @@ class Head:
         return True
 
 
-class Place:
-    """A turn in the order of a plan, less what the plan has given away.
+class Remnant:
+    """A turn, less what a plan has given away of it.
 
     Attributes:
-        order: as `Turn.order`, with what the plan has given counted.
         shapes, short: as those of the turn.
     """
 
-    __slots__ = ("_heads", "order", "shapes", "short", "turn")
+    __slots__ = ("_heads", "shapes", "short", "turn")
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
-        self.order = turn.order
         self.shapes = turn.shapes
         self.short = turn.short
         self._heads: dict[int, Head] = {}
-
-    def __lt__(self, other: Place) -> bool:
-        return self.order < other.order
 
     def head(self, bit: int) -> Head:
         """The first job of those that ask for this shape."""
@@ -160,11 +159,8 @@ class Place:
         head = self._heads.get(bit)
         return self.turn.lines[bit][0][0] if head is None else head.place
 
-    def take(self, bit: int, n: int, claim: Claim, config: Config) -> None:
+    def take(self, bit: int, n: int, config: Config) -> None:
         """Gives n tasks away, of the first job of those that ask for this shape."""
-        priority, held, handed = self.order
-        more = n * weight_of(claim) / self.turn.sharer.share
-        self.order = (priority, held + more, handed + more)
         head = self.head(bit)
         before = head.job
         if not head.take(n):
@@ -172,6 +168,11 @@ class Place:
             self.short &= ~bit
         elif head.job is not before:
             self.short = self.short | bit if is_short(head.job, config) else self.short & ~bit
+
+
+#: Where a turn comes in a plan: its `Turn.order` with what the plan has given counted, a number
+#: of its own, and the turn, or what is left of it.
+Place = tuple[int, float, float, int, Turn | Remnant]
 
 
 class Planner:
@@ -189,16 +190,17 @@ class Planner:
         self._supply = supply
         self._tokens = TokensLeft(demand.tokens)
         self._of_tokens = demand.of_tokens
-        lacking = self._lacking_tokens()
-        places = [Place(turn) for turn in demand.turns()]
-        self._places = sorted(place for place in places if place.close(lacking))
+        self._lacking = self._lacking_tokens()
+        self._waiting = demand.waiting & ~self._lacking
+        self._places: list[Place] = sorted(
+            (*turn.order, number, turn)
+            for number, turn in enumerate(demand.turns())
+            if turn.shapes & self._waiting
+        )
+        self._short = 0
+        for _, _, _, _, turn in self._places:
+            self._short |= turn.short
         self._shares: dict[int, float] = {}
-        self._waiting = self._short = 0
-        for place in self._places:
-            self._waiting |= place.shapes
-            self._short |= place.short
-            priority = place.turn.priority
-            self._shares[priority] = self._shares.get(priority, 0.0) + place.turn.sharer.share
         self._ranks: dict[int, list[float]] = {}
         self._quotas: dict[Quota, Quota] = {}
 
@@ -226,8 +228,9 @@ class Planner:
             self._ranks[shape.bit] = sorted(ranks)[-MOST_RANKS:]
         if ranked:
             bits = sum(shape.bit for shape in ranked)
-            place = next(place for place in self._places if place.shapes & bits)
-            first = self._shapes[place.first_of(place.shapes & bits).bit_length() - 1]
+            index = next(n for n, (*_, turn) in enumerate(self._places) if turn.shapes & bits)
+            left = self._remnant(index)
+            first = self._shapes[left.first_of(left.shapes & bits).bit_length() - 1]
             return [sorted(classes, key=lambda cls: -_rank_of(cls, first))]
         tiers: dict[int, list[ClassSupply]] = {}
         for cls in classes:
@@ -271,65 +274,95 @@ class Planner:
         worker = offer.worker
         if offer.wants == 0:
             return None
-        usable = self._usable(cls)
+        usable = self._usable(cls) & ~self._lacking
         if worker.kept_for is not None:
             usable &= worker.kept_for.shape.bit
         fits = 0 if offer.queued else cls.fitting().into(offer.free) & usable
-        if not fits and not self._short & usable:
+        if not usable & (fits | self._short):
             return None
-        full = 0
-        for index, place in enumerate(self._places):
-            open_ = place.shapes & (fits | (place.short & usable)) & ~full
+        for index, (_, _, _, _, turn) in enumerate(self._places):
+            open_ = turn.shapes & (fits | (turn.short & usable))
+            if not open_:
+                continue
+            left = self._remnant(index)
             while open_:
-                bit = place.first_of(open_)
-                head = place.head(bit)
+                bit = left.first_of(open_)
+                open_ ^= bit
+                head = left.head(bit)
                 shape = head.job.shape
                 terms = cls.terms(shape)
                 assert isinstance(terms, Terms)
                 room = offer.room_for(head.job, head.waiting, self._supply.able(shape), terms)
-                if room and place.turn.sharer.quotas:
-                    room = self._allowed(place, terms.claim, room)
-                    if not room:
-                        # Others may still get something of this shape.
-                        open_ = (open_ ^ bit) & place.shapes
-                        continue
+                if not room:
+                    # It has none for others who ask alike either.
+                    usable &= ~bit
+                    fits &= ~bit
+                    if not usable & (fits | self._short):
+                        return None
+                    continue
+                if left.turn.sharer.quotas:
+                    room = self._allowed(left, terms.claim, room)
+                    open_ &= left.shapes
                 if room:
                     ranks = self._ranks.get(bit)
                     if ranks and terms.rank < ranks[-1]:
                         return False
                     self._give(offer, index, bit, room, terms)
                     return True
-                open_ ^= bit
-                full |= bit
         return None
 
+    def _remnant(self, index: int) -> Remnant:
+        """What is left of the turn at a place of the order."""
+        priority, held, handed, number, turn = self._places[index]
+        if isinstance(turn, Turn):
+            turn = Remnant(turn)
+            self._places[index] = (priority, held, handed, number, turn)
+        return turn
+
+    def _share_of(self, turn: Turn) -> float:
+        """The part of a user of the shares of all who want something at his priority."""
+        together = self._shares.get(turn.priority)
+        if together is None:
+            together = self._shares[turn.priority] = sum(
+                other.turn.sharer.share if isinstance(other, Remnant) else other.sharer.share
+                for priority, _, _, _, other in self._places
+                if priority == -turn.priority
+            )
+        return turn.sharer.share / together
+
     def _give(self, offer: Offer, index: int, bit: int, room: int, terms: Terms) -> None:
-        place = self._places[index]
-        head = place.head(bit)
-        job = head.job
-        n = min(room, max(1, head.waiting // (2 * self._supply.able(job.shape))), head.left)
+        left = self._remnant(index)
+        turn = left.turn
+        job = left.head(bit).job
+        waiting = left.head(bit).waiting
+        share = max(1, waiting // (2 * self._supply.able(job.shape)))
+        if is_short(job, self._config):
+            share = max(share, room // SHORTEST_PARTS)
+        n = min(room, share, left.head(bit).left)
         n = min(n, self._tokens.times_free(job.shape.tokens))
         if offer.wants is not None:
             n = min(n, offer.wants)
-        among = self._shares[place.turn.priority]
-        own = place.turn.sharer.share
-        if among > own and not is_short(job, self._config):
-            # Others want something, too, and what runs for long cannot be taken back.
-            n = min(n, max(1, int(room * own / among)))
-        for quota in place.turn.sharer.quotas:
+        if n > 1 and not is_short(job, self._config):
+            # Others may want something, too, and what runs for long cannot be taken back.
+            n = min(n, max(1, int(room * self._share_of(turn))))
+        for quota in turn.sharer.quotas:
             self._quotas[quota].take(terms.claim.amounts, n)
         offer.give(job, n, terms.claim)
         self.found.assign(offer.worker, job, n, terms.claim)
-        del self._places[index]
-        place.take(bit, n, terms.claim, self._config)
-        if place.shapes:
-            insort(self._places, place)
-            self._short |= place.short
+        priority, held, handed, number, _ = self._places.pop(index)
+        left.take(bit, n, self._config)
+        if left.shapes:
+            more = n * weight_of(terms.claim) / turn.sharer.share
+            insort(self._places, (priority, held + more, handed + more, number, left))
+            self._short |= left.short
         else:
-            self._shares[place.turn.priority] -= own
+            self._shares.pop(turn.priority, None)
         if job.shape.tokens:
             self._tokens.give(job.shape.tokens, n)
-            self._close(self._lacking_tokens())
+            self._lacking |= self._lacking_tokens()
+            # Who waits for nothing else is left out.
+            self._places = [place for place in self._places if place[4].shapes & ~self._lacking]
+            self._shares.clear()
 
     def _lacking_tokens(self) -> int:
         """Shapes for which too few of the pool's tokens are left."""
@@ -339,26 +372,17 @@ class Planner:
                 lacking |= shape.bit
         return lacking
 
-    def _close(self, shapes: int) -> None:
-        """Leaves shapes out of what is left of the plan."""
-        if shapes:
-            open_ = [place for place in self._places if place.close(shapes)]
-            for place in self._places:
-                if not place.shapes:
-                    self._shares[place.turn.priority] -= place.turn.sharer.share
-            self._places = open_
-
-    def _allowed(self, place: Place, claim: Claim, room: int) -> int:
-        """How many of so many tasks the bounds of a user leave."""
-        for quota in place.turn.sharer.quotas:
-            left = self._quotas.get(quota)
-            if left is None:
-                left = self._quotas[quota] = quota.copy()
-            room = left.room(claim.amounts, room)
+    def _allowed(self, left: Remnant, claim: Claim, room: int) -> int:
+        """How many of so many tasks the quotas of a user leave."""
+        for quota in left.turn.sharer.quotas:
+            counted = self._quotas.get(quota)
+            if counted is None:
+                counted = self._quotas[quota] = quota.copy()
+            room = counted.room(claim.amounts, room)
             if not room:
                 self.found.held_back[quota] = None
-            if left.is_full:
-                place.shapes = place.short = 0
+            if counted.is_full:
+                left.shapes = left.short = 0
         return room
 
 
