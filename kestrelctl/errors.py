@@ -13,7 +13,8 @@ KestrelError                    1  something failed
 ├── HostsFailed                11  what was to be done on many hosts failed on some
 ├── Busy                       12  the account has too much under way; nothing was done
 ├── Incomplete                 13  only a part of what was asked for can be had
-└── StoreUnusable              14  the manager's store is damaged, or not for this program
+├── StoreUnusable              14  the manager's store is damaged, or not for this program
+└── OverQuota                  15  the user or his group would have more tasks than they may
 
 The number is the exit status of `kestrelctl`; `docs/exit-codes.md` lists them for users.
 """
@@ -146,6 +147,13 @@ class StoreUnusable(KestrelError):
         )
 
 
+class OverQuota(KestrelError):
+    """There would be more tasks than the pool's operator allows; nothing was done."""
+
+    exit_status = 15
+    code = "over-quota"
+
+
 BY_CODE: dict[str, type[KestrelError]] = {
     cls.code: cls
     for cls in (
@@ -163,5 +171,6 @@ BY_CODE: dict[str, type[KestrelError]] = {
         Busy,
         Incomplete,
         StoreUnusable,
+        OverQuota,
     )
 }

@@ -33,7 +33,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "kestrelctl.cli.top:top",
         "Watch the pool: workers, jobs, rates, and why tasks wait.",
     ),
-    "user": ("kestrelctl.cli.user:user", "See what users have used."),
+    "user": (
+        "kestrelctl.cli.user:user",
+        "See users, what they have used, and set their shares of the pool.",
+    ),
+    "group": (
+        "kestrelctl.cli.group:group",
+        "See and set groups of users: they share one weight and have bounds together.",
+    ),
     "pool": ("kestrelctl.cli.pool:pool", "See how the pool is."),
     "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool; copy its store."),
     "fleet": (

@@ -13,7 +13,11 @@ import click
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.metrics_options import metrics_allow
-from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS, Config
+from kestrelctl.core.model.config import (
+    SHORTEST_HALF_LIFE_SECONDS,
+    SHORTEST_USAGE_SECONDS,
+    Config,
+)
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.grammar.quantities import Number, WholeNumber, parse_duration
@@ -42,6 +46,17 @@ def parse_usage_interval(text: str) -> float:
         raise UsageError(
             f"an interval of {text} is too short: looking at tasks takes time of its own",
             hint="the shortest is 1s; `never` turns it off",
+        )
+    return seconds
+
+
+def parse_half_life(text: str) -> float:
+    """Seconds."""
+    seconds = parse_duration(text)
+    if seconds < SHORTEST_HALF_LIFE_SECONDS:
+        raise UsageError(
+            f"a half-life of {text} is too short: what was used would be forgotten at once",
+            hint="the shortest is 1m; 1d is usual",
         )
     return seconds
 
@@ -162,6 +177,15 @@ def manager() -> None:
     show_default=True,
     metavar="TIME",
     help="How often workers say what tasks use that have run for so long; `never`.",
+)
+@click.option(
+    "--usage-half-life",
+    "usage_half_life_seconds",
+    type=parse_half_life,
+    default=f"{Config().usage_half_life_seconds / 86_400:g}d",
+    show_default=True,
+    metavar="TIME",
+    help="In this time what a user has used counts half as much against his share.",
 )
 @click.option(
     "--keep-jobs-for",

@@ -1,16 +1,18 @@
-"""`kestrelctl user …`: who uses the pool, and how much."""
+"""`kestrelctl user …`: who uses the pool, how much, and with what share of it."""
 
 from __future__ import annotations
 
 import click
 
 from kestrelctl.cli.command import Noun
+from kestrelctl.cli.user_share import info, list_, set_
 from kestrelctl.cli.user_usage import usage
 
 
 @click.group("user", cls=Noun)
 def user() -> None:
-    """See what users have used."""
+    """See users, what they have used, and set their shares of the pool."""
 
 
-user.add_command(usage)
+for command in (list_, info, set_, usage):
+    user.add_command(command)

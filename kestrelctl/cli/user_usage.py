@@ -13,7 +13,7 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.jobview import memory_time
 from kestrelctl.grammar.quantities import duration, parse_duration, size
 from kestrelctl.protocol.answers import UsedByUsers, UserLine
-from kestrelctl.protocol.requests import UserUsage
+from kestrelctl.protocol.requests import UsageBy, UserUsage
 
 _COLUMNS: list[Column[UserLine]] = [
     Column("USER", lambda u: u.user),
@@ -24,6 +24,11 @@ _COLUMNS: list[Column[UserLine]] = [
     Column("MEMORY TIME", lambda u: memory_time(u.memory_byte_seconds), right=True),
     Column("MOST MEMORY", lambda u: size(u.peak_bytes), right=True, wide=True),
     Column("WAIT OF A TASK", lambda u: duration(u.wait_seconds / (u.tasks or 1)), right=True),
+]
+
+_BY_GROUP: list[Column[UserLine]] = [
+    Column("GROUP", lambda u: u.user or "(in no group)"),
+    *_COLUMNS[1:],
 ]
 
 
@@ -37,24 +42,32 @@ _COLUMNS: list[Column[UserLine]] = [
     metavar="TIME",
     help="So far back, from the beginning of that day in UTC.",
 )
+@click.option(
+    "--by",
+    type=click.Choice(["user", "group"]),
+    default="user",
+    show_default=True,
+    help="A line for each user, or for each group: the sum of its present members.",
+)
 @pass_invocation
-def usage(invocation: Invocation, name: str, since: float) -> None:
+def usage(invocation: Invocation, name: str, since: float, by: UsageBy) -> None:
     """What users have used: run time, processor time and memory of attempts that have ended.
 
-    NAME is an account, or what is before its `@`. Of others an admin sees this, and everybody in a
-    pool that shares jobs.
+    NAME is an account, or what is before its `@`; with `--by group` a group. Of others an admin
+    sees this, and everybody in a pool that shares jobs.
     """
 
     async def work(connection: Connection) -> None:
-        request = UserUsage(user=name, since=max(0.0, invocation.now() - since))
+        request = UserUsage(user=name, since=max(0.0, invocation.now() - since), by=by)
         page = await ask(connection, request, UsedByUsers)
         users = page.users
         while page.after is not None:
             page = await ask(connection, replace(request, after=page.after), UsedByUsers)
             users += page.users
         nothing = "nothing was used"
-        await invocation.show(Listing(users, _COLUMNS, lambda u: u.user, nothing=nothing))
+        columns = _BY_GROUP if by == "group" else _COLUMNS
+        await invocation.show(Listing(users, columns, lambda u: u.user, nothing=nothing))
         day = time.strftime("%Y-%m-%d", time.gmtime(page.since))
         invocation.screen.say(f"of attempts that ended since {day} 00:00 UTC")
 
-    invocation.talk(work)
+    invocation.talk(work, as_admin=by == "group")

@@ -9,6 +9,7 @@ from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.seal import Seal
+from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.use import Use
 
@@ -84,6 +85,37 @@ class DropToken(Event, frozen=True, kw_only=True):
 
 class DropPolicy(Event, frozen=True, kw_only=True):
     """An admin takes a consumption policy out of force."""
+
+    request: str
+    name: str
+
+
+class SetUser(Event, frozen=True, kw_only=True):
+    """An admin sets something for a user, whether he was ever seen or not.
+
+    Attributes:
+        name: his account.
+        group: whose weight he shares from now on; empty for none, None to leave that as it is.
+        reset_usage: whether what he has used counts no more.
+    """
+
+    request: str
+    name: str
+    change: ShareChange
+    group: str | None = None
+    reset_usage: bool = False
+
+
+class SetGroup(Event, frozen=True, kw_only=True):
+    """An admin sets something for a group; if there is none of that name, there is from now on."""
+
+    request: str
+    name: str
+    change: ShareChange
+
+
+class DropGroup(Event, frozen=True, kw_only=True):
+    """An admin removes a group that has no members."""
 
     request: str
     name: str

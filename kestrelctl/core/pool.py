@@ -25,6 +25,7 @@ from kestrelctl.core.events import (
     Cancel,
     Disconnected,
     Drain,
+    DropGroup,
     DropPolicy,
     DropToken,
     Event,
@@ -49,6 +50,8 @@ from kestrelctl.core.events import (
     Returned,
     Revoked,
     ScaleService,
+    SetGroup,
+    SetUser,
     StoreFailing,
     StoreWell,
     Submit,
@@ -65,11 +68,13 @@ from kestrelctl.core.handlers import (
     reporting,
     running_use,
     services,
+    sharing,
     submission,
     token_changes,
 )
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config
@@ -97,6 +102,9 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     DropPolicy: policy_changes.on_drop_policy,
     PutToken: token_changes.on_put_token,
     DropToken: token_changes.on_drop_token,
+    SetUser: sharing.on_set_user,
+    SetGroup: sharing.on_set_group,
+    DropGroup: sharing.on_drop_group,
     ScaleService: services.on_scale,
     Forget: submission.on_forget,
     Expire: submission.on_expire,
@@ -298,6 +306,11 @@ class Pool:
     def tokens(self) -> list[TokenNumbers]:
         """What the whole pool has itself, by name."""
         return count_tokens(self.state)
+
+    @property
+    def sharers(self) -> Sharers:
+        """Users and groups: what is set for them, what they run and have used."""
+        return self.state.sharers
 
     def census(self, now: float) -> Census:
         """Everything, counted."""

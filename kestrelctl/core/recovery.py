@@ -27,6 +27,7 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     state.tokens.settled = False
     for token in snapshot.tokens:
         state.tokens.put(token)
+    state.sharers.restore(snapshot.users, snapshot.groups)
     for unfinished in snapshot.jobs:
         _restore_job(state, unfinished)
     for known in snapshot.workers:

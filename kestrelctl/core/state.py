@@ -57,6 +57,7 @@ class State:
         deadlines: heap of (when, job id); it may hold entries of jobs that have ended.
         kept: jobs that starve -> the worker that is kept for each, and since when.
         at, cause: of the event at hand.
+        usage_recorded_at: when what users have used was last recorded.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
         touched_tokens: of tokens that came back since the last plan, how many of each were free
             before.
@@ -98,6 +99,7 @@ class State:
         self.kept: dict[Job, tuple[Worker, float]] = {}
         self.next_starving_at = 0.0
         self.leases_checked_at = 0.0
+        self.usage_recorded_at = 0.0
         self.totals = Totals()
         self.at = 0.0
         self.cause = ""

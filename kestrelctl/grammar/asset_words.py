@@ -9,6 +9,7 @@ from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import parse_size
 
 ASKED_HINT = "write --asset fpga=1 or --asset scratch=10G"
+LIMIT_HINT = "write --limit gpus=4, --limit memory=200G or --limit gpus=none"
 OFFERED_HINT = "write fpga=2, gpus=0,1 (ids of units), gpus=indexed:0 or seats=shared:4"
 
 
@@ -21,6 +22,20 @@ def asked_assets(words: Iterable[str]) -> dict[str, float]:
     return {
         name: _amount(word, value, ASKED_HINT) for name, value, word in _pairs(words, ASKED_HINT)
     }
+
+
+def limited_assets(words: Iterable[str]) -> dict[str, float | None]:
+    """How much may be used at once: `NAME=AMOUNT`, or `NAME=none` for any amount.
+
+    Raises:
+        UsageError: a word is not of that form, or a name comes twice.
+    """
+    found: dict[str, float | None] = {}
+    for name, value, word in _pairs(words, LIMIT_HINT):
+        if name in found:
+            raise UsageError(f"{name} is given twice", hint=LIMIT_HINT)
+        found[name] = None if value == "none" else _amount(word, value, LIMIT_HINT)
+    return found
 
 
 def offered_assets(words: Iterable[str]) -> AssetChange:

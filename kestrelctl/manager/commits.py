@@ -14,6 +14,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.effects import Effect
 from kestrelctl.core.model.records import (
+    GroupGone,
+    GroupRecord,
     JobForgotten,
     JobRecord,
     PolicyGone,
@@ -23,6 +25,7 @@ from kestrelctl.core.model.records import (
     TaskRecord,
     TokenGone,
     TokenRecord,
+    UserRecord,
     WorkerGone,
     WorkerRecord,
 )
@@ -227,4 +230,8 @@ def _what(record: Record, place: int) -> Hashable:
         return (PolicyRecord, record.name)
     if isinstance(record, (TokenRecord, TokenGone)):
         return (TokenRecord, record.name)
+    if isinstance(record, UserRecord):
+        return (UserRecord, record.name)
+    if isinstance(record, (GroupRecord, GroupGone)):
+        return (GroupRecord, record.name)
     return place

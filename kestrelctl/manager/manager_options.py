@@ -26,6 +26,7 @@ class ManagerOptions:
         users: accounts (bare JIDs) of other domains that may submit.
         max_account_cpus: what the workers of one account may offer together.
         usage_seconds: how often workers say what long tasks use; 0 for never.
+        usage_half_life_seconds: in this time what a user has used counts half as much against him.
         keep_seconds: how long ended jobs are kept; None for ever.
         keep_jobs: how many ended jobs are kept; None for all.
         metrics: HOST:PORT for Prometheus; empty for none.
@@ -48,6 +49,7 @@ class ManagerOptions:
     share_jobs: bool = False
     max_account_cpus: float = Config().max_account_cpus
     usage_seconds: float = Config().usage_seconds
+    usage_half_life_seconds: float = Config().usage_half_life_seconds
     keep_seconds: float | None = KEEP_SECONDS
     keep_jobs: int | None = KEEP_JOBS
     metrics: str = ""
@@ -57,4 +59,8 @@ class ManagerOptions:
 
     def config(self) -> Config:
         """What of them the pool's decisions turn on."""
-        return Config(max_account_cpus=self.max_account_cpus, usage_seconds=self.usage_seconds)
+        return Config(
+            max_account_cpus=self.max_account_cpus,
+            usage_seconds=self.usage_seconds,
+            usage_half_life_seconds=self.usage_half_life_seconds,
+        )

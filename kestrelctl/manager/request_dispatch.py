@@ -18,6 +18,7 @@ from kestrelctl.manager.pool_requests import PoolRequests, Usage
 from kestrelctl.manager.resizes import Resizes
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.share_requests import ShareRequests
 from kestrelctl.manager.task_requests import TaskRequests
 from kestrelctl.manager.turns import USER_LINES, Turns
 from kestrelctl.manager.user_requests import UserRequests
@@ -75,6 +76,7 @@ class RequestDispatcher:
         pool = PoolRequests(service, selection, self.resizes, usage)
         policies = PolicyRequests(service, pending)
         assets = AssetRequests(service, pending)
+        shares = ShareRequests(service, pending)
         self._serve: dict[type, Callable[[Caller, Any], Awaitable[None]]] = {
             rq.SubmitJob: jobs.submit,
             rq.SubmitLine: lambda caller, line: jobs.submit(caller, line.submission()),
@@ -108,6 +110,11 @@ class RequestDispatcher:
             rq.RemoveAsset: assets.remove,
             rq.ListAssets: assets.list,
             rq.UserUsage: UserRequests(service).usage,
+            rq.ListUsers: shares.list_users,
+            rq.ChangeUser: shares.set_user,
+            rq.ListGroups: shares.list_groups,
+            rq.ChangeGroup: shares.set_group,
+            rq.RemoveGroup: shares.remove_group,
         }
 
     def serve(self, caller: Caller, request: rq.AnyRequest) -> None:

@@ -9,7 +9,7 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.store.sums import DAY_SECONDS, day_of
+from kestrelctl.store.sums import DAY_SECONDS, Used, day_of
 
 
 class UserRequests:
@@ -27,18 +27,38 @@ class UserRequests:
             )
         day = day_of(max(0.0, request.since))
         everybody = caller.sees("")
+        if request.by == "group" and not everybody:
+            raise NotAllowed("what groups have used is not yours to see")
         found = self._service.store.used_by_owner(day, None if everybody else caller.user)
-        if request.user:
-            found = {who: used for who, used in found.items() if _is_called(who, request.user)}
-            if not found and not (everybody or _is_called(caller.user, request.user)):
+        if request.by == "group":
+            found = self._by_group(found)
+            found = {who: used for who, used in found.items() if request.user in ("", who)}
+        elif request.user:
+            found = {who: used for who, used in found.items() if is_called(who, request.user)}
+            if not found and not (everybody or is_called(caller.user, request.user)):
                 raise NotAllowed(f"what {request.user} has used is not yours to see")
-        lines = [views.user_line(who, used) for who, used in found.items() if who > request.after]
+        lines = [
+            views.user_line(who, used)
+            for who, used in sorted(found.items())
+            if not request.after or who > request.after
+        ]
         page = views.first_that_fit(lines)
         after = page[-1].user if len(page) < len(lines) else None
         caller.reply(
             an.UsedByUsers(id=request.id, since=day * DAY_SECONDS, users=page, after=after)
         )
 
+    def _by_group(self, found: dict[str, Used]) -> dict[str, Used]:
+        """What the present members of each group have used; of those in none under ""."""
+        sharers = self._service.pool.sharers
+        groups: dict[str, Used] = {}
+        for who, used in found.items():
+            sharer = sharers.find(who)
+            group = sharer.record.group if sharer is not None else ""
+            groups[group] = groups.get(group, Used()).plus(used)
+        return groups
 
-def _is_called(account: str, name: str) -> bool:
+
+def is_called(account: str, name: str) -> bool:
+    """Whether somebody is meant by a name: his account, or what is before its `@`."""
     return name in (account, account.partition("@")[0])

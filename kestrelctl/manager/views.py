@@ -35,6 +35,7 @@ from kestrelctl.protocol.answers import (
     WorkerView,
 )
 from kestrelctl.protocol.pool_troubles import SaturatedClass, UnmetShape
+from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.store.sums import Spread, Used
 
 #: The longest command, and the longest requirements, in characters, in an answer about many jobs.
@@ -46,7 +47,7 @@ MOST_LACKING = 10
 #: Bytes of an answer around its page of views.
 _FRAME_BYTES = 1000
 
-V = TypeVar("V", JobView, TaskView, WorkerView, StoryEntry, UserLine)
+V = TypeVar("V", JobView, TaskView, WorkerView, StoryEntry, UserLine, UserView, GroupView)
 
 
 def shown(job: Job, unstored: Counts | None) -> tuple[Counts, int]:

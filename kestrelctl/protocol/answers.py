@@ -9,6 +9,7 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
+from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.work import Message
 
 
@@ -473,6 +474,7 @@ class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the attempts of a user's jobs took whose results became known in some days.
 
     Attributes:
+        user: or the group, if that was asked; then it is empty for users who are in none.
         tasks: how many of them ended their task.
         memory_byte_seconds: the peak of memory times the run time.
         peak_bytes: the most that an attempt took.
@@ -498,6 +500,24 @@ class UsedByUsers(Reply, frozen=True, kw_only=True, tag="user_usage"):
 
     since: float
     users: list[UserLine]
+    after: str | None = None
+
+
+class Users(Reply, frozen=True, kw_only=True, tag="users"):
+    """A page of users, by name.
+
+    Attributes:
+        after: asks for the next page; None if this was the last.
+    """
+
+    users: list[UserView]
+    after: str | None = None
+
+
+class Groups(Reply, frozen=True, kw_only=True, tag="groups"):
+    """A page of groups, by name; as of users."""
+
+    groups: list[GroupView]
     after: str | None = None
 
 
@@ -595,4 +615,6 @@ AnyAnswer = (
     | Policies
     | Assets
     | UsedByUsers
+    | Users
+    | Groups
 )

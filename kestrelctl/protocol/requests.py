@@ -7,7 +7,7 @@ may have gaps. Every request carries an `id` that its answer repeats.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -16,6 +16,7 @@ from kestrelctl.core.members.enrollment import DEFAULT_SECONDS
 from kestrelctl.core.model.ad import AssetChange
 from kestrelctl.core.model.hold import MAX_HOLD_REASON_CHARACTERS
 from kestrelctl.core.model.result import Count, Seconds, Whole
+from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.shell_line import numbered
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.task_state import TaskState
@@ -26,6 +27,8 @@ MAX_KEY_CHARACTERS = 200
 
 #: Short, because whatever is answered repeats it.
 RequestId = Annotated[str, msgspec.Meta(max_length=100)]
+
+UsageBy = Literal["user", "group"]
 
 
 class Request(Message, frozen=True, kw_only=True):
@@ -364,14 +367,73 @@ class UserUsage(Request, frozen=True, kw_only=True, tag="user_usage"):
     Who is no admin sees himself, unless the pool shares jobs.
 
     Attributes:
-        user: only he, by account or by the name before the `@`; empty for everybody.
+        user: only he, by account or by the name before the `@`; empty for everybody. With `by`
+            `group`, the name of a group.
         since: seconds since the epoch; the whole day in UTC counts in which that is.
         after: the user after whom the page starts.
+        by: `group` adds up what the present members of each group have used, and what users have
+            used that are in none; for whoever sees all users.
     """
 
     user: str = ""
     since: Seconds
     after: str = ""
+    by: UsageBy = "user"
+
+
+class ListUsers(Request, frozen=True, kw_only=True, tag="users"):
+    """What is set for users, and what they run and have used lately. Answered by `users`.
+
+    Who is no admin sees himself, unless the pool shares jobs.
+
+    Attributes:
+        user: only he, by account or by the name before the `@`; empty for everybody.
+        after: the user after whom the page starts.
+    """
+
+    user: str = ""
+    after: str = ""
+
+
+class ChangeUser(Request, frozen=True, kw_only=True, tag="user_set"):
+    """Set something for a user (admins only). Answered by `changed`.
+
+    Attributes:
+        user: his account, or the name before its `@` if that is known and no other's.
+        group: whose weight and bounds he shares from now on; empty for none, None to leave that.
+        reset_usage: whether what he has used counts no more.
+    """
+
+    user: str
+    change: ShareChange = ShareChange()
+    group: str | None = None
+    reset_usage: bool = False
+
+
+class ListGroups(Request, frozen=True, kw_only=True, tag="groups"):
+    """The same of groups of users. Answered by `groups`.
+
+    Who is no admin sees the group that he is in, unless the pool shares jobs.
+
+    Attributes:
+        group: only this one; empty for all.
+    """
+
+    group: str = ""
+    after: str = ""
+
+
+class ChangeGroup(Request, frozen=True, kw_only=True, tag="group_set"):
+    """Make a group, or set something for one (admins only). Answered by `changed`."""
+
+    name: str
+    change: ShareChange = ShareChange()
+
+
+class RemoveGroup(Request, frozen=True, kw_only=True, tag="group_remove"):
+    """Remove a group that has no members (admins only). Answered by `changed`."""
+
+    name: str
 
 
 AnyRequest = (
@@ -407,6 +469,11 @@ AnyRequest = (
     | RemoveAsset
     | ListAssets
     | UserUsage
+    | ListUsers
+    | ChangeUser
+    | ListGroups
+    | ChangeGroup
+    | RemoveGroup
 )
 
 ENDED_STATES = ("done", "failed", "cancelled")

@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from msgspec.structs import replace
 
 from kestrelctl.core.model.records import (
+    GroupGone,
+    GroupRecord,
     Happening,
     JobForgotten,
     JobRecord,
@@ -21,6 +23,7 @@ from kestrelctl.core.model.records import (
     TokenGone,
     TokenRecord,
     UnfinishedJob,
+    UserRecord,
     WorkerGone,
     WorkerRecord,
 )
@@ -62,6 +65,8 @@ class MemoryStore:
         self._workers: dict[str, WorkerRecord] = {}
         self._policies: dict[str, PolicyRecord] = {}
         self._tokens: dict[str, TokenRecord] = {}
+        self._users: dict[str, UserRecord] = {}
+        self._groups: dict[str, GroupRecord] = {}
         self._commits = 0
         self._records = 0
         self._used: dict[int, Used] = {}
@@ -86,6 +91,8 @@ class MemoryStore:
             workers=[self._workers[worker] for worker in sorted(self._workers)],
             policies=[self._policies[name] for name in sorted(self._policies)],
             tokens=[self._tokens[name] for name in sorted(self._tokens)],
+            users=[self._users[name] for name in sorted(self._users)],
+            groups=[self._groups[name] for name in sorted(self._groups)],
         )
 
     def _unfinished(self, job: JobRecord) -> UnfinishedJob:
@@ -177,6 +184,12 @@ class MemoryStore:
                 self._tokens[record.name] = record
             case TokenGone():
                 self._tokens.pop(record.name, None)
+            case UserRecord():
+                self._users[record.name] = record
+            case GroupRecord():
+                self._groups[record.name] = record
+            case GroupGone():
+                self._groups.pop(record.name, None)
             case JobForgotten():
                 self._jobs.pop(record.job_id, None)
                 self._used.pop(record.job_id, None)

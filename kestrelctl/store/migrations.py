@@ -233,6 +233,31 @@ _FOURTEENTH = (
 )
 
 _FIFTEENTH = (
+    # What is set for users, with what they have used lately, and for groups of them.
+    """
+    CREATE TABLE users (
+        name TEXT PRIMARY KEY,
+        weight REAL NOT NULL,
+        member_of TEXT NOT NULL,  -- a group; empty for none
+        max_running INTEGER,  -- this and the next: NULL for any number
+        max_queued INTEGER,
+        limits BLOB NOT NULL,  -- JSON: asset -> thousandths
+        usage REAL NOT NULL,  -- weighted seconds, decayed up to the next
+        usage_at REAL NOT NULL
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE user_groups (
+        name TEXT PRIMARY KEY,
+        weight REAL NOT NULL,
+        max_running INTEGER,
+        max_queued INTEGER,
+        limits BLOB NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
+_SIXTEENTH = (
     # Assets of the whole pool, and how many tokens of each there are.
     """
     CREATE TABLE tokens (
@@ -258,6 +283,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _THIRTEENTH,
     _FOURTEENTH,
     _FIFTEENTH,
+    _SIXTEENTH,
 )
 
 

@@ -39,6 +39,7 @@ from kestrelctl.store.rows import (
     task_record,
     worker_record,
 )
+from kestrelctl.store.share_rows import stored_groups, stored_users
 from kestrelctl.store.sums import Spread, Used, sampled_indexes
 from kestrelctl.store.sums import spread as spread_of
 
@@ -79,6 +80,8 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
         workers=[worker_record(row) for row in workers if isinstance(row[0], str)],
         policies=[PolicyRecord(*map(str, row)) for row in policies],
         tokens=[TokenRecord(str(name), total) for name, total in tokens if type(total) is int],
+        users=stored_users(connection),
+        groups=stored_groups(connection),
     )
 
 

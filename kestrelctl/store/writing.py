@@ -11,6 +11,8 @@ from typing import Any
 from msgspec.structs import astuple
 
 from kestrelctl.core.model.records import (
+    GroupGone,
+    GroupRecord,
     Happening,
     JobForgotten,
     JobRecord,
@@ -23,6 +25,7 @@ from kestrelctl.core.model.records import (
     TaskRecord,
     TokenGone,
     TokenRecord,
+    UserRecord,
     WorkerGone,
     WorkerRecord,
 )
@@ -37,6 +40,7 @@ from kestrelctl.store.rows import (
     happening_row,
     task_row,
 )
+from kestrelctl.store.share_rows import PUT_GROUP, PUT_USER, group_row, user_row
 from kestrelctl.store.sums import Used, by_job, day_of, summed
 
 #: Rows of tasks and happenings deleted with each commit while there are forgotten jobs, at most,
@@ -142,6 +146,12 @@ def write(connection: sqlite3.Connection, records: Sequence[Record], now: float)
             )
         elif isinstance(record, TokenGone):
             connection.execute("DELETE FROM tokens WHERE name = ?", (record.name,))
+        elif isinstance(record, UserRecord):
+            connection.execute(PUT_USER, user_row(record))
+        elif isinstance(record, GroupRecord):
+            connection.execute(PUT_GROUP, group_row(record))
+        elif isinstance(record, GroupGone):
+            connection.execute("DELETE FROM user_groups WHERE name = ?", (record.name,))
         elif isinstance(record, JobForgotten):
             _forget_job(connection, record.job_id)
         elif isinstance(record, Swept):

@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-PAGE = (Path(__file__).parents[2] / "docs" / "aggregates.md").read_text()
-BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+from page_desk import Desk, as_far_as_shown, typed_lines
 
 pytestmark = pytest.mark.timeout(180)
-
-
-class Desk:
-    """A user who types what the page shows."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.env = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "XDG_STATE_HOME": str(directory / "state"),
-            "XDG_CONFIG_HOME": str(directory / "config"),
-        }
-        self.env.pop("KESTREL_POOL", None)
-
-    def types(self, line: str) -> list[str]:
-        found = subprocess.run(
-            ["bash", "-c", line], cwd=self.directory, env=self.env, text=True, timeout=100,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        lines = found.stdout.splitlines()
-        return [line for line in lines if not line.startswith("next: ")]
 
 
 @pytest.fixture
@@ -55,15 +28,10 @@ def same_for_all_workers(lines: list[str]) -> list[str]:
 
 def test_the_page_shows_what_happens(desk: Desk) -> None:
     typed = 0
-    for block in BLOCKS:
-        for entry in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            line, *shown = entry.splitlines()
-            seen = same_for_all_workers(desk.types(line))
-            if "..." in shown:
-                shown = shown[: shown.index("...")]
-                seen = seen[: len(shown)]
-            assert seen == shown, line
-            typed += 1
+    for line, shown in typed_lines("aggregates.md"):
+        seen, wanted = as_far_as_shown(same_for_all_workers(desk.types(line)), shown)
+        assert seen == wanted, line
+        typed += 1
     assert typed == 21
 
 

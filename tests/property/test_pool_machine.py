@@ -33,6 +33,7 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
+from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.use import Use
@@ -363,6 +364,29 @@ class PoolMachine(RuleBasedStateMachine):
     def drop_seats(self) -> None:
         self.tell(ev.DropToken(at=self.now, request="t", name="seats"))
 
+    @rule(
+        max_queued=st.none() | st.integers(0, 60),
+        max_running=st.none() | st.integers(0, 3),
+        of_group=st.booleans(),
+        weight=st.floats(-1.0, 10.0),
+    )
+    def set_share(
+        self, max_queued: int | None, max_running: int | None, of_group: bool, weight: float
+    ) -> None:
+        """An admin sets bounds for the user or his group; some of what is wanted is refused."""
+        bounds = ShareChange(weight=weight, max_queued=max_queued, max_running=max_running)
+        if of_group:
+            self.tell(ev.SetGroup(at=self.now, request="s", name="g", change=bounds))
+        else:
+            self.tell(ev.SetUser(at=self.now, request="s", name="ada", change=bounds, group="g"))
+
+    @rule()
+    def drop_group(self) -> None:
+        """The user leaves his group, which goes."""
+        change = ShareChange()
+        self.tell(ev.SetUser(at=self.now, request="s", name="ada", change=change, group=""))
+        self.tell(ev.DropGroup(at=self.now, request="s", name="g"))
+
     @rule(which=st.integers(0, 3))
     def expire(self, which: int) -> None:
         """It is said that a job has been kept for long enough; of an active one nobody may."""
@@ -644,6 +668,9 @@ class PoolMachine(RuleBasedStateMachine):
         self.commit()
         self.tell(ev.StoreWell(at=self.now))
         self.tell(ev.Reconnected(at=self.now))
+        free = ShareChange(max_running=None)
+        self.tell(ev.SetUser(at=self.now, request="s", name="ada", change=free))
+        self.tell(ev.SetGroup(at=self.now, request="s", name="g", change=free))
         self.drop_policy("a")
         self.drop_policy("b")
         self.put_seats(2)

@@ -228,6 +228,11 @@ def test_the_server_shows_its_metrics_to_the_same_addresses() -> None:
         assert f'openmetrics_allow_ips = {{ "127.0.0.1", "::1", "{address}" }}' in text
 
 
+def test_the_half_life_of_usage_is_the_operators() -> None:
+    assert "--usage-half-life 1d" in unit("manager")
+    assert "--usage-half-life 12h" in unit("manager", manager_usage_half_life="12h")
+
+
 def test_users_see_each_others_jobs_only_where_the_operator_says_so() -> None:
     assert "--share-jobs" not in unit("manager")
     assert "--share-jobs" in unit("manager", manager_share_jobs=True)

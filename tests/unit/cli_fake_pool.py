@@ -17,6 +17,7 @@ from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.share_views import GroupView, UserView
 
 NOW = 1_000_000.0
 
@@ -228,6 +229,30 @@ USED_BY_USERS = an.UsedByUsers(
 )
 
 
+USER = UserView(
+    user="ada@users.example.org",
+    group="physics",
+    weight=2.0,
+    share=0.25,
+    running=12,
+    waiting=4988,
+    usage_seconds=45_000.0,
+    max_running=500,
+    limits={"gpus": 4.0, "fpga": 0.0},
+)
+GROUP = GroupView(
+    group="physics",
+    members=3,
+    weight=3.0,
+    share=0.6,
+    running=30,
+    waiting=4988,
+    usage_seconds=90_000.0,
+    max_queued=1_000_000,
+    names=["ada@users.example.org", "bob@users.example.org"],
+)
+
+
 def log_of(data: bytes, **fields: Any) -> an.Log:
     """A piece of output that ends the stream, unless told otherwise."""
     return an.Log(id="", data=data, **{"size_bytes": len(data), **fields})
@@ -280,6 +305,11 @@ class FakePool:
             "ListAssets": an.Assets(id="", assets=[OF_POOL]),
             "PoolOverview": OVERVIEW,
             "UserUsage": USED_BY_USERS,
+            "ListUsers": an.Users(id="", users=[USER]),
+            "ChangeUser": an.Changed(id="", what=[USER.user]),
+            "ListGroups": an.Groups(id="", groups=[GROUP]),
+            "ChangeGroup": an.Changed(id="", what=["physics"]),
+            "RemoveGroup": an.Changed(id="", what=["physics"]),
             **answers,
         }
         self.ends: list[an.JobView] = []

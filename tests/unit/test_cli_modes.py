@@ -63,6 +63,13 @@ COMMAND_LINES = {
     "worker revoke w1": "w1@workers.example.org",
     "worker enroll": TOKEN.encode(),
     "user usage": "ada@users.example.org",
+    "user list": "ada@users.example.org",
+    "user info ada": "ada@users.example.org",
+    "user set ada --weight 2": "ada@users.example.org",
+    "group list": "physics",
+    "group info physics": "physics",
+    "group set physics": "physics",
+    "group remove physics": "physics",
     "pool status": "ok",
     "pool policy list": "lean",
     "pool policy info lean": "lean",
@@ -109,6 +116,8 @@ MANY = {
     "pool policy list",
     "pool asset list",
     "user usage",
+    "user list",
+    "group list",
 }
 
 

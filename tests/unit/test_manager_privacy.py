@@ -14,6 +14,7 @@ from managerkit import NOW, PlayedManager
 
 from kestrelctl.core.model.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.access import Access
@@ -81,6 +82,15 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.ListJobs(used=True), ALL, SUMMARY, ALL),
     (rq.UserUsage(since=0.0), ALL, ALL, ALL),
     (rq.UserUsage(user="ada", since=0.0), ALL, REFUSED, ALL),
+    (rq.UserUsage(since=0.0, by="group"), REFUSED, REFUSED, ALL),
+    (rq.ListUsers(), ALL, ALL, ALL),
+    (rq.ListUsers(user="ada"), ALL, REFUSED, ALL),
+    (rq.ChangeUser(user="ada", change=ShareChange(weight=2.0)), REFUSED, REFUSED, ALL),
+    (rq.ChangeUser(user="mallory", reset_usage=True), REFUSED, REFUSED, REFUSED),
+    (rq.ListGroups(), ALL, ALL, ALL),
+    (rq.ListGroups(group="physics"), REFUSED, REFUSED, ALL),
+    (rq.ChangeGroup(name="physics"), REFUSED, REFUSED, ALL),
+    (rq.RemoveGroup(name="physics"), REFUSED, REFUSED, REFUSED),
     (rq.PoolStatus(), ALL, ALL, ALL),
     (rq.PoolTraffic(), ALL, ALL, ALL),
     (rq.ListWorkers(), ALL, ALL, ALL),

@@ -16,6 +16,8 @@ from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Report
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import (
+    GroupGone,
+    GroupRecord,
     Happening,
     JobForgotten,
     OwnerTold,
@@ -25,6 +27,7 @@ from kestrelctl.core.model.records import (
     TaskRecord,
     TokenGone,
     TokenRecord,
+    UserRecord,
     WorkerGone,
     WorkerRecord,
 )
@@ -122,6 +125,29 @@ class TestOpening:
             WorkerRecord("a", ad=second),
             WorkerRecord("b", draining=True, ad=first),
         ]
+
+
+class TestShares:
+    async def test_what_is_set_for_users_is_remembered(self, store: Store) -> None:
+        ada = UserRecord(
+            name="ada",
+            weight=0.5,
+            group="physics",
+            max_running=0,
+            max_queued=2**53,
+            limits={"gpus": 0, "memory": 2**62},
+            usage=1e9 / 3,
+            usage_at=1_700_000_000.25,
+        )
+        await store.commit([UserRecord(name="bob"), ada])
+        await store.commit([UserRecord(name="bob", weight=2.0)])
+        assert reopened(store).users == [ada, UserRecord(name="bob", weight=2.0)]
+
+    async def test_groups_are_remembered_until_they_are_gone(self, store: Store) -> None:
+        physics = GroupRecord(name="physics", weight=3.0, max_running=5, limits={"cpus": 8000})
+        await store.commit([GroupRecord(name="bio", max_queued=7), GroupRecord(name="physics")])
+        await store.commit([physics, GroupGone("bio"), GroupGone("nobody")])
+        assert reopened(store).groups == [physics]
 
 
 class TestActiveJobs:

@@ -151,6 +151,8 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "ALTER TABLE tasks DROP COLUMN memory_step",
         "ALTER TABLE jobs DROP COLUMN stopped_by",
         "DROP TABLE tokens",
+        "DROP TABLE users",
+        "DROP TABLE user_groups",
         "ALTER TABLE jobs DROP COLUMN hold",
         "PRAGMA user_version = 7",
     )
@@ -264,4 +266,35 @@ def test_a_snapshot_of_a_sound_store_sets_nothing_aside(data_dir: Path) -> None:
     snapshot: Snapshot = store.open()
     assert [found.record.job_id for found in snapshot.jobs] == [1, 2, 3]
     assert (store.notes(), dict(store.damaged)) == ([], {})
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["weight = 'heavy'", "weight = -1.0", "limits = x'00'", "usage = 'much'", "max_queued = -3"],
+)
+def test_a_damaged_user_counts_as_one_of_whom_nothing_is_set(
+    data_dir: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    put = (
+        "INSERT INTO users (name, weight, member_of, limits, usage, usage_at)"
+        " VALUES ('{}', 2.0, '', '{{}}', 0.0, 0.0)"
+    )
+    damage(
+        data_dir,
+        put.format("ada"),
+        put.format("bob"),
+        f"UPDATE users SET {what} WHERE name = 'ada'",
+    )
+    store = SqliteStore(data_dir)
+    assert [user.name for user in store.open().users] == ["bob"]
+    assert "user ada counts as one of which nothing is set" in caplog.text
+    store.close()
+
+
+def test_a_damaged_group_counts_as_one_that_is_not_there(data_dir: Path) -> None:
+    put = "INSERT INTO user_groups (name, weight, limits) VALUES ('{}', {}, '{{}}')"
+    damage(data_dir, put.format("bio", 0.0), put.format("physics", 3.0))
+    store = SqliteStore(data_dir)
+    assert [group.name for group in store.open().groups] == ["physics"]
     store.close()

@@ -15,6 +15,8 @@ from store_samples import FULL_SPEC, happening, job
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import (
+    GroupGone,
+    GroupRecord,
     JobForgotten,
     JobRecord,
     Progress,
@@ -23,6 +25,7 @@ from kestrelctl.core.model.records import (
     TaskRecord,
     TokenGone,
     TokenRecord,
+    UserRecord,
     WorkerGone,
     WorkerRecord,
 )
@@ -59,6 +62,22 @@ ads = st.builds(
     tags=st.lists(words, max_size=2).map(tuple),
     host=words,
 )
+bounds = {
+    "weight": st.floats(min_value=0.0, max_value=1e6, exclude_min=True),
+    "max_running": st.none() | small,
+    "max_queued": st.none() | st.integers(0, 2**53),
+    "limits": st.dictionaries(st.sampled_from(["cpus", "gpus"]), st.integers(0, 2**62)),
+}
+group_names = st.sampled_from(["physics", "bio"])
+users = st.builds(
+    UserRecord,
+    name=st.sampled_from(["ada", "bob"]),
+    group=st.just("") | group_names,
+    usage=durations,
+    usage_at=durations,
+    **bounds,
+)
+groups = st.builds(GroupRecord, name=group_names, **bounds)
 counts = st.builds(Counts, done=small, failed=small, lost=small, cancelled=small)
 
 
@@ -116,6 +135,9 @@ records = st.one_of(
     st.builds(WorkerGone, names),
     st.builds(TokenRecord, names, st.integers(1, 10**9)),
     st.builds(TokenGone, names),
+    users,
+    groups,
+    st.builds(GroupGone, group_names),
     st.builds(JobForgotten, job_ids),
     st.builds(happening, st.integers(-1, 7), job_ids, at=seconds, number=wide, detail=words),
 )

@@ -8,7 +8,13 @@ from kestrelctl.core.attempts.adoption import reach
 from kestrelctl.core.attempts.book import move_away
 from kestrelctl.core.effects import Answer, Kill
 from kestrelctl.core.events import ScaleService
-from kestrelctl.core.handlers.submission import bring_back, cancel_each, is_anothers, refuse
+from kestrelctl.core.handlers.submission import (
+    bring_back,
+    cancel_each,
+    is_anothers,
+    refuse,
+    refuse_over_quota,
+)
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ending_rules import MOST_COPIES
@@ -57,6 +63,8 @@ def on_scale(state: State, event: ScaleService) -> None:
         refuse(state, event.request, "usage", problem, hint)
         return
     have = job.never_started + sum(not task.cancelled for task in job.live.values())
+    if refuse_over_quota(state, event.request, job.owner, event.copies - have):
+        return
     if event.copies < have:
         _shrink(state, job, event.copies)
     elif event.copies > have:

@@ -19,6 +19,7 @@ from kestrelctl.core.events import (
     ScaleService,
     Submit,
 )
+from kestrelctl.core.handlers.admission import over_quota
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.hold import SUBMITTED_SO, Hold
 from kestrelctl.core.model.plural import plural
@@ -47,6 +48,8 @@ def on_submit(state: State, event: Submit) -> None:
     if deadline is not None and deadline <= event.at:
         text = f"the deadline was {event.at - deadline:,.0f} s ago"
         refuse(state, event.request, "usage", text, "give one that is still to come")
+        return
+    if refuse_over_quota(state, event.request, event.owner, event.spec.count):
         return
     job_id = state.next_job_id
     state.next_job_id += 1
@@ -257,11 +260,23 @@ def _may_retry(state: State, event: Retry) -> bool:
     if record is not None and record.cancelling and not event.rest:
         text = f"job {event.job_id} was cancelled; it can only be retried as a whole"
         return refuse(state, event.request, "usage", text, "leave the selection of tasks out")
-    return not (
+    if (
         job is None
         and record is not None
         and _has_too_many_expressions(state, event.request, owner, record.spec)
-    )
+    ):
+        return False
+    return not refuse_over_quota(state, event.request, owner, _to_bring_back(event, job))
+
+
+def _to_bring_back(event: Retry, job: Job | None) -> int:
+    """How many tasks a retry gives back to the queue, as far as one can tell before."""
+    if job is not None:
+        return sum(index not in job.live for index, _ in event.indexes)
+    record = event.record
+    cancelled = record is not None and record.cancelling
+    never_started = record.spec.count - record.cursor if record is not None and cancelled else 0
+    return len(event.indexes) + never_started
 
 
 def on_forget(state: State, event: Forget) -> None:
@@ -321,6 +336,14 @@ def is_anothers(
         return False
     refuse(state, event.request, "not-allowed", f"job {job_id} belongs to {owner}")
     return True
+
+
+def refuse_over_quota(state: State, request: str, owner: str, more: int) -> bool:
+    """Whether a user may not have so many more tasks; if so, whoever asked has been told."""
+    found = over_quota(state, state.sharers.of(owner), more)
+    if found is not None:
+        refuse(state, request, "over-quota", *found)
+    return found is not None
 
 
 def refuse(state: State, request: str, code: str, message: str, hint: str = "") -> bool:

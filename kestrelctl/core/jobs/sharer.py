@@ -11,7 +11,7 @@ half-life, as HTCondor's `PRIORITY_HALFLIFE` and Slurm's `PriorityDecayHalfLife`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.model.claim import Claim
@@ -121,6 +121,12 @@ class Sharer:
         self._usage_at = self._since = now
         self._unfolded = 0.0
 
+    def used_since_record(self, now: float, half_life_seconds: float) -> float:
+        """What he has used, in weighted seconds, that his record does not tell."""
+        age = max(0.0, now - self.record.usage_at)
+        told = self.record.usage * 0.5 ** (age / half_life_seconds)
+        return float(self.usage(now, half_life_seconds) - told)
+
     def forget_usage(self, now: float) -> None:
         """Counts from nothing again."""
         self._usage = self._unfolded = 0.0
@@ -165,6 +171,16 @@ class Sharers:
             found = self._users[name] = Sharer(UserRecord(name=name))
         return found
 
+    def find(self, name: str) -> Sharer | None:
+        """The user with this account; None if nothing is known of him."""
+        return self._users.get(name)
+
+    def restore(self, users: Iterable[UserRecord], groups: Iterable[GroupRecord]) -> None:
+        """Sets what is durable, all at once: each `put` walks over all users."""
+        self._groups.update((record.name, record) for record in groups)
+        self._users.update((record.name, Sharer(record)) for record in users)
+        self._bind()
+
     def put(self, record: UserRecord) -> Sharer:
         """Sets what holds for a user; his usage stays as it is known here.
 
@@ -199,6 +215,14 @@ class Sharers:
             own = Quota(f"user {record.name}", record.max_running, record.limits)
             both = (own, of_groups.get(record.group))
             sharer.quotas = tuple(quota for quota in both if quota)
+
+    def has_group(self, name: str) -> bool:
+        """Whether something was set for a group of this name."""
+        return name in self._groups
+
+    def members(self, group: str) -> list[Sharer]:
+        """Who shares the weight and the bounds of a group."""
+        return [sharer for sharer in self._users.values() if sharer.record.group == group]
 
     def group(self, name: str) -> GroupRecord:
         """What holds for a group; that of one of which nothing was set by default."""

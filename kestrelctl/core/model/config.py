@@ -8,6 +8,10 @@ import msgspec
 SHORTEST_USAGE_SECONDS = 1.0
 
 
+#: Usage that is forgotten sooner than this evens nothing out.
+SHORTEST_HALF_LIFE_SECONDS = 60.0
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one pool; every default is what a new pool should have."""
 

@@ -168,6 +168,12 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True):
     limits: Amounts = {}
 
 
+class GroupGone(msgspec.Struct, frozen=True):
+    """A group that is no more."""
+
+    name: str
+
+
 class JobForgotten(msgspec.Struct, frozen=True):
     """An ended job whose rows shall go."""
 
@@ -259,6 +265,9 @@ Record = (
     | PolicyGone
     | TokenRecord
     | TokenGone
+    | UserRecord
+    | GroupRecord
+    | GroupGone
     | JobForgotten
     | Swept
     | Happening
@@ -290,3 +299,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[WorkerRecord]
     policies: list[PolicyRecord] = []
     tokens: list[TokenRecord] = []
+    users: list[UserRecord] = []
+    groups: list[GroupRecord] = []

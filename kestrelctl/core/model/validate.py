@@ -42,6 +42,11 @@ _NOT_INDEXED = frozenset(
 )  # fmt: skip
 
 
+def is_asset_name(name: str) -> bool:
+    """Whether an asset may be called so."""
+    return _ASSET.fullmatch(name) is not None
+
+
 def problem_with_job(spec: JobSpec) -> str | None:
     """The first thing wrong with a job, in words for its user; None if all is well."""
     ids = problem_with_ids(spec) or ""
@@ -101,7 +106,7 @@ def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
     if not LEAST_OF_AN_ASSET <= cpus <= MOST_CPUS:
         return f"{who} 0.001 to {MOST_CPUS:,} cpus, not {cpus:,.10g}"
     for name, amount in assets.items():
-        if not _ASSET.fullmatch(name):
+        if not is_asset_name(name):
             return f"{name[:40]!r} is no name of an asset"
         if amount and not LEAST_OF_AN_ASSET <= amount < MOST_OF_AN_ASSET:
             return f"{who} no {name} or 0.001 to less than 2^60, not {amount:,.10g}"
@@ -141,7 +146,7 @@ def _problem_with_kinds(ad: WorkerAd) -> str | None:
     if len(set(ad.shared)) < len(ad.shared):
         return "an asset is said to be shared twice"
     for name in (*ad.units, *ad.shared):
-        if not _ASSET.fullmatch(name):
+        if not is_asset_name(name):
             return f"{name[:40]!r} is no name of an asset"
         if name in _SUMS:
             return f"{name} is an amount: it has no units and is not shared"

@@ -1,0 +1,90 @@
+"""Options that `user set` and `group set` have in common, and how bounds are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import click
+from msgspec import UNSET, UnsetType
+
+from kestrelctl.core.model.assets import amounts, describe
+from kestrelctl.core.model.share_change import ShareChange
+from kestrelctl.errors import UsageError
+from kestrelctl.grammar.asset_words import limited_assets
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def parse_bound(text: str) -> int | None:
+    """How many; None for `none`."""
+    if text.strip() == "none":
+        return None
+    if not text.strip().isdecimal() or len(text.strip()) > 18:
+        raise UsageError(f"{text!r} is no number of tasks", hint="write 0 or more, or `none`")
+    return int(text)
+
+
+def share_options(command: F) -> F:
+    """Adds `--weight`, `--max-running`, `--max-queued` and `--limit` to a command."""
+    for option in (
+        click.option(
+            "--limit",
+            "limits",
+            multiple=True,
+            metavar="ASSET=AMOUNT",
+            help="How much of an asset may be in use at once; `none`: any amount. Repeatable.",
+        ),
+        click.option(
+            "--max-queued",
+            metavar="N",
+            help="How many tasks that have not ended there may be; `none`: any number.",
+        ),
+        click.option(
+            "--max-running",
+            metavar="N",
+            help="How many tasks may be at workers at once; `none`: any number.",
+        ),
+        click.option(
+            "--weight", type=float, metavar="W", help="Of the share of the pool; 1 at first."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def share_change(
+    weight: float | None, max_running: str | None, max_queued: str | None, limits: tuple[str, ...]
+) -> ShareChange:
+    """What these options say.
+
+    Raises:
+        UsageError: one of them makes no sense.
+    """
+    return ShareChange(
+        weight=UNSET if weight is None else weight,
+        max_running=_bound(max_running),
+        max_queued=_bound(max_queued),
+        limits=limited_assets(limits),
+    )
+
+
+def _bound(text: str | None) -> int | UnsetType | None:
+    return UNSET if text is None else parse_bound(text)
+
+
+def bound(number: int | None) -> str:
+    """A bound as a table shows it; empty for none."""
+    return "" if number is None else f"{number:,}"
+
+
+def limits_shown(limits: Mapping[str, float]) -> str:
+    """`4 gpus, 204800 MiB memory`; empty for none."""
+    zeros = dict.fromkeys(limits, 0)
+    return ", ".join(describe(name, n) for name, n in sorted((zeros | amounts(limits)).items()))
+
+
+def usage_shown(seconds: float) -> str:
+    """Weighted hours: `12.50 h`, `1,250 h`."""
+    hours = seconds / 3600
+    return f"{hours:.2f} h" if hours < 100 else f"{hours:,.0f} h"

@@ -1,0 +1,45 @@
+"""How many tasks without an end a user, and the group that he is in, may have."""
+
+from __future__ import annotations
+
+from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.model.plural import plural
+from kestrelctl.core.state import State
+
+
+def over_quota(state: State, sharer: Sharer, more: int) -> tuple[str, str] | None:
+    """Why a user may not have so many more tasks, and what to do about it; None if he may.
+
+    Args:
+        more: how many tasks without a final state there would be beside those that there are.
+    """
+    if more <= 0:
+        return None
+    name, group = sharer.name, sharer.record.group
+    bound = sharer.record.max_queued
+    if bound is not None:
+        have = _unfinished(state, {name})
+        if have + more > bound:
+            return _said(name, have, bound, more), _hint(f"user set {name}")
+    bound = state.sharers.group(group).max_queued if group else None
+    if bound is not None:
+        have = _unfinished(state, {member.name for member in state.sharers.members(group)})
+        if have + more > bound:
+            return _said(f"group {group}", have, bound, more), _hint(f"group set {group}")
+    return None
+
+
+def _unfinished(state: State, owners: set[str]) -> int:
+    """How many tasks of these users have no final state."""
+    return sum(job.remaining for job in state.jobs.values() if job.owner in owners)
+
+
+def _said(who: str, have: int, bound: int, more: int) -> str:
+    return (
+        f"{who} has {plural(have, 'task')} that have not ended, and may have {bound:,};"
+        f" {more:,} more would be too many"
+    )
+
+
+def _hint(command: str) -> str:
+    return f"wait until some have ended, or ask an admin for `kestrelctl {command} --max-queued N`"

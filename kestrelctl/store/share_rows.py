@@ -1,0 +1,116 @@
+"""What is set for users and groups as rows of the SQLite store, and back."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.records import GroupRecord, UserRecord
+from kestrelctl.core.model.share_change import problem_with_number, problem_with_weight
+from kestrelctl.store.rows import Unreadable, readable
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+_USER_COLUMNS = "name, weight, member_of, max_running, max_queued, limits, usage, usage_at"
+_GROUP_COLUMNS = "name, weight, max_running, max_queued, limits"
+
+#: With the values of `user_row` and of `group_row`.
+PUT_USER = f"INSERT OR REPLACE INTO users ({_USER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+PUT_GROUP = f"INSERT OR REPLACE INTO user_groups ({_GROUP_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
+
+_encoder = msgspec.json.Encoder()
+_limits_decoder = msgspec.json.Decoder(Amounts)
+
+
+def user_row(record: UserRecord) -> tuple[Any, ...]:
+    """The record as `PUT_USER` wants it."""
+    return (
+        record.name,
+        record.weight,
+        record.group,
+        record.max_running,
+        record.max_queued,
+        _encoder.encode(record.limits),
+        record.usage,
+        record.usage_at,
+    )
+
+
+def group_row(record: GroupRecord) -> tuple[Any, ...]:
+    """The record as `PUT_GROUP` wants it."""
+    limits = _encoder.encode(record.limits)
+    return (record.name, record.weight, record.max_running, record.max_queued, limits)
+
+
+def stored_users(connection: sqlite3.Connection) -> list[UserRecord]:
+    """Every user of whom something is stored, by name, without those that cannot be read."""
+    rows = connection.execute(f"SELECT {_USER_COLUMNS} FROM users ORDER BY name")
+    return _those_readable(rows, _user_record, "user")
+
+
+def stored_groups(connection: sqlite3.Connection) -> list[GroupRecord]:
+    """Every group, by name, without those that cannot be read."""
+    rows = connection.execute(f"SELECT {_GROUP_COLUMNS} FROM user_groups ORDER BY name")
+    return _those_readable(rows, _group_record, "group")
+
+
+def _those_readable(
+    rows: Iterable[tuple[Any, ...]], record_of: Callable[[tuple[Any, ...]], R], what: str
+) -> list[R]:
+    found: list[R] = []
+    for row in rows:
+        try:
+            with readable("its row"):
+                found.append(record_of(row))
+        except Unreadable as error:
+            log.error("%s %s counts as one of which nothing is set: %s", what, row[0], error)
+    return found
+
+
+def _user_record(row: tuple[Any, ...]) -> UserRecord:
+    name, weight, group, max_running, max_queued, limits, usage, usage_at = row
+    if not all(isinstance(n, float) and n >= 0 for n in (usage, usage_at)):
+        raise ValueError(f"usage cannot be {usage!r} at {usage_at!r}")
+    _must_make_sense(name, weight, max_running, max_queued)
+    return UserRecord(
+        name=name,
+        weight=weight,
+        group=str(group),
+        max_running=max_running,
+        max_queued=max_queued,
+        limits=_limits_decoder.decode(limits),
+        usage=usage,
+        usage_at=usage_at,
+    )
+
+
+def _group_record(row: tuple[Any, ...]) -> GroupRecord:
+    name, weight, max_running, max_queued, limits = row
+    _must_make_sense(name, weight, max_running, max_queued)
+    return GroupRecord(
+        name=name,
+        weight=weight,
+        max_running=max_running,
+        max_queued=max_queued,
+        limits=_limits_decoder.decode(limits),
+    )
+
+
+def _must_make_sense(name: object, weight: object, *numbers: object) -> None:
+    """Raises ValueError for what no manager writes."""
+    if not isinstance(name, str) or not name or "\ufffd" in name:
+        raise ValueError("its name is none")
+    if not isinstance(weight, float) or problem_with_weight(weight):
+        raise ValueError(f"a weight cannot be {weight!r}")
+    for number in numbers:
+        if number is not None and not isinstance(number, int):
+            raise ValueError(f"a bound cannot be {number!r}")
+        if problem := problem_with_number("a bound", number):
+            raise ValueError(problem)
