@@ -10,7 +10,8 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.redial import Redial
 from kestrelctl.core.model.validate import MOST_TOKENS
 from kestrelctl.grammar.quantities import WholeNumber
-from kestrelctl.protocol.answers import Assets, AssetView
+from kestrelctl.protocol.answers import Assets
+from kestrelctl.protocol.asset_views import AssetView
 from kestrelctl.protocol.requests import ListAssets, RemoveAsset, SetAsset
 
 

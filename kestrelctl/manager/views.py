@@ -22,7 +22,6 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.shortage import class_words, shape_words
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import (
-    AssetView,
     JobExplanation,
     JobView,
     Obstacle,
@@ -34,6 +33,7 @@ from kestrelctl.protocol.answers import (
     UserLine,
     WorkerView,
 )
+from kestrelctl.protocol.asset_views import AssetView
 from kestrelctl.protocol.pool_troubles import SaturatedClass, UnmetShape
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.store.sums import Spread, Used

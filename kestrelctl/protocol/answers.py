@@ -8,6 +8,7 @@ from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.work import Message
@@ -364,38 +365,10 @@ class Workers(Reply, frozen=True, kw_only=True, tag="workers"):
     after: str | None = None
 
 
-class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
-    """A consumption policy.
-
-    Attributes:
-        workers: an expression: those that it is for.
-        in_force: for how many workers it is the one that counts.
-    """
-
-    name: str
-    workers: str
-    text: str
-    in_force: int = 0
-
-
 class Policies(Reply, frozen=True, kw_only=True, tag="policies"):
     """All policies of the pool, by name: of those that are for a worker the first counts."""
 
     policies: list[PolicyView]
-
-
-class AssetView(msgspec.Struct, frozen=True, kw_only=True):
-    """An asset of the whole pool, in tokens.
-
-    Attributes:
-        held: by attempts, from their hand-out to their end.
-        waiting: tasks that ask for it and that no worker has.
-    """
-
-    name: str
-    total: int
-    held: int = 0
-    waiting: int = 0
 
 
 class Assets(Reply, frozen=True, kw_only=True, tag="assets"):

@@ -17,6 +17,7 @@ from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.share_views import GroupView, UserView
 
 NOW = 1_000_000.0
@@ -138,13 +139,13 @@ STORY = an.Story(
         an.StoryEntry(at=NOW - 5, task_id=None, what="ended", cause="done", detail="1,000 done"),
     ],
 )
-POLICY = an.PolicyView(
+POLICY = PolicyView(
     name="lean",
     workers="Memory >= 65536",
     text="ConsumptionMemory = quantize(TARGET.RequestMemory, {128})\n",
     in_force=3,
 )
-OF_POOL = an.AssetView(name="matlab", total=5, held=3, waiting=1200)
+OF_POOL = AssetView(name="matlab", total=5, held=3, waiting=1200)
 RUNNABLE = an.JobExplanation(
     id="", job=JOB, waiting=998, job_reasons=[], obstacles=[], could_run=2, ever=True
 )
