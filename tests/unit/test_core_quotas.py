@@ -41,9 +41,11 @@ def test_no_more_than_a_user_may_have_are_handed_out() -> None:
 def test_what_a_user_may_not_have_goes_to_others() -> None:
     driver = PoolDriver()
     bound(driver, UserRecord(name="ada", max_running=3))
+    driver.hold_back()
     driver.submit(10, owner="ada", priority=200)
     driver.join("a", "b", cpus=4)
     driver.submit(10, owner="bob")
+    driver.let_go()
     assert (held(driver, "ada"), held(driver, "bob")) == (3, 5)
 
 

@@ -176,14 +176,81 @@ def test_short_tasks_of_one_user_wait_behind_those_of_another() -> None:
     driver.join("w")
     driver.submit(10_000, owner="ada")
     driver.submit(10_000, owner="bob")
-    driver.report("w", seconds=0.001)
-    driver.report("w", seconds=0.001)
+    for _ in range(40):
+        driver.report("w", seconds=0.001)
     seen = []
     for _ in range(100):
         driver.report("w", seconds=0.001)
         seen.append(driver.jobs_at("w"))
     assert min(map(len, seen)) > 10
     assert any(set(jobs) == {1, 2} for jobs in seen)
+
+
+def test_nothing_is_sent_ahead_of_a_task_that_comes_first_and_cannot_wait_there() -> None:
+    """Else a worker that is never without short tasks would never be free for any other."""
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(10_000)
+    for _ in range(3):
+        driver.report("w", seconds=0.001)
+    urgent = driver.submit(1, cpus=0.5, priority=200)
+    for _ in range(40):
+        driver.report("w", seconds=0.001)
+    assert urgent not in driver.pool.state.jobs
+
+
+def test_an_earlier_job_of_unknown_run_time_is_not_passed_for_ever() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    short = driver.submit(10_000)
+    for _ in range(3):
+        driver.report("w", seconds=0.001)
+    state = driver.pool.state
+    earlier = driver.submit(1, cpus=0.5)
+    state.jobs[short].line = driver.submit(1, cpus=64) + 1
+    state.touch_job(state.jobs[short])
+    for _ in range(40):
+        driver.report("w", seconds=0.001)
+    assert earlier not in state.jobs
+
+
+def test_short_tasks_are_sent_ahead_though_a_larger_one_waits_that_has_no_room_there() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=2)
+    driver.submit(10_000)
+    for _ in range(3):
+        driver.report("w", seconds=0.001)
+    driver.submit(1, cpus=2, priority=200)
+    for _ in range(150):
+        driver.report("w", seconds=0.001)
+    assert len(driver.held("w")) > 10
+
+
+def test_no_more_are_sent_ahead_than_short_tasks_run_there() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=2)
+    driver.submit(1, priority=200)
+    driver.submit(10_000)
+    [_, short] = driver.held("w")
+    driver.report("w", short, seconds=0.0001)
+    assert len(driver.held("w")) == 1 + 1 + driver.pool.state.config.ahead_per_slot
+
+
+def test_nothing_more_is_sent_to_a_worker_that_is_stuck() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(5)
+    while driver.pool.state.demand:
+        driver.report("w", seconds=0.001)
+    before = driver.held("w")
+    driver.now += 10 * driver.pool.state.config.stuck_seconds
+    driver.submit(5)
+    waiting = driver.pool.state.jobs[2]
+    waiting.mean_seconds = 0.001
+    driver.pool.state.touch_job(waiting)
+    driver.pool.state.touch(driver.worker("w"))
+    driver.wait(0.1)
+    assert driver.held("w") == before
 
 
 def test_the_last_tasks_are_spread_evenly() -> None:

@@ -37,7 +37,7 @@ class Offer:
         self._remaining_seconds = worker.remaining_seconds(now)
         self._stuck = bool(worker.held) and worker.silence.is_stuck(now, config.stuck_seconds)
 
-    def room_for(self, job: Job, waiting: int, members: int, terms: Terms) -> int:
+    def room_for(self, job: Job, waiting: int, members: int, terms: Terms, *, ahead: bool) -> int:
         """How many more tasks of a job the worker should get.
 
         Those that run at once and, for short tasks, enough behind them to bridge `ahead_seconds`:
@@ -50,6 +50,7 @@ class Offer:
         Args:
             waiting: tasks of the job that the plan has not given away.
             members: online workers that could run them.
+            ahead: whether any may wait there; others may have a better claim to the room.
         """
         remaining = self._remaining_seconds
         if remaining is not None and job.shape.time_request_seconds > remaining:
@@ -57,7 +58,7 @@ class Offer:
         queued = self.queued
         free = startable(terms.claim, self.free, queued)
         mean, config = job.mean_seconds, self._config
-        if mean is None or not is_short(job, config) or self._stuck:
+        if mean is None or not (ahead and is_short(job, config)) or self._stuck:
             return free
         elsewhere = job.seconds_elsewhere(self.worker.account)
         if elsewhere is None:
@@ -70,15 +71,15 @@ class Offer:
             return 0
         per_slot = config.ahead_per_slot
         if mean * per_slot > config.ahead_seconds:
-            ahead = ceil(config.ahead_seconds / mean * side_by_side)
+            behind = ceil(config.ahead_seconds / mean * side_by_side)
         else:
-            ahead = per_slot * side_by_side
+            behind = per_slot * side_by_side
         # Not more than a worker's share of what is left, so that the last tasks are spread evenly;
         # but a quarter of the time to be bridged is not worth more messages.
-        ahead = min(ahead, max(waiting // members, ahead // 4))
-        if not free and queued > ahead // 2:
+        behind = min(behind, max(waiting // members, behind // 4))
+        if not free and queued > behind // 2:
             return 0
-        return max(0, free + ahead - queued)
+        return max(0, free + behind - queued)
 
     def _short_tasks(self) -> int:
         """How many short tasks run there, or would with what the plan has given."""

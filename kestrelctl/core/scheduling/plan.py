@@ -21,7 +21,7 @@ from math import inf
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job, Order
 from kestrelctl.core.jobs.quota import Quota
-from kestrelctl.core.jobs.sharer import weight_of
+from kestrelctl.core.jobs.sharer import Sharer, weight_of
 from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
@@ -195,7 +195,7 @@ class Planner:
         self._places: list[Place] = sorted(
             (*turn.order, number, turn)
             for number, turn in enumerate(demand.turns())
-            if turn.shapes & self._waiting
+            if turn.shapes & self._waiting and not self._is_full(turn.sharer)
         )
         self._short = 0
         for _, _, _, _, turn in self._places:
@@ -280,9 +280,13 @@ class Planner:
         fits = 0 if offer.queued else cls.fitting().into(offer.free) & usable
         if not usable & (fits | self._short):
             return None
+        wanting = 0
         for index, (_, _, _, _, turn) in enumerate(self._places):
-            open_ = turn.shapes & (fits | (turn.short & usable))
+            mine = turn.shapes & usable
+            open_ = mine & (fits | turn.short)
+            closed = mine ^ open_
             if not open_:
+                wanting |= closed
                 continue
             left = self._remnant(index)
             while open_:
@@ -292,7 +296,15 @@ class Planner:
                 shape = head.job.shape
                 terms = cls.terms(shape)
                 assert isinstance(terms, Terms)
-                room = offer.room_for(head.job, head.waiting, self._supply.able(shape), terms)
+                before = wanting
+                if closed and left.first_of(closed | bit) != bit:
+                    before |= closed
+                # Nothing waits there for what somebody who comes before could have instead.
+                ahead = not before or not before & cls.fitting().into(terms.claim.amounts)
+                if not ahead and not bit & fits:
+                    continue
+                able = self._supply.able(shape)
+                room = offer.room_for(head.job, head.waiting, able, terms, ahead=ahead)
                 if not room:
                     # It has none for others who ask alike either.
                     usable &= ~bit
@@ -309,6 +321,7 @@ class Planner:
                         return False
                     self._give(offer, index, bit, room, terms)
                     return True
+            wanting |= closed
         return None
 
     def _remnant(self, index: int) -> Remnant:
@@ -371,6 +384,12 @@ class Planner:
             if not self._tokens.times_free(shape.tokens):
                 lacking |= shape.bit
         return lacking
+
+    def _is_full(self, sharer: Sharer) -> bool:
+        """Whether a user, or his group, may have nothing more at workers whatever it is."""
+        full = [quota for quota in sharer.quotas if quota.is_full]
+        self.found.held_back.update(dict.fromkeys(full))
+        return bool(full)
 
     def _allowed(self, left: Remnant, claim: Claim, room: int) -> int:
         """How many of so many tasks the quotas of a user leave."""
