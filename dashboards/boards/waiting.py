@@ -25,6 +25,7 @@ _REASONS = {
     "reserved": YELLOW,
     "held": PURPLE,
     "max-running": BLUE,
+    "tokens": BLUE,
     "quota": BLUE,
     "backoff": YELLOW,
     "recovering": PURPLE,
@@ -47,7 +48,9 @@ _REASONS = {
 _WHY = (
     "The reasons that `kestrelctl job explain` gives. busy: all that could run it are full; "
     "reserved: it waited so long that a worker is kept for it; "
-    "held: its job is on hold; max-running: the job's own limit; quota: its user's; "
+    "held: its job is on hold; "
+    "max-running: the job's own limit; quota: its user's; tokens: too few of the pool's own assets "
+    "are free; "
     "missing-tags, missing-asset, policy, too-small, requirements, start, undefined, error: "
     "no worker could ever run it."
 )
@@ -160,6 +163,14 @@ BOARD = Board(
                     "From submission to the first hand-out, of the tasks handed out at that time.",
                     "kestrel_task_wait_seconds",
                     width=16,
+                ),
+                timeseries(
+                    "Tokens of the pool",
+                    "short",
+                    "What the whole pool has, such as licences, and what attempts hold of it. More "
+                    "can be held than there are after an operator took some away.",
+                    Query("sum by (asset) (kestrel_tokens{%m})", "{{asset}}: all"),
+                    Query("sum by (asset) (kestrel_tokens_held{%m})", "{{asset}}: held"),
                 ),
             ],
         ),

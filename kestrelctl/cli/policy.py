@@ -12,7 +12,8 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.redial import Redial
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
-from kestrelctl.protocol.answers import Policies, PolicyView
+from kestrelctl.protocol.answers import Policies
+from kestrelctl.protocol.asset_views import PolicyView
 from kestrelctl.protocol.requests import ListPolicies, RemovePolicy, SetPolicy
 
 

@@ -10,6 +10,7 @@ from kestrelctl.cli.command import Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.policy import policy
+from kestrelctl.cli.pool_asset import asset
 from kestrelctl.cli.storetrouble import store_trouble
 from kestrelctl.cli.traffic import traffic
 from kestrelctl.core.model.plural import plural
@@ -29,6 +30,7 @@ def pool() -> None:
 
 pool.add_command(traffic)
 pool.add_command(policy)
+pool.add_command(asset)
 
 
 @pool.command("status")
@@ -140,6 +142,10 @@ def report(found: PoolSummary, now: float) -> Record:
         *(("store", f"NOTE: {note}") for note in found.store_notes),
         ("workers", _counts(found.workers)),
         ("assets", "; ".join(_used(found, name) for name in found.capacity)),
+        *(
+            ("pool's own", f"{each.name} {each.held:,} of {each.total:,} held")
+            for each in found.assets
+        ),
         *(("quarantined", _quarantine(each, now)) for each in found.quarantined),
         ("jobs", f"{found.jobs_active:,} active"),
         ("tasks", f"{found.tasks_waiting:,} waiting, {found.tasks_running:,} running"),

@@ -11,9 +11,10 @@ import msgspec
 from kestrelctl.core.attempts.endings import in_backoff
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.gates import passing, takeable
+from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.members.availability import WORKER_STATES, worker_state
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import Amounts, known
+from kestrelctl.core.model.assets import MILLI, Amounts, known
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.ladder import shape_reason
@@ -37,6 +38,15 @@ class WorkerNumbers(msgspec.Struct, frozen=True):
     streak: int  #: fast failures in a row
 
 
+class TokenNumbers(msgspec.Struct, frozen=True):
+    """An asset of the whole pool, in whole tokens."""
+
+    name: str
+    total: int
+    held: int  #: by attempts; more than there are after an operator took some away
+    waiting: int  #: tasks that ask for it and that no worker has
+
+
 class Census(msgspec.Struct, frozen=True, kw_only=True):
     """What a pool has and does.
 
@@ -48,6 +58,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         capacity, free: of the workers that are online.
         long_tasks: running tasks of which workers have said what they use.
         long_tasks_bytes: what these hold of memory.
+        tokens: what the whole pool has, by name.
         skew_seconds: the largest difference of a clock, either way; None if none is known.
     """
 
@@ -64,6 +75,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     skew_seconds: float | None
     long_tasks: int
     long_tasks_bytes: int
+    tokens: list[TokenNumbers]
 
 
 def take_census(state: State, now: float) -> Census:
@@ -122,6 +134,7 @@ def take_census(state: State, now: float) -> Census:
         skew_seconds=skew,
         long_tasks=len(long_tasks),
         long_tasks_bytes=sum(long_tasks),
+        tokens=count_tokens(state),
     )
 
 
@@ -139,6 +152,7 @@ def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) 
     def reason_for(shape: Shape) -> Reason:
         return shape_reason(shape, state.supply, states, now)
 
+    tokens = TokensLeft(state.tokens)
     for job in state.jobs.values():
         backoff = backoffs[job.id]
         found[Reason.BACKOFF] += backoff
@@ -151,9 +165,36 @@ def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) 
                 found[gate] += line.waiting - may_go
             # What the next pass would hand out has no worker yet either.
             kept = Reason.RESERVED if line in state.kept else None
+            wanted = line.shape.tokens
+            if may_go and wanted and held_back is None:
+                with_tokens = min(may_go, tokens.times_free(wanted))
+                tokens.give(wanted, with_tokens)
+                lacking = Reason.TOKENS if state.tokens.settled else Reason.RECOVERING
+                found[lacking] += may_go - with_tokens
+                may_go = with_tokens
             if may_go:
                 found[held_back or kept or reason_for(line.shape)] += may_go
     return found
+
+
+def count_tokens(state: State) -> list[TokenNumbers]:
+    """What the whole pool has, who holds it and who waits for it."""
+    if not state.tokens.names:
+        return []
+    waiting: Counter[str] = Counter()
+    for job in state.jobs.values():
+        for line in job.lines():
+            for name in line.shape.tokens:
+                waiting[name] += line.waiting
+    return [
+        TokenNumbers(
+            record.name,
+            record.total,
+            state.tokens.held.get(record.name, 0) // MILLI,
+            waiting[record.name],
+        )
+        for record in state.tokens.records()
+    ]
 
 
 def take_shortage(state: State) -> Shortage:
@@ -185,8 +226,12 @@ def take_shortage(state: State) -> Shortage:
             if not counts or (attempt is not None and attempt.phase is Phase.QUEUED):
                 running[task.line.shape] -= 1
     waiting: dict[int, Counter[Shape]] = {}
+    tokens = TokensLeft(state.tokens)
     for job in state.demand.jobs():
-        waiting.setdefault(job.spec.priority, Counter())[job.shape] += takeable(job)
+        # For who waits for tokens of the pool another worker would do nothing.
+        tasks = min(takeable(job), tokens.times_free(job.shape.tokens))
+        tokens.give(job.shape.tokens, tasks)
+        waiting.setdefault(job.spec.priority, Counter())[job.shape] += tasks
     return shortage(running, waiting, workers)
 
 

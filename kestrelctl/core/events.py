@@ -68,6 +68,21 @@ class PutPolicy(Event, frozen=True, kw_only=True):
     text: str
 
 
+class PutToken(Event, frozen=True, kw_only=True):
+    """An admin says how many tokens of one sort the whole pool has."""
+
+    request: str
+    name: str
+    total: int
+
+
+class DropToken(Event, frozen=True, kw_only=True):
+    """An admin says that the pool has no tokens of this sort any more."""
+
+    request: str
+    name: str
+
+
 class DropPolicy(Event, frozen=True, kw_only=True):
     """An admin takes a consumption policy out of force."""
 

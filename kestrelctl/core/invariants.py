@@ -33,6 +33,7 @@ def violations(state: State) -> list[str]:
         "the queue does not hold the jobs with takeable tasks",
     )
     must(not (state.touched_jobs or state.touched_workers), "something was touched and not settled")
+    _token_violations(state, must)
     must(
         all(not state.jobs[job_id].stored for job_id in state.keys.values()),
         "a key is kept in memory that the store knows",
@@ -130,6 +131,23 @@ def _matching_violations(state: State, must: Must) -> None:
         for line in (line for job in state.jobs.values() for line in job.lines()):
             right = state.demand.shape_of(line.asks, line.owner)
             must(line.shape is right, "job %s has another shape than it should", line.id)
+
+
+def _token_violations(state: State, must: Must) -> None:
+    """Holds the books of tokens against the attempts that hold some, and jobs against the books."""
+    really: Counter[str] = Counter()
+    for worker in state.workers.values():
+        for task in worker.held.values():
+            if task.attempt is not None:
+                really.update(task.attempt.tokens)
+    must(state.tokens.held == really, "tokens held: %s, really %s", state.tokens.held, really)
+    for line in (line for job in state.jobs.values() for line in job.lines()):
+        asked = {name for name, n in line.asks.request.items() if n}
+        of_pool = asked.intersection(state.tokens.names)
+        must(line.shape.tokens.keys() == of_pool, "job %s asks workers for tokens", line.id)
+        must(not of_pool & line.shape.request.keys(), "job %s asks twice", line.id)
+    known = [shape for shape in state.demand.shapes if shape.tokens]
+    must(state.demand.of_tokens == known, "the shapes that ask for tokens are off")
 
 
 class Must(Protocol):

@@ -11,7 +11,14 @@ from kestrelctl.core.attempts.estimates import try_one
 from kestrelctl.core.attempts.hand_out import hand_out
 from kestrelctl.core.attempts.recounting import ease
 from kestrelctl.core.attempts.reserve import keep_workers
-from kestrelctl.core.census import Census, take_census, take_shortage
+from kestrelctl.core.attempts.token_return import take_lacking, wake_rest, wake_some
+from kestrelctl.core.census import (
+    Census,
+    TokenNumbers,
+    count_tokens,
+    take_census,
+    take_shortage,
+)
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, Recall, TasksEnded
 from kestrelctl.core.events import (
@@ -21,6 +28,7 @@ from kestrelctl.core.events import (
     Drain,
     DropGroup,
     DropPolicy,
+    DropToken,
     Event,
     Expire,
     Forget,
@@ -33,6 +41,7 @@ from kestrelctl.core.events import (
     OwnersTold,
     PutOnHold,
     PutPolicy,
+    PutToken,
     Reconnected,
     Release,
     Reported,
@@ -62,6 +71,7 @@ from kestrelctl.core.handlers import (
     services,
     sharing,
     submission,
+    token_changes,
 )
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.job import Job
@@ -91,6 +101,8 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Retry: submission.on_retry,
     PutPolicy: policy_changes.on_put_policy,
     DropPolicy: policy_changes.on_drop_policy,
+    PutToken: token_changes.on_put_token,
+    DropToken: token_changes.on_drop_token,
     SetUser: sharing.on_set_user,
     SetGroup: sharing.on_set_group,
     DropGroup: sharing.on_drop_group,
@@ -156,7 +168,11 @@ class Pool:
         if state.connected and not state.store_error:
             if state.demand:
                 state.sharers.weigh(now)
+                lacking = take_lacking(state)
+                wake_some(state, lacking)
                 self._hand_out(now)
+                if wake_rest(state, lacking):
+                    self._hand_out(now)
             if state.jobs and now >= state.next_recall_at:
                 state.next_recall_at = now + RECALL_ROUND_SECONDS
                 self._recall(now)
@@ -289,6 +305,10 @@ class Pool:
     def policies(self) -> list[PolicyRecord]:
         """Every consumption policy, by name."""
         return self.state.policies.records()
+
+    def tokens(self) -> list[TokenNumbers]:
+        """What the whole pool has itself, by name."""
+        return count_tokens(self.state)
 
     @property
     def sharers(self) -> Sharers:

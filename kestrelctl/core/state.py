@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from copy import copy
 from weakref import WeakValueDictionary
 
@@ -14,6 +15,7 @@ from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.story import happening
+from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -57,6 +59,8 @@ class State:
         at, cause: of the event at hand.
         usage_recorded_at: when what users have used was last recorded.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
+        touched_tokens: of tokens that came back since the last plan, how many of each were free
+            before.
         eased: bounds that held something back and now hold back less, to be settled after it.
         records: what is to be written with the next commit.
         ended_tasks: records of tasks that the event at hand brought to their end.
@@ -80,7 +84,8 @@ class State:
         self.set_aside: dict[str, Worker] = {}
         self.habits: WeakValueDictionary[str, Habit] = WeakValueDictionary()
         self.sharers = Sharers(config.usage_half_life_seconds)
-        self.demand = Demand(self.sharers, config)
+        self.tokens = Tokens()
+        self.demand = Demand(self.sharers, config, self.tokens)
         self.supply = Supply()
         self.online = 0
         self.connected = True
@@ -100,6 +105,7 @@ class State:
         self.cause = ""
         self.touched_jobs: dict[Job, None] = {}
         self.touched_workers: dict[str, Worker] = {}
+        self.touched_tokens: dict[str, int] = {}
         self.eased: dict[Quota, None] = {}
         self.ended_tasks: list[TaskRecord] = []
         self._effects: list[Effect] = []
@@ -194,6 +200,11 @@ class State:
     def touch_job(self, job: Job) -> None:
         """What a job needs has changed: it is looked at again after the event."""
         self.touched_jobs[job] = None
+
+    def touch_tokens(self, names: Iterable[str]) -> None:
+        """More of these may be free soon: workers are looked at for what waits for them."""
+        for name in names:
+            self.touched_tokens.setdefault(name, self.tokens.free(name))
 
     def record(self, record: Record) -> None:
         """Has a record written with the next commit."""

@@ -11,6 +11,7 @@ from kestrelctl.protocol.answers import JobExplanation
 _SENTENCES = {
     Reason.HELD: "it is on hold",
     Reason.MAX_RUNNING: "as many of its tasks run as --max-running allows",
+    Reason.TOKENS: "too few of the pool's own are free",
     Reason.QUOTA: "its user, or his group, has as much at workers as is set for him",
     Reason.BACKOFF: "tasks that failed pause before they are tried again",
     Reason.MORE_MEMORY: "tasks that ran out of memory wait with a larger request",
@@ -54,7 +55,8 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
         if missing == {(Reason.MISSING_ASSET, closest.refusal.wanted)}:
             return (
                 f"no worker has any {closest.refusal.wanted}",
-                f"kestrelctl worker run --asset {closest.refusal.wanted}=…, or: "
+                f"kestrelctl worker run --asset {closest.refusal.wanted}=…, or "
+                f"kestrelctl pool asset set {closest.refusal.wanted} …, or: "
                 f"kestrelctl job cancel {job_id}",
             )
         if workdir.TAG.upper() in closest.refusal.wanted.split():

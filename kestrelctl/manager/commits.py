@@ -23,6 +23,8 @@ from kestrelctl.core.model.records import (
     Progress,
     Record,
     TaskRecord,
+    TokenGone,
+    TokenRecord,
     UserRecord,
     WorkerGone,
     WorkerRecord,
@@ -226,6 +228,8 @@ def _what(record: Record, place: int) -> Hashable:
         return record.worker
     if isinstance(record, (PolicyRecord, PolicyGone)):
         return (PolicyRecord, record.name)
+    if isinstance(record, (TokenRecord, TokenGone)):
+        return (TokenRecord, record.name)
     if isinstance(record, UserRecord):
         return (UserRecord, record.name)
     if isinstance(record, (GroupRecord, GroupGone)):

@@ -12,6 +12,7 @@ from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.asset_views import PolicyView
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -58,7 +59,7 @@ class PolicyRequests:
             an.Policies(
                 id=request.id,
                 policies=[
-                    an.PolicyView(
+                    PolicyView(
                         name=record.name,
                         workers=record.workers,
                         text=record.text,

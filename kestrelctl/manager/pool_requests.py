@@ -175,6 +175,7 @@ class PoolRequests:
                 quarantined=quarantined[:MOST_QUARANTINED],
                 unmet=unmet,
                 saturated=saturated,
+                assets=views.pool_assets(pool),
             )
         )
 

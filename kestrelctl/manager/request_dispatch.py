@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from kestrelctl.errors import KestrelError
+from kestrelctl.manager.asset_requests import AssetRequests
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.job_requests import JobRequests
 from kestrelctl.manager.outbox import Outbox
@@ -74,6 +75,7 @@ class RequestDispatcher:
         tasks = TaskRequests(service, selection, self.outputs)
         pool = PoolRequests(service, selection, self.resizes, usage)
         policies = PolicyRequests(service, pending)
+        assets = AssetRequests(service, pending)
         shares = ShareRequests(service, pending)
         self._serve: dict[type, Callable[[Caller, Any], Awaitable[None]]] = {
             rq.SubmitJob: jobs.submit,
@@ -104,6 +106,9 @@ class RequestDispatcher:
             rq.SetPolicy: policies.set,
             rq.RemovePolicy: policies.remove,
             rq.ListPolicies: policies.list,
+            rq.SetAsset: assets.set,
+            rq.RemoveAsset: assets.remove,
+            rq.ListAssets: assets.list,
             rq.UserUsage: UserRequests(service).usage,
             rq.ListUsers: shares.list_users,
             rq.ChangeUser: shares.set_user,

@@ -33,6 +33,7 @@ from kestrelctl.protocol.answers import (
     UserLine,
     WorkerView,
 )
+from kestrelctl.protocol.asset_views import AssetView
 from kestrelctl.protocol.pool_troubles import SaturatedClass, UnmetShape
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.store.sums import Spread, Used
@@ -356,6 +357,14 @@ def worker_view(worker: Worker, now: float, *, with_tasks: bool = False) -> Work
         start=ad.start,
         runs=_running_tasks(worker) if with_tasks else [],
     )
+
+
+def pool_assets(pool: Pool) -> list[AssetView]:
+    """What the whole pool has itself."""
+    return [
+        AssetView(name=each.name, total=each.total, held=each.held, waiting=each.waiting)
+        for each in pool.tokens()
+    ]
 
 
 def lacking(pool: Pool) -> tuple[list[UnmetShape], list[SaturatedClass]]:

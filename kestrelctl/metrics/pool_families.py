@@ -147,6 +147,12 @@ def _jobs(found: Census, totals: Totals) -> Iterator[Metric]:
         ("reason",),
         by(found.waiting),
     )
+    for name, text, value in (
+        ("kestrel_tokens", "Tokens of an asset that the whole pool has.", "total"),
+        ("kestrel_tokens_held", "Those of them that attempts hold.", "held"),
+    ):
+        counted = {each.name: getattr(each, value) for each in found.tokens}
+        yield gauges(name, text, ("asset",), by(counted))
     yield gauges(
         "kestrel_owner_tasks",
         f"Tasks of the {MOST_OWNERS} owners with the most, waiting or at a worker.",

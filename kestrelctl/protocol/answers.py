@@ -8,6 +8,7 @@ from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.work import Message
@@ -366,24 +367,16 @@ class Workers(Reply, frozen=True, kw_only=True, tag="workers"):
     after: str | None = None
 
 
-class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
-    """A consumption policy.
-
-    Attributes:
-        workers: an expression: those that it is for.
-        in_force: for how many workers it is the one that counts.
-    """
-
-    name: str
-    workers: str
-    text: str
-    in_force: int = 0
-
-
 class Policies(Reply, frozen=True, kw_only=True, tag="policies"):
     """All policies of the pool, by name: of those that are for a worker the first counts."""
 
     policies: list[PolicyView]
+
+
+class Assets(Reply, frozen=True, kw_only=True, tag="assets"):
+    """All assets of the whole pool, by name."""
+
+    assets: list[AssetView]
 
 
 class Enrolled(Reply, frozen=True, kw_only=True, tag="enrolled"):
@@ -403,6 +396,7 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
 
     Attributes:
         capacity, free: of each asset, of the workers that are online, in natural units.
+        assets: what the whole pool has.
         quarantined: who is in quarantine; the first twenty.
         unmet: the most first.
         saturated: those with the most workers first.
@@ -428,6 +422,7 @@ class PoolSummary(Reply, frozen=True, kw_only=True, tag="pool"):
     quarantined: list[QuarantineView] = []
     unmet: list[UnmetShape] = []
     saturated: list[SaturatedClass] = []
+    assets: list[AssetView] = []
 
 
 class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):
@@ -593,6 +588,7 @@ AnyAnswer = (
     | Traffic
     | Overview
     | Policies
+    | Assets
     | UsedByUsers
     | Users
     | Groups

@@ -344,6 +344,23 @@ class ListPolicies(Request, frozen=True, kw_only=True, tag="policies"):
     """Answered by `policies`."""
 
 
+class SetAsset(Request, frozen=True, kw_only=True, tag="asset_set"):
+    """Say how many tokens of an asset the whole pool has (admins only). Answered by `changed`."""
+
+    name: str
+    total: int
+
+
+class RemoveAsset(Request, frozen=True, kw_only=True, tag="asset_remove"):
+    """The pool itself has none of an asset any more (admins only). Answered by `changed`."""
+
+    name: str
+
+
+class ListAssets(Request, frozen=True, kw_only=True, tag="assets"):
+    """Answered by `assets`."""
+
+
 class UserUsage(Request, frozen=True, kw_only=True, tag="user_usage"):
     """What users have used. Answered by `user_usage`.
 
@@ -448,6 +465,9 @@ AnyRequest = (
     | SetPolicy
     | RemovePolicy
     | ListPolicies
+    | SetAsset
+    | RemoveAsset
+    | ListAssets
     | UserUsage
     | ListUsers
     | ChangeUser

@@ -21,6 +21,7 @@ from kestrelctl.core.scheduling.expression_answers import Side
 from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.simulate.simulation_clock import SimulationClock
+from kestrelctl.simulate.token_audit import TokenAudit
 from kestrelctl.store.memory import MemoryStore
 
 
@@ -60,6 +61,7 @@ class Audit:
         self.stopped_since: dict[int, float] = {}
         self.killed_at: dict[int, float] = {}
         self._clock = clock
+        self._tokens = TokenAudit()
         self._jobs: dict[int, JobRecord] = {}
         self._rows: dict[tuple[int, int], TaskRecord] = {}
         self._running: dict[str, dict[int, Execution]] = {}
@@ -88,12 +90,20 @@ class Audit:
         except AssertionError as error:
             self.expect(False, str(error))
 
+    def check_tokens(self, pool: Pool) -> None:
+        """Verifies that no more tokens of the pool are used than there are."""
+        running = [(one.number, one.worker, one.request) for one in self.running()]
+        for problem in self._tokens.look(pool.state, running, self.killed_at):
+            self.expect(False, problem)
+
     def check_schedule(self, pool: Pool, now: float) -> None:
         """Verifies that nothing waits while somebody could take it."""
         state = pool.state
         if not state.connected or state.store_error:
             return
         for shape in state.demand.waiting_shapes():
+            if not state.tokens.times_free(shape.tokens):
+                continue
             for worker in state.workers.values():
                 # The end of a quarantine is noticed with the next look at the leases.
                 kept = worker.kept_for

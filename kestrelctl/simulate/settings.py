@@ -13,9 +13,11 @@ from kestrelctl.simulate.faults import KINDS, Kind
 from kestrelctl.simulate.workload import (
     PolicyChange,
     Submission,
+    TokenChange,
     some_ads,
     some_jobs,
     some_policies,
+    some_tokens,
     with_holds,
 )
 
@@ -27,6 +29,7 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
         ads: one for each worker.
         submissions: the jobs, with their times and their owners' second thoughts.
         policies: what an admin has tasks charged, and when.
+        tokens: what an admin says that the whole pool has, and when.
         faults: how many things go wrong within the first `fault_seconds`.
         fault_kinds: which, and how often each, relative to the others.
         patience_seconds: how long after that everything must have come to its end.
@@ -42,6 +45,7 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     ads: list[WorkerAd]
     submissions: list[Submission]
     policies: tuple[PolicyChange, ...] = ()
+    tokens: tuple[TokenChange, ...] = ()
     faults: int = 0
     fault_seconds: float = 20.0
     fault_kinds: dict[Kind, float] = msgspec.field(default_factory=lambda: KINDS)
@@ -66,6 +70,7 @@ def small(seed: int) -> WorldSettings:
             some_jobs(random, random.randint(10, 80), fault_seconds / 2),
         ),
         policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
+        tokens=tuple(some_tokens(Random(f"tokens {seed}"), fault_seconds)),
         faults=random.choice((0, 4, 8, 16, 32)),
         fault_seconds=fault_seconds,
         patience_seconds=2000.0,

@@ -17,7 +17,7 @@ from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.simulated_manager import ADMIN
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.workload import NOWHERE, PolicyChange, Submission
+from kestrelctl.simulate.workload import NOWHERE, PolicyChange, Submission, TokenChange
 
 #: How long a user waits for an answer, or after an error, before asking again.
 PATIENCE_SECONDS = 5.0
@@ -214,7 +214,7 @@ class Owner(User):
 
 
 class Operator(User):
-    """An admin, who drains workers and has them back, and sets policies."""
+    """An admin, who drains workers and has them back, sets policies and what the pool has."""
 
     def __init__(
         self, clock: SimulationClock, random: Random, server: Server, audit: Audit
@@ -230,8 +230,13 @@ class Operator(User):
         """Has a worker back."""
         self._want(worker, requests.ResumeWorkers(names=[worker]))
 
-    def plan(self, policies: Iterable[PolicyChange]) -> None:
-        """Puts policies in force at their times."""
+    def plan(self, policies: Iterable[PolicyChange], tokens: Iterable[TokenChange]) -> None:
+        """Puts policies in force, and sets what the pool has of its own, at their times."""
+        for change in tokens:
+            wish: requests.Request = requests.RemoveAsset(name=change.name)
+            if change.total:
+                wish = requests.SetAsset(name=change.name, total=change.total)
+            self.clock.after(change.at_seconds, self._want, f"asset {change.name}", wish)
         for each in policies:
             request = requests.SetPolicy(name=each.name, workers=each.workers, text=each.text)
             self.clock.after(each.at_seconds, self._want, f"policy {each.name}", request)

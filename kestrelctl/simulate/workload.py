@@ -15,6 +15,11 @@ MEBIBYTE = 1 << 20
 #: the seed.
 _GPUS_OF: dict[int, dict[str, float]] = {3: {GPUS: 0.5}, 8: {GPUS: 1.0}}
 
+#: The same of what the whole pool has.
+_TOKENS_OF: dict[int, dict[str, float]] = {1: {"seats": 2.0}, 20: {"seats": 1.0}}
+#: At the end there are so many: any task finds enough.
+LAST_SEATS = 3
+
 #: Tasks that fail with less memory than this fail for want of it.
 MOST_WANTED_BYTES = 300 * MEBIBYTE
 #: What no machine has.
@@ -42,6 +47,14 @@ class PolicyChange(msgspec.Struct, frozen=True):
     text: str
 
 
+class TokenChange(msgspec.Struct, frozen=True):
+    """So many tokens of the pool, some time after the world's beginning; 0 takes them away."""
+
+    at_seconds: float
+    name: str
+    total: int
+
+
 #: Whatever fits a machine at all fits it with these, and no machine is oversubscribed.
 _POLICIES = (
     "ConsumptionCpus = MAX({TARGET.RequestCpus, Cpus})",
@@ -61,6 +74,20 @@ def some_policies(random: Random, within_seconds: float) -> list[PolicyChange]:
             random.choice(_POLICIES),
         )
         for _ in range(random.choice((0, 0, 1, 3, 6)))
+    ]
+
+
+def some_tokens(random: Random, within_seconds: float) -> list[TokenChange]:
+    """What the pool has of its own while the world goes on; in the end enough."""
+    changes = [
+        TokenChange(random.uniform(0.0, within_seconds), "seats", random.choice((0, 1, 2, 3, 5, 8)))
+        for _ in range(random.choice((0, 2, 4, 8)))
+    ]
+    changes.sort(key=lambda change: change.at_seconds)
+    return [
+        TokenChange(0.0, "seats", 3),
+        *changes,
+        TokenChange(within_seconds + 1.0, "seats", LAST_SEATS),
     ]
 
 
@@ -139,7 +166,8 @@ def _one(random: Random, count: int, within_seconds: float) -> Submission:
         request=_assets(
             random.choice((0.5, 1, 1, 1, 2)), random.choice((0, 0, 0, 100, 200)) * MEBIBYTE
         )
-        | _GPUS_OF.get(count, {}),
+        | _GPUS_OF.get(count, {})
+        | _TOKENS_OF.get(count, {}),
         requires=NOWHERE if never_runs else ("gpu",) if sometimes(0.2) else (),
         priority=random.choice((50, 100, 100, 200)),
         max_running=random.randint(1, 4) if sometimes(0.2) else None,

@@ -20,6 +20,8 @@ from kestrelctl.core.model.records import (
     Record,
     Snapshot,
     TaskRecord,
+    TokenGone,
+    TokenRecord,
     UnfinishedJob,
     UserRecord,
     WorkerGone,
@@ -62,6 +64,7 @@ class MemoryStore:
         self._happenings: dict[int, list[Happening]] = {}
         self._workers: dict[str, WorkerRecord] = {}
         self._policies: dict[str, PolicyRecord] = {}
+        self._tokens: dict[str, TokenRecord] = {}
         self._users: dict[str, UserRecord] = {}
         self._groups: dict[str, GroupRecord] = {}
         self._commits = 0
@@ -87,6 +90,7 @@ class MemoryStore:
             jobs=[self._unfinished(job) for job in jobs],
             workers=[self._workers[worker] for worker in sorted(self._workers)],
             policies=[self._policies[name] for name in sorted(self._policies)],
+            tokens=[self._tokens[name] for name in sorted(self._tokens)],
             users=[self._users[name] for name in sorted(self._users)],
             groups=[self._groups[name] for name in sorted(self._groups)],
         )
@@ -176,6 +180,10 @@ class MemoryStore:
                 self._policies[record.name] = record
             case PolicyGone():
                 self._policies.pop(record.name, None)
+            case TokenRecord():
+                self._tokens[record.name] = record
+            case TokenGone():
+                self._tokens.pop(record.name, None)
             case UserRecord():
                 self._users[record.name] = record
             case GroupRecord():

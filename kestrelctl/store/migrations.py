@@ -257,6 +257,16 @@ _FIFTEENTH = (
     """,
 )
 
+_SIXTEENTH = (
+    # Assets of the whole pool, and how many tokens of each there are.
+    """
+    CREATE TABLE tokens (
+        name TEXT PRIMARY KEY,
+        total INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -273,6 +283,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _THIRTEENTH,
     _FOURTEENTH,
     _FIFTEENTH,
+    _SIXTEENTH,
 )
 
 

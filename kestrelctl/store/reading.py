@@ -18,6 +18,7 @@ from kestrelctl.core.model.records import (
     PolicyRecord,
     Snapshot,
     TaskRecord,
+    TokenRecord,
     UnfinishedJob,
 )
 from kestrelctl.core.model.task_state import Counts, TaskState
@@ -69,6 +70,7 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
     epoch, last_job_id, secret = pool.fetchone()
     active = connection.execute("SELECT job_id FROM jobs WHERE state = 'active' ORDER BY job_id")
     workers = connection.execute(f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY worker")
+    tokens = connection.execute("SELECT name, total FROM tokens ORDER BY name")
     policies = connection.execute("SELECT name, workers, text FROM policies ORDER BY name")
     return Snapshot(
         epoch=epoch,
@@ -77,6 +79,7 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
         jobs=list(_unfinished_jobs(connection, active.fetchall(), set_aside)),
         workers=[worker_record(row) for row in workers if isinstance(row[0], str)],
         policies=[PolicyRecord(*map(str, row)) for row in policies],
+        tokens=[TokenRecord(str(name), total) for name, total in tokens if type(total) is int],
         users=stored_users(connection),
         groups=stored_groups(connection),
     )

@@ -23,6 +23,8 @@ from kestrelctl.core.model.records import (
     Record,
     Swept,
     TaskRecord,
+    TokenGone,
+    TokenRecord,
     UserRecord,
     WorkerGone,
     WorkerRecord,
@@ -137,6 +139,13 @@ def write(connection: sqlite3.Connection, records: Sequence[Record], now: float)
             )
         elif isinstance(record, PolicyGone):
             connection.execute("DELETE FROM policies WHERE name = ?", (record.name,))
+        elif isinstance(record, TokenRecord):
+            connection.execute(
+                "INSERT OR REPLACE INTO tokens (name, total) VALUES (?, ?)",
+                (record.name, record.total),
+            )
+        elif isinstance(record, TokenGone):
+            connection.execute("DELETE FROM tokens WHERE name = ?", (record.name,))
         elif isinstance(record, UserRecord):
             connection.execute(PUT_USER, user_row(record))
         elif isinstance(record, GroupRecord):

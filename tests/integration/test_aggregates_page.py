@@ -32,7 +32,7 @@ def test_the_page_shows_what_happens(desk: Desk) -> None:
         seen, wanted = as_far_as_shown(same_for_all_workers(desk.types(line)), shown)
         assert seen == wanted, line
         typed += 1
-    assert typed == 20
+    assert typed == 26
 
 
 def test_three_policies_side_by_side_in_a_pool(desk: Desk) -> None:

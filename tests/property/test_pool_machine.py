@@ -69,18 +69,20 @@ specs = st.builds(
     argv=st.just(("true",)),
     count=st.sampled_from([1, 1, 2, 7, 30]),
     request=st.builds(
-        lambda cpus, memory, fpga, gpus, db: {
+        lambda cpus, memory, fpga, gpus, db, seats: {
             "cpus": cpus,
             "memory": memory,
             "fpga": fpga,
             "gpus": gpus,
             "db": db,
+            "seats": seats,
         },
         cpus=st.sampled_from([0.3, 1.0, 1.5]),
         memory=st.sampled_from([0.0, 0.0, 90.0 * MEBIBYTE]),
         fpga=st.sampled_from([0.0, 0.0, 0.0, 0.5]),
         gpus=st.sampled_from([0.0, 0.0, 0.0, 0.6, 1.0, 1.5]),
         db=st.sampled_from([0.0, 0.0, 0.0, 0.5, 1.0, 3.0]),
+        seats=st.sampled_from([0.0, 0.0, 0.0, 1.0, 1.5]),
     ),
     requires=st.sampled_from([(), (), ("GPU",)]),
     priority=st.sampled_from([50, 100]),
@@ -175,6 +177,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.start()
         for name in sorted(ADS):
             self.hello(name, set(), dies=False)
+        self.put_seats(2)
         self.submit(first)
         self.submit(second)
         self.commit()
@@ -189,7 +192,12 @@ class PoolMachine(RuleBasedStateMachine):
 
     def tell(self, event: ev.Event) -> None:
         self.do(self.pool.handle(event))
-        self.do(self.pool.schedule(self.now))
+        tokens = self.pool.state.tokens
+        before = tokens.held.get("seats", 0)
+        effects = self.pool.schedule(self.now)
+        most = max(before, tokens.total("seats") if tokens.settled else 0)
+        assert tokens.held.get("seats", 0) <= most, "more seats are handed out than there are"
+        self.do(effects)
 
     def do(self, effects: list[fx.Effect]) -> None:
         for effect in effects:
@@ -355,6 +363,15 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from("ab"))
     def drop_policy(self, name: str) -> None:
         self.tell(ev.DropPolicy(at=self.now, request="p", name=name))
+
+    @rule(total=st.integers(1, 4))
+    def put_seats(self, total: int) -> None:
+        """An admin says how many seats the whole pool has."""
+        self.tell(ev.PutToken(at=self.now, request="t", name="seats", total=total))
+
+    @rule()
+    def drop_seats(self) -> None:
+        self.tell(ev.DropToken(at=self.now, request="t", name="seats"))
 
     @rule(
         max_queued=st.none() | st.integers(0, 60),
@@ -680,6 +697,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.tell(ev.SetGroup(at=self.now, request="s", name="g", change=free))
         self.drop_policy("a")
         self.drop_policy("b")
+        self.put_seats(2)
         for _ in range(1000):
             self.commit()
             if not self.pool.state.jobs and not self.pending:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kestrelctl import simulate
-from kestrelctl.core import effects
+from kestrelctl.core import effects, pool
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.attempts import adoption
 from kestrelctl.core.events import Event, Heard
@@ -17,6 +17,7 @@ from kestrelctl.core.handlers import reconciliation
 from kestrelctl.core.handlers.membership import on_heard
 from kestrelctl.core.jobs import gates
 from kestrelctl.core.jobs.job import Job, Task
+from kestrelctl.core.jobs.tokens import Tokens, TokensLeft
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.claim import Claim
@@ -35,7 +36,7 @@ from kestrelctl.protocol import work
 from kestrelctl.simulate import WorldSettings, faults
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.workload import Submission
+from kestrelctl.simulate.workload import Submission, TokenChange
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.worker import session
 from kestrelctl.worker.process import WorkerProcess
@@ -65,6 +66,33 @@ def trouble(*kinds: Kind, job: JobSpec, cancel_after_seconds: float | None = Non
 def test_an_expression_that_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(match, "expressions_refuse", lambda shape, cls: None)
     assert is_found("against Refusal(reason=<Reason.")
+
+
+def test_tokens_that_are_handed_out_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TokensLeft, "times_free", lambda self, wanted: 1000)
+    assert is_found("seats are used at once")
+
+
+def test_tokens_that_are_handed_out_while_it_is_not_known_who_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = Tokens.free
+
+    def hasty(self: Tokens, name: str) -> int:
+        self.settled = True
+        return free(self, name)
+
+    monkeypatch.setattr(Tokens, "free", hasty)
+    spec = JobSpec(argv=("t",), name="long", count=12, request={"cpus": 1.0, "seats": 1.0})
+    world = msgspec.structs.replace(
+        trouble(faults.crash_manager, job=spec), tokens=(TokenChange(0.0, "seats", 5),)
+    )
+    assert is_found("seats are used at once", settings=world)
+
+
+def test_tokens_that_come_back_and_nobody_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "take_lacking", lambda state: [])
+    assert is_found("idles while tasks wait")
 
 
 def test_workers_that_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

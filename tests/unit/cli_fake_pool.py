@@ -17,6 +17,7 @@ from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.share_views import GroupView, UserView
 
 NOW = 1_000_000.0
@@ -138,12 +139,13 @@ STORY = an.Story(
         an.StoryEntry(at=NOW - 5, task_id=None, what="ended", cause="done", detail="1,000 done"),
     ],
 )
-POLICY = an.PolicyView(
+POLICY = PolicyView(
     name="lean",
     workers="Memory >= 65536",
     text="ConsumptionMemory = quantize(TARGET.RequestMemory, {128})\n",
     in_force=3,
 )
+OF_POOL = AssetView(name="matlab", total=5, held=3, waiting=1200)
 RUNNABLE = an.JobExplanation(
     id="", job=JOB, waiting=998, job_reasons=[], obstacles=[], could_run=2, ever=True
 )
@@ -299,6 +301,9 @@ class FakePool:
             "SetPolicy": an.Changed(id="", what=["lean"], tasks=3),
             "RemovePolicy": an.Changed(id="", what=["lean"]),
             "ListPolicies": an.Policies(id="", policies=[POLICY]),
+            "SetAsset": an.Changed(id="", what=["matlab"]),
+            "RemoveAsset": an.Changed(id="", what=["matlab"]),
+            "ListAssets": an.Assets(id="", assets=[OF_POOL]),
             "PoolOverview": OVERVIEW,
             "UserUsage": USED_BY_USERS,
             "ListUsers": an.Users(id="", users=[USER]),

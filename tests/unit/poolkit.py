@@ -122,11 +122,13 @@ class PoolDriver:
         cpus: float = 1,
         memory_bytes: int = 0,
         fpga: float = 0,
+        matlab: float = 0,
+        seats: float = 0,
         **spec: Any,
     ) -> int:
         """A job of so many tasks; returns its id."""
         self._requests += 1
-        request = _present(cpus=cpus, memory=memory_bytes, fpga=fpga)
+        request = _present(cpus=cpus, memory=memory_bytes, fpga=fpga, matlab=matlab, seats=seats)
         job = JobSpec(argv=("true",), count=count, request=request, **spec)
         self.tell(ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job))
         return self.answers[-1].job_id
@@ -173,6 +175,16 @@ class PoolDriver:
                 rest=rest,
             )
         )
+        return self.answers[-1]
+
+    def own(self, name: str, total: int) -> fx.Answer:
+        """The whole pool has so many of these."""
+        self.tell(ev.PutToken(at=self.now, cause="root", request="t", name=name, total=total))
+        return self.answers[-1]
+
+    def disown(self, name: str) -> fx.Answer:
+        """The pool has none of these any more."""
+        self.tell(ev.DropToken(at=self.now, cause="root", request="t", name=name))
         return self.answers[-1]
 
     def tasks_ahead(self, job_id: int) -> int:

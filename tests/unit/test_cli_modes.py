@@ -75,6 +75,9 @@ COMMAND_LINES = {
     "pool policy info lean": "lean",
     "pool policy set lean -": "lean",
     "pool policy remove lean": "lean",
+    "pool asset list": "matlab",
+    "pool asset set matlab 5": "matlab",
+    "pool asset remove matlab": "matlab",
     "top": "ok",
 }
 #: Those that do not; their modules have tests of their own.
@@ -111,6 +114,7 @@ MANY = {
     "job logs 7 --all",
     "worker list",
     "pool policy list",
+    "pool asset list",
     "user usage",
     "user list",
     "group list",

@@ -147,3 +147,12 @@ def test_what_workers_still_have_after_a_restart_counts() -> None:
     driver.report("w", *driver.held("w")[:2])
     assert held(driver, "ada") == 3
     assert job in driver.jobs_at("w")
+
+
+def test_a_job_with_a_rank_whose_user_may_have_nothing_more_stops_nobody() -> None:
+    driver = PoolDriver()
+    bound(driver, UserRecord(name="ada", max_running=0))
+    driver.submit(10, owner="ada", rank="TARGET.Cpus")
+    driver.submit(2, owner="bob")
+    driver.join("w", cpus=4)
+    assert (held(driver, "ada"), held(driver, "bob")) == (0, 2)

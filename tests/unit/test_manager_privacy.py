@@ -103,6 +103,9 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.ListPolicies(), ALL, ALL, ALL),
     (rq.SetPolicy(name="p", workers="true", text="SlotWeight = Cpus"), REFUSED, REFUSED, ALL),
     (rq.RemovePolicy(name="p"), REFUSED, REFUSED, REFUSED),
+    (rq.ListAssets(), ALL, ALL, ALL),
+    (rq.SetAsset(name="matlab", total=5), REFUSED, REFUSED, ALL),
+    (rq.RemoveAsset(name="seats"), REFUSED, REFUSED, REFUSED),
 ]
 ROWS = [pytest.param(*row, id=f"{type(row[0]).__name__}-{n}") for n, row in enumerate(TABLE)]
 

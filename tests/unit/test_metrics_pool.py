@@ -272,6 +272,22 @@ def test_waiting_tasks_have_a_reason(
     must_add_up(page)
 
 
+def test_what_the_whole_pool_has_is_counted() -> None:
+    driver = PoolDriver()
+    driver.join("w1", cpus=4)
+    board = Board(driver)
+    assert not board.page().by("kestrel_tokens", "asset")
+    driver.own("matlab", 3)
+    driver.own("seats", 7)
+    driver.submit(5, matlab=1)
+    driver.own("matlab", 2)
+    page = board.page()
+    assert page.by("kestrel_tokens", "asset") == {"matlab": 2, "seats": 7}
+    assert page.by("kestrel_tokens_held", "asset") == {"matlab": 3, "seats": 0}
+    assert page.value("kestrel_unmatched_tasks", reason="tokens") == 2
+    must_add_up(page)
+
+
 def test_a_failed_task_waits_for_its_back_off() -> None:
     driver = PoolDriver()
     driver.join("w1")

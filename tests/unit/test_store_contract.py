@@ -25,6 +25,8 @@ from kestrelctl.core.model.records import (
     Record,
     Snapshot,
     TaskRecord,
+    TokenGone,
+    TokenRecord,
     UserRecord,
     WorkerGone,
     WorkerRecord,
@@ -103,6 +105,13 @@ class TestOpening:
         await store.commit([WorkerRecord("b"), WorkerRecord("a"), WorkerRecord("c")])
         await store.commit([WorkerRecord("a", draining=True), WorkerGone("b"), WorkerGone("x")])
         assert reopened(store).workers == [WorkerRecord("a", draining=True), WorkerRecord("c")]
+
+    async def test_tokens_of_the_pool_are_remembered_until_they_are_gone(
+        self, store: Store
+    ) -> None:
+        await store.commit([TokenRecord("seats", 2), TokenRecord("matlab", 5), TokenGone("x")])
+        await store.commit([TokenRecord("matlab", 10**9), TokenGone("seats")])
+        assert reopened(store).tokens == [TokenRecord("matlab", 10**9)]
 
     async def test_what_a_worker_last_said_of_itself_is_remembered(self, store: Store) -> None:
         assets = {"cpus": 0.3, "memory": 2.0**53 - 1, "fpga": 2}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from store_samples import done, job, waiting
 
-from kestrelctl.core.model.records import Snapshot, WorkerRecord
+from kestrelctl.core.model.records import Snapshot, TokenRecord, WorkerRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, NotFound, StoreUnusable
 from kestrelctl.manager.selection import select_jobs
@@ -150,6 +150,7 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         *(f"ALTER TABLE jobs DROP COLUMN {name}" for name in USED_COLUMNS),
         "ALTER TABLE tasks DROP COLUMN memory_step",
         "ALTER TABLE jobs DROP COLUMN stopped_by",
+        "DROP TABLE tokens",
         "DROP TABLE users",
         "DROP TABLE user_groups",
         "ALTER TABLE jobs DROP COLUMN hold",
@@ -159,6 +160,13 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
     assert [found.record.job_id for found in store.open().jobs] == [1, 3]
     assert [found.job_id for found in store.jobs()] == [1, 3]
     assert sorted(store.damaged) == [2, 4]
+    store.close()
+
+
+def test_damaged_tokens_are_left_out(data_dir: Path) -> None:
+    damage(data_dir, "INSERT INTO tokens VALUES ('matlab', 'x'), ('seats', 2)")
+    store = SqliteStore(data_dir)
+    assert store.open().tokens == [TokenRecord("seats", 2)]
     store.close()
 
 

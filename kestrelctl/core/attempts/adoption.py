@@ -100,7 +100,7 @@ def _keep(state: State, worker: Worker, number: int, task: Task, claim: Claim) -
         sent_at = given_up.sent_at
     if other is not None:
         stop(state, task)
-    book.adopt(worker, task, number, claim, state.at, sent_at)
+    book.adopt(state, worker, task, number, claim, sent_at)
     find_again(state, task)
     return True
 

@@ -25,6 +25,7 @@ RUNNING, QUEUED, UNDER_WAY = Phase.RUNNING, Phase.QUEUED, Standing.UNDER_WAY
 
 
 def begin(
+    state: State,
     worker: Worker,
     tasks: Sequence[Task],
     first_number: int,
@@ -32,7 +33,7 @@ def begin(
     now: float,
     sent_at: float | None = None,
 ) -> None:
-    """Gives ready tasks of one job to a worker, with consecutive numbers.
+    """Gives ready tasks of one line to a worker, with consecutive numbers, and tokens to each.
 
     As many as have room are charged at once, if nothing waits before them; the others wait there.
 
@@ -45,9 +46,12 @@ def begin(
     full_at = first_number + room
     jid, held, backlog = worker.jid, worker.held, worker.backlog
     number = first_number
+    tokens = tasks[0].line.shape.tokens
+    if tokens:
+        state.tokens.hold(tokens, len(tasks))
     for task in tasks:
         phase = RUNNING if number < full_at else QUEUED
-        task.attempt = Attempt(number, jid, claim, sent_at, phase)
+        task.attempt = Attempt(number, jid, claim, sent_at, phase, tokens)
         task.standing = UNDER_WAY
         held[number] = task
         if phase is QUEUED:
@@ -71,11 +75,12 @@ def begin(
 
 
 def adopt(
-    worker: Worker, task: Task, number: int, claim: Claim, now: float, sent_at: float
+    state: State, worker: Worker, task: Task, number: int, claim: Claim, sent_at: float
 ) -> None:
     """Enters an attempt that a worker already has, for a task that nobody else has.
 
-    Of an asset of unknown capacity there is enough for it, or it would not be there.
+    It holds its tokens again, even if all of these have been handed out since. Of an asset of
+    unknown capacity there is enough for it, or it would not be there.
 
     Args:
         sent_at: when it was handed out; 0 if that was before this start of the manager.
@@ -84,7 +89,7 @@ def adopt(
         del task.line.ready[task.index]
     for asset in worker.outlines:
         _make_room(worker, asset, claim.amounts.get(asset, 0))
-    begin(worker, [task], number, claim, now, sent_at)
+    begin(state, worker, [task], number, claim, state.at, sent_at)
 
 
 def end(state: State, worker: Worker, task: Task) -> Attempt:
@@ -107,6 +112,9 @@ def end(state: State, worker: Worker, task: Task) -> Attempt:
             state.eased[quota] = None
     task.attempt = None
     job.running -= 1
+    if attempt.tokens:
+        state.touch_tokens(attempt.tokens)
+        state.tokens.give_back(attempt.tokens)
     if attempt.phase is RUNNING:
         attempt.claim.release(worker.free)
         sharer.release(attempt.claim.cost or COSTLESS, state.at)

@@ -96,7 +96,7 @@ def _give(
             state.totals.waits.observe(now - job.waits_since, fresh)
         if claim not in claims:
             claims.append(claim)
-        begin(worker, tasks, state.next_number, claim, now)
+        begin(state, worker, tasks, state.next_number, claim, now)
         for number, task in enumerate(tasks[: len(tasks) - fresh], state.next_number):
             if (count := task.next_count) > 1:
                 counts.append((number, count))

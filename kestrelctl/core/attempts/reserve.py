@@ -44,6 +44,8 @@ def _over(state: State, job: Job, worker: Worker, since: float) -> bool:
     )
     if gone:
         state.next_starving_at = state.at
+    if not state.tokens.times_free(job.shape.tokens):
+        return True
     return gone or job.place is None or job.served_at >= since
 
 

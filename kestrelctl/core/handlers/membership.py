@@ -33,6 +33,7 @@ from kestrelctl.core.handlers.presence import (
 )
 from kestrelctl.core.handlers.reconciliation import end_reconciliation_if_all_spoke
 from kestrelctl.core.handlers.services import copies_to_move, move_copies
+from kestrelctl.core.handlers.token_changes import note_clash
 from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -54,6 +55,7 @@ def on_joined(state: State, event: Joined) -> None:
             lose_worker(state, worker, event.at, "restarted")
         end_unnamed(state, worker, event, reborn=reborn)
     cls = state.class_of(admitted(state, event, worker), event.worker)
+    note_clash(state, event.worker, worker.ad if worker is not None else None, event.ad)
     if worker is None:
         worker = state.workers[event.worker] = Worker(event.worker, cls, event.ad, event.at)
         take_over(state, worker, event.at)
@@ -101,6 +103,7 @@ def on_resized(state: State, event: Resized) -> None:
     if worker is None:
         return  # it was asked for a hello, which says the same
     cpus = worker.cls.capacity.get("cpus", 0)
+    note_clash(state, event.worker, worker.ad, event.ad)
     _change(state, worker, state.class_of(admitted(state, event, worker), event.worker), event.ad)
     state.touch(worker)
     if worker.cls.capacity.get("cpus", 0) < cpus:

@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.claim import Claim
 
 
@@ -27,6 +28,7 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
         worker: the address of the worker that has it.
         claim: what it is charged while it runs.
         sent_at: when it was handed out; 0 if that was before this start of the manager.
+        tokens: what it holds of the pool's own until it ends.
         moved_for: why it is stopped there, to be started elsewhere; empty if it is not.
     """
 
@@ -35,4 +37,5 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
     claim: Claim
     sent_at: float
     phase: Phase = Phase.QUEUED
+    tokens: Amounts = {}
     moved_for: str = ""

@@ -42,6 +42,11 @@ def natural(counted: Mapping[str, int]) -> Natural:
     return {name: amount / MILLI for name, amount in counted.items()}
 
 
+def whole_uses(amount: int) -> int:
+    """An amount of what is only used as a whole, rounded up."""
+    return -(-amount // MILLI) * MILLI
+
+
 def unit_key(asset: str, unit: str) -> str:
     """Under which name a unit of an asset is booked. No asset has a `/` in its name."""
     return f"{asset}/{unit}"

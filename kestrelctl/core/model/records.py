@@ -112,6 +112,23 @@ class PolicyGone(msgspec.Struct, frozen=True):
     name: str
 
 
+class TokenRecord(msgspec.Struct, frozen=True):
+    """How many tokens of one sort the whole pool has.
+
+    Attributes:
+        name: of the asset.
+    """
+
+    name: str
+    total: int
+
+
+class TokenGone(msgspec.Struct, frozen=True):
+    """A sort of tokens that the pool has no more."""
+
+    name: str
+
+
 class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is set for a user of the pool, and what he has used lately.
 
@@ -248,6 +265,8 @@ Record = (
     | WorkerGone
     | PolicyRecord
     | PolicyGone
+    | TokenRecord
+    | TokenGone
     | UserRecord
     | GroupRecord
     | GroupGone
@@ -281,5 +300,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[UnfinishedJob]
     workers: list[WorkerRecord]
     policies: list[PolicyRecord] = []
+    tokens: list[TokenRecord] = []
     users: list[UserRecord] = []
     groups: list[GroupRecord] = []

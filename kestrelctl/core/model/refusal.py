@@ -32,6 +32,7 @@ class Reason(enum.StrEnum):
     NO_WORKERS = "no-workers"
     HELD = "held"
     MAX_RUNNING = "max-running"
+    TOKENS = "tokens"
     QUOTA = "quota"
     BACKOFF = "backoff"
     MORE_MEMORY = "more-memory"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kestrelctl.core.model import workdir
-from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural
+from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural, whole_uses
 from kestrelctl.core.model.matching_ads import Attributes, amounts_ad
 from kestrelctl.core.model.significance import Facts, attributes_of
 from kestrelctl.core.model.spec import JobSpec
@@ -15,6 +17,8 @@ class Shape:
     One object for all jobs that ask alike.
 
     Attributes:
+        request: what a worker must have.
+        tokens: what the pool must have free of its own.
         requires: tags in upper case, as in the original.
         asked: the request in natural units, as the first of the jobs had it. The others share it:
             ten thousand jobs need no ten thousand dictionaries.
@@ -36,6 +40,7 @@ class Shape:
         "requirements",
         "requires",
         "time_request_seconds",
+        "tokens",
     )
 
     def __init__(
@@ -47,6 +52,7 @@ class Shape:
         rank: str = "",
         facts: Facts = (),
         time_request_seconds: float = 0.0,
+        tokens: Amounts | None = None,
     ) -> None:
         self.requirements = requirements
         self.rank = rank
@@ -55,26 +61,40 @@ class Shape:
         self.prepared: object = None
         self.bit = 0
         self.request = request
+        self.tokens = tokens or {}
         self.requires = requires
         self.asked = natural(request) if asked is None else asked
 
     def attributes(self) -> Attributes:
         """The ad of such jobs, as far as expressions in force ask."""
-        return attributes_of(self.facts) | amounts_ad(natural(self.request), "Request")
+        return attributes_of(self.facts) | amounts_ad(
+            natural(self.request | self.tokens), "Request"
+        )
 
 
 #: What two jobs must agree in to have one shape.
-ShapeKey = tuple[tuple[tuple[str, int], ...], frozenset[str], str, str, Facts, float]
+ShapeKey = tuple[
+    tuple[tuple[str, int], ...],
+    frozenset[str],
+    str,
+    str,
+    Facts,
+    float,
+    tuple[tuple[str, int], ...],
+]
 
 
-def shape_key(spec: JobSpec, facts: Facts = ()) -> ShapeKey:
+def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) -> ShapeKey:
     """The key of a job's shape.
 
     Args:
         facts: what expressions in force ask of the job, beside what it asks for.
+        tokens: assets that the pool has, and no worker. Of these a task takes whole ones.
     """
-    request = tuple(sorted(amounts(spec.request).items()))
+    asked = sorted(amounts(spec.request).items())
+    request = tuple(entry for entry in asked if entry[0] not in tokens)
+    of_pool = tuple((name, whole_uses(n)) for name, n in asked if name in tokens)
     requires = (*spec.requires, workdir.TAG) if spec.workdir else spec.requires
     tags = frozenset(tag.upper() for tag in requires)
     seconds = spec.time_request_seconds or 0.0
-    return request, tags, spec.requirements, spec.rank, facts, seconds
+    return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool

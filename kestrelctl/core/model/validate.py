@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from kestrelctl.core.classad.rules import shown
-from kestrelctl.core.model.ad import AssetUnit, WorkerAd
+from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
@@ -27,6 +27,8 @@ MOST_CPUS = 1_000_000
 #: Of any other asset, in its natural unit; or none.
 MOST_OF_AN_ASSET = 1 << 60
 LEAST_OF_AN_ASSET = 1 / MILLI
+#: Tokens of one sort that a pool has.
+MOST_TOKENS = 1_000_000_000
 #: Of all indexed assets of a worker together.
 MAX_UNITS = 256
 _ASSET = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -109,6 +111,17 @@ def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
             return f"{name[:40]!r} is no name of an asset"
         if amount and not LEAST_OF_AN_ASSET <= amount < MOST_OF_AN_ASSET:
             return f"{who} no {name} or 0.001 to less than 2^60, not {amount:,.10g}"
+    return None
+
+
+def problem_with_tokens(name: str, total: int) -> str | None:
+    """The first thing wrong with what a pool is to have itself; None if all is well."""
+    if not _ASSET.fullmatch(name):
+        return f"{name[:40]!r} is no name of an asset"
+    if name in (*_SUMS, GPUS):
+        return f"{name} is an asset of workers: the pool has none itself"
+    if not 1 <= total <= MOST_TOKENS:
+        return f"a pool has 1 to {MOST_TOKENS:,} {name}, not {total:,}"
     return None
 
 

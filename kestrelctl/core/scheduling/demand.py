@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job, Order
 from kestrelctl.core.jobs.sharer import Sharer, Sharers
+from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.matching_ads import JOB_ATTRIBUTES, job_facts
 from kestrelctl.core.model.shape import Shape, ShapeKey, shape_key
@@ -59,20 +60,24 @@ class Demand:
     Args:
         sharers: all users.
         config: says what short tasks are.
+        tokens: of the whole pool.
 
     Attributes:
         significance: of the attributes of jobs.
         shapes: the known shapes by their place in sets of shapes.
+        of_tokens: those of them that ask for tokens.
         waiting: the set of those for which something waits.
     """
 
-    def __init__(self, sharers: Sharers, config: Config) -> None:
+    def __init__(self, sharers: Sharers, config: Config, tokens: Tokens) -> None:
         self.sharers = sharers
+        self.tokens = tokens
         self._config = config
         self._turns: dict[tuple[int, str], Turn] = {}
         self._by_key: dict[ShapeKey, Shape] = {}
         self._shapes_at_most = 2 * SPARE_SHAPES
         self.shapes: list[Shape] = []
+        self.of_tokens: list[Shape] = []
         self.waiting = 0
         self._lines_of: dict[int, int] = {}
         self.significance = Significance(JOB_ATTRIBUTES)
@@ -180,14 +185,25 @@ class Demand:
 
     def shape_of(self, spec: JobSpec, owner: str) -> Shape:
         """The one shape object for jobs that ask like this one."""
-        key = shape_key(spec, self.facts_of(spec, owner))
+        key = shape_key(spec, self.facts_of(spec, owner), self.tokens.names)
         shape = self._by_key.get(key)
         if shape is None:
-            request, requires, requirements, rank, facts, seconds = key
-            shape = Shape(dict(request), requires, spec.request, requirements, rank, facts, seconds)
+            request, requires, requirements, rank, facts, seconds, tokens = key
+            shape = Shape(
+                dict(request),
+                requires,
+                spec.request,
+                requirements,
+                rank,
+                facts,
+                seconds,
+                dict(tokens),
+            )
             shape.bit = 1 << len(self.shapes)
             self._by_key[key] = shape
             self.shapes.append(shape)
+            if tokens:
+                self.of_tokens.append(shape)
         return shape
 
     def facts_of(self, spec: JobSpec, owner: str) -> Facts:
@@ -195,7 +211,7 @@ class Demand:
         return self.significance.of(job_facts(spec, owner)) if self.significance else ()
 
     def reshape(self, jobs: Iterable[Job]) -> None:
-        """Gives jobs the shapes that they have now that other attributes matter."""
+        """Gives jobs the shapes that they have now that other attributes or tokens matter."""
         for line in (line for job in jobs for line in job.lines()):
             shape = self.shape_of(line.asks, line.owner)
             if shape is line.shape:
@@ -223,6 +239,7 @@ class Demand:
             for turn in self._turns.values()
         ]
         self.shapes = list(self._by_key.values())
+        self.of_tokens = [shape for shape in self.shapes if shape.tokens]
         for place, shape in enumerate(self.shapes):
             shape.bit = 1 << place
         self.waiting = 0
@@ -242,7 +259,12 @@ class Demand:
 
 
 def is_short(job: Job, config: Config) -> bool:
-    """Whether a job's tasks are known to be short: then some may wait at a worker for others."""
+    """Whether a job's tasks are known to be short: then some may wait at a worker for others.
+
+    None that holds tokens does: others could use these meanwhile.
+    """
+    if job.shape.tokens:
+        return False
     return job.mean_seconds is not None and job.mean_seconds < config.short_seconds
 
 

@@ -8,12 +8,14 @@ import msgspec
 
 from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.jobs.job import Job, Standing
+from kestrelctl.core.jobs.tokens import Tokens
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import describe
+from kestrelctl.core.model.assets import MILLI, describe
 from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import NEVER_FITS, Reason, Refusal, refuse
+from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.clauses import Crowd, clause_counts
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.ladder import refusal
@@ -40,7 +42,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         job_reasons: what holds the job back whatever workers there are.
         groups: workers that refuse for the same reason, the closest fit first.
         could: how many workers could take a task at once.
-        ever: whether any known worker could ever run one.
+        ever: whether any known worker could ever run one, with the tokens that the pool has.
         tasks_ahead: waiting tasks of jobs that are at work and get what becomes free before it.
         clauses: how many workers each clause of the expressions of both sides leaves.
     """
@@ -99,7 +101,8 @@ def explain(
             refusals.setdefault(why, []).append(worker.jid)
     groups = [Group(len(jids), jids[0], why) for why, jids in refusals.items()]
     groups.sort(key=lambda group: -group.refusal.closeness)
-    reasons = _job_reasons(job, backoff_until, now) + mine
+    lacking = _lacking_tokens(shape, demand.tokens) if job.remaining > job.running else []
+    reasons = _job_reasons(job, backoff_until, now) + lacking + mine
     if store_error:
         reasons.insert(0, Refusal(Reason.STORE_FAILING, found=store_error))
     if not online:
@@ -108,7 +111,8 @@ def explain(
         job_reasons=reasons,
         groups=groups,
         could=could,
-        ever=could > 0 or any(group.refusal.reason not in NEVER_FITS for group in groups),
+        ever=all(demand.tokens.total(name) >= n for name, n in shape.tokens.items())
+        and (could > 0 or any(group.refusal.reason not in NEVER_FITS for group in groups)),
         tasks_ahead=_tasks_ahead(job, jobs, demand),
         clauses=clause_counts(job, crowds),
     )
@@ -149,6 +153,22 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
             )
     if not any(line.waiting for line in job.lines()) and not delayed and not unheard:
         found.append(Refusal(Reason.ALL_STARTED, found=f"{job.running} run"))
+    return found
+
+
+def _lacking_tokens(shape: Shape, tokens: Tokens) -> list[Refusal]:
+    """Of which tokens of the pool too few are free for a task."""
+    found: list[Refusal] = []
+    for name, wanted in shape.tokens.items():
+        total, free = tokens.total(name), tokens.free(name)
+        if free >= wanted:
+            continue
+        reason, there = Reason.TOKENS, f"{free // MILLI:,} of {total // MILLI:,} free"
+        if total < wanted:
+            there = f"{total // MILLI:,} in all"
+        elif not tokens.settled:
+            reason, there = Reason.RECOVERING, ""
+        found.append(Refusal(reason, wanted=describe(name, wanted), found=there))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import MILLI, Amounts, describe, describe_all
+from kestrelctl.core.model.assets import Amounts, describe, describe_all, whole_uses
 from kestrelctl.core.model.claim import Claim, limits_beyond
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
 from kestrelctl.core.model.shape import Shape
@@ -35,7 +35,7 @@ class Terms:
 
 
 def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
-    """Holds a shape against a class.
+    """Holds a shape against a class. Tokens are the pool's affair: no worker is asked for any.
 
     The amounts that are charged are those that were asked for, unless a policy is in force there;
     of a shared asset, whole uses.
@@ -97,7 +97,7 @@ def _whole_uses(charged: Amounts, cls: WorkerClass) -> Amounts:
     if cls.shared.isdisjoint(charged):
         return charged
     return {
-        asset: -(-amount // MILLI) * MILLI if asset in cls.shared else amount
+        asset: whole_uses(amount) if asset in cls.shared else amount
         for asset, amount in charged.items()
     }
 
@@ -110,7 +110,15 @@ def _as_requirements_see(shape: Shape, charged: Amounts) -> Shape:
     if charged is shape.request:
         return shape
     request = {name: charged.get(name, 0) for name in shape.request}
-    return Shape(request, shape.requires, None, shape.requirements, shape.rank, shape.facts)
+    return Shape(
+        request,
+        shape.requires,
+        None,
+        shape.requirements,
+        shape.rank,
+        shape.facts,
+        tokens=shape.tokens,
+    )
 
 
 def _no_charge(shape: Shape, policy: str, spoiled: Spoiled) -> Refusal:

@@ -22,6 +22,7 @@ from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job, Order
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.sharer import Sharer, weight_of
+from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
@@ -133,6 +134,12 @@ class Remnant:
             found = self._heads[bit] = Head(self.turn.lines[bit])
         return found
 
+    def close(self, shapes: int) -> bool:
+        """Leaves these shapes out from now on; returns whether any is left."""
+        self.shapes &= ~shapes
+        self.short &= ~shapes
+        return bool(self.shapes)
+
     def first_of(self, shapes: int) -> int:
         """The shape, of these, of the job that came first."""
         first = shapes & -shapes
@@ -181,11 +188,14 @@ class Planner:
         self._now = now
         self._shapes = demand.shapes
         self._supply = supply
-        self._waiting = demand.waiting
+        self._tokens = TokensLeft(demand.tokens)
+        self._of_tokens = demand.of_tokens
+        self._lacking = self._lacking_tokens()
+        self._waiting = demand.waiting & ~self._lacking
         self._places: list[Place] = sorted(
             (*turn.order, number, turn)
             for number, turn in enumerate(demand.turns())
-            if not self._is_full(turn.sharer)
+            if turn.shapes & self._waiting and not self._is_full(turn.sharer)
         )
         self._short = 0
         for _, _, _, _, turn in self._places:
@@ -216,9 +226,10 @@ class Planner:
         for shape in ranked:
             ranks = {_rank_of(cls, shape) for cls in classes} - {-inf}
             self._ranks[shape.bit] = sorted(ranks)[-MOST_RANKS:]
-        if ranked:
-            bits = sum(shape.bit for shape in ranked)
-            index = next(n for n, (*_, turn) in enumerate(self._places) if turn.shapes & bits)
+        bits = sum(shape.bit for shape in ranked)
+        indexes = (n for n, (*_, turn) in enumerate(self._places) if turn.shapes & bits)
+        index = next(indexes, None)
+        if index is not None:
             left = self._remnant(index)
             first = self._shapes[left.first_of(left.shapes & bits).bit_length() - 1]
             return [sorted(classes, key=lambda cls: -_rank_of(cls, first))]
@@ -264,7 +275,7 @@ class Planner:
         worker = offer.worker
         if offer.wants == 0:
             return None
-        usable = self._usable(cls)
+        usable = self._usable(cls) & ~self._lacking
         if worker.kept_for is not None:
             usable &= worker.kept_for.shape.bit
         fits = 0 if offer.queued else cls.fitting().into(offer.free) & usable
@@ -342,6 +353,7 @@ class Planner:
         if is_short(job, self._config):
             share = max(share, room // SHORTEST_PARTS)
         n = min(room, share, left.head(bit).left)
+        n = min(n, self._tokens.times_free(job.shape.tokens))
         if offer.wants is not None:
             n = min(n, offer.wants)
         if n > 1 and not is_short(job, self._config):
@@ -359,6 +371,20 @@ class Planner:
             self._short |= left.short
         else:
             self._shares.pop(turn.priority, None)
+        if job.shape.tokens:
+            self._tokens.give(job.shape.tokens, n)
+            self._lacking |= self._lacking_tokens()
+            # Who waits for nothing else is left out.
+            self._places = [place for place in self._places if place[4].shapes & ~self._lacking]
+            self._shares.clear()
+
+    def _lacking_tokens(self) -> int:
+        """Shapes for which too few of the pool's tokens are left."""
+        lacking = 0
+        for shape in self._of_tokens:
+            if not self._tokens.times_free(shape.tokens):
+                lacking |= shape.bit
+        return lacking
 
     def _is_full(self, sharer: Sharer) -> bool:
         """Whether a user, or his group, may have nothing more at workers whatever it is."""

@@ -1,0 +1,78 @@
+"""Tokens of the pool came back: workers are looked at again for what waits for them.
+
+A token comes back with each task that ends. If all that idle were woken each time, a large pool
+would look at nothing else; so at first only as many are as can take what the tokens are enough for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from kestrelctl.core.members.availability import startable
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.scheduling.ladder import refusal
+from kestrelctl.core.scheduling.match import Terms
+from kestrelctl.core.state import State
+
+
+def take_lacking(state: State) -> list[Shape]:
+    """What waits that there were too few tokens for at the last plan, and now may be enough."""
+    before, state.touched_tokens = state.touched_tokens, {}
+    if not before:
+        return []
+    return [
+        shape
+        for shape in state.demand.waiting_shapes()
+        if any(before.get(name, n) < n for name, n in shape.tokens.items())
+    ]
+
+
+def wake_some(state: State, lacking: Iterable[Shape]) -> None:
+    """Wakes workers that have room for as many of each shape as there are tokens for."""
+    for shape in lacking:
+        if shape.rank:
+            state.supply.wake_for(shape)  # It may prefer any of them.
+            continue
+        attempts = state.tokens.times_free(shape.tokens)
+        found: list[Worker] = []
+        for worker, room in _able(state, shape) if attempts else ():
+            found.append(worker)
+            attempts -= room
+            if attempts <= 0:
+                break
+        for worker in found:
+            state.supply.wake(worker)
+
+
+def wake_rest(state: State, lacking: Collection[Shape]) -> bool:
+    """Wakes all others for shapes that still wait though there are tokens: those that were woken
+    got something else.
+
+    Returns:
+        Whether there are any.
+    """
+    woken = False
+    for shape in state.demand.waiting_shapes() if lacking else ():
+        if shape not in lacking:
+            continue
+        if state.tokens.times_free(shape.tokens) and next(_able(state, shape), None) is not None:
+            state.supply.wake_for(shape)
+            woken = True
+    return woken
+
+
+def _able(state: State, shape: Shape) -> Iterator[tuple[Worker, int]]:
+    """Workers that were set aside and have room now, with how much; the least flexible first."""
+    known = state.demand.shapes
+    waiting = state.demand.waiting
+    classes = state.supply.classes()
+    for supply in sorted(classes, key=lambda each: each.usable(known, waiting).bit_count()):
+        terms = supply.terms(shape) if supply.parked else None
+        if not isinstance(terms, Terms):
+            continue
+        for worker in supply.parked.values():
+            room = startable(terms.claim, worker.free, worker.queued)
+            for_others = worker.kept_for is not None and worker.kept_for.shape is not shape
+            if room and not for_others and refusal(worker, supply, shape, state.at) is None:
+                yield worker, room

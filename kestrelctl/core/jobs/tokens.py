@@ -1,0 +1,102 @@
+"""Tokens: assets that belong to the whole pool, such as licences or connections to a database.
+
+No worker has them. An attempt that asks for some holds them from its hand-out until its end, also
+while it waits at a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from kestrelctl.core.model.assets import MILLI, Amounts
+from kestrelctl.core.model.claim import UNBOUNDED
+from kestrelctl.core.model.records import TokenRecord
+
+
+class Tokens:
+    """The books of a pool's tokens, in thousandths. Only `core.attempts` writes what is held.
+
+    Attributes:
+        settled: whether it is known who holds some. It is not from a restart of the manager until
+            its workers have spoken: what the store says may lag behind what had been handed out,
+            so until then none are free.
+    """
+
+    def __init__(self) -> None:
+        self.settled = True
+        self._totals: Amounts = {}
+        self._held: Amounts = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._totals
+
+    @property
+    def names(self) -> Collection[str]:
+        """Of which assets the pool has tokens."""
+        return self._totals.keys()
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        """What attempts hold, also of what the pool has no more; nothing is left out but zeros."""
+        return self._held
+
+    def records(self) -> list[TokenRecord]:
+        """All there are, by name."""
+        return [TokenRecord(name, n // MILLI) for name, n in sorted(self._totals.items())]
+
+    def put(self, record: TokenRecord) -> None:
+        """Sets how many there are of one sort. Who holds more keeps them."""
+        self._totals[record.name] = record.total * MILLI
+
+    def remove(self, name: str) -> None:
+        """Forgets that the pool has such tokens. Who holds some holds them until his end."""
+        del self._totals[name]
+
+    def total(self, name: str) -> int:
+        """How much there is of one sort; 0 if there is no such sort."""
+        return self._totals.get(name, 0)
+
+    def free(self, name: str) -> int:
+        """How much of one sort may be handed out now."""
+        if not self.settled:
+            return 0
+        return max(0, self.total(name) - self._held.get(name, 0))
+
+    def times_free(self, wanted: Amounts) -> int:
+        """How many attempts that want so much each could have it now."""
+        return min((self.free(name) // n for name, n in wanted.items()), default=UNBOUNDED)
+
+    def hold(self, wanted: Amounts, attempts: int) -> None:
+        """Counts so much as held by each of these attempts."""
+        for name, n in wanted.items():
+            self._held[name] = self._held.get(name, 0) + n * attempts
+
+    def give_back(self, wanted: Amounts) -> None:
+        """Counts what an attempt held as held no more."""
+        for name, n in wanted.items():
+            left = self._held[name] - n
+            if left:
+                self._held[name] = left
+            else:
+                del self._held[name]
+
+
+class TokensLeft:
+    """What is free of a pool's tokens, less what a plan or a count has given away."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._given: Amounts = {}
+
+    def times_free(self, wanted: Amounts) -> int:
+        """How many attempts that want so much each could still have it."""
+        tokens, given = self._tokens, self._given
+        return min(
+            ((tokens.free(name) - given.get(name, 0)) // n for name, n in wanted.items()),
+            default=UNBOUNDED,
+        )
+
+    def give(self, wanted: Amounts, attempts: int) -> None:
+        """Counts so much as given to each of so many attempts."""
+        for name, n in wanted.items():
+            self._given[name] = self._given.get(name, 0) + n * attempts
