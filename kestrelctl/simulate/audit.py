@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from kestrelctl.core.effects import Effect, Persist, Run
+from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import GPUS, WorkerAd
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts
 from kestrelctl.core.model.ending_rules import OUT_OF_MEMORY, asks_for_more_memory, may_be_retried
@@ -15,11 +17,14 @@ from kestrelctl.core.model.matching_ads import job_ad, worker_ad
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.expression_answers import Side
 from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
+from kestrelctl.core.scheduling.match import Terms
+from kestrelctl.core.state import State
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.token_audit import TokenAudit
 from kestrelctl.store.memory import MemoryStore
@@ -104,7 +109,10 @@ class Audit:
         for shape in state.demand.waiting_shapes():
             if not state.tokens.times_free(shape.tokens):
                 continue
+            asking = [turn.sharer for turn in state.demand.turns() if turn.shapes & shape.bit]
             for worker in state.workers.values():
+                if not any(_may_have(sharer, shape, worker, state) for sharer in asking):
+                    continue
                 # The end of a quarantine is noticed with the next look at the leases.
                 kept = worker.kept_for
                 if kept is not None and kept.shape is not shape:
@@ -397,3 +405,10 @@ class Audit:
                 self.expect(limit, f"task {row.index} of {where} was lost at {row.losses}")
         self.expect(counts == job.counts, f"{where} says {job.counts}, its rows say {counts}")
         self.expect(job.state == counts.outcome(), f"{where} is {job.state} with {counts}")
+
+
+def _may_have(sharer: Sharer, shape: Shape, worker: Worker, state: State) -> bool:
+    """Whether the quotas of a user leave room for one more task of a shape at a worker."""
+    terms = state.supply.of(worker).terms(shape)
+    charged = terms.claim.amounts if isinstance(terms, Terms) else shape.request
+    return all(quota.room(charged, 1) for quota in sharer.quotas)

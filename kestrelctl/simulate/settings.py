@@ -12,11 +12,13 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.faults import KINDS, Kind
 from kestrelctl.simulate.workload import (
     PolicyChange,
+    QuotaChange,
     Submission,
     TokenChange,
     some_ads,
     some_jobs,
     some_policies,
+    some_quotas,
     some_tokens,
     with_holds,
 )
@@ -30,6 +32,7 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
         submissions: the jobs, with their times and their owners' second thoughts.
         policies: what an admin has tasks charged, and when.
         tokens: what an admin says that the whole pool has, and when.
+        quotas: what an admin says that the owner may have at workers, and when.
         faults: how many things go wrong within the first `fault_seconds`.
         fault_kinds: which, and how often each, relative to the others.
         patience_seconds: how long after that everything must have come to its end.
@@ -46,6 +49,7 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     submissions: list[Submission]
     policies: tuple[PolicyChange, ...] = ()
     tokens: tuple[TokenChange, ...] = ()
+    quotas: tuple[QuotaChange, ...] = ()
     faults: int = 0
     fault_seconds: float = 20.0
     fault_kinds: dict[Kind, float] = msgspec.field(default_factory=lambda: KINDS)
@@ -71,6 +75,7 @@ def small(seed: int) -> WorldSettings:
         ),
         policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
         tokens=tuple(some_tokens(Random(f"tokens {seed}"), fault_seconds)),
+        quotas=tuple(some_quotas(Random(f"quotas {seed}"), fault_seconds)),
         faults=random.choice((0, 4, 8, 16, 32)),
         fault_seconds=fault_seconds,
         patience_seconds=2000.0,

@@ -9,6 +9,7 @@ from random import Random
 import msgspec
 
 from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull
 from kestrelctl.protocol import answers, codec, requests
@@ -17,8 +18,16 @@ from kestrelctl.simulate.network import DOMAIN, Server
 from kestrelctl.simulate.simulated_manager import ADMIN
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.workload import NOWHERE, PolicyChange, Submission, TokenChange
+from kestrelctl.simulate.workload import (
+    NOWHERE,
+    PolicyChange,
+    QuotaChange,
+    Submission,
+    TokenChange,
+)
 
+#: Whose all jobs are.
+OWNER = f"ada@users.{DOMAIN}"
 #: How long a user waits for an answer, or after an error, before asking again.
 PATIENCE_SECONDS = 5.0
 
@@ -118,7 +127,7 @@ class Owner(User):
     def __init__(
         self, clock: SimulationClock, random: Random, server: Server, audit: Audit
     ) -> None:
-        super().__init__(f"ada@users.{DOMAIN}", clock, random, server, audit)
+        super().__init__(OWNER, clock, random, server, audit)
         self.submissions: dict[int, int] = {}
         self._plans: list[Submission] = []
         self._plan_of: dict[str, int] = {}
@@ -214,7 +223,7 @@ class Owner(User):
 
 
 class Operator(User):
-    """An admin, who drains workers and has them back, sets policies and what the pool has."""
+    """An admin: drains workers and has them back, sets policies, quotas and what the pool has."""
 
     def __init__(
         self, clock: SimulationClock, random: Random, server: Server, audit: Audit
@@ -230,16 +239,28 @@ class Operator(User):
         """Has a worker back."""
         self._want(worker, requests.ResumeWorkers(names=[worker]))
 
-    def plan(self, policies: Iterable[PolicyChange], tokens: Iterable[TokenChange]) -> None:
-        """Puts policies in force, and sets what the pool has of its own, at their times."""
-        for change in tokens:
-            wish: requests.Request = requests.RemoveAsset(name=change.name)
-            if change.total:
-                wish = requests.SetAsset(name=change.name, total=change.total)
-            self.clock.after(change.at_seconds, self._want, f"asset {change.name}", wish)
+    def plan(
+        self,
+        policies: Iterable[PolicyChange],
+        tokens: Iterable[TokenChange],
+        quotas: Iterable[QuotaChange],
+    ) -> None:
+        """Puts policies in force, sets what the pool has of its own, and bounds the owner of the
+        jobs, at their times.
+        """
+        for bound in quotas:
+            limits = {"cpus": bound.cpus}
+            change = ShareChange(max_running=bound.max_running, limits=limits)
+            request = requests.ChangeUser(user=OWNER, change=change)
+            self.clock.after(bound.at_seconds, self._want, "quota", request)
+        for token in tokens:
+            wish: requests.Request = requests.RemoveAsset(name=token.name)
+            if token.total:
+                wish = requests.SetAsset(name=token.name, total=token.total)
+            self.clock.after(token.at_seconds, self._want, f"asset {token.name}", wish)
         for each in policies:
-            request = requests.SetPolicy(name=each.name, workers=each.workers, text=each.text)
-            self.clock.after(each.at_seconds, self._want, f"policy {each.name}", request)
+            policy = requests.SetPolicy(name=each.name, workers=each.workers, text=each.text)
+            self.clock.after(each.at_seconds, self._want, f"policy {each.name}", policy)
 
     def _want(self, what: str, request: requests.Request) -> None:
         """The later wish counts: the earlier one is not repeated any more."""

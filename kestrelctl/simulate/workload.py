@@ -55,6 +55,19 @@ class TokenChange(msgspec.Struct, frozen=True):
     total: int
 
 
+class QuotaChange(msgspec.Struct, frozen=True):
+    """What the owner of the jobs may have at workers, some time after the world's beginning.
+
+    Attributes:
+        max_running: attempts at once; None for any number.
+        cpus: processors at once; None for any number.
+    """
+
+    at_seconds: float
+    max_running: int | None
+    cpus: float | None
+
+
 #: Whatever fits a machine at all fits it with these, and no machine is oversubscribed.
 _POLICIES = (
     "ConsumptionCpus = MAX({TARGET.RequestCpus, Cpus})",
@@ -89,6 +102,20 @@ def some_tokens(random: Random, within_seconds: float) -> list[TokenChange]:
         *changes,
         TokenChange(within_seconds + 1.0, "seats", LAST_SEATS),
     ]
+
+
+def some_quotas(random: Random, within_seconds: float) -> list[QuotaChange]:
+    """What the owner may have at workers while the world goes on; in the end anything."""
+    changes = [
+        QuotaChange(
+            random.uniform(0.0, within_seconds),
+            random.choice((None, 0, 1, 3, 8)),
+            random.choice((None, None, 0.5, 2.0, 6.0)),
+        )
+        for _ in range(random.choice((0, 0, 2, 5)))
+    ]
+    changes.sort(key=lambda change: change.at_seconds)
+    return [*changes, QuotaChange(within_seconds + 1.0, None, None)] if changes else []
 
 
 def some_ads(random: Random, n: int) -> list[WorkerAd]:

@@ -136,7 +136,7 @@ class World:
         for worker in nodes.workers:
             clock.after(random["workers"].uniform(0.0, settings.join_seconds), worker.start)
         nodes.owner.plan(settings.submissions)
-        nodes.operator.plan(settings.policies, settings.tokens)
+        nodes.operator.plan(settings.policies, settings.tokens, settings.quotas)
         plan(nodes, random["faults"], settings.faults, settings.fault_seconds, settings.fault_kinds)
         # Draws of their own, so that all else stays that of the seed.
         resizes = -(-settings.faults // 4)
