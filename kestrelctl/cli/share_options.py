@@ -9,7 +9,7 @@ import click
 from msgspec import UNSET, UnsetType
 
 from kestrelctl.core.model.assets import amounts, describe
-from kestrelctl.core.model.share_change import ShareChange
+from kestrelctl.core.model.share_change import ShareChange, problem_with_weight
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import limited_assets
 
@@ -61,6 +61,8 @@ def share_change(
     Raises:
         UsageError: one of them makes no sense.
     """
+    if weight is not None and (problem := problem_with_weight(weight)) is not None:
+        raise UsageError(problem)
     return ShareChange(
         weight=UNSET if weight is None else weight,
         max_running=_bound(max_running),

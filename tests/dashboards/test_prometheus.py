@@ -178,7 +178,11 @@ async def test_every_panel_and_alert_finds_its_data_in_a_pool_at_work(tmp_path: 
         await user.ask(rq.SubmitJob(spec=work, watch=True))
         async with asyncio.timeout(60):
             assert (await anext(user.pushed())).job.done == 395
-        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("/bin/sleep", "300"), count=6)))
+        async with connect_local(pool, admin=True) as admin:
+            await admin.ask(rq.SetAsset(name="licences", total=3))
+        licensed = {"cpus": 1.0, "licences": 1.0}
+        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("/bin/sleep", "300"), request=licensed)))
+        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("/bin/sleep", "300"), count=5)))
 
         async def seen() -> bool:
             twice = 'count_over_time(kestrel_stanzas_total{kind="unreadable"}[1m])'

@@ -57,6 +57,8 @@ def test_a_user_is_put_into_a_group_or_taken_out() -> None:
         ["--group", "a", "--no-group"],
         ["--group", ""],
         ["--weight", "heavy"],
+        ["--weight", "nan"],
+        ["--weight", "0"],
         ["--max-running", "-1"],
         ["--max-queued", "many"],
         ["--max-queued", "1" + "0" * 18],
