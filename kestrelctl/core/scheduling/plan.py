@@ -37,8 +37,8 @@ from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 MOST_RANKS = 16
 
 
-#: Short tasks are given in no more parts than these to fill what a worker has room for.
-SHORTEST_PARTS = 4
+#: To a worker where some would start at once, short tasks are given in no more parts than these.
+PARTS = 4
 
 
 class Assignment:
@@ -320,7 +320,7 @@ class Planner:
                     ranks = self._ranks.get(bit)
                     if ranks and terms.rank < ranks[-1]:
                         return False
-                    self._give(offer, index, bit, room, terms)
+                    self._give(offer, index, bit, room, terms, starts=bool(bit & fits))
                     return True
             wanting |= closed
         return None
@@ -344,14 +344,17 @@ class Planner:
             )
         return turn.sharer.share / together
 
-    def _give(self, offer: Offer, index: int, bit: int, room: int, terms: Terms) -> None:
+    def _give(
+        self, offer: Offer, index: int, bit: int, room: int, terms: Terms, *, starts: bool
+    ) -> None:
         left = self._remnant(index)
         turn = left.turn
         job = left.head(bit).job
         waiting = left.head(bit).waiting
         share = max(1, waiting // (2 * self._supply.able(job.shape)))
         if is_short(job, self._config):
-            share = max(share, room // SHORTEST_PARTS)
+            # What only waits there makes few messages; what starts is for whoever idles, too.
+            share = max(share, room // PARTS if starts else room)
         n = min(room, share, left.head(bit).left)
         n = min(n, self._tokens.times_free(job.shape.tokens))
         if offer.wants is not None:
