@@ -84,6 +84,7 @@ def test_what_one_member_gives_back_another_may_have() -> None:
     for name in ("ada", "bob"):
         bound(driver, UserRecord(name=name, group="physics"))
     driver.submit(1, owner="ada")
+    driver.submit(1, owner="eve", cpus=64)  # so that whoever idles is looked at, and set aside
     driver.join("a", "b")
     driver.submit(1, owner="bob")
     busy = next(name for name in "ab" if driver.held(name))
