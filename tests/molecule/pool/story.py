@@ -209,6 +209,7 @@ def test_a_machine_dies_and_comes_back(client: Client) -> None:
 
 
 def test_every_panel_shows_what_the_pool_does(client: Client) -> None:
+    lab("ssh", "mgr", "kestrelctl pool asset set licences 3")
     work = ("sh", "-c", "sleep 0.2; exit $(( {} % 80 == 0 ))")
     client("job", "wait", client.submit(200, *work, options=("--max-failures", "2")), status=3)
     client.submit(100, *echo_after(1))
