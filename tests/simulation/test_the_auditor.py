@@ -164,7 +164,7 @@ def test_attempts_that_a_hello_brings_back_to_life(monkeypatch: pytest.MonkeyPat
         return keep(state, worker, number, task, claim)
 
     monkeypatch.setattr(adoption, "_keep", credulous)
-    assert is_found("was accepted twice", seeds=200)
+    assert is_found("was accepted twice", seeds=400)
 
 
 def test_tasks_of_a_cancelled_job_that_wait_again(monkeypatch: pytest.MonkeyPatch) -> None:
