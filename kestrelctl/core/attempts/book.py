@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Standing, Task
-from kestrelctl.core.jobs.sharer import COSTLESS, weight_of
+from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
@@ -117,7 +117,7 @@ def end(state: State, worker: Worker, task: Task) -> Attempt:
         state.tokens.give_back(attempt.tokens)
     if attempt.phase is RUNNING:
         attempt.claim.release(worker.free)
-        sharer.release(attempt.claim.cost or COSTLESS, state.at)
+        sharer.release(weight_of(attempt.claim), state.at)
         worker.running -= 1
         running_of = worker.running_of
         left = running_of[job] - 1

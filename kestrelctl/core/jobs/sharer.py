@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.records import GroupRecord, UserRecord
@@ -134,17 +136,8 @@ class Sharer:
 
     def recorded(self, now: float, half_life_seconds: float) -> UserRecord:
         """What is set for him, with his usage of now: as it goes to the store."""
-        record = self.record
-        return UserRecord(
-            name=record.name,
-            weight=record.weight,
-            group=record.group,
-            max_running=record.max_running,
-            max_queued=record.max_queued,
-            limits=record.limits,
-            usage=self.usage(now, half_life_seconds),
-            usage_at=now,
-        )
+        usage = self.usage(now, half_life_seconds)
+        return msgspec.structs.replace(self.record, usage=usage, usage_at=now)
 
 
 class Sharers:
