@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 _CACHE_ENTRIES = 10_000
 _MACHINE_SHORT = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
@@ -13,16 +14,23 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class Programs:
-    """PATH look-up with a memory: one search for each (name, PATH)."""
+    """PATH look-up with a memory: one search for each (name, PATH).
 
-    def __init__(self) -> None:
+    Args:
+        shows: whether tasks see what the machine has at a path.
+    """
+
+    def __init__(self, shows: Callable[[str], bool]) -> None:
+        self._shows = shows
         self._found: dict[tuple[str, str], str] = {}
 
     def find(self, name: str, path: str | None) -> str:
         """The file to execute for `name`.
 
         A name with a slash stands for itself. Only absolute directories of PATH are searched: a
-        relative one would mean the task's empty scratch directory.
+        relative one would mean the task's empty scratch directory. What tasks do not see counts
+        only if there is nothing else: a program in a directory they see may be a link to a place
+        they do not, such as a virtual environment's Python.
 
         Args:
             name: first word of the command.
@@ -37,11 +45,29 @@ class Programs:
         key = (name, os.defpath if path is None else path)
         program = self._found.get(key)
         if program is None:
-            program = _search(*key)
+            program = self._search(*key)
             if len(self._found) >= _CACHE_ENTRIES:
                 self._found.clear()
             self._found[key] = program
         return program
+
+    def _search(self, name: str, path: str) -> str:
+        code, unseen = errno.ENOENT, ""
+        for directory in path.split(":"):
+            candidate = f"{directory}/{name}"
+            if not (name and directory.startswith("/") and self._shows(directory)):
+                continue
+            if not os.path.isfile(candidate):
+                continue
+            if not os.access(candidate, os.X_OK):
+                code = errno.EACCES
+            elif self._shows(candidate):
+                return candidate
+            else:
+                unseen = unseen or candidate
+        if unseen:
+            return unseen
+        raise OSError(code, os.strerror(code), name)
 
     def forget(self, name: str, path: str | None) -> None:
         """Search again next time: what was found could not be executed."""
@@ -70,18 +96,6 @@ def check_executable(program: str) -> None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
     elif not line.startswith(b"\x7fELF") and not os.path.exists(_OTHER_FORMATS):
         raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC), program)
-
-
-def _search(name: str, path: str) -> str:
-    code = errno.ENOENT
-    for directory in path.split(":"):
-        candidate = f"{directory}/{name}"
-        if not name or not directory.startswith("/") or not os.path.isfile(candidate):
-            continue
-        if os.access(candidate, os.X_OK):
-            return candidate
-        code = errno.EACCES
-    raise OSError(code, os.strerror(code), name)
 
 
 def why_not_started(error: Exception, program: str, workdir: str = "") -> str:

@@ -44,7 +44,7 @@ class Spawner:
         switch_core_dumps_off()
         self.null = seal_descriptors()
         self.start_seconds = Histogram(START_BOUNDS)
-        self._programs = Programs()
+        self._programs = Programs(rung.shows)
         self._home = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         self._ignored_signals = [
             number
@@ -73,7 +73,7 @@ class Spawner:
         env = process.command.env.copy()
         env[ATTEMPT_VARIABLE] = str(process.command.number)
         program = name = argv[0] if argv else ""
-        path = self._rung.visible_path(_searched(env.get("PATH")))
+        path = _searched(env.get("PATH"))
         workdir = process.command.workdir
         if workdir and not self._any_workdir:
             return "cannot-start: this worker runs tasks in scratch directories only"

@@ -301,6 +301,9 @@ async def test_a_program_that_tasks_do_not_see_cannot_start(place: Place, tmp_pa
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     hidden.rename(tmp_path / "true")
     assert (await place.machine.run("true", env=env)).exit_code == 0, "found where it is seen"
+    (place.shared / "true").symlink_to(tmp_path / "true")
+    env = {"PATH": f"{place.shared}:/usr/bin:/bin"}
+    assert (await place.machine.run("true", env=env)).exit_code == 0, "a link to what is hidden"
 
 
 async def test_a_sandbox_that_cannot_be_made_is_the_machine_s_fault(tmp_path: Path) -> None:

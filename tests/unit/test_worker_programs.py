@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
-from kestrelctl.worker.programs import why_not_started
+from kestrelctl.worker.programs import Programs, why_not_started
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,21 @@ def test_a_program_in_the_current_directory_is_not_there() -> None:
 def test_what_is_no_system_error_speaks_for_itself() -> None:
     reason = why_not_started(ValueError("embedded null byte"), "tool")
     assert reason == "cannot-start: embedded null byte"
+
+
+def test_a_program_that_leads_where_tasks_see_nothing_is_taken_last(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    hidden = tmp_path / "home" / "python"
+    for directory in ("environment", "system"):
+        (tmp_path / directory).mkdir()
+    for program in (hidden, tmp_path / "system" / "python"):
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    linked = tmp_path / "environment" / "python"
+    linked.symlink_to(hidden)
+    programs = Programs(lambda path: not os.path.realpath(path).startswith(str(hidden.parent)))
+    both = f"{tmp_path}/home:{tmp_path}/environment:{tmp_path}/system"
+    assert programs.find("python", both) == f"{tmp_path}/system/python"
+    assert programs.find("python", f"{tmp_path}/environment") == str(linked), "its reason says why"
+    with pytest.raises(FileNotFoundError):
+        programs.find("python", f"{tmp_path}/home")

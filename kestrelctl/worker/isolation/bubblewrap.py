@@ -64,15 +64,9 @@ class Bubblewrap(Namespaced):
         self.program = program or shutil.which("bwrap") or "/usr/bin/bwrap"
         self._view = view
         self._around: dict[str, tuple[list[str], list[str]]] = {}  # by working directory
-        self._visible_paths: dict[str | None, str | None] = {}
 
-    def visible_path(self, path: str | None) -> str | None:
-        if path not in self._visible_paths:
-            if len(self._visible_paths) > 1000:
-                self._visible_paths.clear()
-            directories = (os.defpath if path is None else path).split(":")
-            self._visible_paths[path] = ":".join(d for d in directories if self._view.shows(d))
-        return self._visible_paths[path]
+    def shows(self, path: str) -> bool:
+        return self._view.shows(path)
 
     def launch(self, place: str, start: Start) -> Launch:
         program, argv, env, _, workdir = start

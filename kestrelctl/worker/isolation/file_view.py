@@ -18,6 +18,7 @@ _OWN = ("/tmp", "/var/tmp", "/dev/shm")
 _HIDDEN = ("/run", "/root")
 _KERNEL = ("/dev", "/proc", "/sys")
 _CONFIGURATION = ("/etc/kestrel",)
+_MOST_LINKS = 40  # path_resolution(7)
 
 
 class FileView:
@@ -107,9 +108,16 @@ class FileView:
         return words
 
     def shows(self, path: str) -> bool:
-        """Whether tasks see what the machine has at that path."""
-        place = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-        return self._shows(place) and self._shows(os.path.realpath(path))
+        """Whether tasks see what the machine has at that path, and each link on the way there."""
+        for _ in range(_MOST_LINKS):
+            directory = os.path.realpath(os.path.dirname(path))
+            place = os.path.join(directory, os.path.basename(path))
+            if not self._shows(place):
+                return False
+            if not os.path.islink(place):
+                break
+            path = os.path.join(directory, os.readlink(place))
+        return self._shows(os.path.realpath(path))
 
     def _shows(self, path: str) -> bool:
         if _is_below(path, self._data_dir) or any(_is_below(path, s) for s in self._secrets):

@@ -19,8 +19,8 @@ class Plain:
     has_kernel_limits = False
     hides_files = False
 
-    def visible_path(self, path: str | None) -> str | None:
-        return path
+    def shows(self, path: str) -> bool:
+        return True
 
     def launch(self, place: str, start: Start) -> Launch:
         return Launch(start.program, start.argv, start.env)

@@ -93,8 +93,8 @@ class Rung(Protocol):
     #: Whether a task reaches no files of other tasks.
     hides_files: bool
 
-    def visible_path(self, path: str | None) -> str | None:
-        """PATH without the directories that tasks do not see."""
+    def shows(self, path: str) -> bool:
+        """Whether tasks see what the machine has at that path."""
 
     def launch(self, place: str, start: Start) -> Launch:
         """What to spawn for a command.
@@ -141,8 +141,8 @@ class Namespaced:
     has_kernel_limits = False
     hides_files = False
 
-    def visible_path(self, path: str | None) -> str | None:
-        return path
+    def shows(self, path: str) -> bool:
+        return True
 
     def signal(self, pid: int, number: int) -> None:
         init = init_of(pid)
