@@ -16,6 +16,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.model.task_state import Counts
+from kestrelctl.grammar.why_waiting import reason_text
 
 Attempt = tuple[int, int, int]
 
@@ -87,7 +88,8 @@ def test_who_was_set_aside_because_the_others_were_missing_is_counted() -> None:
     driver = PoolDriver()
     driver.join("w1", "w2", "w3")
     job_id = spanning(driver, 4)
-    driver.wait(1.0)
+    driver.submit(1, cpus=4)
+    assert all(cls.parked for cls in driver.pool.state.supply.classes())
     driver.join("w4")
     assert runs(driver, job_id) == 4
 
@@ -101,6 +103,16 @@ def test_who_comes_before_is_served_first_and_who_comes_after_does_not_take_its_
     later = driver.submit(10, priority=100)
     driver.let_go()
     assert (runs(driver, first), runs(driver, job_id), runs(driver, later)) == (1, 2, 0)
+
+
+def test_it_leaves_their_workers_to_those_who_come_before() -> None:
+    driver = PoolDriver()
+    driver.hold_back()
+    driver.join("w1", "w2")
+    first = driver.submit(1, priority=200)
+    job_id = spanning(driver, 2, priority=150)
+    driver.let_go()
+    assert (runs(driver, first), runs(driver, job_id)) == (1, 0)
 
 
 def test_who_comes_before_and_fits_nowhere_keeps_nobody_from_starting() -> None:
@@ -211,6 +223,8 @@ def test_when_a_member_fails_for_the_last_time_the_job_has_failed() -> None:
     assert (record.state, record.stopped_by) == ("failed", FAILED_MEMBER)
     assert record.counts == Counts(failed=1, cancelled=2)
     assert not any(driver.held(name) for name in held)
+    [told] = [each for each in driver.records if getattr(each, "what", "") == "cancelled"]
+    assert told.cause == FAILED_MEMBER  # type: ignore[attr-defined]
 
 
 def test_a_user_s_retry_brings_back_all_members() -> None:
@@ -312,7 +326,6 @@ def test_after_a_restart_in_which_a_worker_got_lost_all_start_again() -> None:
     driver.restart()
     driver.join(stays, holds=[held[stays]])
     driver.live(600.0)
-    assert [kill for kill in driver.records if getattr(kill, "what", "") == "moved"] == []
     driver.report(stays, held[stays], outcome=Outcome.KILLED)
     driver.join("w3", "w4")
     assert runs(driver, job_id) == 2
@@ -454,6 +467,9 @@ def test_explain_says_how_many_workers_it_needs_at_once() -> None:
     reasons = {refusal.reason: refusal for refusal in found.job_reasons}
     refusal = reasons[Reason.TOGETHER]
     assert (refusal.wanted, refusal.found) == ("2 workers at once", "1 has room")
+    assert reason_text(refusal) == (
+        "its tasks start together or not at all (wanted 2 workers at once, found 1 has room)"
+    )
     assert found.ever
 
 
@@ -463,6 +479,8 @@ def test_explain_says_if_there_are_never_enough_workers() -> None:
     job_id = spanning(driver, 3)
     found = driver.pool.explain(driver.pool.state.jobs[job_id], driver.now)
     assert not found.ever
+    [refusal] = [each for each in found.job_reasons if each.reason is Reason.TOGETHER]
+    assert refusal.found == "2 have room, 2 could ever run one"
 
 
 def test_explain_says_that_others_are_still_being_stopped() -> None:

@@ -20,7 +20,9 @@ def settle_members(state: State, job: Job) -> None:
     """
     if job.counts.total() and not job.cancelling:
         job.stopped_by = FAILED_MEMBER
+        cause, state.cause = state.cause, FAILED_MEMBER
         cancel_all(state, job)
+        state.cause = cause
     under_way = [task for task in job.live.values() if task.attempt is not None]
     early = [task for task in under_way if task.attempt is not None and task.attempt.early]
     if len(early) == job.spec.span:

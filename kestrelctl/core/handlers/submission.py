@@ -260,10 +260,6 @@ def _may_retry(state: State, event: Retry) -> bool:
     if record is not None and record.cancelling and not event.rest:
         text = f"job {event.job_id} was cancelled; it can only be retried as a whole"
         return refuse(state, event.request, "usage", text, "leave the selection of tasks out")
-    spec = job.spec if job is not None else record.spec if record is not None else None
-    if spec is not None and spec.span > 1 and not event.rest:
-        text = f"the tasks of job {event.job_id} run together"
-        return refuse(state, event.request, "usage", text, "leave the selection of tasks out")
     if (
         job is None
         and record is not None

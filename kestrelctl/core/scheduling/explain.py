@@ -42,7 +42,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         job_reasons: what holds the job back whatever workers there are.
         groups: workers that refuse for the same reason, the closest fit first.
         could: how many workers could take a task at once.
-        ever: whether any known worker could ever run one, with the tokens that the pool has.
+        ever: whether any known worker could ever run one, with the tokens that the pool has; of a
+            job that spans workers, as many as it needs at once.
         tasks_ahead: waiting tasks of jobs that are at work and get what becomes free before it.
         clauses: how many workers each clause of the expressions of both sides leaves.
     """
@@ -103,12 +104,14 @@ def explain(
     groups.sort(key=lambda group: -group.refusal.closeness)
     lacking = _lacking_tokens(shape, demand.tokens) if job.remaining > job.running else []
     reasons = _job_reasons(job, backoff_until, now) + lacking + mine
-    if job.remaining > job.running and could < shape.span != 1:
-        found = f"{could} {'has' if could == 1 else 'have'} room"
-        reasons.append(Refusal(Reason.TOGETHER, f"{shape.span} workers at once", found))
     fitting = could + sum(
         group.workers for group in groups if group.refusal.reason not in NEVER_FITS
     )
+    if job.remaining > job.running and could < shape.span != 1:
+        found = f"{could} {'has' if could == 1 else 'have'} room"
+        if fitting < shape.span:
+            found += f", {fitting} could ever run one"
+        reasons.append(Refusal(Reason.TOGETHER, f"{shape.span} workers at once", found))
     if store_error:
         reasons.insert(0, Refusal(Reason.STORE_FAILING, found=store_error))
     if not online:
