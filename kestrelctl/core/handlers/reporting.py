@@ -188,14 +188,11 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
     task = job.live.get(result.index)
     if task is None:
         return None
-    if job.spec.span > 1:  # it counts with those of the others or not at all
-        if not task.is_over(result.number):
-            task.refuse(result.number)
-        return None
-    if result.outcome != Outcome.DONE or job.spec.service:
+    spans = job.spec.span > 1  # it counts with those of the other members or not at all
+    if result.outcome != Outcome.DONE or job.spec.service or spans:
         if task.is_over(result.number):
             return None
-        if task.standing is not Standing.UNHEARD and not job.cancelling:
+        if spans or (task.standing is not Standing.UNHEARD and not job.cancelling):
             # It is acknowledged, so the worker forgets it: a hello under way must not revive it.
             task.refuse(result.number)
             return None
