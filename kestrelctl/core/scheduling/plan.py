@@ -239,7 +239,7 @@ class Planner:
             for tier in tiers:
                 while self._places and (self._round(tier, offers) or self._widen()):
                     pass
-            if not self._start_together(whatever=True):
+            if self._together is None or not self._start_together(whatever=True):
                 return self.found
 
     def _tiers(self, classes: list[ClassSupply]) -> list[list[ClassSupply]]:
@@ -266,7 +266,8 @@ class Planner:
 
     def _round(self, tier: list[ClassSupply], offers: dict[ClassSupply, Iterable[Offer]]) -> bool:
         """Gives each worker a share of something; returns whether anybody got anything."""
-        self._start_together()
+        if self._together is not None:
+            self._start_together()
         progress = False
         for cls in tier:
             still: list[Offer] = []
@@ -423,7 +424,7 @@ class Planner:
             Whether it did any of that.
         """
         changed, index = False, 0
-        while self._together is not None and index < len(self._places):
+        while index < len(self._places):
             shapes = self._places[index][4].shapes & self._spanning
             left = self._remnant(index)
             if not shapes or not self._place_members(index, left.first_of(shapes), whatever):
