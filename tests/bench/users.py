@@ -1,8 +1,8 @@
 """A queue of many users beside that of one: `python tests/bench/users.py [tasks] [pairs]`.
 
 Hands the same number of tasks to inline workers, in turn as one job of one user and as 1,000 jobs
-of 100 users, all of them queued before the first begins. Prints tasks per second, from the release of
-the first job to the end of the last, and the ratio of each pair.
+of 100 users, all of them queued before the first begins. Prints tasks per second, from the release
+of the first job to the end of the last, and the ratio of each pair.
 """
 
 from __future__ import annotations
