@@ -28,10 +28,13 @@ class WorkerClass:
         indexed, shared, unknown: assets of that kind; the others are amounts.
         idle: the books of such a worker with nothing to do; its units have numbers for ids.
         ad_known: False for workers of which nothing but the address is known.
+        as_asked: tasks are charged there what they ask for: no policy is in force, and there is
+            nothing of which they take whole uses.
     """
 
     __slots__ = (
         "ad_known",
+        "as_asked",
         "capacity",
         "facts",
         "idle",
@@ -66,6 +69,7 @@ class WorkerClass:
         self.unknown = capacity.keys() - known(capacity).keys()
         self.ad_known = ad_known
         self.policy = policy
+        self.as_asked = ad_known and policy is None and not self.shared
 
     def attributes(self) -> Attributes:
         """The ad of such workers, as far as expressions in force ask."""

@@ -242,6 +242,10 @@ class Planner:
         """What of all that waits can run on workers of a class."""
         return cls.usable(self._shapes, self._waiting)
 
+    def _able(self, bit: int) -> int:
+        """How many workers that are online could run tasks of a shape."""
+        return self._supply.able(self._shapes, self._waiting, bit)
+
     def _round(self, tier: list[ClassSupply], offers: dict[ClassSupply, Iterable[Offer]]) -> bool:
         """Gives each worker a share of something; returns whether anybody got anything."""
         progress = False
@@ -304,7 +308,7 @@ class Planner:
                 ahead = not before or not before & cls.fitting().into(terms.claim.amounts)
                 if not ahead and not bit & fits:
                     continue
-                able = self._supply.able(shape)
+                able = self._able(bit)
                 room = offer.room_for(head.job, head.waiting, able, terms, ahead=ahead)
                 if not room:
                     # It has none for others who ask alike either.
@@ -351,7 +355,7 @@ class Planner:
         turn = left.turn
         job = left.head(bit).job
         waiting = left.head(bit).waiting
-        share = max(1, waiting // (2 * self._supply.able(job.shape)))
+        share = max(1, waiting // (2 * self._able(bit)))
         if is_short(job, self._config):
             # What only waits there makes few messages; what starts is for whoever idles, too.
             share = max(share, room // PARTS if starts else room)

@@ -13,7 +13,7 @@ from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.significance import Facts, Significance
 from kestrelctl.core.policies.in_force import PoliciesInForce
 from kestrelctl.core.policies.named_policy import NamedPolicy
-from kestrelctl.core.scheduling.fitting import Fitting
+from kestrelctl.core.scheduling.fitting import AskedFitting, Fitting
 from kestrelctl.core.scheduling.match import Terms, match
 
 #: How many classes may be known that nobody has any more, at the least.
@@ -25,6 +25,9 @@ _NO_AD: ClassKey = (frozenset(), (), (frozenset(), frozenset()))
 class ClassSupply:
     """The workers of one class.
 
+    Args:
+        asked: the shapes of the pool, for all classes.
+
     Attributes:
         hungry: those that may be able to take tasks, longest waiting first.
         parked: those that could take nothing of what waited; they are looked at again when
@@ -34,6 +37,7 @@ class ClassSupply:
     """
 
     __slots__ = (
+        "_asked",
         "_fitting",
         "_judged",
         "_terms",
@@ -45,8 +49,9 @@ class ClassSupply:
         "parked",
     )
 
-    def __init__(self, cls: WorkerClass, base: ClassKey) -> None:
+    def __init__(self, cls: WorkerClass, base: ClassKey, asked: AskedFitting) -> None:
         self.cls = cls
+        self._asked = asked
         self.base = base
         self.hungry: dict[str, Worker] = {}
         self.parked: dict[str, Worker] = {}
@@ -69,17 +74,30 @@ class ClassSupply:
             shapes: all shapes by their place in such sets.
         """
         unknown = wanted & ~self._judged
+        if unknown:
+            self._judge(shapes, unknown)
+        return self._usable & wanted
+
+    def _judge(self, shapes: Sequence[Shape], unknown: int) -> None:
         self._judged |= unknown
+        if self.cls.as_asked:
+            self._asked.learn(shapes)
+            if not self.cls.start:
+                self._usable |= unknown & self._asked.runs_on(self.cls)
+                unknown &= ~self._asked.by_size
         while unknown:
             bit = unknown & -unknown
             unknown ^= bit
             if isinstance(self.terms(shapes[bit.bit_length() - 1]), Terms):
                 self._usable |= bit
                 self._fitting = None
-        return self._usable & wanted
 
     def fitting(self) -> Fitting:
-        """What fits into what workers have free, of all shapes that `usable` was asked about."""
+        """What fits into what workers have free, of all shapes that `usable` was asked about; of
+        others it may say anything.
+        """
+        if self.cls.as_asked:
+            return self._asked.table
         if self._fitting is None:
             known = ((shape.bit, terms) for shape, terms in self._terms.items())
             self._fitting = Fitting(
@@ -113,8 +131,11 @@ class Supply:
         self.policies = PoliciesInForce()
         self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
+        self._asked = AskedFitting()
         self._classes_at_most = 2 * SPARE_CLASSES
-        self._able: dict[Shape, int] = {}
+        self._alike: dict[int, int] = {}
+        self._alike_in = 0
+        self._able: dict[int, int] = {}
 
     def classes(self) -> list[ClassSupply]:
         """Every class that has, or lately had, a worker."""
@@ -155,7 +176,7 @@ class Supply:
                 facts=facts,
                 policy=policy,
             )
-            found = ClassSupply(cls, base)
+            found = ClassSupply(cls, base, self._asked)
             self._by_key[base, start, facts, policy] = self._by_class[cls] = found
         return found.cls
 
@@ -188,17 +209,27 @@ class Supply:
     def count(self, cls: WorkerClass, online: int) -> None:
         """So many more workers of a class are online; fewer, if that is below zero."""
         self._by_class[cls].members += online
-        self._able.clear()
+        self._alike_in = 0
 
-    def able(self, shape: Shape) -> int:
-        """How many workers that are online could run tasks of a shape."""
-        found = self._able.get(shape)
+    def able(self, shapes: Sequence[Shape], wanted: int, bit: int) -> int:
+        """How many workers that are online could run tasks of a shape.
+
+        Args:
+            shapes: all shapes by their place in sets.
+            wanted: a set of shapes that may be asked about next, this one among them.
+        """
+        if wanted & ~self._alike_in:
+            # Counted by what they can run of these: classes may be many, and most are alike in it.
+            self._alike_in = wanted
+            self._able.clear()
+            self._alike.clear()
+            for supply in self._by_class.values():
+                usable = supply.usable(shapes, wanted)
+                self._alike[usable] = self._alike.get(usable, 0) + supply.members
+        found = self._able.get(bit)
         if found is None:
-            found = self._able[shape] = sum(
-                supply.members
-                for supply in self._by_class.values()
-                if isinstance(supply.terms(shape), Terms)
-            )
+            found = sum(members for usable, members in self._alike.items() if usable & bit)
+            self._able[bit] = found
         return found
 
     def wake(self, worker: Worker) -> None:
@@ -245,6 +276,7 @@ class Supply:
 
     def forget_shapes(self, used: set[Shape]) -> None:
         """Drops what classes keep about all shapes but these."""
-        self._able.clear()
+        self._alike_in = 0
+        self._asked.forget()
         for supply in self._by_class.values():
             supply.forget_shapes(used)
