@@ -119,13 +119,14 @@ class Remnant:
         shapes, short: as those of the turn.
     """
 
-    __slots__ = ("_heads", "shapes", "short", "turn")
+    __slots__ = ("_heads", "_order", "shapes", "short", "turn")
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.shapes = turn.shapes
         self.short = turn.short
         self._heads: dict[int, Head] = {}
+        self._order: list[int] = []
 
     def head(self, bit: int) -> Head:
         """The first job of those that ask for this shape."""
@@ -142,17 +143,14 @@ class Remnant:
 
     def first_of(self, shapes: int) -> int:
         """The shape, of these, of the job that came first."""
-        first = shapes & -shapes
-        rest = shapes ^ first
-        if rest:
-            came = self._came(first)
-            while rest:
-                bit = rest & -rest
-                rest ^= bit
-                other = self._came(bit)
-                if other < came:
-                    first, came = bit, other
-        return first
+        if not shapes & (shapes - 1):
+            return shapes
+        if not self._order:
+            self._order = sorted(self.turn.lines, key=self._came)
+        for bit in self._order:
+            if bit & shapes:
+                return bit
+        raise ValueError("nobody asks for any of these")
 
     def _came(self, bit: int) -> Order:
         """Where the first job of those that ask for this shape comes among the user's others."""
@@ -167,6 +165,7 @@ class Remnant:
             self.shapes &= ~bit
             self.short &= ~bit
         elif head.job is not before:
+            self._order.clear()
             self.short = self.short | bit if is_short(head.job, config) else self.short & ~bit
 
 
