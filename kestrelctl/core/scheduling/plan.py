@@ -241,10 +241,6 @@ class Planner:
         """What of all that waits can run on workers of a class."""
         return cls.usable(self._shapes, self._waiting)
 
-    def _able(self, bit: int) -> int:
-        """How many workers that are online could run tasks of a shape."""
-        return self._supply.able(self._shapes, self._waiting, bit)
-
     def _round(self, tier: list[ClassSupply], offers: dict[ClassSupply, Iterable[Offer]]) -> bool:
         """Gives each worker a share of something; returns whether anybody got anything."""
         progress = False
@@ -307,7 +303,7 @@ class Planner:
                 ahead = not before or not before & cls.fitting().into(terms.claim.amounts)
                 if not ahead and not bit & fits:
                     continue
-                able = self._able(bit)
+                able = self._supply.able(self._shapes, self._waiting, bit)
                 room = offer.room_for(head.job, head.waiting, able, terms, ahead=ahead)
                 if not room:
                     # It has none for others who ask alike either.
@@ -323,7 +319,8 @@ class Planner:
                     ranks = self._ranks.get(bit)
                     if ranks and terms.rank < ranks[-1]:
                         return False
-                    self._give(offer, index, bit, room, terms, starts=bool(bit & fits))
+                    share = max(1, head.waiting // (2 * able))
+                    self._give(offer, index, bit, room, share, terms, starts=bool(bit & fits))
                     return True
             wanting |= closed
         return None
@@ -348,21 +345,30 @@ class Planner:
         return turn.sharer.share / together
 
     def _give(
-        self, offer: Offer, index: int, bit: int, room: int, terms: Terms, *, starts: bool
+        self,
+        offer: Offer,
+        index: int,
+        bit: int,
+        room: int,
+        share: int,
+        terms: Terms,
+        *,
+        starts: bool,
     ) -> None:
         left = self._remnant(index)
         turn = left.turn
-        job = left.head(bit).job
-        waiting = left.head(bit).waiting
-        share = max(1, waiting // (2 * self._able(bit)))
-        if is_short(job, self._config):
+        head = left.head(bit)
+        job = head.job
+        short = is_short(job, self._config)
+        if short:
             # What only waits there makes few messages; what starts is for whoever idles, too.
             share = max(share, room // PARTS if starts else room)
-        n = min(room, share, left.head(bit).left)
-        n = min(n, self._tokens.times_free(job.shape.tokens))
+        n = min(room, share, head.left)
+        if job.shape.tokens:
+            n = min(n, self._tokens.times_free(job.shape.tokens))
         if offer.wants is not None:
             n = min(n, offer.wants)
-        if n > 1 and not is_short(job, self._config):
+        if n > 1 and not short:
             # Others may want something, too, and what runs for long cannot be taken back.
             n = min(n, max(1, int(room * self._share_of(turn))))
         for quota in turn.sharer.quotas:

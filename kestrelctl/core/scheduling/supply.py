@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import ClassKey, WorkerClass, class_key
@@ -137,9 +137,9 @@ class Supply:
         self._alike_in = 0
         self._able: dict[int, int] = {}
 
-    def classes(self) -> list[ClassSupply]:
-        """Every class that has, or lately had, a worker."""
-        return list(self._by_class.values())
+    def classes(self) -> Collection[ClassSupply]:
+        """Every class that has, or lately had, a worker: as they are while one looks."""
+        return self._by_class.values()
 
     def of(self, worker: Worker) -> ClassSupply:
         """The class of a worker."""
