@@ -194,7 +194,8 @@ class Planner:
         self._places: list[Place] = sorted(
             (*turn.order, number, turn)
             for number, turn in enumerate(demand.turns())
-            if turn.shapes & self._waiting and not self._is_full(turn.sharer)
+            if turn.shapes & self._waiting
+            and not (turn.sharer.quotas and self._is_full(turn.sharer))
         )
         self._short = 0
         for _, _, _, _, turn in self._places:
