@@ -10,7 +10,7 @@ from kestrelctl.core.classad.syntax import parse, references
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.matching_ads import Attributes, job_ad, worker_ad
+from kestrelctl.core.model.matching_ads import Attributes, in_lower_case, job_ad, worker_ad
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
@@ -77,12 +77,13 @@ _specs = st.builds(
 def alone(spec: JobSpec, owner: str, ad: WorkerAd, jid: str) -> Reason | None:
     """Why this job and this worker refuse each other, by their whole ads."""
     job, worker = job_ad(spec, owner), worker_ad(ad, jid)
+    mine, target = Side(in_lower_case(job)), Side(in_lower_case(worker))
     why = None
     if spec.requirements:
-        why = judge(Reason.REQUIREMENTS, spec.requirements, Side(job), Side(worker))
+        why = judge(Reason.REQUIREMENTS, spec.requirements, mine, target)
         assert (why is None) == as_a_whole(spec.requirements, job, worker)
     if why is None and ad.start:
-        why = judge(Reason.START, ad.start, Side(worker), Side(job))
+        why = judge(Reason.START, ad.start, target, mine)
         assert (why is None) == as_a_whole(ad.start, worker, job)
     return why and why.reason
 

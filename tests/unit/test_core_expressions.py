@@ -307,8 +307,8 @@ def test_the_values_shown_are_those_of_a_worker_that_refuses() -> None:
     ],
 )
 def test_a_name_without_a_scope_is_ones_own_or_else_the_others(text: str, answer: Answer) -> None:
-    mine = Side({"RequestMemory": 1, "Cpus": 2, "Owner": "ada"})
-    target = Side({"Memory": 3, "Cpus": 5, "Owner": "bob", "Owners": ["ada", "eve"]})
+    mine = Side({"requestmemory": 1, "cpus": 2, "owner": "ada"})
+    target = Side({"memory": 3, "cpus": 5, "owner": "bob", "owners": ("ada", "eve")})
     assert comes_to(text, mine, target) == answer
 
 

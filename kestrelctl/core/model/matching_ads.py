@@ -66,6 +66,14 @@ def amounts_ad(assets: Natural, prefix: str = "") -> Attributes:
     }
 
 
+def in_lower_case(attributes: Attributes) -> Attributes:
+    """The same with names in lower case, by which they are looked up, and lists as tuples."""
+    return {
+        name.lower(): tuple(value) if isinstance(value, list) else value
+        for name, value in attributes.items()
+    }
+
+
 def _number(amount: float) -> int | float:
     """As HTCondor has them: whole numbers where they are whole."""
     return int(amount) if amount == int(amount) else amount

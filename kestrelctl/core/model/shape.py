@@ -7,7 +7,7 @@ from collections.abc import Collection
 from kestrelctl.core.model import workdir
 from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural, whole_uses
 from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.matching_ads import Attributes, amounts_ad
+from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, in_lower_case
 from kestrelctl.core.model.significance import Facts, attributes_of
 from kestrelctl.core.model.spec import JobSpec
 
@@ -70,10 +70,9 @@ class Shape:
         self.asked = natural(request) if asked is None else asked
 
     def attributes(self) -> Attributes:
-        """The ad of such jobs, as far as expressions in force ask."""
-        return attributes_of(self.facts) | amounts_ad(
-            natural(self.request | self.tokens), "Request"
-        )
+        """The ad of such jobs, as far as expressions in force ask, as `in_lower_case` has it."""
+        asked = amounts_ad(natural(self.request | self.tokens), "Request")
+        return attributes_of(self.facts) | in_lower_case(asked)
 
 
 #: What two jobs must agree in to have one shape.

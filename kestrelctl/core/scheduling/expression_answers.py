@@ -27,16 +27,13 @@ class Side:
     """One of the two ads.
 
     Attributes:
-        attributes: by name in lower case; a list is a tuple.
+        attributes: as `in_lower_case` has them.
     """
 
     __slots__ = ("attributes",)
 
     def __init__(self, attributes: Attributes) -> None:
-        self.attributes: dict[str, Attribute] = {
-            name.lower(): tuple(value) if isinstance(value, list) else value
-            for name, value in attributes.items()
-        }
+        self.attributes = attributes
 
 
 def comes_to(text: str, mine: Side, target: Side) -> Answer:
