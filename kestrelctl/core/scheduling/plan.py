@@ -302,7 +302,7 @@ class Planner:
         usable = self._usable(cls) & ~self._lacking
         if worker.kept_for is not None:
             usable &= worker.kept_for.shape.bit
-        fits = 0 if offer.queued else cls.fitting().into(offer.free) & usable
+        fits = 0 if offer.queued else cls.fitting(offer.free) & usable
         if not usable & (fits | self._short):
             return None
         wanting = 0
@@ -327,7 +327,7 @@ class Planner:
                 if closed and left.first_of(closed | bit) != bit:
                     before |= closed
                 # Nothing waits there for what somebody who comes before could have instead.
-                ahead = not before or not before & cls.fitting().into(terms.claim.amounts)
+                ahead = not before or not before & cls.fitting(terms.claim.amounts)
                 if not ahead and not bit & fits:
                     continue
                 able = self._supply.able(self._shapes, self._waiting, bit)

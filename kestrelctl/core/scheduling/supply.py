@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import ClassKey, WorkerClass, class_key
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.matching_ads import WORKER_ATTRIBUTES, own_attributes, worker_facts
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.shape import Shape
@@ -38,8 +39,8 @@ class ClassSupply:
 
     __slots__ = (
         "_asked",
-        "_fitting",
         "_judged",
+        "_table",
         "_terms",
         "_usable",
         "base",
@@ -58,7 +59,7 @@ class ClassSupply:
         self.members = 0
         self._terms: dict[Shape, Terms | Refusal] = {}
         self._judged = self._usable = 0
-        self._fitting: Fitting | None = None
+        self._table: Fitting | None = None
 
     def terms(self, shape: Shape) -> Terms | Refusal:
         """On what terms tasks of the shape can run here, or why they never can; kept."""
@@ -90,22 +91,26 @@ class ClassSupply:
             unknown ^= bit
             if isinstance(self.terms(shapes[bit.bit_length() - 1]), Terms):
                 self._usable |= bit
-                self._fitting = None
+                self._table = None
 
-    def fitting(self) -> Fitting:
-        """What fits into what workers have free, of all shapes that `usable` was asked about; of
-        others it may say anything.
+    def fitting(self, free: Amounts) -> int:
+        """Those of all shapes that `usable` was asked about of which a task fits.
+
+        Args:
+            free: what a worker of this class has free.
         """
-        if self.cls.as_asked:
-            return self._asked.table
-        if self._fitting is None:
+        table = self._asked.table if self.cls.as_asked else self._own_table()
+        return table.into(free) & self._usable
+
+    def _own_table(self) -> Fitting:
+        if self._table is None:
             known = ((shape.bit, terms) for shape, terms in self._terms.items())
-            self._fitting = Fitting(
+            self._table = Fitting(
                 (bit, terms.claim)
                 for bit, terms in known
                 if isinstance(terms, Terms) and bit & self._usable
             )
-        return self._fitting
+        return self._table
 
     def shapes(self) -> list[Shape]:
         """Every shape that was asked about."""
@@ -114,7 +119,7 @@ class ClassSupply:
     def forget_shapes(self, used: set[Shape]) -> None:
         """Drops what is kept about all shapes but these."""
         self._judged = self._usable = 0
-        self._fitting = None
+        self._table = None
         self._terms = {shape: known for shape, known in self._terms.items() if shape in used}
 
 
