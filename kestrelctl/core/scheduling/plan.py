@@ -270,11 +270,12 @@ class Planner:
             self._start_together()
         progress = False
         for cls in tier:
+            usable = self._usable(cls)
             still: list[Offer] = []
             for offer in offers[cls]:
                 if not self._places:
                     return False
-                fed = self._feed(offer, cls)
+                fed = self._feed(offer, cls, usable)
                 if fed is None:
                     self.found.sated.append(offer.worker)
                 else:
@@ -290,8 +291,11 @@ class Planner:
             ranks.pop()
         return bool(behind)
 
-    def _feed(self, offer: Offer, cls: ClassSupply) -> bool | None:
+    def _feed(self, offer: Offer, cls: ClassSupply, usable: int) -> bool | None:
         """Gives a worker a share of the first job that it has room for.
+
+        Args:
+            usable: what of all that waits can run on workers of its class.
 
         Returns:
             Whether it got one: not yet if the job's rank prefers others; None if there is none.
@@ -299,7 +303,7 @@ class Planner:
         worker = offer.worker
         if offer.wants == 0:
             return None
-        usable = self._usable(cls) & ~self._lacking
+        usable &= ~self._lacking
         if worker.kept_for is not None:
             usable &= worker.kept_for.shape.bit
         fits = 0 if offer.queued else cls.fitting(offer.free) & usable
