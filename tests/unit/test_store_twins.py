@@ -63,7 +63,7 @@ ads = st.builds(
     host=words,
 )
 bounds = {
-    "weight": st.floats(min_value=0.0, max_value=1e6, exclude_min=True),
+    "weight": st.floats(min_value=1e-6, max_value=1e6),
     "max_running": st.none() | small,
     "max_queued": st.none() | st.integers(0, 2**53),
     "limits": st.dictionaries(st.sampled_from(["cpus", "gpus"]), st.integers(0, 2**62)),
