@@ -11,6 +11,7 @@ from poolkit import PoolDriver
 from stepcount import steps
 
 from kestrelctl.core import effects as fx
+from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.gates import GATES, passing, takeable
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Reason
@@ -130,6 +131,29 @@ def test_each_span_names_the_claim_of_its_shape() -> None:
     (run,) = driver.of(fx.Run)
     charged = {job_id: run.claims[claim] for _, job_id, _, _, claim in run.spans}
     assert charged == {1: {"cpus": 1500}, 2: {"cpus": 500}}
+
+
+def test_of_many_small_jobs_a_worker_gets_one_whole_and_not_a_task_of_each() -> None:
+    driver = waiting_pool([1.0] * 4, [(20, 1.0, 100)] * 40)
+    for job in driver.pool.jobs:
+        job.learn(0.001, 1)
+        driver.pool.state.touch_job(job)
+    driver.tell(ev.Tick(at=driver.now))
+    shares = given_to(plan_of(driver))
+    assert len(shares) == 4
+    assert all(max(tasks for _, tasks in of_worker) == 20 for of_worker in shares.values())
+
+
+def test_the_last_tasks_of_all_are_spread() -> None:
+    driver = waiting_pool([1.0] * 4, [(1, 1.0, 100)] * 60)
+    for job in driver.pool.jobs:
+        job.learn(0.001, 1)
+        driver.pool.state.touch_job(job)
+    driver.tell(ev.Tick(at=driver.now))
+    shares = given_to(plan_of(driver))
+    amounts = [sum(tasks for _, tasks in of_worker) for of_worker in shares.values()]
+    assert len(set(amounts)) == 1
+    assert sum(amounts) <= 30, "the rest is for whoever is done first"
 
 
 # -- order and gates -------------------------------------------------------------------------------

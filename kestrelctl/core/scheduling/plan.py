@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable
+from itertools import chain, islice
 from math import inf
 
 from kestrelctl.core.jobs.gates import takeable
@@ -40,6 +41,10 @@ MOST_RANKS = 16
 
 #: To a worker where some would start at once, short tasks are given in no more parts than these.
 PARTS = 4
+
+
+#: Of so many jobs that ask alike the waiting tasks are counted; each further one counts as one.
+MOST_COUNTED = 256
 
 
 class Assignment:
@@ -218,6 +223,7 @@ class Planner:
         self._shares: dict[int, float] = {}
         self._ranks: dict[int, list[float]] = {}
         self._quotas: dict[Quota, Quota] = {}
+        self._alike: dict[int, int] = {}
         self._together: Together | None = None
 
     def plan(self) -> Plan:
@@ -335,7 +341,10 @@ class Planner:
                 if not ahead and not bit & fits:
                     continue
                 able = self._supply.able(self._shapes, self._waiting, bit)
-                room = offer.room_for(head.job, head.waiting, able, terms, ahead=ahead)
+                waiting = head.waiting
+                if bit & left.short:
+                    waiting = max(waiting, self._waiting_alike(bit))
+                room = offer.room_for(head.job, waiting, able, terms, ahead=ahead)
                 if not room:
                     # It has none for others who ask alike either.
                     usable &= ~bit
@@ -350,11 +359,29 @@ class Planner:
                     ranks = self._ranks.get(bit)
                     if ranks and terms.rank < ranks[-1]:
                         return False
-                    share = max(1, head.waiting // (2 * able))
+                    share = max(1, waiting // (2 * able))
                     self._give(offer, index, bit, room, share, terms, starts=bool(bit & fits))
                     return True
             wanting |= closed
         return None
+
+    def _waiting_alike(self, bit: int) -> int:
+        """How many tasks of a shape this plan has left, whosever they are.
+
+        A worker gets its share of these, not of one job's: of many small jobs it gets one whole
+        rather than a task of each, which would be a message for each.
+        """
+        found = self._alike.get(bit)
+        if found is None:
+            lines = [
+                (place[4].turn if isinstance(place[4], Remnant) else place[4]).lines[bit]
+                for place in self._places
+                if place[4].shapes & bit
+            ]
+            jobs = list(islice(chain.from_iterable(lines), MOST_COUNTED))
+            beyond = sum(map(len, lines)) - len(jobs)
+            found = self._alike[bit] = beyond + sum(job.waiting for _, job in jobs)
+        return found
 
     def _remnant(self, index: int) -> Remnant:
         """What is left of the turn at a place of the order."""
@@ -414,6 +441,8 @@ class Planner:
         turn, job = left.turn, left.head(bit).job
         priority, held, handed, number, _ = self._places.pop(index)
         left.take(bit, n, self._config)
+        if bit in self._alike:
+            self._alike[bit] -= n
         if left.shapes:
             more = weight / turn.sharer.share
             insort(self._places, (priority, held + more, handed + more, number, left))
