@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.syntax import MAX_CHARACTERS, Node, calls, parse
+from kestrelctl.core.classad.syntax import MAX_CHARACTERS, SCOPES, Node, calls, parse
 
 #: Functions of HTCondor's library that may be called, as the manual spells them.
 FUNCTIONS = [
@@ -90,10 +90,11 @@ def checked(text: str) -> Node:
     """The structure of an expression that the pool takes.
 
     Raises:
-        BadExpression: it is none, or it calls what must not be called.
+        BadExpression: it is none, it calls what must not be called, or asks what is never there.
     """
     root = parse(text)
     for node in root.walk():
+        _check_reference(node, text)
         if node.kind == "record":
             raise BadExpression("records have no place here", node.start)
         written = text[node.start : node.end]
@@ -107,6 +108,17 @@ def checked(text: str) -> Node:
         why = f"an expression has at most {MAX_SEARCHES} regular expressions"
         raise BadExpression(why, searches[MAX_SEARCHES].start)
     return root
+
+
+def _check_reference(node: Node, text: str) -> None:
+    """Refuses what would be undefined for ever: an attribute holds no ad, and a side is none."""
+    if node.kind == "part" and node.name:
+        whole = node.parts[0]
+        what = text[whole.start : whole.end][:40]
+        raise BadExpression(f"{what} has no parts: write X, MY.X or TARGET.X", whole.end)
+    if node.kind == "attribute" and node.name in SCOPES:
+        why = f"{node.name.upper()} is no attribute: write X, MY.X or TARGET.X"
+        raise BadExpression(why, node.start)
 
 
 def _check_call(call: Node, text: str) -> None:
