@@ -146,6 +146,9 @@ def _token_violations(state: State, must: Must) -> None:
         of_pool = asked.intersection(state.tokens.names)
         must(line.shape.tokens.keys() == of_pool, "job %s asks workers for tokens", line.id)
         must(not of_pool & line.shape.request.keys(), "job %s asks twice", line.id)
+    for name, kept in state.tokens.kept.items():
+        mine = all(state.tokens.kept.get(other) is kept for other in kept.wanted)
+        must(mine and name in kept.wanted, "%s is kept without the rest of it", name)
     known = [shape for shape in state.demand.shapes if shape.tokens]
     must(state.demand.of_tokens == known, "the shapes that ask for tokens are off")
 

@@ -8,6 +8,8 @@ import msgspec
 SHORTEST_USAGE_SECONDS = 1.0
 
 
+#: Who has waited less than this does not starve.
+SHORTEST_STARVING_SECONDS = 1.0
 #: Usage that is forgotten sooner than this evens nothing out.
 SHORTEST_HALF_LIFE_SECONDS = 60.0
 
@@ -25,7 +27,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: habit, is recalled when others idle.
     stuck_seconds: float = 0.5
 
-    #: After this long without a task handed out, a job has a worker kept for it.
+    #: After this long without a task handed out, a job has a worker, or tokens, kept for it.
     starving_seconds: float = 60.0
 
     #: In this time what a user has used counts half as much against him.

@@ -8,7 +8,7 @@ import msgspec
 
 from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.jobs.job import Job, Standing
-from kestrelctl.core.jobs.tokens import Tokens
+from kestrelctl.core.jobs.tokens import KeptTokens, Tokens
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import MILLI, describe
@@ -160,16 +160,23 @@ def _lacking_tokens(shape: Shape, tokens: Tokens) -> list[Refusal]:
     """Of which tokens of the pool too few are free for a task."""
     found: list[Refusal] = []
     for name, wanted in shape.tokens.items():
-        total, free = tokens.total(name), tokens.free(name)
+        total, free = tokens.total(name), tokens.free(name, shape.tokens)
         if free >= wanted:
             continue
         reason, there = Reason.TOKENS, f"{free // MILLI:,} of {total // MILLI:,} free"
+        kept = tokens.kept.get(name)
+        if kept is not None:
+            there += ", kept for it" if kept.wanted is shape.tokens else _kept(kept, name)
         if total < wanted:
             there = f"{total // MILLI:,} in all"
         elif not tokens.settled:
             reason, there = Reason.RECOVERING, ""
         found.append(Refusal(reason, wanted=describe(name, wanted), found=there))
     return found
+
+
+def _kept(kept: KeptTokens, name: str) -> str:
+    return f", {kept.wanted[name] // MILLI:,} kept for job {kept.job.id}"
 
 
 def _tasks_ahead(job: Job, jobs: Iterable[Job], demand: Demand) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.jobs.gates import passing
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
@@ -24,15 +25,16 @@ def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list
     """Jobs that have got nothing for `starving_seconds`, in the order of the queue.
 
     Only those of the highest priority that waits and that any worker could run: others wait because
-    that is what priorities are for. Who waits for tokens of the pool is not short of room.
+    that is what priorities are for. Who waits for tokens of the pool, or has as much as he may,
+    is not short of room.
     """
     found: list[Job] = []
     priority: int | None = None
     for job in sorted(demand.jobs(), key=demand.order):
         if priority is not None and job.spec.priority < priority:
             break
-        has_tokens = demand.tokens.times_free(job.shape.tokens) > 0
-        if has_tokens and next(_able(job, supply), None) is not None:
+        may_go = passing(job)[0] and demand.tokens.times_free(job.shape.tokens)
+        if may_go and next(_able(job, supply), None) is not None:
             priority = job.spec.priority
             if now - max(job.waits_since, job.served_at) >= config.starving_seconds:
                 found.append(job)
