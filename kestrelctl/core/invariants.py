@@ -9,7 +9,7 @@ from typing import Protocol
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Standing
-from kestrelctl.core.jobs.quota import Quota
+from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.model.assets import MILLI
@@ -90,7 +90,7 @@ def _sharing_violations(state: State, must: Must) -> None:
             for quota in sharer.quotas:
                 if quota not in held:
                     held[quota] = Quota(quota.whose, quota.max_running, quota.limits)
-                held[quota].take(attempt.claim.amounts, 1)
+                held[quota].take(counted(attempt.claim.amounts, attempt.tokens), 1)
     waiting = Counter(turn.sharer.name for turn in state.demand.turns())
     together = 0
     for turn in state.demand.turns():

@@ -8,6 +8,7 @@ import msgspec
 
 from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.jobs.job import Job, Standing
+from kestrelctl.core.jobs.quota import counted
 from kestrelctl.core.jobs.tokens import KeptTokens, Tokens
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -130,7 +131,8 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
         limit = f"at most {job.spec.max_running}"
         found.append(Refusal(gate, wanted=limit, found=f"{job.running}"))
     elif gate is Reason.QUOTA and not may_go:
-        refusals = [quota.refusal(job.shape.request) for quota in job.sharer.quotas]
+        asked = counted(job.shape.request, job.shape.tokens)
+        refusals = [quota.refusal(asked) for quota in job.sharer.quotas]
         found.extend(refusal for refusal in refusals if refusal is not None)
     elif gate is not None and not may_go:
         found.append(Refusal(gate))
