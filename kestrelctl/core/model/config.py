@@ -60,6 +60,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: What has run for so long was not refused any asset of which nobody knows how much there is.
     accepted_seconds: float = 60.0
 
+    #: So many times a task may say that there is no more of such an asset where nothing else takes
+    #: any, before that is a failure of its own: with the pauses between, most of an hour.
+    lone_refusals: int = 60
+
     #: So many failures in a row, each this fast, put a worker in quarantine if others fare better.
     quarantine_failures: int = 10
     quarantine_fast_seconds: float = 10.0
