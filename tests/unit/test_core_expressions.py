@@ -57,6 +57,7 @@ def test_an_attribute_that_is_not_there_is_named() -> None:
         ('Rack + "a" == 3', 'requirements: Rack + "a" == 3', "Rack = 7"),
         ("Cpus / (Cpus - 2) > 1", "requirements: Cpus / (Cpus - 2) > 1", "Cpus = 2"),
         ("Site", "requirements: Site", 'Site = "north"; it comes to "north"'),
+        ('"north"', 'requirements: "north"', 'it comes to "north"'),
     ],
 )
 def test_an_error_shows_the_values(requirements: str, wanted: str, found: str) -> None:
