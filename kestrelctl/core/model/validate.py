@@ -48,6 +48,11 @@ def is_asset_name(name: str) -> bool:
     return _ASSET.fullmatch(name) is not None
 
 
+def is_of_workers(name: str) -> bool:
+    """Whether an asset is always the workers', never the pool's."""
+    return name in (*_SUMS, GPUS)
+
+
 def no_asset(name: str) -> str:
     """That nothing may be called so, and what names are like."""
     return (
@@ -126,7 +131,7 @@ def problem_with_tokens(name: str, total: int) -> str | None:
     """The first thing wrong with what a pool is to have itself; None if all is well."""
     if not _ASSET.fullmatch(name):
         return no_asset(name)
-    if name in (*_SUMS, GPUS):
+    if is_of_workers(name):
         return f"{name} is an asset of workers: the pool has none itself"
     if not 1 <= total <= MOST_TOKENS:
         return f"a pool has 1 to {MOST_TOKENS:,} {name}, not {total:,}"
