@@ -242,7 +242,9 @@ def test_a_line_may_be_continued_and_mistakes_stay_where_they_are() -> None:
             (1, 19),
         ),
         ('SlotWeight = "heavy"', 'SlotWeight comes to "heavy"', (1, 14)),
-        ("SlotWeight = -Cpus", "SlotWeight comes to -1000 before a match and -999 after", (1, 14)),
+        ("SlotWeight = -Cpus", "SlotWeight comes to -1000, which is negative", (1, 14)),
+        ("SlotWeight = -1", "SlotWeight comes to -1, which is negative", (1, 14)),
+        ("SlotWeight = 1 / Cpus", "SlotWeight comes to 0 before a match and", (1, 14)),
         ("SlotWeight = 1 / (Cpus - 999)", "SlotWeight comes to error", (1, 14)),
     ],
 )
@@ -256,6 +258,15 @@ def test_a_policy_is_refused_with_the_place_of_its_mistake(
     pointed_at, caret = caught.value.pointer.split("\n")
     assert pointed_at == text.split("\n")[place[0] - 1]
     assert caret == " " * (place[1] - 1) + "^"
+
+
+def test_of_a_long_line_only_what_is_around_the_mistake_is_shown() -> None:
+    text = f"ConsumptionCpus = {'1 + ' * 500}Nope"
+    with pytest.raises(BadPolicy) as caught:
+        load(text)
+    line, caret = caught.value.pointer.split("\n")
+    assert len(line) <= 100
+    assert line.index("Nope") == caret.index("^")
 
 
 def test_a_policy_for_an_asset_that_no_worker_has_is_refused() -> None:

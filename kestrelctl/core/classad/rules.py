@@ -154,6 +154,11 @@ def _check_pattern(pattern: str, place: int) -> None:
 
 def shown(text: str, mistake: BadExpression) -> str:
     """The mistake, and below it the expression with a caret where it is: three lines."""
-    first = max(0, min(mistake.position - 50, len(text) - 70))
-    line = text[first : min(first + 100, MAX_CHARACTERS)].replace("\n", " ").replace("\t", " ")
-    return f"{mistake}\n{line}\n{' ' * (mistake.position - first)}^"
+    line = text[:MAX_CHARACTERS].replace("\n", " ").replace("\t", " ")
+    return f"{mistake}\n{pointed_at(line, mistake.position)}"
+
+
+def pointed_at(line: str, position: int) -> str:
+    """The part of a line around a mistake, and a line with a caret below that."""
+    first = max(0, min(position - 50, len(line) - 70))
+    return f"{line[first : first + 100]}\n{' ' * (position - first)}^"
