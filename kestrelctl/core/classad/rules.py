@@ -94,12 +94,13 @@ def checked(text: str) -> Node:
     """
     root = parse(text)
     for node in root.walk():
-        _check_reference(node, text)
         if node.kind == "record":
             raise BadExpression("records have no place here", node.start)
         written = text[node.start : node.end]
         if node.kind == "value" and written.isdigit() and int(written) > _LARGEST:
             raise BadExpression("the number is beyond 2^63", node.start)
+    for node in root.walk():
+        _check_reference(node, text)
     found = calls(root)
     for call in found:
         _check_call(call, text)
