@@ -5,7 +5,7 @@ from __future__ import annotations
 from kestrelctl.core.model import workdir
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
-from kestrelctl.core.model.validate import is_of_workers
+from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.protocol.answers import JobExplanation
 
@@ -48,8 +48,12 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
             }
             if reason.reason is Reason.TOKENS and not explanation.ever:
                 number, _, name = reason.wanted.replace(",", "").rpartition(" ")
-                more = f"kestrelctl pool asset set {name} {number}"
-                return reason_text(reason), f"{more}, or: kestrelctl job cancel {job_id}"
+                cancel = f"kestrelctl job cancel {job_id}"
+                if float(number) > MOST_TOKENS:
+                    return reason_text(reason), cancel
+                return reason_text(
+                    reason
+                ), f"kestrelctl pool asset set {name} {number}, or: {cancel}"
             return reason_text(reason), hints.get(reason.reason)
     if not explanation.obstacles and not explanation.could_run:
         return "there are no workers", "kestrelctl worker run --help"
