@@ -172,6 +172,17 @@ def test_tokens_of_the_pool_are_bounded() -> None:
         assert held(driver, "ada") <= 2
 
 
+def test_members_that_start_together_hold_no_more_tokens_than_their_user_may() -> None:
+    driver = PoolDriver()
+    driver.own("matlab", 5)
+    bound(driver, UserRecord(name="ada", limits={"matlab": 2_000}))
+    driver.join("a", "b", "c", cpus=8)
+    driver.submit(3, owner="ada", matlab=1, span=3)
+    assert held(driver, "ada") == 0
+    driver.submit(2, owner="ada", matlab=1, span=2)
+    assert held(driver, "ada") == 2
+
+
 def test_tokens_that_are_held_when_a_bound_is_set_count() -> None:
     driver = PoolDriver()
     driver.own("matlab", 5)

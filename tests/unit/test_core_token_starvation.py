@@ -85,6 +85,19 @@ def test_tokens_that_come_free_are_kept_for_who_has_waited_long() -> None:
     assert stream.held() == 3
 
 
+def test_tokens_are_kept_for_all_members_of_a_job_that_spans_workers() -> None:
+    stream = TokenStream()
+    job = stream.driver.submit(3, matlab=1, span=3)
+    while not stream.kept():
+        assert not stream.served(job)
+        stream.second()
+    explained = stream.driver.pool.explain(stream.driver.pool.state.jobs[job], stream.driver.now)
+    assert explained.job_reasons[0].wanted == "3 matlab"
+    stream.seconds(4)
+    assert stream.served(job)
+    assert stream.held() == 3
+
+
 def test_what_comes_beyond_what_is_kept_goes_on_to_others_at_once() -> None:
     stream = TokenStream(tokens=5)
     job = stream.driver.submit(matlab=2)

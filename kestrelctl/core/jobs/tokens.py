@@ -22,15 +22,17 @@ class KeptTokens:
         since: seconds since the epoch.
 
     Attributes:
-        wanted: how much of each sort; the very object that the job's shape has.
+        wanted: how much of each sort a task wants; the very object that the job's shape has.
+        amounts: how much of each sort is kept: for a task, or for all that start together.
     """
 
-    __slots__ = ("job", "since", "wanted")
+    __slots__ = ("amounts", "job", "since", "wanted")
 
     def __init__(self, job: Job, since: float) -> None:
         self.job = job
         self.since = since
         self.wanted = job.shape.tokens
+        self.amounts = {name: n * job.shape.span for name, n in self.wanted.items()}
 
 
 class Tokens:
@@ -90,7 +92,7 @@ class Tokens:
         left = self.total(name) - self._held.get(name, 0)
         kept = self.kept.get(name)
         if kept is not None and kept.wanted is not wanted:
-            left -= kept.wanted[name]
+            left -= kept.amounts[name]
         return max(0, left)
 
     def times_free(self, wanted: Amounts) -> int:
@@ -129,7 +131,7 @@ class TokensLeft:
         kept = self._tokens.kept.get(name)
         if kept is not None and kept.wanted is not wanted:
             # What was given to whom it is kept for is not to be kept for him, too.
-            left += min(self._given_of_kept.get(name, 0), kept.wanted[name])
+            left += min(self._given_of_kept.get(name, 0), kept.amounts[name])
         return max(0, left)
 
     def give(self, wanted: Amounts, attempts: int) -> None:

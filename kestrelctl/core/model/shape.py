@@ -26,6 +26,7 @@ class Shape:
         facts: what else expressions in force ask of such jobs.
         time_request_seconds: how long a worker has to stay; 0 for any. That is a matter of the
             worker, not of its class, and of the moment: `scheduling.offer` holds it against that.
+        span: on how many workers at once such jobs run, all or none; 1 for any.
         prepared: what `scheduling.judgement` keeps of it.
         bit: stands for it in sets of shapes, which are integers. The queue writes it.
     """
@@ -39,6 +40,7 @@ class Shape:
         "request",
         "requirements",
         "requires",
+        "span",
         "time_request_seconds",
         "tokens",
     )
@@ -53,11 +55,13 @@ class Shape:
         facts: Facts = (),
         time_request_seconds: float = 0.0,
         tokens: Amounts | None = None,
+        span: int = 1,
     ) -> None:
         self.requirements = requirements
         self.rank = rank
         self.facts = facts
         self.time_request_seconds = time_request_seconds
+        self.span = span
         self.prepared: object = None
         self.bit = 0
         self.request = request
@@ -81,6 +85,7 @@ ShapeKey = tuple[
     Facts,
     float,
     tuple[tuple[str, int], ...],
+    int,
 ]
 
 
@@ -97,4 +102,4 @@ def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) ->
     requires = (*spec.requires, workdir.TAG) if spec.workdir else spec.requires
     tags = frozenset(tag.upper() for tag in requires)
     seconds = spec.time_request_seconds or 0.0
-    return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool
+    return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool, spec.span

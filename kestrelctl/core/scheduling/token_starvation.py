@@ -34,7 +34,7 @@ def starving_for_tokens(
         for job in (demand.jobs() if demand.of_tokens else ())
         if job.shape.tokens
         and now - _served_at(job) >= config.starving_seconds
-        and not demand.tokens.times_free(job.shape.tokens)
+        and demand.tokens.times_free(job.shape.tokens) < job.shape.span
     ]
     if not asking:
         return []
@@ -42,7 +42,7 @@ def starving_for_tokens(
     found = [
         job
         for job in asking
-        if _could_have(demand, job.shape.tokens, for_good)
+        if _could_have(demand, job.shape, for_good)
         and any(_goes_by(other, job.shape) for other in demand.of_tokens)
         and _may_have(job, demand, supply)
     ]
@@ -56,7 +56,7 @@ def keeps_in_vain(kept: KeptTokens, demand: Demand, supply: Supply) -> bool:
         job.place is None
         or job.served_at >= kept.since
         or job.shape.tokens is not kept.wanted
-        or not _could_have(demand, kept.wanted, {})
+        or not _could_have(demand, job.shape, {})
         or not _may_have(job, demand, supply)
     )
 
@@ -66,22 +66,22 @@ def _served_at(job: Job) -> float:
     return max(job.waits_since, job.served_at)
 
 
-def _could_have(demand: Demand, wanted: Amounts, for_good: Amounts) -> bool:
+def _could_have(demand: Demand, shape: Shape, for_good: Amounts) -> bool:
     """Whether there are as many tokens as it asks for, but for those that never come back."""
     total = demand.tokens.total
-    return all(total(name) - for_good.get(name, 0) >= n for name, n in wanted.items())
+    return all(total(name) - for_good.get(name, 0) >= n for name, n in _together(shape).items())
 
 
 def _may_have(job: Job, demand: Demand, supply: Supply) -> bool:
     """Whether nothing but tokens is in its way: no bound, no want of a worker that could run it,
     and nobody of a higher priority who asks for these tokens, too.
     """
-    if not passing(job)[0] or not supply.able(job.shape):
+    if min(passing(job)[0], supply.able(job.shape)) < job.shape.span:
         return False
     return not any(
         other.tokens.keys() & job.shape.tokens.keys()
-        and _could_have(demand, other.tokens, {})
-        and supply.able(other)
+        and _could_have(demand, other, {})
+        and supply.able(other) >= other.span
         for other in _before(job, demand)
     )
 
@@ -95,10 +95,15 @@ def _before(job: Job, demand: Demand) -> Iterator[Shape]:
 
 def _goes_by(other: Shape, shape: Shape) -> bool:
     """Whether tasks of another shape can take tokens while there are too few for this one."""
-    wanted = shape.tokens
-    return bool(other.tokens.keys() & wanted.keys()) and any(
-        other.tokens.get(name, 0) < n for name, n in wanted.items()
+    theirs, wanted = _together(other), _together(shape)
+    return bool(theirs.keys() & wanted.keys()) and any(
+        theirs.get(name, 0) < n for name, n in wanted.items()
     )
+
+
+def _together(shape: Shape) -> Amounts:
+    """What tasks of a shape want that start together: one, or as many as the job spans workers."""
+    return {name: n * shape.span for name, n in shape.tokens.items()}
 
 
 def _held_for_good(jobs: Iterable[Job]) -> Amounts:
