@@ -296,6 +296,13 @@ def test_who_cancels_a_member_cancels_the_job() -> None:
     job_id = spanning(driver, 2)
     driver.cancel(job_id, 1)
     assert counts(driver, job_id) == Counts(cancelled=2)
+    driver.join("w2")
+    job_id = spanning(driver, 2)
+    held = places(driver, job_id)
+    driver.cancel(job_id, 1)
+    for name, attempt in held.items():
+        driver.report(name, attempt, outcome=Outcome.KILLED)
+    assert counts(driver, job_id) == Counts(cancelled=2)
 
 
 # ---- restarts

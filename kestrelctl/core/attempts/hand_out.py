@@ -147,23 +147,24 @@ def _give(
         # Several lines of a job were planned for by themselves: its limits are those of all.
         n = min(assignment.tasks, takeable(job)) if job.whole.larger else assignment.tasks
         tasks = job.take(n, worker.jid if shuns else "", now)
+        if not tasks:
+            continue
         fresh = job.cursor - cursor
-        suspect = _suspect(tasks[: len(tasks) - fresh])
+        again = tasks[: len(tasks) - fresh]
+        suspect = _suspect(again) if again else None
         if suspect is not None:
             _put_back(tasks, suspect)
-            tasks, fresh, claim = [suspect], 0, _wide(claim, worker, suspect)
-        elif not tasks:
-            continue
+            again, tasks, fresh, claim = [suspect], [suspect], 0, _wide(claim, worker, suspect)
         if fresh:
             state.totals.waits.observe(now - job.waits_since, fresh)
         if claim not in claims:
             claims.append(claim)
         begin(state, worker, tasks, state.next_number, claim, now)
-        for number, task in enumerate(tasks[: len(tasks) - fresh], state.next_number):
+        for number, task in enumerate(again, state.next_number):
             if (count := task.next_count) > 1:
                 counts.append((number, count))
         place = claims.index(claim)
-        if fresh == len(tasks):
+        if not again:
             spans.append((state.next_number, job.id, cursor, fresh, place))
         else:
             spans.extend(_spans(job, tasks, state.next_number, place))

@@ -18,7 +18,8 @@ def settle_members(state: State, job: Job) -> None:
     If all have ended well, their results are accepted. If one has no attempt any more, the others
     are stopped, and they start again together. If one will never run again, none does.
     """
-    if job.counts.total() and not job.cancelling:
+    hopeless = job.counts.total() or any(task.cancelled for task in job.live.values())
+    if hopeless and not job.cancelling:
         job.stopped_by = FAILED_MEMBER
         cause, state.cause = state.cause, FAILED_MEMBER
         cancel_all(state, job)

@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from kestrelctl.core.model import workdir
 from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural, whole_uses
-from kestrelctl.core.model.matching_ads import Attributes, amounts_ad
+from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, in_lower_case
 from kestrelctl.core.model.significance import Facts, attributes_of
 from kestrelctl.core.model.spec import JobSpec
 
@@ -18,6 +19,7 @@ class Shape:
 
     Attributes:
         request: what a worker must have.
+        claim: of that: what attempts are charged wherever nothing else is said.
         tokens: what the pool must have free of its own.
         requires: tags in upper case, as in the original.
         asked: the request in natural units, as the first of the jobs had it. The others share it:
@@ -34,6 +36,7 @@ class Shape:
     __slots__ = (
         "asked",
         "bit",
+        "claim",
         "facts",
         "prepared",
         "rank",
@@ -65,15 +68,15 @@ class Shape:
         self.prepared: object = None
         self.bit = 0
         self.request = request
+        self.claim = Claim(request)
         self.tokens = tokens or {}
         self.requires = requires
         self.asked = natural(request) if asked is None else asked
 
     def attributes(self) -> Attributes:
-        """The ad of such jobs, as far as expressions in force ask."""
-        return attributes_of(self.facts) | amounts_ad(
-            natural(self.request | self.tokens), "Request"
-        )
+        """The ad of such jobs, as far as expressions in force ask, as `in_lower_case` has it."""
+        asked = amounts_ad(natural(self.request | self.tokens), "Request")
+        return attributes_of(self.facts) | in_lower_case(asked)
 
 
 #: What two jobs must agree in to have one shape.

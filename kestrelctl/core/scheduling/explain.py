@@ -121,7 +121,7 @@ def explain(
         job_reasons=reasons,
         groups=groups,
         could=could,
-        ever=all(demand.tokens.total(name) >= n for name, n in shape.tokens.items())
+        ever=all(demand.tokens.total(name) >= n * shape.span for name, n in shape.tokens.items())
         and fitting >= shape.span,
         tasks_ahead=_tasks_ahead(job, jobs, demand),
         clauses=clause_counts(job, crowds),
@@ -171,10 +171,10 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
 
 
 def _lacking_tokens(shape: Shape, tokens: Tokens) -> list[Refusal]:
-    """Of which tokens of the pool too few are free for a task."""
+    """Of which tokens of the pool too few are free for a task, or for all that start together."""
     found: list[Refusal] = []
-    for name, n in shape.tokens.items():
-        wanted = n * shape.span
+    for name, of_one in shape.tokens.items():
+        wanted = of_one * shape.span
         total, free = tokens.total(name), tokens.free(name, shape.tokens)
         if free >= wanted:
             continue

@@ -122,13 +122,14 @@ class Remnant:
         shapes, short: as those of the turn.
     """
 
-    __slots__ = ("_heads", "shapes", "short", "turn")
+    __slots__ = ("_heads", "_order", "shapes", "short", "turn")
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.shapes = turn.shapes
         self.short = turn.short
         self._heads: dict[int, Head] = {}
+        self._order: list[int] = []
 
     def head(self, bit: int) -> Head:
         """The first job of those that ask for this shape."""
@@ -145,17 +146,14 @@ class Remnant:
 
     def first_of(self, shapes: int) -> int:
         """The shape, of these, of the job that came first."""
-        first = shapes & -shapes
-        rest = shapes ^ first
-        if rest:
-            came = self._came(first)
-            while rest:
-                bit = rest & -rest
-                rest ^= bit
-                other = self._came(bit)
-                if other < came:
-                    first, came = bit, other
-        return first
+        if not shapes & (shapes - 1):
+            return shapes
+        if not self._order:
+            self._order = sorted(self.turn.lines, key=self._came)
+        for bit in self._order:
+            if bit & shapes:
+                return bit
+        raise ValueError("nobody asks for any of these")
 
     def before(self, bit: int, besides: int) -> int:
         """The shapes whose first job comes before that of this one, besides some."""
@@ -181,6 +179,7 @@ class Remnant:
             self.shapes &= ~bit
             self.short &= ~bit
         elif head.job is not before:
+            self._order.clear()
             self.short = self.short | bit if is_short(head.job, config) else self.short & ~bit
 
 
@@ -210,7 +209,8 @@ class Planner:
         self._places: list[Place] = sorted(
             (*turn.order, number, turn)
             for number, turn in enumerate(demand.turns())
-            if turn.shapes & self._waiting and not self._is_full(turn.sharer)
+            if turn.shapes & self._waiting
+            and not (turn.sharer.quotas and self._is_full(turn.sharer))
         )
         self._short = 0
         for _, _, _, _, turn in self._places:
@@ -270,11 +270,12 @@ class Planner:
             self._start_together()
         progress = False
         for cls in tier:
+            usable = self._usable(cls)
             still: list[Offer] = []
             for offer in offers[cls]:
                 if not self._places:
                     return False
-                fed = self._feed(offer, cls)
+                fed = self._feed(offer, cls, usable)
                 if fed is None:
                     self.found.sated.append(offer.worker)
                 else:
@@ -290,8 +291,11 @@ class Planner:
             ranks.pop()
         return bool(behind)
 
-    def _feed(self, offer: Offer, cls: ClassSupply) -> bool | None:
+    def _feed(self, offer: Offer, cls: ClassSupply, usable: int) -> bool | None:
         """Gives a worker a share of the first job that it has room for.
+
+        Args:
+            usable: what of all that waits can run on workers of its class.
 
         Returns:
             Whether it got one: not yet if the job's rank prefers others; None if there is none.
@@ -299,10 +303,10 @@ class Planner:
         worker = offer.worker
         if offer.wants == 0:
             return None
-        usable = self._usable(cls) & ~self._lacking
+        usable &= ~self._lacking
         if worker.kept_for is not None:
             usable &= worker.kept_for.shape.bit
-        fits = 0 if offer.queued else cls.fitting().into(offer.free) & usable
+        fits = 0 if offer.queued else cls.fitting(offer.free) & usable
         if not usable & (fits | self._short):
             return None
         wanting = 0
@@ -327,10 +331,10 @@ class Planner:
                 if closed and left.first_of(closed | bit) != bit:
                     before |= closed
                 # Nothing waits there for what somebody who comes before could have instead.
-                ahead = not before or not before & cls.fitting().into(terms.claim.amounts)
+                ahead = not before or not before & cls.fitting(terms.claim.amounts)
                 if not ahead and not bit & fits:
                     continue
-                able = self._supply.able(shape)
+                able = self._supply.able(self._shapes, self._waiting, bit)
                 room = offer.room_for(head.job, head.waiting, able, terms, ahead=ahead)
                 if not room:
                     # It has none for others who ask alike either.
@@ -346,7 +350,8 @@ class Planner:
                     ranks = self._ranks.get(bit)
                     if ranks and terms.rank < ranks[-1]:
                         return False
-                    self._give(offer, index, bit, room, terms, starts=bool(bit & fits))
+                    share = max(1, head.waiting // (2 * able))
+                    self._give(offer, index, bit, room, share, terms, starts=bool(bit & fits))
                     return True
             wanting |= closed
         return None
@@ -371,21 +376,30 @@ class Planner:
         return turn.sharer.share / together
 
     def _give(
-        self, offer: Offer, index: int, bit: int, room: int, terms: Terms, *, starts: bool
+        self,
+        offer: Offer,
+        index: int,
+        bit: int,
+        room: int,
+        share: int,
+        terms: Terms,
+        *,
+        starts: bool,
     ) -> None:
         left = self._remnant(index)
         turn = left.turn
-        job = left.head(bit).job
-        waiting = left.head(bit).waiting
-        share = max(1, waiting // (2 * self._supply.able(job.shape)))
-        if is_short(job, self._config):
+        head = left.head(bit)
+        job = head.job
+        short = is_short(job, self._config)
+        if short:
             # What only waits there makes few messages; what starts is for whoever idles, too.
             share = max(share, room // PARTS if starts else room)
-        n = min(room, share, left.head(bit).left)
-        n = min(n, self._tokens.times_free(job.shape.tokens))
+        n = min(room, share, head.left)
+        if job.shape.tokens:
+            n = min(n, self._tokens.times_free(job.shape.tokens))
         if offer.wants is not None:
             n = min(n, offer.wants)
-        if n > 1 and not is_short(job, self._config):
+        if n > 1 and not short:
             # Others may want something, too, and what runs for long cannot be taken back.
             n = min(n, max(1, int(room * self._share_of(turn))))
         for quota in turn.sharer.quotas:

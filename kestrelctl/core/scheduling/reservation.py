@@ -33,15 +33,19 @@ def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list
     is not short of room.
     """
     found: list[Job] = []
+    jobs = demand.jobs()
+    long_ago = now - config.starving_seconds
+    if all(job.waits_since > long_ago or job.served_at > long_ago for job in jobs):
+        return found
     priority: int | None = None
-    for job in sorted(demand.jobs(), key=demand.order):
+    for job in sorted(jobs, key=demand.order):
         if priority is not None and job.spec.priority < priority:
             break
         span = job.shape.span
         may_go = min(passing(job)[0], demand.tokens.times_free(job.shape.tokens)) >= span
         if may_go and sum(1 for _ in islice(_able(job, supply), span)) == span:
             priority = job.spec.priority
-            if now - max(job.waits_since, job.served_at) >= config.starving_seconds:
+            if max(job.waits_since, job.served_at) <= long_ago:
                 found.append(job)
     return found
 

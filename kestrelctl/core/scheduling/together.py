@@ -77,7 +77,7 @@ class Together:
                 if not offer.room_for(job, span, 1, terms, ahead=False):
                     continue
                 entry = (kept is None, -terms.rank, flexibility, len(free), offer, terms)
-                others = kept is None and before & cls.fitting().into(offer.free)
+                others = kept is None and before & cls.fitting(offer.free)
                 (contested if others else free).append(entry)
         if left < span or len(free) + len(contested) < span:
             return Members(None)

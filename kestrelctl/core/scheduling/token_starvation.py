@@ -76,14 +76,19 @@ def _may_have(job: Job, demand: Demand, supply: Supply) -> bool:
     """Whether nothing but tokens is in its way: no bound, no want of a worker that could run it,
     and nobody of a higher priority who asks for these tokens, too.
     """
-    if min(passing(job)[0], supply.able(job.shape)) < job.shape.span:
+    if min(passing(job)[0], _able(job.shape, demand, supply)) < job.shape.span:
         return False
     return not any(
         other.tokens.keys() & job.shape.tokens.keys()
         and _could_have(demand, other, {})
-        and supply.able(other) >= other.span
+        and _able(other, demand, supply) >= other.span
         for other in _before(job, demand)
     )
+
+
+def _able(shape: Shape, demand: Demand, supply: Supply) -> int:
+    """How many workers that are online could run a task of a shape that waits."""
+    return supply.able(demand.shapes, demand.waiting, shape.bit)
 
 
 def _before(job: Job, demand: Demand) -> Iterator[Shape]:
