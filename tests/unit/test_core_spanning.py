@@ -269,6 +269,17 @@ def test_a_worker_that_was_away_while_the_others_were_stopped_is_told_when_it_co
     assert driver.of(fx.Welcome)[0].kill == [held["w1"][0]]
 
 
+def test_a_member_that_comes_back_while_the_others_are_being_stopped_is_stopped() -> None:
+    driver = PoolDriver()
+    driver.join("w1", "w2")
+    job_id = spanning(driver, 2)
+    held = places(driver, job_id)
+    driver.lose("w1")
+    driver.join("w1", holds=[held["w1"]])
+    stopped = [number for kill in driver.of(fx.Kill) for number in kill.numbers]
+    assert held["w1"][0] in stopped + driver.of(fx.Welcome)[0].kill
+
+
 def test_a_member_that_gave_its_place_back_stops_the_others() -> None:
     driver = PoolDriver()
     driver.join("w1", "w2")

@@ -30,7 +30,6 @@ from kestrelctl.core.model.records import (
     WorkerRecord,
 )
 from kestrelctl.core.model.result import Result
-from kestrelctl.core.model.share_change import LEAST_WEIGHT
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.store import sqlite, writing
@@ -64,7 +63,7 @@ ads = st.builds(
     host=words,
 )
 bounds = {
-    "weight": st.floats(min_value=LEAST_WEIGHT, max_value=1e6),
+    "weight": st.floats(min_value=1e-6, max_value=1e6),
     "max_running": st.none() | small,
     "max_queued": st.none() | st.integers(0, 2**53),
     "limits": st.dictionaries(st.sampled_from(["cpus", "gpus"]), st.integers(0, 2**62)),

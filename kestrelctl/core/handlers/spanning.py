@@ -16,7 +16,8 @@ def settle_members(state: State, job: Job) -> None:
     """Looks at the members of a job of which something has changed.
 
     If all have ended well, their results are accepted. If one has no attempt any more, the others
-    are stopped, and they start again together. If one will never run again, none does.
+    are stopped, and they start again together; so is one that was lost and comes back meanwhile. If
+    one will never run again, none does.
     """
     hopeless = job.counts.total() or any(task.cancelled for task in job.live.values())
     if hopeless and not job.cancelling:
@@ -30,7 +31,8 @@ def settle_members(state: State, job: Job) -> None:
         _accept(state, early)
         return
     unheard = sum(task.standing is Standing.UNHEARD for task in job.live.values())
-    if under_way and len(under_way) + unheard < job.spec.span:
+    stopping = any(task.attempt is not None and task.attempt.moved_for for task in under_way)
+    if stopping or (under_way and len(under_way) + unheard < job.spec.span):
         for task in early:
             _take_back(state, task)
         _stop(state, job, [task for task in under_way if task.attempt is not None])
