@@ -188,6 +188,20 @@ BOARD = Board(
                     stack=True,
                     width=12,
                 ),
+                timeseries(
+                    "Shares",
+                    "percentunit",
+                    "The share of the pool that each owner would get if all wanted more than "
+                    "there is, and what of all that runs is his, by cost. Of the 20 who run the "
+                    "most.",
+                    Query("sum by (owner) (kestrel_owner_share_ratio{%m})", "{{owner}}: share"),
+                    Query(
+                        "sum by (owner) (kestrel_owner_charged{%m}) / ignoring (owner) "
+                        "group_left () (sum(kestrel_owner_charged{%m}) > 0)",
+                        "{{owner}}: runs",
+                    ),
+                    width=12,
+                ),
                 table(
                     "Owners",
                     "Tasks of each owner, waiting and at a worker; beyond 50 owners the rest are "

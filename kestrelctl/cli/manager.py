@@ -15,6 +15,7 @@ from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.metrics_options import metrics_allow
 from kestrelctl.core.model.config import (
     SHORTEST_HALF_LIFE_SECONDS,
+    SHORTEST_STARVING_SECONDS,
     SHORTEST_USAGE_SECONDS,
     Config,
 )
@@ -57,6 +58,17 @@ def parse_half_life(text: str) -> float:
         raise UsageError(
             f"a half-life of {text} is too short: what was used would be forgotten at once",
             hint="the shortest is 1m; 1d is usual",
+        )
+    return seconds
+
+
+def parse_starving_time(text: str) -> float:
+    """Seconds."""
+    seconds = parse_duration(text)
+    if seconds < SHORTEST_STARVING_SECONDS:
+        raise UsageError(
+            f"{text} is too short: all that waits at all would starve",
+            hint="the shortest is 1s; 1m is usual",
         )
     return seconds
 
@@ -186,6 +198,15 @@ def manager() -> None:
     show_default=True,
     metavar="TIME",
     help="In this time what a user has used counts half as much against his share.",
+)
+@click.option(
+    "--starving-after",
+    "starving_seconds",
+    type=parse_starving_time,
+    default=f"{Config().starving_seconds / 60:g}m",
+    show_default=True,
+    metavar="TIME",
+    help="A job that has got nothing for so long has a worker, or tokens, kept for it.",
 )
 @click.option(
     "--keep-jobs-for",

@@ -55,6 +55,8 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         running: tasks that run, as far as the manager can tell.
         queued: tasks that wait at a worker behind others.
         owners: (waiting, at a worker) tasks of each owner with an active job.
+        shares: (share of the pool, what his running tasks count for him) of each user who runs
+            something, or waits for it; the shares together are 1.
         capacity, free: of the workers that are online.
         long_tasks: running tasks of which workers have said what they use.
         long_tasks_bytes: what these hold of memory.
@@ -68,6 +70,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     queued: int
     owners: dict[str, tuple[int, int]]
+    shares: dict[str, tuple[float, float]]
     workers_by_state: Counter[str]
     workers: list[WorkerNumbers]
     capacity: Amounts
@@ -127,6 +130,7 @@ def take_census(state: State, now: float) -> Census:
         running=running,
         queued=queued,
         owners=owners,
+        shares=_shares(state),
         workers_by_state=by_state,
         workers=workers,
         capacity=dict(capacity),
@@ -233,6 +237,12 @@ def take_shortage(state: State) -> Shortage:
         tokens.give(job.shape.tokens, tasks)
         waiting.setdefault(job.spec.priority, Counter())[job.shape] += tasks
     return shortage(running, waiting, workers)
+
+
+def _shares(state: State) -> dict[str, tuple[float, float]]:
+    active = [sharer for sharer in state.sharers.users() if sharer.is_active]
+    together = sum(sharer.share for sharer in active)
+    return {sharer.name: (sharer.share / together, sharer.charged) for sharer in active}
 
 
 def _backoffs(state: State) -> Counter[int]:

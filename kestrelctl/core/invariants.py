@@ -9,7 +9,7 @@ from typing import Protocol
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Standing
-from kestrelctl.core.jobs.quota import Quota
+from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.model.assets import MILLI
@@ -110,7 +110,7 @@ def _sharing_violations(state: State, must: Must) -> None:
             for quota in sharer.quotas:
                 if quota not in held:
                     held[quota] = Quota(quota.whose, quota.max_running, quota.limits)
-                held[quota].take(attempt.claim.amounts, 1)
+                held[quota].take(counted(attempt.claim.amounts, attempt.tokens), 1)
     waiting = Counter(turn.sharer.name for turn in state.demand.turns())
     together = 0
     for turn in state.demand.turns():
@@ -166,6 +166,9 @@ def _token_violations(state: State, must: Must) -> None:
         of_pool = asked.intersection(state.tokens.names)
         must(line.shape.tokens.keys() == of_pool, "job %s asks workers for tokens", line.id)
         must(not of_pool & line.shape.request.keys(), "job %s asks twice", line.id)
+    for name, kept in state.tokens.kept.items():
+        mine = all(state.tokens.kept.get(other) is kept for other in kept.wanted)
+        must(mine and name in kept.wanted, "%s is kept without the rest of it", name)
     known = [shape for shape in state.demand.shapes if shape.tokens]
     must(state.demand.of_tokens == known, "the shapes that ask for tokens are off")
 

@@ -11,6 +11,7 @@ from kestrelctl.core.attempts.estimates import try_one
 from kestrelctl.core.attempts.hand_out import hand_out
 from kestrelctl.core.attempts.recounting import ease
 from kestrelctl.core.attempts.reserve import keep_workers
+from kestrelctl.core.attempts.token_keeping import keep_tokens
 from kestrelctl.core.attempts.token_return import take_lacking, wake_rest, wake_some
 from kestrelctl.core.census import (
     Census,
@@ -161,7 +162,8 @@ class Pool:
         state = self.state
         state.at, state.cause = now, "schedule"
         end_backoffs(state, now)
-        if state.kept or (state.demand and now >= state.next_starving_at):
+        if state.kept or state.tokens.kept or (state.demand and now >= state.next_starving_at):
+            keep_tokens(state, now)
             keep_workers(state, now)
         if state.demand:
             try_one(state, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kestrelctl.core.model import workdir
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.protocol.answers import JobExplanation
 
@@ -44,7 +45,16 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
             hints = {
                 Reason.BACKOFF: f"kestrelctl job tasks {job_id} --state failed",
                 Reason.HELD: f"kestrelctl job release {job_id}",
+                Reason.QUOTA: f"kestrelctl user info {explanation.job.owner}",
             }
+            if reason.reason is Reason.TOKENS and not explanation.ever:
+                number, _, name = reason.wanted.replace(",", "").rpartition(" ")
+                cancel = f"kestrelctl job cancel {job_id}"
+                if float(number) > MOST_TOKENS:
+                    return reason_text(reason), cancel
+                return reason_text(
+                    reason
+                ), f"kestrelctl pool asset set {name} {number}, or: {cancel}"
             return reason_text(reason), hints.get(reason.reason)
     if not explanation.obstacles and not explanation.could_run:
         return "there are no workers", "kestrelctl worker run --help"
@@ -54,10 +64,11 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
         closest = explanation.obstacles[0]
         missing = {(each.refusal.reason, each.refusal.wanted) for each in explanation.obstacles}
         if missing == {(Reason.MISSING_ASSET, closest.refusal.wanted)}:
+            asset = closest.refusal.wanted
+            of_pool = "" if is_of_workers(asset) else f"kestrelctl pool asset set {asset} …, or: "
             return (
-                f"no worker has any {closest.refusal.wanted}",
-                f"kestrelctl worker run --asset {closest.refusal.wanted}=…, or "
-                f"kestrelctl pool asset set {closest.refusal.wanted} …, or: "
+                f"no worker has any {asset}",
+                f"kestrelctl worker run --asset {asset}=…, or: {of_pool}"
                 f"kestrelctl job cancel {job_id}",
             )
         if workdir.TAG.upper() in closest.refusal.wanted.split():

@@ -27,6 +27,7 @@ class ManagerOptions:
         max_account_cpus: what the workers of one account may offer together.
         usage_seconds: how often workers say what long tasks use; 0 for never.
         usage_half_life_seconds: in this time what a user has used counts half as much against him.
+        starving_seconds: after so long without a task handed out, something is kept for a job.
         keep_seconds: how long ended jobs are kept; None for ever.
         keep_jobs: how many ended jobs are kept; None for all.
         metrics: HOST:PORT for Prometheus; empty for none.
@@ -50,6 +51,7 @@ class ManagerOptions:
     max_account_cpus: float = Config().max_account_cpus
     usage_seconds: float = Config().usage_seconds
     usage_half_life_seconds: float = Config().usage_half_life_seconds
+    starving_seconds: float = Config().starving_seconds
     keep_seconds: float | None = KEEP_SECONDS
     keep_jobs: int | None = KEEP_JOBS
     metrics: str = ""
@@ -63,4 +65,5 @@ class ManagerOptions:
             max_account_cpus=self.max_account_cpus,
             usage_seconds=self.usage_seconds,
             usage_half_life_seconds=self.usage_half_life_seconds,
+            starving_seconds=self.starving_seconds,
         )

@@ -133,11 +133,15 @@ class Selection:
         Raises:
             NotAllowed: the caller is none.
             NotFound: a name fits no worker.
+            UsageError: a name is empty.
         """
         if not caller.admin:
             raise NotAllowed("only an admin of the pool may drain and resume workers")
         found: set[str] = set()
         for name in names:
+            if not name:
+                hint = "name the workers; `@` is a part of all their addresses"
+                raise UsageError("an empty name would mean every worker", hint=hint)
             matches = workers_named(name, self._pool.workers)
             if not matches:
                 raise NotFound(

@@ -31,6 +31,8 @@ from kestrelctl.store.port import Statistics
 
 #: Owners with a series of their own, those with the most tasks first; the rest are `other`.
 MOST_OWNERS = 50
+#: Owners whose share has series of their own, those first who run the most; the rest are `other`.
+MOST_SHARES = 20
 #: Shapes, and classes, of a shortage with series of their own; the rest are `other`.
 MOST_LACKING = 20
 
@@ -159,6 +161,12 @@ def _jobs(found: Census, totals: Totals) -> Iterator[Metric]:
         ("owner", "state"),
         _owners(found),
     )
+    shares = _shares(found)
+    for place, name, text in (
+        (0, "kestrel_owner_share_ratio", "Of the pool, the share of each who runs or waits."),
+        (1, "kestrel_owner_charged", "What running tasks count for their owner, by their cost."),
+    ):
+        yield gauges(name, text, ("owner",), [((who,), pair[place]) for who, pair in shares])
     yield counter(
         "kestrel_tasks_submitted", "Tasks taken in or brought back.", totals.tasks_submitted
     )
@@ -186,6 +194,15 @@ def _owners(found: Census) -> list[tuple[Sequence[str], float]]:
     for owner, (waiting, held) in shown.items():
         values += [((owner, "waiting"), waiting), ((owner, "running"), held)]
     return values
+
+
+def _shares(found: Census) -> list[tuple[str, tuple[float, float]]]:
+    """(share, charged) of the owners who run the most, and of all others together."""
+    ranked = sorted(found.shares.items(), key=lambda entry: (-entry[1][1], -entry[1][0], entry[0]))
+    shown, rest = ranked[:MOST_SHARES], [pair for _, pair in ranked[MOST_SHARES:]]
+    if rest:
+        shown.append(("other", (sum(share for share, _ in rest), sum(c for _, c in rest))))
+    return shown
 
 
 def _largest(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from kestrelctl.core.effects import Effect, Persist, Run
+from kestrelctl.core.jobs.quota import counted
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import GPUS, WorkerAd
@@ -414,4 +415,5 @@ def _may_have(sharer: Sharer, shape: Shape, worker: Worker, state: State) -> boo
     """Whether the quotas of a user leave room for one more task of a shape at a worker."""
     terms = state.supply.of(worker).terms(shape)
     charged = terms.claim.amounts if isinstance(terms, Terms) else shape.request
-    return all(quota.room(charged, 1) for quota in sharer.quotas)
+    wanted = counted(charged, shape.tokens)
+    return all(quota.room(wanted, 1) for quota in sharer.quotas)

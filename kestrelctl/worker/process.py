@@ -39,7 +39,9 @@ LOGIN_PAUSE_SECONDS = 0.002
 OUTCOMES = ("done", "failed", "killed", "unable")
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(tuple[Result, Seal]).decode
+#: A result, its seal, and the account to which the seal was given.
+Spooled = tuple[Result, Seal, str]
+_decode = msgspec.json.Decoder(Spooled).decode
 
 
 class Spool(Protocol):
@@ -101,12 +103,13 @@ class WorkerProcess:
         self._starts: StartOrder[WorkerSession] = StartOrder()
         self._starts_planned = False
         self._session_of: dict[int, WorkerSession] = {}
-        self._unspooled: list[tuple[Result, Seal]] = []
+        self._unspooled: list[Spooled] = []
         self._reporting: dict[WorkerSession, None] = {}
         self._flush_planned = False
         self._degraded: str | None = None
         self._loop = asyncio.get_running_loop()
         self._spool = spool
+        self._left = self._left_in_spool()
 
     def add_session(
         self,
@@ -117,14 +120,15 @@ class WorkerProcess:
         *,
         pulls: bool = False,
     ) -> None:
-        """Adds a worker. What an earlier process left in the spool is reported by the first one.
+        """Adds a worker. What an earlier process left in the spool of its account, it reports: to
+        no other account its seals belong.
 
         Args:
             jid: its account.
             connect: makes its connection, which is not started yet.
             pulls: it is sent no more attempts than it asks for.
         """
-        left = [] if self.sessions else self._left()
+        left = self._left.pop(jid.partition("/")[0], [])
         if left:
             log.info("%d results of an earlier run are still to be reported", len(left))
         agent = Agent(bookable(ad), left, unit_ids(ad), pulls=pulls)
@@ -132,16 +136,17 @@ class WorkerProcess:
         worker.session = connect(worker)
         self.sessions.append(worker)
 
-    def _left(self) -> list[tuple[Result, Seal]]:
-        """What an earlier process left in the spool.
+    def _left_in_spool(self) -> dict[str, list[tuple[Result, Seal]]]:
+        """What an earlier process left in the spool, by account.
 
         What cannot be read is forgotten: an earlier version wrote it, and the pool will have those
         tasks run again.
         """
-        left: list[tuple[Result, Seal]] = []
+        left: dict[str, list[tuple[Result, Seal]]] = {}
         for number, payload in self._spool.load():
             try:
-                left.append(_decode(payload))
+                result, seal, account = _decode(payload)
+                left.setdefault(account, []).append((result, seal))
             except msgspec.DecodeError:
                 log.warning("spool: the result of attempt %d is of another version", number)
                 self._spool.forget([number])
@@ -149,6 +154,10 @@ class WorkerProcess:
 
     async def run(self) -> None:
         """Connects, and works until `done` is set."""
+        for account, left in self._left.items():
+            log.warning("spool: %d results of %s, who is not here, are dropped", len(left), account)
+            self._spool.forget([result.number for result, _ in left])
+        self._left.clear()
         for worker in self.sessions:
             worker.session.start()
             if len(self.sessions) > 1:
@@ -211,8 +220,8 @@ class WorkerProcess:
                 )
             )
 
-    def spool(self, result: Result, seal: Seal) -> None:
-        self._unspooled.append((result, seal))
+    def spool(self, result: Result, seal: Seal, account: str) -> None:
+        self._unspooled.append((result, seal, account))
         self._plan_flush()
 
     def forget(self, numbers: list[int]) -> None:
@@ -232,7 +241,7 @@ class WorkerProcess:
         self._flush_planned = False
         if self._unspooled:
             self._spool.append([(kept[0].number, _encode(kept)) for kept in self._unspooled])
-            self._count([result for result, _ in self._unspooled])
+            self._count([result for result, _, _ in self._unspooled])
             self._unspooled.clear()
             if self._spool.degraded != self._degraded:
                 self._degraded = self._spool.degraded

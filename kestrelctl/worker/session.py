@@ -63,7 +63,7 @@ class SessionHost(Protocol):
     def wants_to_start(self, session: WorkerSession) -> None:
         """Calls `session.next_command` and executes it when it is this session's turn."""
 
-    def spool(self, result: Result, seal: Seal) -> None:
+    def spool(self, result: Result, seal: Seal, account: str) -> None:
         """Makes a result survive the process, before the next reports go out."""
 
     def forget(self, numbers: list[int]) -> None:
@@ -87,6 +87,7 @@ class WorkerSession:
     ) -> None:
         self.agent = agent
         self.ad = ad
+        self._account = jid.partition("/")[0]
         self._known_units = dict(ad.units)
         self.logins = 0
         self.session: Session
@@ -381,7 +382,7 @@ class WorkerSession:
                 self._spool(result)
 
     def _spool(self, result: Result) -> None:
-        self._host.spool(result, self.agent.seal_of(result))
+        self._host.spool(result, self.agent.seal_of(result), self._account)
 
     def _on_recall(self, message: work.Recall) -> None:
         self._send(work.Returned(numbers=self.agent.on_recall(message.numbers)))

@@ -233,6 +233,11 @@ def test_the_half_life_of_usage_is_the_operators() -> None:
     assert "--usage-half-life 12h" in unit("manager", manager_usage_half_life="12h")
 
 
+def test_when_a_job_starves_is_the_operators_to_say() -> None:
+    assert "--starving-after 1m" in unit("manager")
+    assert "--starving-after 10m" in unit("manager", manager_starving_after="10m")
+
+
 def test_users_see_each_others_jobs_only_where_the_operator_says_so() -> None:
     assert "--share-jobs" not in unit("manager")
     assert "--share-jobs" in unit("manager", manager_share_jobs=True)

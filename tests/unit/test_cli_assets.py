@@ -139,6 +139,20 @@ def test_how_much_memory_a_worker_has_is_never_unknown() -> None:
     assert "memory has an option of its own" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("asset", "hint"),
+    [
+        ("fpga", "--asset fpga=…, or: kestrelctl pool asset set fpga …, or: kestrelctl job cancel"),
+        ("gpus", "kestrelctl worker run --asset gpus=…, or: kestrelctl job cancel"),
+    ],
+)
+def test_what_is_always_the_workers_is_not_looked_for_in_the_pool(asset: str, hint: str) -> None:
+    refusal = Refusal(Reason.MISSING_ASSET, wanted=asset, found="cpus memory")
+    obstacles = [an.Obstacle(workers=3, example="w1@workers.example.org/k3bW0", refusal=refusal)]
+    pool = FakePool(ExplainJob=replace(EXPLANATION, obstacles=obstacles, ever=False, could_run=0))
+    assert hint in run(pool, "submit", "--asset", "fpga=1", "--", "true").stderr
+
+
 def test_an_asset_that_nobody_has_is_named() -> None:
     refusal = Refusal(Reason.MISSING_ASSET, wanted="fpga", found="cpus memory")
     obstacles = [an.Obstacle(workers=3, example="w1@workers.example.org/k3bW0", refusal=refusal)]

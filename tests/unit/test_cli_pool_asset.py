@@ -43,6 +43,25 @@ def test_the_status_of_a_pool_has_a_line_for_each() -> None:
     assert "pool's own" not in run(FakePool(), "pool", "status").stdout
 
 
+def test_who_asks_for_more_tokens_than_there_are_is_told_what_would_help() -> None:
+    why = Refusal(Reason.TOKENS, "1,200 matlab", "5 in all")
+    pool = FakePool(ExplainJob=replace(RUNNABLE, job_reasons=[why], ever=False))
+    said = run(pool, "job", "explain", "7").stdout
+    assert "hint: kestrelctl pool asset set matlab 1200, or: kestrelctl job cancel 7\n" in said
+
+
+def test_nobody_is_told_to_set_more_tokens_than_a_pool_can_have() -> None:
+    why = Refusal(Reason.TOKENS, "1,000,000,001 matlab", "5 in all")
+    pool = FakePool(ExplainJob=replace(RUNNABLE, job_reasons=[why], ever=False))
+    assert "hint: kestrelctl job cancel 7\n" in run(pool, "job", "explain", "7").stdout
+
+
+def test_whom_a_quota_stops_is_told_where_to_see_it() -> None:
+    why = Refusal(Reason.QUOTA, "at most 3 at once", "3 of user ada@example.org")
+    pool = FakePool(ExplainJob=replace(RUNNABLE, job_reasons=[why]))
+    assert "hint: kestrelctl user info ada@" in run(pool, "job", "explain", "7").stdout
+
+
 def test_a_job_that_waits_for_tokens_says_so_before_all_else() -> None:
     why = Refusal(Reason.TOKENS, "1 matlab", "0 of 5 free")
     pool = FakePool(ExplainJob=replace(RUNNABLE, job_reasons=[why]))

@@ -10,7 +10,7 @@ import pytest
 from cli_fake_pool import GROUP, USER, FakePool, run
 from msgspec.structs import replace
 
-from kestrelctl.cli.manager import parse_half_life
+from kestrelctl.cli.manager import parse_half_life, parse_starving_time
 from kestrelctl.errors import OverQuota, UsageError
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.protocol import answers as an
@@ -162,3 +162,17 @@ def test_a_pool_forgets_usage_as_its_operator_says() -> None:
         domain="pool", secret_file=Path("s"), data_dir=Path("d"), usage_half_life_seconds=60.0
     )
     assert options.config().usage_half_life_seconds == 60.0
+
+
+def test_who_starves_has_waited_for_a_second_at_least() -> None:
+    assert parse_starving_time("10m") == 600.0
+    for wrong in ("0.5s", "0", "never", "-1m"):
+        with pytest.raises(UsageError):
+            parse_starving_time(wrong)
+
+
+def test_a_pool_lets_jobs_starve_as_long_as_its_operator_says() -> None:
+    options = ManagerOptions(
+        domain="pool", secret_file=Path("s"), data_dir=Path("d"), starving_seconds=5.0
+    )
+    assert options.config().starving_seconds == 5.0

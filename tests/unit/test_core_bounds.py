@@ -98,7 +98,11 @@ def test_what_machines_say_of_themselves_is_short_enough() -> None:
         ({"cpus": 1.0, "fpga": -1.0}, "no fpga or 0.001 to less than 2^60, not -1"),
         ({"cpus": 1.0, "memory": 2.0**60}, "no memory or 0.001 to less than 2^60, not 1.15"),
         ({"cpus": 1.0, "fpga": math.inf}, "fpga or 0.001 to less than 2^60, not inf"),
-        ({"cpus": 1.0, "FPGA": 1.0}, "'FPGA' is no name of an asset"),
+        (
+            {"cpus": 1.0, "FPGA": 1.0},
+            "'FPGA' is no name of an asset: that begins with a small letter and has up to 32 small "
+            "letters, digits and _",
+        ),
     ],
 )
 def test_an_amount_that_cannot_be_counted_is_refused(assets: dict[str, float], why: str) -> None:

@@ -58,6 +58,7 @@ def test_an_attribute_that_is_not_there_is_named() -> None:
         ('Rack + "a" == 3', 'requirements: Rack + "a" == 3', "Rack = 7"),
         ("Cpus / (Cpus - 2) > 1", "requirements: Cpus / (Cpus - 2) > 1", "Cpus = 2"),
         ("Site", "requirements: Site", 'Site = "north"; it comes to "north"'),
+        ('"north"', 'requirements: "north"', 'it comes to "north"'),
     ],
 )
 def test_an_error_shows_the_values(requirements: str, wanted: str, found: str) -> None:
@@ -131,6 +132,31 @@ def test_identities_may_only_be_compared_with_texts() -> None:
     assert problem_with_job(JobSpec(argv=("x",), requirements="Cpus > > 2")) == (
         "requirements: a value is expected, not '>', at character 8\nCpus > > 2\n       ^"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "character", "what"),
+    [
+        ("MY.TARGET.Cpus > 1", 10, "MY.TARGET has no parts: write X, MY.X or TARGET.X"),
+        ("Cpus > 1 && TARGET.Site.Name == 3", 24, "TARGET.Site has no parts"),
+        ("member(3, Rack.Units)", 15, "Rack has no parts"),
+        ("MY.TARGET == 1", 1, "TARGET is no attribute: write X, MY.X or TARGET.X"),
+        ("TARGET", 1, "TARGET is no attribute"),
+    ],
+)
+def test_what_would_be_undefined_for_ever_is_refused(text: str, character: int, what: str) -> None:
+    for spec in (JobSpec(argv=("x",), requirements=text), JobSpec(argv=("x",), rank=text)):
+        problem = problem_with_job(spec)
+        assert problem is not None
+        assert what in problem
+        assert f"at character {character}\n" in problem
+
+
+def test_a_place_in_a_list_is_no_part_of_an_attribute() -> None:
+    driver = PoolDriver()
+    driver.join("w", cpus=1, tags=("LINUX",))
+    job = driver.submit(requirements='{1, 2}[0] == 1 && Tags[0] == "linux"')
+    assert driver.jobs_at("w") == [job]
 
 
 def test_the_workers_of_highest_rank_are_filled_first() -> None:

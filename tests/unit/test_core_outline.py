@@ -13,6 +13,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.members.outline import Outline, exhausted
 from kestrelctl.core.model.ad import AssetChange, WorkerAd, bookable, changed
+from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.validate import problem_with_ad
@@ -353,6 +354,68 @@ def test_each_asset_has_an_exit_status_of_its_own() -> None:
     refuse(driver, "w", status=69)
     assert estimate(driver, asset="tapes") == 0
     assert estimate(driver, asset="db") == 1
+
+
+FEW = Config(lone_refusals=5)
+
+
+def refused_until_over(driver: PoolDriver, job_id: int, most: int = 100) -> int:
+    """How often a worker's only task has said that there is no more when its job was over."""
+    for times in range(most):
+        if job_id in driver.ended:
+            return times
+        while not driver.held("w"):
+            driver.live(1.0)
+        refuse(driver, "w", *driver.held("w"))
+    return most
+
+
+def test_a_task_that_is_refused_where_nothing_else_takes_any_fails_in_the_end() -> None:
+    driver = PoolDriver(FEW)
+    join_unknown(driver)
+    job_id = ask_for(driver, 1)
+    assert refused_until_over(driver, job_id) == 5
+    assert driver.pool.totals.retries["refusal"] == 4
+    assert driver.pool.totals.tasks_failed == 1
+
+
+def test_what_is_away_for_most_of_an_hour_fails_no_task() -> None:
+    driver = PoolDriver()
+    join_unknown(driver)
+    job_id = ask_for(driver, 1)
+    began = driver.now
+    refused_until_over(driver, job_id)
+    assert 2_700.0 < driver.now - began < 3_600.0
+
+
+def test_each_failure_by_refusals_is_one_of_those_that_a_job_allows() -> None:
+    driver = PoolDriver(FEW)
+    join_unknown(driver)
+    job_id = ask_for(driver, 1, max_failures=3)
+    assert refused_until_over(driver, job_id) == 15
+
+
+def test_a_refusal_where_others_take_the_asset_is_not_counted() -> None:
+    driver = PoolDriver(Config(lone_refusals=1))
+    join_unknown(driver)
+    ask_for(driver, 1)
+    driver.live(61.0)  # it is accepted, and one more fits
+    job_id = ask_for(driver, 1)
+    assert len(driver.held("w")) == 2
+    refuse(driver, "w", driver.held("w")[-1])
+    assert job_id not in driver.ended
+    driver.report("w")
+    driver.live(2.0)
+    refuse(driver, "w")
+    assert job_id in driver.ended
+
+
+def test_a_copy_of_a_service_may_be_refused_for_ever() -> None:
+    driver = PoolDriver(FEW)
+    join_unknown(driver)
+    job_id = ask_for(driver, 1, service=True)
+    assert refused_until_over(driver, job_id, most=20) == 20
+    assert driver.pool.totals.retries["refusal"] == 20
 
 
 def test_a_copy_of_a_service_is_refused_like_any_task() -> None:

@@ -124,7 +124,9 @@ def test_oversubscription_runs_more_than_there_are_processors() -> None:
 
 
 def test_three_policies_side_by_side() -> None:
-    """As in docs/aggregates.md: each machine is used up by what its policy counts."""
+    """As in docs/aggregates.md, after the author's gist erikerlandson/4731965: each machine is used
+    up by what its policy counts.
+    """
     driver = PoolDriver()
     for name in ("crunch", "bigmem", "kiosk"):
         driver.join(name, cpus=5, memory_bytes=100 * MIB, tags=[name], tokens=3)

@@ -157,3 +157,52 @@ def test_a_job_with_a_rank_whose_user_may_have_nothing_more_stops_nobody() -> No
     driver.submit(2, owner="bob")
     driver.join("w", cpus=4)
     assert (held(driver, "ada"), held(driver, "bob")) == (0, 2)
+
+
+def test_tokens_of_the_pool_are_bounded() -> None:
+    driver = PoolDriver()
+    driver.own("matlab", 5)
+    bound(driver, UserRecord(name="ada", limits={"matlab": 2_000}))
+    driver.submit(10, owner="ada", matlab=1)
+    driver.submit(10, owner="bob", matlab=1)
+    driver.join("a", cpus=8)
+    assert (held(driver, "ada"), held(driver, "bob")) == (2, 3)
+    for _ in range(9):
+        driver.report("a")
+        assert held(driver, "ada") <= 2
+
+
+def test_members_that_start_together_hold_no_more_tokens_than_their_user_may() -> None:
+    driver = PoolDriver()
+    driver.own("matlab", 5)
+    bound(driver, UserRecord(name="ada", limits={"matlab": 2_000}))
+    driver.join("a", "b", "c", cpus=8)
+    driver.submit(3, owner="ada", matlab=1, span=3)
+    assert held(driver, "ada") == 0
+    driver.submit(2, owner="ada", matlab=1, span=2)
+    assert held(driver, "ada") == 2
+
+
+def test_tokens_that_are_held_when_a_bound_is_set_count() -> None:
+    driver = PoolDriver()
+    driver.own("matlab", 5)
+    driver.join("a", cpus=8)
+    driver.submit(10, owner="ada", matlab=1)
+    bound(driver, UserRecord(name="ada", limits={"matlab": 3_000}))
+    for _ in range(3):
+        driver.report("a")
+    assert held(driver, "ada") == 3
+
+
+def test_explain_says_that_it_is_the_bound_on_tokens() -> None:
+    driver = PoolDriver()
+    driver.own("matlab", 5)
+    bound(driver, UserRecord(name="ada", limits={"matlab": 2_000}))
+    driver.join("a", cpus=8)
+    job_id = driver.submit(3, owner="ada", matlab=1)
+    [why] = driver.pool.explain(driver.pool.state.jobs[job_id], driver.now).job_reasons
+    assert why.reason is Reason.QUOTA
+    assert (why.wanted, why.found) == (
+        "1 matlab of at most 2 matlab at once",
+        "2 matlab of user ada",
+    )

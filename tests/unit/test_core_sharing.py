@@ -291,6 +291,16 @@ def refused(driver: PoolDriver) -> str | None:
     return driver.answers[-1].error
 
 
+def test_a_user_is_told_of_his_one_task_in_the_singular() -> None:
+    driver = PoolDriver()
+    set_user(driver, max_queued=1)
+    driver.submit(1)
+    driver.submit(1)
+    assert driver.answers[-1].message == (
+        "ada has 1 task that has not ended, and may have 1; 1 more would be too many"
+    )
+
+
 def test_a_user_has_no_more_tasks_than_he_may() -> None:
     driver = PoolDriver()
     set_user(driver, max_queued=10)

@@ -56,6 +56,8 @@ def test_what_is_not_there_does_not_fit() -> None:
         ("memory", 15_718_535_168_000, "14990 MiB memory"),
         ("disk", 10_485_755 * MEBIBYTE * 1000, "10485755 MiB disk"),
         ("fpga", 2000, "2 fpga"),
+        ("fpga", 1_234_567_001, "1,234,567.001 fpga"),
+        ("db", 1_000_000_001_000, "1,000,000,001 db"),
     ],
 )
 def test_amounts_in_words(asset: str, amount: int, words: str) -> None:

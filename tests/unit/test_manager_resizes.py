@@ -53,6 +53,24 @@ async def test_the_answer_shows_the_worker_as_it_is_now(manager: PlayedManager) 
     assert [(w.worker, w.assets) for w in answer.workers] == [(WORKER, {"cpus": 2.0})]
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        rq.DrainWorkers(names=["w1", ""]),
+        rq.ResumeWorkers(names=[""]),
+        rq.ResizeWorker(name="", change=CHANGE),
+    ],
+)
+async def test_an_empty_name_is_not_that_of_every_worker(
+    manager: PlayedManager, request_: rq.AnyRequest
+) -> None:
+    manager.listener.on_payload(ADMIN, "jobs@pool", codec.encode(request_))
+    await settled()
+    [answer] = manager.told(ADMIN)
+    assert isinstance(answer, an.Failed)
+    assert (answer.code, answer.message) == ("usage", "an empty name would mean every worker")
+
+
 async def test_nobody_answers_for_another(manager: PlayedManager) -> None:
     false = work.Resized(ad=WorkerAd(assets={"cpus": 1.0}), request="1")
     answer = await answered(

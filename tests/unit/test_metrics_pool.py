@@ -19,6 +19,7 @@ from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.pool_families import (
     MOST_LACKING,
     MOST_OWNERS,
+    MOST_SHARES,
     ManagerProcessNumbers,
     PoolFamilies,
 )
@@ -97,6 +98,35 @@ def test_a_page_has_every_family_even_in_an_empty_pool() -> None:
 
 
 # -- what it says ----------------------------------------------------------------------------------
+
+
+def test_shares_are_those_of_who_runs_or_waits() -> None:
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1@x/a", cpus=4)
+    driver.submit(3, owner="ada")
+    driver.submit(5, owner="bob", cpus=0.5)
+    page = board.page()
+    shares = page.by("kestrel_owner_share_ratio", "owner")
+    assert set(shares) == {"ada", "bob"}
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert page.by("kestrel_owner_charged", "owner") == {"ada": 3.0, "bob": 1.0}
+
+
+def test_shares_of_many_owners_have_a_bounded_number_of_series() -> None:
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1@x/a", cpus=30)
+    driver.submit(5, owner="zoe")
+    for n in range(50):
+        driver.submit(1, owner=f"user{n}")
+    page = board.page()
+    shares = page.by("kestrel_owner_share_ratio", "owner")
+    charged = page.by("kestrel_owner_charged", "owner")
+    assert len(shares) == len(charged) == MOST_SHARES + 1
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert sum(charged.values()) == 30.0
+    assert charged["zoe"] == 5.0
 
 
 def test_tasks_are_counted_where_they_are() -> None:

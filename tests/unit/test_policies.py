@@ -41,7 +41,9 @@ def cost(text: str, asked: Amounts, capacity: Amounts) -> float:
 
 
 def test_the_manuals_defaults() -> None:
-    """HTCondor manual, "condor_negotiator-Side Resource Consumption Policies"."""
+    """HTCondor manual, Policy Configuration, "condor_negotiator-Side Resource Consumption
+    Policies": the defaults of the three resources that are always there.
+    """
     assert HTCONDOR_DEFAULTS == {
         "cpus": "quantize(TARGET.RequestCpus, {1})",
         "memory": "quantize(TARGET.RequestMemory, {128})",
@@ -59,7 +61,9 @@ def test_a_default_does_not_charge_what_a_machine_has_not() -> None:
 
 
 def test_the_manuals_machine_with_eight_cores() -> None:
-    """The same section: the cores are what the policy cares about."""
+    """HTCondor manual, "condor_negotiator-Side Resource Consumption Policies": of a machine with 8
+    cores, the cores are what the policy cares about.
+    """
     text = (
         "SLOT_TYPE_1_CONSUMPTION_POLICY = True\n"
         "SLOT_TYPE_1_CONSUMPTION_CPUS = TARGET.RequestCpus\n"
@@ -71,7 +75,9 @@ def test_the_manuals_machine_with_eight_cores() -> None:
 
 
 def test_the_manuals_machine_with_four_gpus() -> None:
-    """The same section: a custom resource takes part."""
+    """HTCondor manual, "condor_negotiator-Side Resource Consumption Policies": on a machine with 4
+    GPUs a custom resource takes part.
+    """
     text = "CONSUMPTION_POLICY = True\nCONSUMPTION_gpus = TARGET.RequestGpus\nSLOT_WEIGHT = Cpus"
     there = machine(8, gpus=4)
     assert charged(text, machine(1, gpus=2), there) == {"cpus": 1, "gpus": 2}
@@ -79,14 +85,18 @@ def test_the_manuals_machine_with_four_gpus() -> None:
 
 
 def test_a_slip_in_the_name_of_a_request_is_found() -> None:
-    """As the same section has it: `TARGET.RequestGpu`, which no job of four `gpus` has."""
+    """HTCondor manual, "condor_negotiator-Side Resource Consumption Policies", as it is printed:
+    `TARGET.RequestGpu`, which no job of four `gpus` has.
+    """
     with pytest.raises(BadPolicy, match="gpu is no asset") as caught:
         load("SLOT_TYPE_2_CONSUMPTION_gpus = TARGET.RequestGpu")
     assert (caught.value.line, caught.value.column) == (1, 32)
 
 
 def test_the_wikis_simple_policy() -> None:
-    """HTCondor wiki, ConsumptionPolicies, introduction: what is asked for is consumed."""
+    """HTCondor wiki, ConsumptionPolicies, "Introduction to Consumption Policies": what is asked for
+    is consumed.
+    """
     text = """
         CONSUMPTION_POLICY = True
         # (note, "target" refers to the scope of the candidate job)
@@ -103,7 +113,9 @@ def test_the_wikis_simple_policy() -> None:
 def test_the_wikis_weight_counts_the_jobs_that_a_slot_can_serve(
     asked_mib: int, chunks: int
 ) -> None:
-    """HTCondor wiki, ConsumptionPolicies, "slot weights and accounting groups"."""
+    """HTCondor wiki, ConsumptionPolicies, "Consumption Policies and Accounting", "slot weights and
+    accounting groups": a job takes at least one of the four chunks, and pays for each.
+    """
     text = (
         "CONSUMPTION_MEMORY = quantize(target.RequestMemory, {1024})\n"
         "SLOT_WEIGHT = floor(Memory / 1024)"
@@ -113,8 +125,7 @@ def test_the_wikis_weight_counts_the_jobs_that_a_slot_can_serve(
     assert cost(text, machine(1, asked_mib), there) == chunks
 
 
-#: From the author's examples: gist erikerlandson/4731965, "examples of consumption policy use
-#: cases", slot types 1 to 3.
+#: From "examples of consumption policy use cases", gist erikerlandson/4731965, slot types 1 to 3.
 CPU_CENTRIC = (
     "CONSUMPTION_POLICY = True\nSLOT_WEIGHT = Cpus\n"
     "CONSUMPTION_MEMORY = quantize(target.RequestMemory, {1})"
@@ -128,11 +139,38 @@ TOKEN = "CONSUMPTION_TOKENS = 1\nCONSUMPTION_CPUS = 0\nCONSUMPTION_MEMORY = 0\nS
 
 
 def test_three_policies_of_one_pool() -> None:
+    """The author's gist erikerlandson/4731965, slot types 1 to 3: the same job is charged by cores,
+    by blocks of memory, and by tokens.
+    """
     asked, there = machine(1, 30), machine(5, 100, tokens=3)
     assert charged(CPU_CENTRIC, asked, there) == {"cpus": 1, "memory": 30}
     assert charged(MEMORY_CENTRIC, asked, there) == {"cpus": 1, "memory": 50}
     assert charged(TOKEN, asked, there) == {"tokens": 1}
     assert [cost(text, asked, there) for text in (CPU_CENTRIC, MEMORY_CENTRIC, TOKEN)] == [1, 2, 1]
+
+
+def test_a_line_may_say_which_slots_it_is_for() -> None:
+    """The author's gist erikerlandson/4731965: lines of slot type 2 as they are written there."""
+    text = (
+        "CONSUMPTION_POLICY = True\n"
+        "SLOT_TYPE_2_CONSUMPTION_MEMORY = quantize(target.RequestMemory, {25})\n"
+        "SLOT_TYPE_2_SLOT_WEIGHT = floor(Memory / 25)"
+    )
+    asked, there = machine(1, 30), machine(5, 100)
+    assert charged(text, asked, there) == charged(MEMORY_CENTRIC, asked, there)
+    assert cost(text, asked, there) == cost(MEMORY_CENTRIC, asked, there) == 2
+
+
+def test_a_custom_resource_may_be_left_out_of_a_request() -> None:
+    """The author's gist erikerlandson/4731965: tokens are consumed as far as they are asked for."""
+    text = (
+        "CONSUMPTION_POLICY = True\nSLOT_WEIGHT = Cpus\n"
+        "CONSUMPTION_TOKENS = "
+        "ifthenelse(target.RequestTokens =?= undefined, 0, target.RequestTokens)"
+    )
+    there = machine(5, 0, tokens=3)
+    assert charged(text, machine(1), there) == {"cpus": 1}
+    assert charged(text, machine(1, tokens=2), there) == {"cpus": 1, "tokens": 2}
 
 
 def test_a_request_that_was_not_made_counts_as_none() -> None:
@@ -242,7 +280,9 @@ def test_a_line_may_be_continued_and_mistakes_stay_where_they_are() -> None:
             (1, 19),
         ),
         ('SlotWeight = "heavy"', 'SlotWeight comes to "heavy"', (1, 14)),
-        ("SlotWeight = -Cpus", "SlotWeight comes to -1000 before a match and -999 after", (1, 14)),
+        ("SlotWeight = -Cpus", "SlotWeight comes to -1000, which is negative", (1, 14)),
+        ("SlotWeight = -1", "SlotWeight comes to -1, which is negative", (1, 14)),
+        ("SlotWeight = 1 / Cpus", "SlotWeight comes to 0 before a match and", (1, 14)),
         ("SlotWeight = 1 / (Cpus - 999)", "SlotWeight comes to error", (1, 14)),
     ],
 )
@@ -256,6 +296,15 @@ def test_a_policy_is_refused_with_the_place_of_its_mistake(
     pointed_at, caret = caught.value.pointer.split("\n")
     assert pointed_at == text.split("\n")[place[0] - 1]
     assert caret == " " * (place[1] - 1) + "^"
+
+
+def test_of_a_long_line_only_what_is_around_the_mistake_is_shown() -> None:
+    text = f"ConsumptionCpus = {'1 + ' * 500}Nope"
+    with pytest.raises(BadPolicy) as caught:
+        load(text)
+    line, caret = caught.value.pointer.split("\n")
+    assert len(line) <= 100
+    assert line.index("Nope") == caret.index("^")
 
 
 def test_a_policy_for_an_asset_that_no_worker_has_is_refused() -> None:

@@ -296,12 +296,38 @@ async def test_a_drain_without_a_connection_says_nothing() -> None:
 
 
 async def test_a_result_that_cannot_be_read_keeps_no_worker_from_starting() -> None:
-    sound = b"[[2,1,0,0,1000.0,1.0],[2,1,0,1,77]]"
+    sound = b'[[2,1,0,0,1000.0,1.0],[2,1,0,1,77],"w0"]'
     without_seal = b"[1,1,0,0,1000.0,1.0]"
     left = {1: b"nonsense", 2: sound, 3: b"[3]", 4: b'["4",{}]', 5: without_seal}
     worker = Worker(sessions=1, left=left)
     assert list(worker.process.sessions[0].agent.unacknowledged) == [2]
     assert worker.spool.records == {2: sound}
+
+
+async def test_each_session_reports_what_an_earlier_process_left_of_its_account() -> None:
+    left = {
+        n: b'[[%d,1,0,0,1000.0,1.0],[%d,1,0,1,77],"%s"]' % (n, n, account)
+        for n, account in ((1, b"w1"), (2, b"w0"), (3, b"w1"), (4, b"gone"))
+    }
+    worker = Worker(sessions=3, left=left)
+    assert [list(each.agent.unacknowledged) for each in worker.process.sessions] == [
+        [2],
+        [1, 3],
+        [],
+    ]
+    worker.process.done.set()
+    await worker.process.run()
+    assert list(worker.spool.records) == [1, 2, 3]  # nobody could report the fourth
+
+
+async def test_a_result_is_spooled_with_the_account_of_its_session() -> None:
+    worker = Worker(sessions=2)
+    worker.give(attempts=1)
+    await worker.turn()
+    worker.executor.complete(Completion(10, 0))
+    await worker.turn()
+    again = Worker(sessions=2, left=worker.spool.records)
+    assert [list(each.agent.unacknowledged) for each in again.process.sessions] == [[], [10]]
 
 
 async def test_what_ended_is_spooled_once(monkeypatch: pytest.MonkeyPatch) -> None:

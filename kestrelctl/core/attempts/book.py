@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Standing, Task
+from kestrelctl.core.jobs.quota import counted
 from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.outline import Outline
@@ -62,7 +63,7 @@ def begin(
     weight = weight_of(claim)
     job.sharer.hand(weight, len(tasks))
     for quota in job.sharer.quotas:
-        quota.take(claim.amounts, len(tasks))
+        quota.take(counted(claim.amounts, tokens), len(tasks))
     if room:
         if claim.takes_units:
             for number in range(first_number, full_at):
@@ -107,7 +108,7 @@ def end(state: State, worker: Worker, task: Task) -> Attempt:
     del worker.held[attempt.number]
     sharer = job.sharer
     for quota in sharer.quotas:
-        quota.take(attempt.claim.amounts, -1)
+        quota.take(counted(attempt.claim.amounts, attempt.tokens), -1)
         if quota.held_back:
             state.eased[quota] = None
     task.attempt = None

@@ -57,13 +57,19 @@ def refused_asset(worker: Worker, attempt: Attempt, result: Result) -> str:
     return exhausted(worker.ad.unknown, attempt.claim.amounts, result.exit_code)
 
 
-def note_refusal(state: State, worker: Worker, asset: str, attempt: Attempt) -> None:
-    """There was no more of an asset for an attempt: there is less than thought."""
+def note_refusal(state: State, worker: Worker, asset: str, attempt: Attempt) -> bool:
+    """There was no more of an asset for an attempt: there is less than thought.
+
+    Returns:
+        Whether that was so though nothing else took any of it.
+    """
     outline = worker.outlines[asset]
+    alone = outline.was_alone(attempt.number, attempt.claim.amounts[asset])
     found = outline.after_refusal(attempt.number, attempt.claim.amounts[asset])
     if not found:
         outline.rests_until = state.at + state.config.unable_pause_seconds
     _move(state, worker, asset, found)
+    return alone
 
 
 def try_one(state: State, now: float) -> None:

@@ -60,6 +60,7 @@ def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | N
             passed_over.append(worker)
         for assignment in assignments:
             planned += assignment.tasks
+            assignment.job.served_at = now
             moved[assignment.job.whole] = None
     state.totals.last_dispatch_at = now
     for job in moved:

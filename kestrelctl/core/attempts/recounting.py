@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kestrelctl.core.jobs.quota import Quota
+from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.state import State
 
 
@@ -15,8 +15,9 @@ def recount(state: State) -> None:
     for worker in state.workers.values():
         for task in worker.held.values():
             for quota in task.job.sharer.quotas:
-                if task.attempt is not None:
-                    quota.take(task.attempt.claim.amounts, 1)
+                attempt = task.attempt
+                if attempt is not None:
+                    quota.take(counted(attempt.claim.amounts, attempt.tokens), 1)
     for shape in state.demand.waiting_shapes():
         state.supply.wake_for(shape)
 

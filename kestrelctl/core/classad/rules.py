@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.syntax import MAX_CHARACTERS, Node, calls, parse
+from kestrelctl.core.classad.syntax import MAX_CHARACTERS, SCOPES, Node, calls, parse
 
 #: Functions of HTCondor's library that may be called, as the manual spells them.
 FUNCTIONS = [
@@ -90,7 +90,7 @@ def checked(text: str) -> Node:
     """The structure of an expression that the pool takes.
 
     Raises:
-        BadExpression: it is none, or it calls what must not be called.
+        BadExpression: it is none, it calls what must not be called, or asks what is never there.
     """
     root = parse(text)
     for node in root.walk():
@@ -99,6 +99,8 @@ def checked(text: str) -> Node:
         written = text[node.start : node.end]
         if node.kind == "value" and written.isdigit() and int(written) > _LARGEST:
             raise BadExpression("the number is beyond 2^63", node.start)
+    for node in root.walk():
+        _check_reference(node, text)
     found = calls(root)
     for call in found:
         _check_call(call, text)
@@ -107,6 +109,17 @@ def checked(text: str) -> Node:
         why = f"an expression has at most {MAX_SEARCHES} regular expressions"
         raise BadExpression(why, searches[MAX_SEARCHES].start)
     return root
+
+
+def _check_reference(node: Node, text: str) -> None:
+    """Refuses what would be undefined for ever: an attribute holds no ad, and a side is none."""
+    if node.kind == "part" and node.name:
+        whole = node.parts[0]
+        what = text[whole.start : whole.end][:40]
+        raise BadExpression(f"{what} has no parts: write X, MY.X or TARGET.X", whole.end)
+    if node.kind == "attribute" and node.name in SCOPES:
+        why = f"{node.name.upper()} is no attribute: write X, MY.X or TARGET.X"
+        raise BadExpression(why, node.start)
 
 
 def _check_call(call: Node, text: str) -> None:
@@ -142,6 +155,11 @@ def _check_pattern(pattern: str, place: int) -> None:
 
 def shown(text: str, mistake: BadExpression) -> str:
     """The mistake, and below it the expression with a caret where it is: three lines."""
-    first = max(0, min(mistake.position - 50, len(text) - 70))
-    line = text[first : min(first + 100, MAX_CHARACTERS)].replace("\n", " ").replace("\t", " ")
-    return f"{mistake}\n{line}\n{' ' * (mistake.position - first)}^"
+    line = text[:MAX_CHARACTERS].replace("\n", " ").replace("\t", " ")
+    return f"{mistake}\n{pointed_at(line, mistake.position)}"
+
+
+def pointed_at(line: str, position: int) -> str:
+    """The part of a line around a mistake, and a line with a caret below that."""
+    first = max(0, min(position - 50, len(line) - 70))
+    return f"{line[first : first + 100]}\n{' ' * (position - first)}^"

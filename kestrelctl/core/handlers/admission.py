@@ -36,7 +36,8 @@ def _unfinished(state: State, owners: set[str]) -> int:
 
 def _said(who: str, have: int, bound: int, more: int) -> str:
     return (
-        f"{who} has {plural(have, 'task')} that have not ended, and may have {bound:,};"
+        f"{who} has {plural(have, 'task')} that {'has' if have == 1 else 'have'} not ended, "
+        f"and may have {bound:,};"
         f" {more:,} more would be too many"
     )
 

@@ -242,9 +242,11 @@ def _failed(
             note_unable(state, worker, result.reason, state.at)
         return
     if worker is not None and (asset := refused_asset(worker, attempt, result)):
-        note_refusal(state, worker, asset, attempt)
-        was_refused(state, task, attempt, f"no more {asset}: exit code {result.exit_code}")
-        return
+        task.lone_refusals += note_refusal(state, worker, asset, attempt)
+        if job.spec.service or task.lone_refusals < state.config.lone_refusals:
+            was_refused(state, task, attempt, f"no more {asset}: exit code {result.exit_code}")
+            return
+        task.lone_refusals = 0  # It is the task, not the asset: that is a failure of it.
     if asks_for_more_memory(job.spec, task.memory_step, result):
         _ask_for_more(state, task, attempt, result)
         return

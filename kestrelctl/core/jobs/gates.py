@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.jobs.quota import counted
 from kestrelctl.core.model.refusal import Reason
 
 #: How many of a job's tasks may be handed out now, as far as this gate is concerned; None: any.
@@ -61,7 +62,7 @@ def passing(job: Job) -> tuple[int, Reason | None]:
     """
     least, why = _through_gates(job)
     for quota in job.sharer.quotas:
-        room = quota.room(job.shape.request, least)
+        room = quota.room(counted(job.shape.request, job.shape.tokens), least)
         if room < least:
             least, why = room, Reason.QUOTA
     return least, why

@@ -53,6 +53,7 @@ class Task(msgspec.Struct, eq=False):
             these alone may something be heard yet.
         lost_at, shun_until: where it was lost last, and how long it rather runs elsewhere.
         unable: how often a worker could not start it, or had no more of an asset for it.
+        lone_refusals: how often it said so since it last failed though nothing else took any.
         concluded: attempts up to this number are over, their results counted: nobody can still run
             them.
         retried_after: a user had it brought back after this attempt: none up to it can end it.
@@ -78,6 +79,7 @@ class Task(msgspec.Struct, eq=False):
     lost_at: str = ""
     shun_until: float = 0.0
     unable: int = 0
+    lone_refusals: int = 0
     concluded: int = 0
     retried_after: int = 0
     refused_numbers: tuple[int, ...] = ()

@@ -11,6 +11,14 @@ from kestrelctl.core.model.assets import Amounts, describe
 from kestrelctl.core.model.refusal import Reason, Refusal
 
 
+def counted(charged: Mapping[str, int], tokens: Mapping[str, int]) -> Mapping[str, int]:
+    """What an attempt counts against quotas: what it is charged, and the tokens that it holds.
+
+    What the pool has itself no task is asked of a worker, so no name is in both for long.
+    """
+    return {**charged, **tokens} if tokens else charged
+
+
 class Quota:
     """Quota on attempts at workers, and on what is charged for these.
 
@@ -19,7 +27,7 @@ class Quota:
     Args:
         whose: in words: `user ada`.
         max_running: how many attempts; None for any number.
-        limits: thousandths of assets; of others any amount.
+        limits: thousandths of assets, also of those that the pool has itself; of others any amount.
 
     Attributes:
         attempts: how many there are.

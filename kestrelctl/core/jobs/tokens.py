@@ -8,9 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.assets import MILLI, Amounts
 from kestrelctl.core.model.claim import UNBOUNDED
 from kestrelctl.core.model.records import TokenRecord
+
+
+class KeptTokens:
+    """Tokens that nobody else gets until there are enough for a task of a job.
+
+    Args:
+        job: for which they are kept; others of its shape may take them, too.
+        since: seconds since the epoch.
+
+    Attributes:
+        wanted: how much of each sort a task wants; the very object that the job's shape has.
+        amounts: how much of each sort is kept: for a task, or for all that start together.
+    """
+
+    __slots__ = ("amounts", "job", "since", "wanted")
+
+    def __init__(self, job: Job, since: float) -> None:
+        self.job = job
+        self.since = since
+        self.wanted = job.shape.tokens
+        self.amounts = {name: n * job.shape.span for name, n in self.wanted.items()}
 
 
 class Tokens:
@@ -20,10 +42,13 @@ class Tokens:
         settled: whether it is known who holds some. It is not from a restart of the manager until
             its workers have spoken: what the store says may lag behind what had been handed out,
             so until then none are free.
+        kept: for whom tokens of a sort are kept, by its name; for one job at most. Who keeps some,
+            keeps all sorts that he wants: so nobody waits for what another waiter keeps.
     """
 
     def __init__(self) -> None:
         self.settled = True
+        self.kept: dict[str, KeptTokens] = {}
         self._totals: Amounts = {}
         self._held: Amounts = {}
 
@@ -56,15 +81,23 @@ class Tokens:
         """How much there is of one sort; 0 if there is no such sort."""
         return self._totals.get(name, 0)
 
-    def free(self, name: str) -> int:
-        """How much of one sort may be handed out now."""
+    def free(self, name: str, wanted: Amounts | None = None) -> int:
+        """How much of one sort may be handed out now.
+
+        Args:
+            wanted: what a shape asks for, if it is about one: what is kept for it is free for it.
+        """
         if not self.settled:
             return 0
-        return max(0, self.total(name) - self._held.get(name, 0))
+        left = self.total(name) - self._held.get(name, 0)
+        kept = self.kept.get(name)
+        if kept is not None and kept.wanted is not wanted:
+            left -= kept.amounts[name]
+        return max(0, left)
 
     def times_free(self, wanted: Amounts) -> int:
         """How many attempts that want so much each could have it now."""
-        return min((self.free(name) // n for name, n in wanted.items()), default=UNBOUNDED)
+        return min((self.free(name, wanted) // n for name, n in wanted.items()), default=UNBOUNDED)
 
     def hold(self, wanted: Amounts, attempts: int) -> None:
         """Counts so much as held by each of these attempts."""
@@ -87,16 +120,24 @@ class TokensLeft:
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._given: Amounts = {}
+        self._given_of_kept: Amounts = {}
 
     def times_free(self, wanted: Amounts) -> int:
         """How many attempts that want so much each could still have it."""
-        tokens, given = self._tokens, self._given
-        return min(
-            ((tokens.free(name) - given.get(name, 0)) // n for name, n in wanted.items()),
-            default=UNBOUNDED,
-        )
+        return min((self._free(name, wanted) // n for name, n in wanted.items()), default=UNBOUNDED)
+
+    def _free(self, name: str, wanted: Amounts) -> int:
+        left = self._tokens.free(name, wanted) - self._given.get(name, 0)
+        kept = self._tokens.kept.get(name)
+        if kept is not None and kept.wanted is not wanted:
+            # What was given to whom it is kept for is not to be kept for him, too.
+            left += min(self._given_of_kept.get(name, 0), kept.amounts[name])
+        return max(0, left)
 
     def give(self, wanted: Amounts, attempts: int) -> None:
         """Counts so much as given to each of so many attempts."""
         for name, n in wanted.items():
             self._given[name] = self._given.get(name, 0) + n * attempts
+            kept = self._tokens.kept.get(name)
+            if kept is not None and kept.wanted is wanted:
+                self._given_of_kept[name] = self._given_of_kept.get(name, 0) + n * attempts

@@ -45,6 +45,15 @@ class Outline:
             return self.estimate
         return self.estimate + amount
 
+    def was_alone(self, number: int, amount: int) -> bool:
+        """Whether nothing else took any of it while this attempt was there: it had all that was
+        thought to be there since it was handed out.
+
+        Args:
+            number, amount: as in `after_success`.
+        """
+        return number >= self.fell and self.estimate <= amount
+
     def after_refusal(self, number: int, amount: int) -> int:
         """The estimate now that there was no more for an attempt: half of it, in whole amounts of
         such attempts and at least one; nothing if it was for no more than this one.

@@ -89,13 +89,12 @@ def four_digits(number: float) -> str:
 
 def describe(asset: str, amount: int) -> str:
     """An amount as people write it: `1 cpu`, `2 cpus`, `512 MiB memory`, `2 fpga`."""
-    if asset == "cpus":
-        return f"{amount / MILLI:g} cpu{'s' if amount != MILLI else ''}"
-    if asset == "gpus":
-        return f"{amount / MILLI:g} gpu{'s' if amount != MILLI else ''}"
+    number = f"{amount / MILLI:,.15g}"  # every digit: who lacks one token wants to see it
+    if asset in ("cpus", "gpus"):
+        return f"{number} {asset[:-1] if amount == MILLI else asset}"
     if asset in ("memory", "disk"):
         return f"{four_digits(amount / MILLI / (1 << 20))} MiB {asset}"
-    return f"{amount / MILLI:g} {asset}"
+    return f"{number} {asset}"
 
 
 def describe_all(amounts: Mapping[str, int]) -> str:

@@ -8,6 +8,8 @@ import msgspec
 SHORTEST_USAGE_SECONDS = 1.0
 
 
+#: Who has waited less than this does not starve.
+SHORTEST_STARVING_SECONDS = 1.0
 #: Usage that is forgotten sooner than this evens nothing out.
 SHORTEST_HALF_LIFE_SECONDS = 60.0
 
@@ -25,7 +27,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: habit, is recalled when others idle.
     stuck_seconds: float = 0.5
 
-    #: After this long without a task handed out, a job has a worker kept for it.
+    #: After this long without a task handed out, a job has a worker, or tokens, kept for it.
     starving_seconds: float = 60.0
 
     #: In this time what a user has used counts half as much against him.
@@ -57,6 +59,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     #: What has run for so long was not refused any asset of which nobody knows how much there is.
     accepted_seconds: float = 60.0
+
+    #: So many times a task may say that there is no more of such an asset where nothing else takes
+    #: any, before that is a failure of its own: with the pauses between, most of an hour.
+    lone_refusals: int = 60
 
     #: So many failures in a row, each this fast, put a worker in quarantine if others fare better.
     quarantine_failures: int = 10

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.records import GroupRecord, UserRecord
-from kestrelctl.core.model.validate import MAX_ASSETS, MOST_OF_AN_ASSET, is_asset_name
+from kestrelctl.core.model.validate import MAX_ASSETS, MOST_OF_AN_ASSET, is_asset_name, no_asset
 
 #: Weights of users and of groups are multiplied and divided: of smaller ones nothing is left.
 LEAST_WEIGHT = 0.000_001
@@ -76,7 +76,7 @@ def problem_with_change(record: UserRecord | GroupRecord, change: ShareChange) -
 def _problem_with_limit(limit: tuple[str, float | None]) -> str | None:
     name, amount = limit
     if not is_asset_name(name):
-        return f"{name[:40]!r} is no name of an asset"
+        return no_asset(name)
     if amount is not None and not (amount == 0 or 1 / MILLI <= amount < MOST_OF_AN_ASSET):
         return f"a limit on {name} is 0, or 0.001 to less than 2^60, not {amount:,.10g}"
     return None

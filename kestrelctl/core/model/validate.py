@@ -49,6 +49,19 @@ def is_asset_name(name: str) -> bool:
     return _ASSET.fullmatch(name) is not None
 
 
+def is_of_workers(name: str) -> bool:
+    """Whether an asset is always the workers', never the pool's."""
+    return name in (*_SUMS, GPUS)
+
+
+def no_asset(name: str) -> str:
+    """That nothing may be called so, and what names are like."""
+    return (
+        f"{name[:40]!r} is no name of an asset: that begins with a small letter and has up to 32 "
+        "small letters, digits and _"
+    )
+
+
 def problem_with_job(spec: JobSpec) -> str | None:
     """The first thing wrong with a job, in words for its user; None if all is well."""
     ids = problem_with_ids(spec) or ""
@@ -110,7 +123,7 @@ def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
         return f"{who} 0.001 to {MOST_CPUS:,} cpus, not {cpus:,.10g}"
     for name, amount in assets.items():
         if not is_asset_name(name):
-            return f"{name[:40]!r} is no name of an asset"
+            return no_asset(name)
         if amount and not LEAST_OF_AN_ASSET <= amount < MOST_OF_AN_ASSET:
             return f"{who} no {name} or 0.001 to less than 2^60, not {amount:,.10g}"
     return None
@@ -119,8 +132,8 @@ def _problem_with_assets(assets: Mapping[str, float], who: str) -> str | None:
 def problem_with_tokens(name: str, total: int) -> str | None:
     """The first thing wrong with what a pool is to have itself; None if all is well."""
     if not _ASSET.fullmatch(name):
-        return f"{name[:40]!r} is no name of an asset"
-    if name in (*_SUMS, GPUS):
+        return no_asset(name)
+    if is_of_workers(name):
         return f"{name} is an asset of workers: the pool has none itself"
     if not 1 <= total <= MOST_TOKENS:
         return f"a pool has 1 to {MOST_TOKENS:,} {name}, not {total:,}"
@@ -154,7 +167,7 @@ def _problem_with_kinds(ad: WorkerAd) -> str | None:
         return "an asset is said to be shared twice"
     for name in (*ad.units, *ad.shared):
         if not is_asset_name(name):
-            return f"{name[:40]!r} is no name of an asset"
+            return no_asset(name)
         if name in _SUMS:
             return f"{name} is an amount: it has no units and is not shared"
         amount = ad.assets.get(name, 0.0)
@@ -179,7 +192,7 @@ def _problem_with_unknown(ad: WorkerAd) -> str | None:
     of_status: dict[int, str] = {}
     for name, status in ad.unknown.items():
         if not _ASSET.fullmatch(name):
-            return f"{name[:40]!r} is no name of an asset"
+            return no_asset(name)
         if name in _SUMS:
             return f"how much {name} it has, a worker always says"
         if name in ad.assets or name in ad.units or name in ad.shared:

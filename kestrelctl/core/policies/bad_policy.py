@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kestrelctl.core.classad.rules import pointed_at
+
 
 class BadPolicy(ValueError):
     """A policy that is refused.
@@ -19,8 +21,8 @@ class BadPolicy(ValueError):
         self.line = before.count("\n") + 1
         start = before.rfind("\n") + 1
         self.column = position - start + 1
-        shown = text[start:].partition("\n")[0].replace("\t", " ")
-        self.pointer = f"{shown}\n{' ' * (position - start)}^"
+        line = text[start:].partition("\n")[0].replace("\t", " ")
+        self.pointer = pointed_at(line, position - start)
 
     @property
     def place(self) -> str:

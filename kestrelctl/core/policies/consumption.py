@@ -91,6 +91,8 @@ class Consumption:
         before = self._worth(there, every)
         if isinstance(before, Spoiled):
             return before
+        if before < 0:
+            return Spoiled(self.policy.weight, f"{before:g}, which is negative")
         left = {name: n - charged.get(name, 0) for name, n in there.items()}
         after = self._worth(left, every)
         if isinstance(after, Spoiled):

@@ -8,7 +8,8 @@ import msgspec
 
 from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.jobs.job import Job, Standing
-from kestrelctl.core.jobs.tokens import Tokens
+from kestrelctl.core.jobs.quota import counted
+from kestrelctl.core.jobs.tokens import KeptTokens, Tokens
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import MILLI, describe
@@ -139,7 +140,8 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
         limit = f"at most {job.spec.max_running}"
         found.append(Refusal(gate, wanted=limit, found=f"{job.running}"))
     elif gate is Reason.QUOTA and not may_go:
-        refusals = [quota.refusal(job.shape.request) for quota in job.sharer.quotas]
+        asked = counted(job.shape.request, job.shape.tokens)
+        refusals = [quota.refusal(asked) for quota in job.sharer.quotas]
         found.extend(refusal for refusal in refusals if refusal is not None)
     elif gate is Reason.TOGETHER and job.running:
         stopped = plural(job.running, "member is", "members are")
@@ -173,16 +175,23 @@ def _lacking_tokens(shape: Shape, tokens: Tokens) -> list[Refusal]:
     found: list[Refusal] = []
     for name, of_one in shape.tokens.items():
         wanted = of_one * shape.span
-        total, free = tokens.total(name), tokens.free(name)
+        total, free = tokens.total(name), tokens.free(name, shape.tokens)
         if free >= wanted:
             continue
         reason, there = Reason.TOKENS, f"{free // MILLI:,} of {total // MILLI:,} free"
+        kept = tokens.kept.get(name)
+        if kept is not None:
+            there += ", kept for it" if kept.wanted is shape.tokens else _kept(kept, name)
         if total < wanted:
             there = f"{total // MILLI:,} in all"
         elif not tokens.settled:
             reason, there = Reason.RECOVERING, ""
         found.append(Refusal(reason, wanted=describe(name, wanted), found=there))
     return found
+
+
+def _kept(kept: KeptTokens, name: str) -> str:
+    return f", {kept.amounts[name] // MILLI:,} kept for job {kept.job.id}"
 
 
 def _tasks_ahead(job: Job, jobs: Iterable[Job], demand: Demand) -> int:

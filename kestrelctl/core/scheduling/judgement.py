@@ -88,8 +88,9 @@ def judge(by: Reason, text: str, mine: Side, target: Side) -> Refusal | None:
     if answer is Unknown.UNDEFINED:
         return refuse(Reason.UNDEFINED, wanted=_cut(f"{by.value}: {part}"), found=values)
     if answer is Unknown.ERROR or isinstance(answer, str):
-        text_of_it = f"; it comes to {_literal(answer)}" if isinstance(answer, str) else ""
-        return refuse(Reason.ERROR, wanted=_cut(f"{by.value}: {part}"), found=values + text_of_it)
+        text_of_it = f"it comes to {_literal(answer)}" if isinstance(answer, str) else ""
+        found = "; ".join(filter(None, (values, text_of_it)))
+        return refuse(Reason.ERROR, wanted=_cut(f"{by.value}: {part}"), found=found)
     return refuse(by, wanted=_cut(part), found=values, share=sum(truths) / len(truths))
 
 

@@ -15,13 +15,13 @@ pool lacks for the rest is `shortage`'s question.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from math import inf
 
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job, Order
-from kestrelctl.core.jobs.quota import Quota
+from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.jobs.sharer import Sharer, weight_of
 from kestrelctl.core.jobs.tokens import TokensLeft
 from kestrelctl.core.members.worker import Worker
@@ -353,7 +353,7 @@ class Planner:
                         return None
                     continue
                 if left.turn.sharer.quotas:
-                    room = self._allowed(left, terms.claim, room)
+                    room = self._allowed(left, counted(terms.claim.amounts, shape.tokens), room)
                     open_ &= left.shapes
                 if room:
                     ranks = self._ranks.get(bit)
@@ -430,7 +430,7 @@ class Planner:
             # Others may want something, too, and what runs for long cannot be taken back.
             n = min(n, max(1, int(room * self._share_of(turn))))
         for quota in turn.sharer.quotas:
-            self._quotas[quota].take(terms.claim.amounts, n)
+            self._quotas[quota].take(counted(terms.claim.amounts, job.shape.tokens), n)
         offer.give(job, n, terms.claim)
         self.found.assign(offer.worker, job, n, terms.claim)
         self._take(index, bit, n, n * weight_of(terms.claim))
@@ -497,13 +497,15 @@ class Planner:
         if found.taken_by_others and not whatever:
             return False
         claims = [terms.claim for _, terms in found.places]
-        if not all(self._allowed(left, claim, len(claims)) == len(claims) for claim in set(claims)):
+        tokens = job.shape.tokens
+        charges = [counted(claim.amounts, tokens) for claim in dict.fromkeys(claims)]
+        if not all(self._allowed(left, each, len(claims)) == len(claims) for each in charges):
             self.found.held_back.update(dict.fromkeys(left.turn.sharer.quotas))
             left.close(bit)
             return True
         for offer, terms in found.places:
             for quota in left.turn.sharer.quotas:
-                self._quotas[quota].take(terms.claim.amounts, 1)
+                self._quotas[quota].take(counted(terms.claim.amounts, tokens), 1)
             offer.give(job, 1, terms.claim)
         members = [(offer.worker, terms.claim) for offer, terms in found.places]
         self.found.together.append((job, members))
@@ -524,16 +526,16 @@ class Planner:
         self.found.held_back.update(dict.fromkeys(full))
         return bool(full)
 
-    def _allowed(self, left: Remnant, claim: Claim, room: int) -> int:
+    def _allowed(self, left: Remnant, amounts: Mapping[str, int], room: int) -> int:
         """How many of so many tasks the quotas of a user leave."""
         for quota in left.turn.sharer.quotas:
-            counted = self._quotas.get(quota)
-            if counted is None:
-                counted = self._quotas[quota] = quota.copy()
-            room = counted.room(claim.amounts, room)
+            held = self._quotas.get(quota)
+            if held is None:
+                held = self._quotas[quota] = quota.copy()
+            room = held.room(amounts, room)
             if not room:
                 self.found.held_back[quota] = None
-            if counted.is_full:
+            if held.is_full:
                 left.shapes = left.short = 0
         return room
 

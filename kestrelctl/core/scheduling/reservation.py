@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.jobs.gates import passing
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
@@ -28,7 +29,8 @@ def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list
     """Jobs that have got nothing for `starving_seconds`, in the order of the queue.
 
     Only those of the highest priority that waits and that any worker could run: others wait because
-    that is what priorities are for. Who waits for tokens of the pool is not short of room.
+    that is what priorities are for. Who waits for tokens of the pool, or has as much as he may,
+    is not short of room.
     """
     found: list[Job] = []
     jobs = demand.jobs()
@@ -40,8 +42,8 @@ def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list
         if priority is not None and job.spec.priority < priority:
             break
         span = job.shape.span
-        has_tokens = demand.tokens.times_free(job.shape.tokens) >= span
-        if has_tokens and sum(1 for _ in islice(_able(job, supply), span)) == span:
+        may_go = min(passing(job)[0], demand.tokens.times_free(job.shape.tokens)) >= span
+        if may_go and sum(1 for _ in islice(_able(job, supply), span)) == span:
             priority = job.spec.priority
             if max(job.waits_since, job.served_at) <= long_ago:
                 found.append(job)
