@@ -148,11 +148,13 @@ class Sharers:
 
     Attributes:
         stale: whether somebody came whose share was not found yet, or weights were set anew.
+        settled: whether it is known what everybody has at workers (`Quota.settled`).
     """
 
     def __init__(self, half_life_seconds: float) -> None:
         self.half_life_seconds = half_life_seconds
         self.stale = False
+        self.settled = True
         self._users: dict[str, Sharer] = {}
         self._groups: dict[str, GroupRecord] = {}
         self._weighed_at = 0.0
@@ -208,6 +210,19 @@ class Sharers:
             own = Quota(f"user {record.name}", record.max_running, record.limits)
             both = (own, of_groups.get(record.group))
             sharer.quotas = tuple(quota for quota in both if quota)
+            for quota in sharer.quotas:
+                quota.settled = self.settled
+
+    def settle(self) -> list[Quota]:
+        """It is known what everybody has at workers; returns the quotas that were not settled."""
+        if self.settled:
+            return []
+        self.settled = True
+        bounded = (quota for sharer in self._users.values() for quota in sharer.quotas)
+        found = list(dict.fromkeys(bounded))
+        for quota in found:
+            quota.settled = True
+        return found
 
     def has_group(self, name: str) -> bool:
         """Whether something was set for a group of this name."""
