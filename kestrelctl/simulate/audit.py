@@ -25,8 +25,8 @@ from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
+from kestrelctl.simulate.bound_audit import BoundAudit, InUse
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.token_audit import TokenAudit
 from kestrelctl.store.memory import MemoryStore
 
 
@@ -66,7 +66,7 @@ class Audit:
         self.stopped_since: dict[int, float] = {}
         self.killed_at: dict[int, float] = {}
         self._clock = clock
-        self._tokens = TokenAudit()
+        self._bounds = BoundAudit()
         self._jobs: dict[int, JobRecord] = {}
         self._rows: dict[tuple[int, int], TaskRecord] = {}
         self._running: dict[str, dict[int, Execution]] = {}
@@ -95,10 +95,13 @@ class Audit:
         except AssertionError as error:
             self.expect(False, str(error))
 
-    def check_tokens(self, pool: Pool) -> None:
-        """Verifies that no more tokens of the pool are used than there are."""
-        running = [(one.number, one.worker, one.request) for one in self.running()]
-        for problem in self._tokens.look(pool.state, running, self.killed_at):
+    def check_bounds(self, pool: Pool) -> None:
+        """Verifies that no more is used at once than the pool has, or than an owner may have."""
+        running = (
+            InUse(one.number, one.worker, self._jobs[one.job_id].owner, one.request)
+            for one in self.running()
+        )
+        for problem in self._bounds.look(pool.state, running, self.killed_at):
             self.expect(False, problem)
 
     def check_schedule(self, pool: Pool, now: float) -> None:
@@ -214,7 +217,8 @@ class Audit:
                         held = record.hold is not None
                         (self._held.add if held else self._held.discard)(record.job_id)
             elif isinstance(effect, Run):
-                for number, job_id, _, _, _ in effect.spans:
+                for number, job_id, _, n, _ in effect.spans:
+                    self._bounds.sent(number, n, self._clock.now)
                     text = f"attempt {number} of job {job_id} is handed out, which is on hold"
                     self.expect(job_id not in self._held, text)
 

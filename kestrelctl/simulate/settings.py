@@ -12,15 +12,16 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.faults import KINDS, Kind
 from kestrelctl.simulate.workload import (
     PolicyChange,
-    QuotaChange,
+    ShareSetting,
     Submission,
     TokenChange,
     some_ads,
     some_jobs,
     some_policies,
-    some_quotas,
+    some_shares,
     some_tokens,
     with_holds,
+    with_owners,
 )
 
 
@@ -32,7 +33,7 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
         submissions: the jobs, with their times and their owners' second thoughts.
         policies: what an admin has tasks charged, and when.
         tokens: what an admin says that the whole pool has, and when.
-        quotas: what an admin says that the owner may have at workers, and when.
+        shares: what an admin sets for owners and groups, and when.
         faults: how many things go wrong within the first `fault_seconds`.
         fault_kinds: which, and how often each, relative to the others.
         patience_seconds: how long after that everything must have come to its end.
@@ -49,7 +50,7 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     submissions: list[Submission]
     policies: tuple[PolicyChange, ...] = ()
     tokens: tuple[TokenChange, ...] = ()
-    quotas: tuple[QuotaChange, ...] = ()
+    shares: tuple[ShareSetting, ...] = ()
     faults: int = 0
     fault_seconds: float = 20.0
     fault_kinds: dict[Kind, float] = msgspec.field(default_factory=lambda: KINDS)
@@ -67,15 +68,15 @@ def small(seed: int) -> WorldSettings:
     """A small world in which much goes wrong: 2 to 8 workers, 10 to 80 tasks."""
     random = Random(f"small {seed}")
     fault_seconds = random.uniform(5.0, 20.0)
+    ads = some_ads(random, random.randint(2, 8))
+    jobs = some_jobs(random, random.randint(10, 80), fault_seconds / 2)
+    jobs = with_holds(Random(f"holds {seed}"), jobs)
     return WorldSettings(
-        ads=some_ads(random, random.randint(2, 8)),
-        submissions=with_holds(
-            Random(f"holds {seed}"),
-            some_jobs(random, random.randint(10, 80), fault_seconds / 2),
-        ),
+        ads=ads,
+        submissions=with_owners(Random(f"owners {seed}"), jobs),
         policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
         tokens=tuple(some_tokens(Random(f"tokens {seed}"), fault_seconds)),
-        quotas=tuple(some_quotas(Random(f"quotas {seed}"), fault_seconds)),
+        shares=tuple(some_shares(Random(f"shares {seed}"), fault_seconds)),
         faults=random.choice((0, 4, 8, 16, 32)),
         fault_seconds=fault_seconds,
         patience_seconds=2000.0,

@@ -18,6 +18,7 @@ from kestrelctl.core.handlers.membership import on_heard
 from kestrelctl.core.jobs import gates
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.jobs.quota import Quota
+from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.tokens import Tokens, TokensLeft
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
@@ -25,6 +26,7 @@ from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.significance import Significance
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import _HANDLERS, Pool
@@ -37,7 +39,7 @@ from kestrelctl.protocol import work
 from kestrelctl.simulate import WorldSettings, faults
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.workload import Submission, TokenChange
+from kestrelctl.simulate.workload import OWNERS, ShareSetting, Submission, TokenChange
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.worker import session
 from kestrelctl.worker.process import WorkerProcess
@@ -107,6 +109,43 @@ def test_quotas_that_count_what_is_handed_out_and_not_what_comes_back(
     take = Quota.take
     monkeypatch.setattr(Quota, "take", lambda self, amounts, n: take(self, amounts, abs(n)))
     assert is_found("is counted to have")
+
+
+def test_quotas_that_hold_nobody_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Quota, "room", lambda self, amounts, most: most)
+    monkeypatch.setattr(Quota, "is_full", False)
+    # One in five of these worlds shows it.
+    assert is_found("thousandths of")
+
+
+def members(*kinds: Kind) -> WorldSettings:
+    """Two owners who may have four tasks at once together, while this goes wrong."""
+    world = trouble(*kinds, job=JobSpec(argv=("t",), name="long", count=12))
+    shares = [ShareSetting(0.0, "physics", ShareChange(max_running=4))]
+    shares += [ShareSetting(0.3, name, ShareChange(), "physics") for name in OWNERS[:2]]
+    jobs = [msgspec.structs.replace(world.submissions[0], owner=name) for name in OWNERS[:2]]
+    return msgspec.structs.replace(world, submissions=jobs, shares=tuple(shares))
+
+
+def test_quotas_of_a_group_that_each_member_has_for_himself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bind = Sharers._bind
+
+    def each(self: Sharers) -> None:
+        bind(self)
+        for sharer in self.users():
+            sharer.quotas = tuple(quota.copy() for quota in sharer.quotas)
+
+    monkeypatch.setattr(Sharers, "_bind", each)
+    # Each of these worlds shows it.
+    assert is_found("thousandths of attempts of physics", 3, members(faults.drain))
+
+
+def test_quotas_that_count_from_nothing_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Quota, "settled", property(lambda _: True, lambda *_: None), False)
+    # One in seven of these worlds shows it.
+    assert is_found("thousandths of attempts of physics", settings=members(faults.crash_manager))
 
 
 def test_workers_that_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
