@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -26,6 +26,7 @@ from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
 from kestrelctl.simulate.bound_audit import BoundAudit, InUse
+from kestrelctl.simulate.outline_audit import OutlineAudit
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.store.memory import MemoryStore
 
@@ -42,6 +43,7 @@ class Execution(msgspec.Struct):
     gpus: tuple[str, ...] = ()
     ended_at: float | None = None
     outcome: int | None = None  #: None while it runs, and if its worker's death ended it
+    refused: str = ""  #: the asset of unknown capacity of which there was no more for it
 
 
 class Audit:
@@ -55,9 +57,12 @@ class Audit:
         over_since: task -> since when it is durable that it is over.
         stopped_since: job -> since when it is durable that it is cancelled.
         killed_at: attempt -> when its end was last ordered.
+
+    Args:
+        calm: as of `OutlineAudit`.
     """
 
-    def __init__(self, clock: SimulationClock) -> None:
+    def __init__(self, clock: SimulationClock, *, calm: bool = False) -> None:
         self.problems: list[str] = []
         self.executions: dict[int, Execution] = {}
         self.acknowledged_jobs: set[int] = set()
@@ -67,11 +72,14 @@ class Audit:
         self.killed_at: dict[int, float] = {}
         self._clock = clock
         self._bounds = BoundAudit()
+        self._outlines = OutlineAudit(calm=calm)
         self._jobs: dict[int, JobRecord] = {}
         self._rows: dict[tuple[int, int], TaskRecord] = {}
         self._running: dict[str, dict[int, Execution]] = {}
         self._capacity: dict[str, Amounts] = {}
         self._ads: dict[str, WorkerAd] = {}
+        #: worker -> how much it really has of assets of unknown capacity
+        self._hidden: dict[str, Amounts] = {}
         self._accepted: set[tuple[int, int, int]] = set()
         #: job -> run time of all attempts whose results became durable
         self._used: dict[int, float] = {}
@@ -104,6 +112,11 @@ class Audit:
         for problem in self._bounds.look(pool.state, running, self.killed_at):
             self.expect(False, problem)
 
+    def check_outlines(self, pool: Pool) -> None:
+        """Verifies what is thought of assets of unknown capacity."""
+        for problem in self._outlines.look(pool.state):
+            self.expect(False, problem)
+
     def check_schedule(self, pool: Pool, now: float) -> None:
         """Verifies that nothing waits while somebody could take it."""
         state = pool.state
@@ -123,12 +136,26 @@ class Audit:
                 why_not = refusal(worker, state.supply.of(worker), shape, now - 1.0)
                 idles = why_not is None and not worker.queued
                 self.expect(not idles, f"{worker.jid} idles while tasks wait that it could run")
+        for problem in self._outlines.look_at_rests(state, now):
+            self.expect(False, problem)
 
     # -- machines ----------------------------------------------------------------------------------
 
-    def machine(self, worker: str, capacity: Amounts, ad: WorkerAd | None = None) -> None:
-        """A worker's machine has so much of each asset, and its worker says this of itself."""
+    def machine(
+        self,
+        worker: str,
+        capacity: Amounts,
+        ad: WorkerAd | None = None,
+        hidden: Amounts | None = None,
+    ) -> None:
+        """A worker's machine has so much of each asset, and its worker says this of itself.
+
+        Args:
+            hidden: how much it really has of those of unknown capacity.
+        """
         self._capacity[worker] = capacity
+        self._hidden[worker] = hidden or {}
+        self._outlines.machine(worker, self._hidden[worker])
         if ad is not None:
             self._ads[worker] = ad
         self._running[worker] = {}
@@ -145,8 +172,12 @@ class Audit:
         worker: str,
         item: str | None,
         gpus: tuple[str, ...] = (),
-    ) -> None:
-        """A command starts to run, with this item, and is told that these GPUs are its own."""
+    ) -> str:
+        """A command starts to run, with this item, and is told that these GPUs are its own.
+
+        Returns:
+            The asset of unknown capacity of which there is no more for it; empty if there is none.
+        """
         self.expect(number not in self.executions, f"attempt {number} was started twice")
         job = self._jobs.get(job_id)
         self.expect(job is not None, f"attempt {number} is of job {job_id}, which is not durable")
@@ -170,6 +201,15 @@ class Audit:
             # Nobody asks for more than one here, or for one and a half.
             used = sum(one.request[GPUS] for one in running.values() if gpu in one.gpus)
             self.expect(used <= MILLI, f"{used} of GPU {gpu} of {worker} is taken")
+        execution.refused = self._lacking(worker, running.values())
+        return execution.refused
+
+    def _lacking(self, worker: str, running: Iterable[Execution]) -> str:
+        """Of which asset of unknown capacity a worker's commands want more than there is."""
+        for asset, there in self._hidden[worker].items():
+            if sum(one.request.get(asset, 0) for one in running if not one.refused) > there:
+                return asset
+        return ""
 
     def _agreed(self, job: JobRecord, worker: str) -> None:
         """Holds the whole ads of both sides against each other, as no class or shape does."""
@@ -190,6 +230,10 @@ class Audit:
         del self._running[execution.worker][number]
         execution.ended_at = self._clock.now
         execution.outcome = outcome
+        if execution.refused and outcome == Outcome.FAILED:
+            self._outlines.refused(execution.worker, execution.refused, number)
+        elif outcome == Outcome.DONE:
+            self._outlines.succeeded(execution.worker, execution.request)
 
     def kept(self, number: int, job_id: int, index: int, outcome: int) -> None:
         """A worker reports a result."""
@@ -334,6 +378,8 @@ class Audit:
         more = asks and row.memory_step == step + 1
         self.expect(more or row.memory_step == step, f"{where} asks for step {row.memory_step}")
         failed = result is not None and result.outcome == Outcome.FAILED and not more
+        refused = failed and result is not None and self._was_refused(result.number)
+        self.expect(not refused, f"{where} was refused, and that is counted against it")
         self.expect(
             row.failures == failures + failed,
             f"{where}: {failures} failures became {row.failures} with {result and result.number}",
@@ -345,6 +391,10 @@ class Audit:
             row.losses == losses + lost or found_again or reset,
             f"{where}: {losses} losses became {row.losses} as {row.state}",
         )
+
+    def _was_refused(self, number: int) -> bool:
+        execution = self.executions.get(number)
+        return execution is not None and execution.refused != ""
 
     # -- at the end --------------------------------------------------------------------------------
 

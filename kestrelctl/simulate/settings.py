@@ -11,6 +11,8 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.faults import KINDS, Kind
 from kestrelctl.simulate.workload import (
+    DB,
+    NO_MORE_STATUS,
     PolicyChange,
     ShareSetting,
     Submission,
@@ -22,6 +24,7 @@ from kestrelctl.simulate.workload import (
     some_tokens,
     with_holds,
     with_owners,
+    with_unknown,
 )
 
 
@@ -30,6 +33,9 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ads: one for each worker.
+        hidden: for each worker, how much it really has of its assets of unknown capacity; or none.
+        calm: nothing goes wrong, every worker has some of these assets, and tasks take one unit
+            each, for much longer than messages travel: estimates of them come close to the truth.
         submissions: the jobs, with their times and their owners' second thoughts.
         policies: what an admin has tasks charged, and when.
         tokens: what an admin says that the whole pool has, and when.
@@ -48,6 +54,8 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ads: list[WorkerAd]
     submissions: list[Submission]
+    hidden: tuple[dict[str, float], ...] = ()
+    calm: bool = False
     policies: tuple[PolicyChange, ...] = ()
     tokens: tuple[TokenChange, ...] = ()
     shares: tuple[ShareSetting, ...] = ()
@@ -71,8 +79,10 @@ def small(seed: int) -> WorldSettings:
     ads = some_ads(random, random.randint(2, 8))
     jobs = some_jobs(random, random.randint(10, 80), fault_seconds / 2)
     jobs = with_holds(Random(f"holds {seed}"), jobs)
+    ads, hidden, jobs = with_unknown(Random(f"unknown {seed}"), ads, jobs)
     return WorldSettings(
         ads=ads,
+        hidden=hidden,
         submissions=with_owners(Random(f"owners {seed}"), jobs),
         policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
         tokens=tuple(some_tokens(Random(f"tokens {seed}"), fault_seconds)),
@@ -97,6 +107,21 @@ def small(seed: int) -> WorldSettings:
             usage_seconds=float(seed % 2),
         ),
         machines_per_puller=random.choice((0, 0, 2)),
+    )
+
+
+def calm(seed: int) -> WorldSettings:
+    """One to four workers with an asset of unknown capacity, and enough that wants it."""
+    random = Random(f"calm {seed}")
+    hidden = tuple({DB: float(random.randint(1, 12))} for _ in range(random.randint(1, 4)))
+    tasks = 30 * int(sum(there[DB] for there in hidden))
+    kind = random.choice(("second", "medium"))
+    spec = JobSpec(argv=("task",), name=kind, count=tasks, request={"cpus": 1.0, DB: 1.0})
+    return WorldSettings(
+        ads=[WorkerAd(assets={"cpus": 16.0}, unknown={DB: NO_MORE_STATUS})] * len(hidden),
+        hidden=hidden,
+        calm=True,
+        submissions=[Submission(at_seconds=0.5, spec=spec)],
     )
 
 

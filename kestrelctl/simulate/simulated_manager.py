@@ -170,6 +170,7 @@ class WatchedPool(Pool):
         if self._check and (effects or not isinstance(event, (Heard, Tick))):
             self._audit.check_pool(self)
             self._audit.check_bounds(self)
+            self._audit.check_outlines(self)
         return effects
 
     def schedule(self, now: float) -> list[Effect]:
@@ -179,6 +180,7 @@ class WatchedPool(Pool):
             if effects:
                 self._audit.check_pool(self)
                 self._audit.check_bounds(self)
+                self._audit.check_outlines(self)
             self._audit.check_schedule(self, now)
         at = self._wake_at = self.wake_at(now)
         if at is None or at > now:

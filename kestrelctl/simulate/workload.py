@@ -26,6 +26,9 @@ MOST_WANTED_BYTES = 300 * MEBIBYTE
 #: What no machine has.
 NOWHERE = ("abacus",)
 
+#: An asset of unknown capacity, and the status with which tasks say that there is no more of it.
+DB, NO_MORE_STATUS = "db", 75
+
 #: Who has jobs in a world, the first ones of these; and which groups they may be in.
 OWNERS = ("ada", "bob", "eve")
 GROUPS = ("physics", "biology")
@@ -135,6 +138,37 @@ def some_shares(random: Random, within_seconds: float) -> list[ShareSetting]:
     }
     groups = [ShareSetting(0.0, name, ShareChange()) for name in GROUPS if settings]
     return [*groups, *settings, *last.values()]
+
+
+def with_unknown(
+    random: Random, ads: list[WorkerAd], submissions: list[Submission]
+) -> tuple[list[WorkerAd], tuple[dict[str, float], ...], list[Submission]]:
+    """The same machines and jobs, some of them with an asset of unknown capacity.
+
+    Returns:
+        The machines, how much each of them really has of it, and the jobs. The first machine has
+        enough for any task, others perhaps nothing.
+    """
+    if random.random() < 0.5:
+        return ads, (), submissions
+    hidden: list[dict[str, float]] = [{DB: random.choice((1.0, 1.0, 2.0))}]
+    hidden += [random.choice(({}, {DB: random.choice((0.0, 1.0, 1.0, 2.0))})) for _ in ads[1:]]
+    return (
+        [
+            msgspec.structs.replace(ad, unknown={DB: NO_MORE_STATUS}) if there else ad
+            for ad, there in zip(ads, hidden, strict=True)
+        ],
+        tuple(hidden),
+        [_with_some(random, each) for each in submissions],
+    )
+
+
+def _with_some(random: Random, submission: Submission) -> Submission:
+    if random.random() < 0.4:
+        return submission
+    request = submission.spec.request | {DB: random.choice((0.5, 1.0, 1.0))}
+    spec = msgspec.structs.replace(submission.spec, request=request)
+    return msgspec.structs.replace(submission, spec=spec)
 
 
 def with_owners(random: Random, submissions: list[Submission]) -> list[Submission]:

@@ -92,7 +92,7 @@ class World:
     def __init__(self, seed: int, settings: WorldSettings) -> None:
         self.settings = settings
         self.clock = clock = SimulationClock(keep_story=settings.keep_story)
-        self.audit = audit = Audit(clock)
+        self.audit = audit = Audit(clock, calm=settings.calm)
         random = {
             part: Random(f"{seed} {part}")
             for part in ("network", "store", "manager", "workers", "users", "truth", "faults")
@@ -124,6 +124,7 @@ class World:
                     partial(self._fate, f"w{which}"),
                     pulls=settings.machines_per_puller > 0
                     and which % settings.machines_per_puller == 0,
+                    hidden=settings.hidden[which] if settings.hidden else None,
                 )
                 for which, ad in enumerate(settings.ads)
             ],

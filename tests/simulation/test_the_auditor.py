@@ -12,14 +12,17 @@ from kestrelctl import simulate
 from kestrelctl.core import effects, pool
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.attempts import adoption
+from kestrelctl.core.attempts.estimates import note_refusal
 from kestrelctl.core.events import Event, Heard
-from kestrelctl.core.handlers import reconciliation
+from kestrelctl.core.handlers import reconciliation, reporting
 from kestrelctl.core.handlers.membership import on_heard
 from kestrelctl.core.jobs import gates
+from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.tokens import Tokens, TokensLeft
+from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.claim import Claim
@@ -366,3 +369,68 @@ def test_an_attempt_that_is_charged_twice(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(MemoryStore, "_add_up", add_up_twice)
     assert is_found("is charged", seeds=3)
+
+
+# -- assets of unknown capacity --------------------------------------------------------------------
+
+
+def is_found_where_all_is_well(problem: str, seeds: int = 6) -> bool:
+    """Whether one of so many calm worlds shows the problem; four of five do."""
+    return any(is_found(problem, 1, simulate.calm(seed)) for seed in range(seeds))
+
+
+def test_refusals_that_count_as_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "refused_asset", lambda *_: "")
+    # One in five of these worlds shows it.
+    assert is_found("was refused, and that is counted against it")
+
+
+def test_an_estimate_that_falls_twice_for_one_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(state: State, worker: Worker, asset: str, attempt: Attempt) -> None:
+        for _ in range(2):
+            worker.outlines[asset].fell = 0
+            note_refusal(state, worker, asset, attempt)
+
+    monkeypatch.setattr(reporting, "note_refusal", twice)
+    assert is_found_where_all_is_well("less than")
+
+
+def test_an_estimate_that_falls_for_what_was_sent_before_it_fell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Outline, "fell", property(lambda _: 0, lambda *_: None), False)
+    # One in thirty of these worlds shows it.
+    assert is_found("falls, and nothing was refused", seeds=200)
+
+
+def test_an_estimate_that_does_not_fall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "note_refusal", lambda *_: None)
+    assert is_found_where_all_is_well("lets in too many")
+
+
+def test_an_estimate_that_falls_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Outline, "after_refusal", lambda *_: 0)
+    assert is_found_where_all_is_well("is less than one unit of")
+
+
+def test_an_estimate_that_does_not_rise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "note_success", lambda *_: None)
+    assert is_found_where_all_is_well("has not reached")
+
+
+def test_an_estimate_that_rises_for_what_was_sent_before_it_rose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Outline, "changed", property(lambda _: 0, lambda *_: None), False)
+    assert is_found_where_all_is_well("is far above")
+
+
+def test_a_worker_that_rests_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "try_one", lambda *_: None)
+    job = JobSpec(argv=("t",), name="medium", count=3, request={"cpus": 1.0, "db": 1.0})
+    world = WorldSettings(
+        ads=[WorkerAd(unknown={"db": 75})],
+        hidden=({"db": 0.0},),
+        submissions=[Submission(at_seconds=0.5, spec=job, cancel_after_seconds=20.0)],
+    )
+    assert is_found("has rested, and nobody tries", 1, world)
