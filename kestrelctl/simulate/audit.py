@@ -27,6 +27,7 @@ from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
 from kestrelctl.simulate.bound_audit import BoundAudit, InUse
 from kestrelctl.simulate.outline_audit import OutlineAudit
+from kestrelctl.simulate.share_audit import ShareAudit
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.store.memory import MemoryStore
 
@@ -60,9 +61,12 @@ class Audit:
 
     Args:
         calm: as of `OutlineAudit`.
+        shares: holds what owners get against what belongs to them; None where more decides that.
     """
 
-    def __init__(self, clock: SimulationClock, *, calm: bool = False) -> None:
+    def __init__(
+        self, clock: SimulationClock, *, calm: bool = False, shares: ShareAudit | None = None
+    ) -> None:
         self.problems: list[str] = []
         self.executions: dict[int, Execution] = {}
         self.acknowledged_jobs: set[int] = set()
@@ -73,6 +77,7 @@ class Audit:
         self._clock = clock
         self._bounds = BoundAudit()
         self._outlines = OutlineAudit(calm=calm)
+        self._shares = shares
         self._jobs: dict[int, JobRecord] = {}
         self._rows: dict[tuple[int, int], TaskRecord] = {}
         self._running: dict[str, dict[int, Execution]] = {}
@@ -85,6 +90,8 @@ class Audit:
         self._used: dict[int, float] = {}
         #: attempt number -> (job id, index, outcome, when it was first reported)
         self._results: dict[int, tuple[int, int, int, float]] = {}
+        #: Tasks that have run at least once, where shares are watched.
+        self._begun: set[tuple[int, int]] = set()
         #: Jobs that the pool has decided to hold, whether that is durable yet or not.
         self._held: set[int] = set()
         #: When a task or job was last over that is so no more.
@@ -116,6 +123,12 @@ class Audit:
         """Verifies what is thought of assets of unknown capacity."""
         for problem in self._outlines.look(pool.state):
             self.expect(False, problem)
+
+    def check_shares(self, pool: Pool, now: float) -> None:
+        """Verifies that everybody gets his share."""
+        if self._shares is not None:
+            for problem in self._shares.look(pool.state, now):
+                self.expect(False, problem)
 
     def check_schedule(self, pool: Pool, now: float) -> None:
         """Verifies that nothing waits while somebody could take it."""
@@ -192,6 +205,15 @@ class Audit:
         self.executions[number] = execution
         running = self._running[worker]
         running[number] = execution
+        if job is not None and self._shares is not None:
+            now = self._clock.now
+            cpus = request.get("cpus", 0)
+            self._shares.began(job.owner, cpus, now)
+            if (job_id, index) not in self._begun:
+                delay_seconds = now - job.submitted_at
+                for problem in self._shares.few(job.owner, job.spec.count, cpus, delay_seconds):
+                    self.expect(False, problem)
+            self._begun.add((job_id, index))
         for name, there in self._capacity[worker].items():
             used = sum(one.request.get(name, 0) for one in running.values())
             self.expect(used <= there, f"{worker} runs {used} {name} at once, it has {there}")
@@ -229,6 +251,9 @@ class Audit:
         execution = self.executions[number]
         del self._running[execution.worker][number]
         execution.ended_at = self._clock.now
+        job = self._jobs.get(execution.job_id)
+        if job is not None and self._shares is not None:
+            self._shares.ended(job.owner, execution.request.get("cpus", 0), self._clock.now)
         execution.outcome = outcome
         if execution.refused and outcome == Outcome.FAILED:
             self._outlines.refused(execution.worker, execution.refused, number)

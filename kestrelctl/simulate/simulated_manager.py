@@ -182,6 +182,7 @@ class WatchedPool(Pool):
                 self._audit.check_bounds(self)
                 self._audit.check_outlines(self)
             self._audit.check_schedule(self, now)
+        self._audit.check_shares(self, now)
         at = self._wake_at = self.wake_at(now)
         if at is None or at > now:
             self._overdue = 0

@@ -29,8 +29,10 @@ NOWHERE = ("abacus",)
 #: An asset of unknown capacity, and the status with which tasks say that there is no more of it.
 DB, NO_MORE_STATUS = "db", 75
 
-#: Who has jobs in a world, the first ones of these; and which groups they may be in.
+#: Who has jobs in a world, the first ones of these, or where there are more; and which groups they
+#: may be in.
 OWNERS = ("ada", "bob", "eve")
+MANY_OWNERS = (*OWNERS, "joe", "kim")
 GROUPS = ("physics", "biology")
 
 

@@ -18,6 +18,7 @@ from kestrelctl.simulate.faults import plan, plan_resizes
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.settings import WorldSettings, small
+from kestrelctl.simulate.share_audit import ShareAudit
 from kestrelctl.simulate.simulated_machine import SimulatedMachine
 from kestrelctl.simulate.simulated_manager import SimulatedManager
 from kestrelctl.simulate.simulation_clock import SimulationClock, StandsStill, fingerprint
@@ -92,7 +93,11 @@ class World:
     def __init__(self, seed: int, settings: WorldSettings) -> None:
         self.settings = settings
         self.clock = clock = SimulationClock(keep_story=settings.keep_story)
-        self.audit = audit = Audit(clock, calm=settings.calm)
+        shares = None
+        if settings.slots:
+            starving_seconds = settings.config.starving_seconds
+            shares = ShareAudit(settings.slots, settings.longest_seconds, starving_seconds)
+        self.audit = audit = Audit(clock, calm=settings.calm, shares=shares)
         random = {
             part: Random(f"{seed} {part}")
             for part in ("network", "store", "manager", "workers", "users", "truth", "faults")

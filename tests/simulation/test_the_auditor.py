@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import msgspec
@@ -20,7 +20,7 @@ from kestrelctl.core.jobs import gates
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.jobs.quota import Quota
-from kestrelctl.core.jobs.sharer import Sharers
+from kestrelctl.core.jobs.sharer import Sharer, Sharers
 from kestrelctl.core.jobs.tokens import Tokens, TokensLeft
 from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
@@ -371,12 +371,16 @@ def test_an_attempt_that_is_charged_twice(monkeypatch: pytest.MonkeyPatch) -> No
     assert is_found("is charged", seeds=3)
 
 
-# -- assets of unknown capacity --------------------------------------------------------------------
+# -- assets of unknown capacity: of calm worlds at least four in five show each of these -----------
 
 
-def is_found_where_all_is_well(problem: str, seeds: int = 6) -> bool:
-    """Whether one of so many calm worlds shows the problem; four of five do."""
-    return any(is_found(problem, 1, simulate.calm(seed)) for seed in range(seeds))
+def is_found_among(worlds: Callable[[int], WorldSettings], problem: str, seeds: int = 6) -> bool:
+    """Whether one of so many worlds of a sort shows the problem."""
+    return any(
+        problem in line
+        for seed in range(seeds)
+        for line in simulate.run(seed, worlds(seed)).problems
+    )
 
 
 def test_refusals_that_count_as_failures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,7 +396,7 @@ def test_an_estimate_that_falls_twice_for_one_refusal(monkeypatch: pytest.Monkey
             note_refusal(state, worker, asset, attempt)
 
     monkeypatch.setattr(reporting, "note_refusal", twice)
-    assert is_found_where_all_is_well("less than")
+    assert is_found_among(simulate.calm, "less than")
 
 
 def test_an_estimate_that_falls_for_what_was_sent_before_it_fell(
@@ -405,24 +409,24 @@ def test_an_estimate_that_falls_for_what_was_sent_before_it_fell(
 
 def test_an_estimate_that_does_not_fall(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporting, "note_refusal", lambda *_: None)
-    assert is_found_where_all_is_well("lets in too many")
+    assert is_found_among(simulate.calm, "lets in too many")
 
 
 def test_an_estimate_that_falls_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Outline, "after_refusal", lambda *_: 0)
-    assert is_found_where_all_is_well("is less than one unit of")
+    assert is_found_among(simulate.calm, "is less than one unit of")
 
 
 def test_an_estimate_that_does_not_rise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporting, "note_success", lambda *_: None)
-    assert is_found_where_all_is_well("has not reached")
+    assert is_found_among(simulate.calm, "has not reached")
 
 
 def test_an_estimate_that_rises_for_what_was_sent_before_it_rose(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Outline, "changed", property(lambda _: 0, lambda *_: None), False)
-    assert is_found_where_all_is_well("is far above")
+    assert is_found_among(simulate.calm, "is far above")
 
 
 def test_a_worker_that_rests_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,3 +438,45 @@ def test_a_worker_that_rests_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         submissions=[Submission(at_seconds=0.5, spec=job, cancel_after_seconds=20.0)],
     )
     assert is_found("has rested, and nobody tries", 1, world)
+
+
+# -- shares: of worlds of their sort at least half show each of these ------------------------------
+
+
+def test_shares_that_are_rounded_and_never_evened_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sharers, "_find_leads", lambda *_: None)
+    assert is_found_among(simulate.shared, "of all, and not")
+
+
+def test_weights_that_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sharers, "_weights", lambda _, active: [1.0] * len(active))
+    assert is_found_among(simulate.shared, "of all, and not")
+
+
+def test_members_of_a_group_who_each_have_all_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    def each(self: Sharers, active: Sequence[Sharer]) -> list[float]:
+        return [self.group(one.record.group).weight * one.record.weight for one in active]
+
+    monkeypatch.setattr(Sharers, "_weights", each)
+    assert is_found_among(simulate.shared, "of all, and not")
+
+
+def first_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Owners are served in the order in which they came."""
+    monkeypatch.setattr(Sharer, "held_for_share", 0.0)
+    monkeypatch.setattr(Sharer, "hand", lambda *_: None)
+
+
+def test_an_owner_who_waits_until_another_wants_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    first_come(monkeypatch)
+    assert is_found_among(simulate.shared, "starves")
+
+
+def test_few_tasks_behind_many_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    first_come(monkeypatch)
+    assert is_found_among(simulate.crowded, "waits for his few tasks")
+
+
+def test_a_task_that_needs_a_whole_worker_and_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "keep_workers", lambda *_: None)
+    assert is_found_among(simulate.streaming, "waits for his few tasks")
