@@ -48,6 +48,7 @@ OPTIONS = (
     "max-backoff",
     "max-losses",
     "time-limit",
+    "span",
     "service",
     "copies",
     "time-request",

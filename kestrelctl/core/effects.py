@@ -50,6 +50,8 @@ class Run(Effect, frozen=True, kw_only=True):
         counts: (number, which attempt of its task it is) of those that are not the first.
         limits: (place of a claim, what its attempts may use) where that is more than they are
             charged.
+        hosts: of a job that spans workers, the machines of all its members, in the order of their
+            indexes; empty for others.
     """
 
     worker: str
@@ -61,6 +63,7 @@ class Run(Effect, frozen=True, kw_only=True):
     forget: list[int]
     counts: list[tuple[int, int]] = []
     limits: list[tuple[int, Amounts]] = []
+    hosts: list[str] = []
 
 
 class Kill(Effect, frozen=True, kw_only=True):

@@ -49,8 +49,13 @@ def violations(state: State) -> list[str]:
         there,
     )
     must(
-        {j.id: w.jid for j, (w, _) in state.kept.items() if state.workers.get(w.jid) is w}
-        == {w.kept_for.id: jid for jid, w in state.workers.items() if w.kept_for is not None},
+        {
+            worker.jid: job.id
+            for job, (workers, _) in state.kept.items()
+            for worker in workers
+            if state.workers.get(worker.jid) is worker
+        }
+        == {jid: w.kept_for.id for jid, w in state.workers.items() if w.kept_for is not None},
         "workers are kept for other jobs than the list says",
     )
     must(state.online == sum(w.online for w in state.workers.values()), "online count is off")
@@ -70,7 +75,22 @@ def violations(state: State) -> list[str]:
         )
     _matching_violations(state, must)
     _sharing_violations(state, must)
+    _spanning_violations(state, must)
     return found
+
+
+def _spanning_violations(state: State, must: Must) -> None:
+    """Members of one job run together or not at all, and none is done before the others."""
+    for job in (job for job in state.jobs.values() if job.spec.span > 1):
+        standings = Counter(task.standing for task in job.live.values())
+        going = sum(
+            task.attempt is not None and not task.attempt.moved_for and not task.is_unwanted
+            for task in job.live.values()
+        )
+        whole = going + standings[Standing.UNHEARD] == job.spec.span
+        must(not going or whole, "of job %s only %s members run", job.id, going)
+        done = 0 if job.cancelling else job.counts.done
+        must(not done, "%s members of job %s are done", done, job.id)
 
 
 def _sharing_violations(state: State, must: Must) -> None:

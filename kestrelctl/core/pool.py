@@ -70,6 +70,7 @@ from kestrelctl.core.handlers import (
     running_use,
     services,
     sharing,
+    spanning,
     submission,
     token_changes,
 )
@@ -205,6 +206,10 @@ class Pool:
     def _settle(self, now: float) -> None:
         """Looks again at all that an event has touched, once each."""
         state = self.state
+        if state.demand.spanning:
+            for job in list(state.touched_jobs):
+                if job.spec.span > 1 and job.id in state.jobs:
+                    spanning.settle_members(state, job)
         if state.ended_tasks:
             ended, state.ended_tasks = state.ended_tasks, []
             state.emit(TasksEnded(records=ended))

@@ -55,7 +55,7 @@ class State:
             workers to say that they have them.
         backoffs: heap; it may hold entries of tasks that wait no more.
         deadlines: heap of (when, job id); it may hold entries of jobs that have ended.
-        kept: jobs that starve -> the worker that is kept for each, and since when.
+        kept: jobs that starve -> the workers that are kept for each, and since when.
         at, cause: of the event at hand.
         usage_recorded_at: when what users have used was last recorded.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
@@ -96,7 +96,7 @@ class State:
         self.backoffs: list[BackOff] = []
         self.deadlines: list[tuple[float, int]] = []
         self.next_recall_at = 0.0
-        self.kept: dict[Job, tuple[Worker, float]] = {}
+        self.kept: dict[Job, tuple[list[Worker], float]] = {}
         self.next_starving_at = 0.0
         self.leases_checked_at = 0.0
         self.usage_recorded_at = 0.0

@@ -152,6 +152,12 @@ _OPTIONS = (
         help="Per task: 90 (seconds), 15m, 1h30m.",
     ),
     click.option(
+        "--span",
+        type=WholeNumber(1),
+        metavar="N",
+        help="On N workers at once, all or none: N tasks that are one program.",
+    ),
+    click.option(
         "--service",
         is_flag=True,
         help="Start each task again whenever it ends, until the job is cancelled.",
@@ -251,7 +257,14 @@ def job_of(
             "--copies says how many tasks a service has, and nothing else does",
             hint="write --service --copies 3, or --array",
         )
-    span = options["array"] or TaskArray(count=copies or (1 if items is None else len(items)))
+    span = options["span"] or 1
+    if span > 1 and (options["array"] or items is not None):
+        raise UsageError(
+            f"a job that spans {span} workers has a task for each of them, and no array",
+            hint="submit a job for each line or number",
+        )
+    one = copies or span if items is None else len(items)
+    array = options["array"] or TaskArray(count=one)
     named = {name: options[name] for name in ("memory", "disk", "gpus") if options[name]}
     asked = asked_assets(options["assets"])
     for name in asked.keys() & {"cpus", "memory", "disk", "gpus"}:
@@ -261,10 +274,11 @@ def job_of(
         JobSpec(
             argv=argv,
             cleanup=cleanup,
-            count=span.count,
-            first=span.first,
-            step=span.step,
-            further=span.further,
+            count=array.count,
+            first=array.first,
+            step=array.step,
+            further=array.further,
+            span=span,
             name=options["name"],
             priority=options["priority"],
             request={"cpus": options["cpus"]} | named | asked,

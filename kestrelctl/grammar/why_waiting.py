@@ -11,6 +11,7 @@ from kestrelctl.protocol.answers import JobExplanation
 _SENTENCES = {
     Reason.HELD: "it is on hold",
     Reason.MAX_RUNNING: "as many of its tasks run as --max-running allows",
+    Reason.TOGETHER: "its tasks start together or not at all",
     Reason.TOKENS: "too few of the pool's own are free",
     Reason.QUOTA: "its user, or his group, has as much at workers as is set for him",
     Reason.BACKOFF: "tasks that failed pause before they are tried again",

@@ -210,6 +210,7 @@ class ProfileWorkers:
                     message.forget,
                     now,
                     message.counts,
+                    hosts=message.hosts,
                 )
                 if refused:
                     self._later(jid, work.Returned(numbers=refused))

@@ -6,6 +6,7 @@ import msgspec
 
 from kestrelctl.core.effects import Run, Span
 from kestrelctl.core.model.seal import Seals
+from kestrelctl.core.model.span import MOST_HOST_CHARACTERS
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
@@ -14,6 +15,8 @@ from kestrelctl.protocol import codec, work
 MAX_ITEM_BYTES = 200_000
 #: What else there is in a message that hands out one attempt.
 _FRAME_BYTES = 1000
+#: Between two names of machines: quotes and a comma.
+_QUOTES = 3
 #: A character becomes so many bytes in a message at the most: an escape of JSON.
 _MOST_BYTES = 6
 #: The most that a span, a count, an acknowledgement, or a limit takes: six numbers of nineteen
@@ -33,6 +36,8 @@ def problem_with_size(spec: JobSpec) -> str | None:
         if len(item) * _MOST_BYTES > MAX_ITEM_BYTES and item_bytes(item) > MAX_ITEM_BYTES:
             return f"the item of task {index} takes more than {MAX_ITEM_BYTES:,} bytes"
     room = codec.MAX_PAYLOAD_BYTES - _FRAME_BYTES - (MAX_ITEM_BYTES if items else 0)
+    if spec.span > 1:
+        room -= spec.span * (MOST_HOST_CHARACTERS + _QUOTES)
     needed = codec.text_bytes(msgspec.json.encode(Template.of(0, spec)).decode())
     if needed > room:
         return f"command and environment take {needed:,} bytes; {room:,} is the most"
@@ -60,6 +65,7 @@ def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
         ack=ack,
         counts=effect.counts,
         limits=effect.limits,
+        hosts=effect.hosts,
     )
     if _is_small(message) or codec.fits(codec.encode(message)):
         return [message]
@@ -72,7 +78,7 @@ def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
 
 def _is_small(message: work.Run) -> bool:
     """Whether it fits at first sight, as nearly all do: a look costs less than encoding twice."""
-    if message.jobs:
+    if message.jobs or message.hosts:
         return False
     entries = len(message.spans) + len(message.counts) + len(message.ack) + len(message.limits)
     characters = sum(map(len, message.items)) + len(message.items)

@@ -183,7 +183,7 @@ def task_message(attempt: LocalAttempt) -> RunTask:
         task=task_id,
         command=as_line(fill(template.argv, task_id, index, item)),
         cleanup=as_line(cleanup) if cleanup else "",
-        env=variables(template, index, item, attempt.count),
+        env=variables(template, index, item, attempt.count, attempt.hosts),
         time_limit_seconds=template.time_limit_seconds,
     )
 

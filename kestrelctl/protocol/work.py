@@ -170,6 +170,8 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
         counts: (number, which attempt of its task it is) of those that are not the first.
         limits: (place of a claim, asset -> thousandths of its unit) where attempts may use more
             than they are charged. Without it they may use what they are charged.
+        hosts: where the members of a job that spans workers run, in the order of their indexes; all
+            attempts of the message are of that job.
     """
 
     spans: list[tuple[int, int, int, int, int, int]]
@@ -180,6 +182,7 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
     ack: list[int] = []
     counts: list[tuple[int, int]] = []
     limits: list[tuple[int, dict[str, int]]] = []
+    hosts: list[str] = []
 
 
 class Kill(Message, frozen=True, kw_only=True, tag="kill"):

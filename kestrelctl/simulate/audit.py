@@ -13,7 +13,7 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import GPUS, WorkerAd
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts
 from kestrelctl.core.model.ending_rules import OUT_OF_MEMORY, asks_for_more_memory, may_be_retried
-from kestrelctl.core.model.matching_ads import job_ad, worker_ad
+from kestrelctl.core.model.matching_ads import in_lower_case, job_ad, worker_ad
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
@@ -238,7 +238,10 @@ class Audit:
         ad = self._ads.get(worker)
         if ad is None or not (job.spec.requirements or ad.start):
             return
-        mine, target = Side(job_ad(job.spec, job.owner)), Side(worker_ad(ad, worker))
+        mine, target = (
+            Side(in_lower_case(job_ad(job.spec, job.owner))),
+            Side(in_lower_case(worker_ad(ad, worker))),
+        )
         why = None
         if job.spec.requirements:
             why = judge(Reason.REQUIREMENTS, job.spec.requirements, mine, target)

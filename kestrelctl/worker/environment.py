@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.agent.unit_variables import unit_variables, variables_without_units
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import MILLI
+from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.template import job_variables, task_variables
 
 #: All that a task inherits from the worker.
@@ -43,7 +45,19 @@ class Environments:
         if template.job_id != self._job_id:
             self._job_id = template.job_id
             self._job = self._base | job_variables(template)
-        found = self._job | task_variables(template, attempt.index, attempt.item, attempt.count)
+        found = self._job | task_variables(
+            template, attempt.index, attempt.item, attempt.count, attempt.hosts
+        )
         if attempt.claim.units:
             found.update(unit_variables(attempt.claim.units, self._ad))
         return found
+
+
+def host_lines(hosts: Sequence[str], claim: Claim) -> tuple[str, ...]:
+    """The lines of the host file of a job that spans workers.
+
+    MPI programs start as many processes on a host as it has lines (mpirun(1) of Open MPI and
+    MPICH): each member's is there once for each whole processor that it has.
+    """
+    times = max(1, claim.amounts.get("cpus", 0) // MILLI)
+    return tuple(host for host in hosts for _ in range(times))

@@ -29,6 +29,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
         memory_bytes, disk_bytes: the most that it may use; 0 for what any task may use.
         workdir: absolute path of the directory in which it starts; empty for its scratch directory.
         stop_signal, stop_grace_seconds: what asks it to end, and how long before it is made to.
+        host_lines: what its host file has; empty for none.
     """
 
     number: int
@@ -41,6 +42,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     workdir: str = ""
     stop_signal: int = signal.SIGTERM
     stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
+    host_lines: tuple[str, ...] = ()
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):

@@ -30,7 +30,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
-from kestrelctl.worker.environment import Environments
+from kestrelctl.worker.environment import Environments, host_lines
 from kestrelctl.worker.executor import CommandSpec, Completion, Executor
 
 log = logging.getLogger(__name__)
@@ -293,6 +293,7 @@ class WorkerSession:
             self._now(),
             message.counts,
             message.limits,
+            message.hosts,
         )
         if refused:
             self._send(work.Returned(numbers=refused))
@@ -334,6 +335,7 @@ class WorkerSession:
             template.workdir,
             stop_signal_number(template.stop_signal),
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
+            host_lines(attempt.hosts, attempt.claim),
         )
 
     def on_completion(self, end: Completion) -> None:

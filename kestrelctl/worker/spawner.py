@@ -21,6 +21,8 @@ from kestrelctl.worker.programs import Programs, why_not_started
 from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.sandbox import FileActions, is_spoiled
 
+HOST_FILE = "kestrel-hosts"
+HOST_FILE_VARIABLE = "KESTREL_HOSTFILE"
 _MOST_DIRECTORIES = 1000
 """Of a PATH, that are searched: more of them would keep this process from everything else."""
 
@@ -83,6 +85,9 @@ class Spawner:
                 process.sandbox.enter()
                 place = process.sandbox.place
                 env[SCRATCH_VARIABLE] = f"{place}/scratch"
+                if process.command.host_lines:
+                    env[HOST_FILE_VARIABLE] = f"{place}/scratch/{HOST_FILE}"
+                    _write_hosts(process.command.host_lines)
                 actions = file_actions
                 if workdir:
                     why = _enter(workdir)
@@ -129,6 +134,15 @@ class Spawner:
         os.fchdir(self._home)
         os.close(self._home)
         os.close(self.null)
+
+
+def _write_hosts(lines: tuple[str, ...]) -> None:
+    """Writes the host file into the current directory, an empty one, or the same one again."""
+    file = os.open(HOST_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+    try:
+        os.write(file, "".join(f"{line}\n" for line in lines).encode())
+    finally:
+        os.close(file)
 
 
 def _enter(workdir: str) -> str:

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kestrelctl.core.classad.evaluation import Ad, Expression
+from kestrelctl.core.classad.syntax import parse, references
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.matching_ads import Attributes, job_ad, resolved, worker_ad
+from kestrelctl.core.model.matching_ads import Attributes, in_lower_case, job_ad, worker_ad
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_ad, problem_with_job
@@ -76,19 +77,31 @@ _specs = st.builds(
 def alone(spec: JobSpec, owner: str, ad: WorkerAd, jid: str) -> Reason | None:
     """Why this job and this worker refuse each other, by their whole ads."""
     job, worker = job_ad(spec, owner), worker_ad(ad, jid)
+    mine, target = Side(in_lower_case(job)), Side(in_lower_case(worker))
     why = None
     if spec.requirements:
-        why = judge(Reason.REQUIREMENTS, spec.requirements, Side(job), Side(worker))
+        why = judge(Reason.REQUIREMENTS, spec.requirements, mine, target)
         assert (why is None) == as_a_whole(spec.requirements, job, worker)
     if why is None and ad.start:
-        why = judge(Reason.START, ad.start, Side(worker), Side(job))
+        why = judge(Reason.START, ad.start, target, mine)
         assert (why is None) == as_a_whole(ad.start, worker, job)
     return why and why.reason
 
 
 def as_a_whole(text: str, mine: Attributes, target: Attributes) -> bool:
     """Whether an expression is true by the library, which reads it as one."""
-    return is_true(Expression(resolved(text, mine)).evaluate(Ad(mine), Ad(target)))
+    return is_true(Expression(scoped(text, mine)).evaluate(Ad(mine), Ad(target)))
+
+
+def scoped(text: str, mine: Attributes) -> str:
+    """An expression whose names without a scope say where they are looked up: the library looks
+    for them in one's own ad alone.
+    """
+    own = {name.lower() for name in mine}
+    for node in reversed(references(parse(text))):
+        if not node.scope and node.name not in own:
+            text = f"{text[: node.start]}TARGET.{text[node.start :]}"
+    return text
 
 
 @settings(max_examples=150, deadline=None)

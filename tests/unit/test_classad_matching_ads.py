@@ -6,7 +6,6 @@ import classad2
 import pytest
 
 from kestrelctl.core.classad.bad_expression import BadExpression
-from kestrelctl.core.classad.evaluation import Ad, Expression
 from kestrelctl.core.classad.rules import FUNCTIONS, IMPURE, checked, shown
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.matching_ads import (
@@ -14,7 +13,6 @@ from kestrelctl.core.model.matching_ads import (
     WORKER_ATTRIBUTES,
     job_ad,
     problem_with_attributes,
-    resolved,
     worker_ad,
 )
 from kestrelctl.core.model.spec import JobSpec
@@ -71,18 +69,6 @@ def test_each_attribute_of_the_pool_is_in_the_list_of_them() -> None:
     }
     said = {name for name in job_ad(JOB, "ada") if not name.startswith("Request")}
     assert set(JOB_ATTRIBUTES) == said
-
-
-def test_a_name_without_a_scope_is_ones_own_or_else_the_others() -> None:
-    mine = ["RequestMemory", "Owner"]
-    text = "Memory > requestmemory && MY.Owner == TARGET.Owner && member('x', Tags)"
-    assert (
-        resolved(text, mine)
-        == "TARGET.Memory > requestmemory && MY.Owner == TARGET.Owner"
-        + " && member(TARGET.'x', TARGET.Tags)"
-    )
-    found = Expression(resolved("Memory > RequestMemory", mine))
-    assert found.evaluate(Ad(job_ad(JOB, "ada")), Ad(worker_ad(WORKER))) is True
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.classad import syntax
-from kestrelctl.core.classad.evaluation import Ad, Answer, Expression
+from kestrelctl.core.classad.evaluation import Ad, Answer, Expression, Unknown
 from kestrelctl.core.handlers.submission import MOST_EXPRESSIONS
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.core.scheduling.expression_answers import Side, comes_to
 
 MEBIBYTE = 1 << 20
 
@@ -292,13 +293,32 @@ def test_the_values_shown_are_those_of_a_worker_that_refuses() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Memory > RequestMemory", True),
+        ("Cpus", 2),
+        ("TARGET.Cpus", 5),
+        ("Cpus + my.cpus + Target.'CPUS'", 9),
+        ("MY.Memory", Unknown.UNDEFINED),
+        ("TARGET.RequestMemory", Unknown.UNDEFINED),
+        ("MY.Owner == TARGET.Owner", False),
+        ("member('Owner', TARGET.Owners)", True),
+    ],
+)
+def test_a_name_without_a_scope_is_ones_own_or_else_the_others(text: str, answer: Answer) -> None:
+    mine = Side({"requestmemory": 1, "cpus": 2, "owner": "ada"})
+    target = Side({"memory": 3, "cpus": 5, "owner": "bob", "owners": ("ada", "eve")})
+    assert comes_to(text, mine, target) == answer
+
+
 @pytest.fixture
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts of all expressions that the library has evaluated."""
+    """The texts of all expressions that the library has evaluated; names are numbered in them."""
     texts: list[str] = []
     evaluate = Expression.evaluate
 
-    def noted(expression: Expression, my: Ad, target: Ad) -> Answer:
+    def noted(expression: Expression, my: Ad, target: None) -> Answer:
         texts.append(expression.text)
         return evaluate(expression, my, target)
 
@@ -317,10 +337,10 @@ def test_a_clause_is_evaluated_once_for_workers_that_agree_in_what_it_asks(
     assert classes(driver) == 40
     clause_table(driver, job)
     assert Counter(evaluated) == {
-        "TARGET.Bay >= 0": 40,
-        "TARGET.Bay =!= undefined": 40,
-        "TARGET.Cpus > 41.5": 1,
-        "1.5 < TARGET.Memory": 1,
+        "a0 >= 0": 40,
+        "a0 =!= undefined": 40,
+        "a0 > 41.5": 1,
+        "1.5 < a0": 1,
     }
     evaluated.clear()
     clause_table(driver, job)
@@ -341,7 +361,7 @@ def test_a_start_that_many_workers_share_is_read_and_evaluated_once(
     read.clear()
     job = driver.submit()
     clause_table(driver, job)
-    assert evaluated.count("TARGET.RequestCpus > 42.5") == 1
+    assert evaluated.count("a0 > 42.5") == 1
     assert len(read) < 10
 
 

@@ -147,6 +147,11 @@ def test_every_gate_holds_tasks_back_and_says_why() -> None:
     job.hold = None
     capped = driver.pool.state.jobs[driver.submit(9, max_running=2)]
     assert passing(capped) == (2, Reason.MAX_RUNNING)
+    members = driver.pool.state.jobs[driver.submit(3, span=3)]
+    assert passing(members) == (3, None)
+    members.cursor = 1
+    assert passing(members) == (0, Reason.TOGETHER)
+    members.cursor = 0
     capped.cancelling = True
     assert takeable(capped) == 0
     capped.cancelling = False
@@ -155,6 +160,7 @@ def test_every_gate_holds_tasks_back_and_says_why() -> None:
         Reason.NOT_STORED,
         Reason.HELD,
         Reason.MAX_RUNNING,
+        Reason.TOGETHER,
     }
 
 

@@ -115,6 +115,15 @@ def test_work_is_spread_before_any_worker_is_filled() -> None:
     assert max(len(driver.held(name)) for name in "abcd") <= 4
 
 
+def test_work_is_spread_over_workers_that_came_after_the_last_plan_too() -> None:
+    driver = PoolDriver()
+    driver.join("a", cpus=16)
+    driver.submit(1)
+    driver.join(*"bcd", cpus=16)
+    driver.submit(8)
+    assert max(len(driver.held(name)) for name in "abcd") <= 4
+
+
 def test_nothing_waits_behind_a_task_of_unknown_or_long_run_time() -> None:
     driver = PoolDriver()
     driver.join("w")

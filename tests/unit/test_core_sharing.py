@@ -97,7 +97,7 @@ def test_a_group_is_taken_from_a_user_by_an_empty_name() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"weight": 0.0}, "a weight is above 0 and at most 1,000,000, not 0"),
+        ({"weight": 0.0}, "a weight is at least 0.000001 and at most 1,000,000, not 0"),
         ({"weight": -1.0}, "not -1"),
         ({"weight": math.nan}, "not nan"),
         ({"weight": math.inf}, "not inf"),
@@ -397,3 +397,14 @@ def test_more_copies_of_a_service_count() -> None:
     assert scale(5) is None
     set_user(driver, max_queued=1)
     assert scale(2) is None
+
+
+def test_weights_so_small_that_nothing_is_left_of_them_are_refused() -> None:
+    driver = PoolDriver()
+    driver.join("w1")
+    tiny = 1e-200
+    set_group(driver, weight=tiny)
+    set_user(driver, group="physics", weight=tiny)
+    driver.submit(1, owner="ada")
+    driver.wait(3600.0)
+    assert driver.held("w1")

@@ -6,7 +6,7 @@ from kestrelctl.core.agent.agent import Agent, LocalAttempt
 from kestrelctl.core.model.ad import AssetUnit, WorkerAd, unit_ids
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.template import Template
-from kestrelctl.worker.environment import Environments
+from kestrelctl.worker.environment import Environments, host_lines
 
 OWN = {"PATH": "/bin", "OMP_NUM_THREADS": "4", "TMPDIR": "/scratch", "NOTIFY_SOCKET": "/run/n"}
 
@@ -76,3 +76,26 @@ def test_a_gpu_that_is_no_longer_offered_is_still_hidden() -> None:
     )
     [found] = environments_of(agent, environments)
     assert found["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_member_of_a_spanning_job_finds_the_others() -> None:
+    agent = Agent({"cpus": 4.0})
+    template = Template(job_id=1, argv=("true",), count=2)
+    agent.on_run(
+        [(7, 1, 1, 1, 0, 0)], [{"cpus": 2000}], [template], [], [], 0.0, hosts=["alpha", "beta"]
+    )
+    [found] = environments_of(agent, Environments("w1@p/1", OWN))
+    assert found["KESTREL_RANK"] == "1"
+    assert found["KESTREL_SPAN"] == "2"
+    assert found["KESTREL_HOSTS"] == "alpha,beta"
+
+
+def test_other_tasks_find_no_hosts() -> None:
+    assert not {"KESTREL_RANK", "KESTREL_SPAN", "KESTREL_HOSTS"} & environment(OWN).keys()
+
+
+def test_a_host_file_has_a_line_for_each_processor_of_each_member() -> None:
+    hosts = ["alpha", "beta"]
+    assert host_lines(hosts, Claim({"cpus": 2500})) == ("alpha", "alpha", "beta", "beta")
+    assert host_lines(hosts, Claim({"cpus": 500})) == ("alpha", "beta")
+    assert host_lines([], Claim({"cpus": 1000})) == ()

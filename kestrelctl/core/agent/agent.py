@@ -41,12 +41,14 @@ class LocalAttempt:
         seal: shows the pool that it was handed to this worker.
         waited_seconds: from its arrival to its start; 0 until then.
         count: which attempt of its task it is, from 1.
+        hosts: where the members of its job run, if that spans workers.
     """
 
     __slots__ = (
         "arrived_at",
         "claim",
         "count",
+        "hosts",
         "index",
         "item",
         "limits",
@@ -67,7 +69,9 @@ class LocalAttempt:
         now: float,
         count: int = 1,
         limits: Mapping[str, int] | None = None,
+        hosts: Sequence[str] = (),
     ) -> None:
+        self.hosts = hosts
         self.limits = limits or {}
         self.number = number
         self.count = count
@@ -149,11 +153,12 @@ class Agent:
         now: float,
         counts: Sequence[tuple[int, int]] = (),
         limits: Sequence[tuple[int, Amounts]] = (),
+        hosts: Sequence[str] = (),
     ) -> list[int]:
         """Queues attempts.
 
         Args:
-            spans, claims, counts, limits: as in `protocol.work.Run`.
+            spans, claims, counts, limits, hosts: as in `protocol.work.Run`.
 
         Returns:
             Those that cannot be taken (their template, or that of one before them, is unknown, or
@@ -193,7 +198,16 @@ class Agent:
                 item = next(next_item, "") if known.with_items else None
                 count = count_of.get(number + k, 1) if count_of else 1
                 attempt = LocalAttempt(
-                    number + k, known, index + k, item, claim, seal, now, count, may_use[place]
+                    number + k,
+                    known,
+                    index + k,
+                    item,
+                    claim,
+                    seal,
+                    now,
+                    count,
+                    may_use[place],
+                    hosts,
                 )
                 if claim not in hopeless:
                     self.queue.append(attempt)

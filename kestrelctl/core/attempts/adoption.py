@@ -77,7 +77,10 @@ def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
     for job in jobs:
         state.touch_job(job)
         kill.extend(
-            number for number, task in worker.held.items() if task.job is job and task.is_unwanted
+            number
+            for number, task in worker.held.items()
+            if task.job is job and task.attempt is not None
+            if task.is_unwanted or task.attempt.moved_for
         )
     return kill
 

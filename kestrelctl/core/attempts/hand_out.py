@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
 from kestrelctl.core.attempts.book import begin
@@ -13,6 +14,8 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import known
 from kestrelctl.core.model.claim import Claim, limits_beyond
 from kestrelctl.core.model.records import Progress
+from kestrelctl.core.model.span import told_host
+from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.unit_claim import claim_of
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.plan import Assignment, Plan
@@ -38,10 +41,14 @@ def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | N
         state.supply.park(worker)
     for quota in plan.held_back:
         quota.held_back = True
-    if not plan.assignments:
+    if not plan.assignments and not plan.together:
         return False
     sent, planned = state.totals.tasks_sent, 0
     moved: dict[Job, None] = {}
+    for job, members in plan.together:
+        _start_together(state, job, members, now)
+        planned += len(members)
+        moved[job] = None
     for worker, assignments in plan.assignments.items():
         if not worker.held:
             worker.silence.begin(now)
@@ -68,6 +75,60 @@ def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | N
     return left
 
 
+def _start_together(
+    state: State, job: Job, members: list[tuple[Worker, Claim]], now: float
+) -> None:
+    """Begins an attempt of each task of a job, one at each of these workers; each is told of all.
+
+    What has lost workers before is not passed over, and not charged more than it asks for: all of
+    it goes to where it has room, or nothing.
+    """
+    fresh = job.never_started
+    tasks = sorted(job.take(len(members), "", now), key=lambda task: task.index)
+    if fresh:
+        state.totals.waits.observe(now - job.waits_since, fresh)
+    hosts = [told_host(worker.ad.host) for worker, _ in members]
+    for task, (worker, claim) in zip(tasks, members, strict=True):
+        if not worker.held:
+            worker.silence.begin(now)
+        number = state.next_number
+        begin(state, worker, [task], number, claim, now)
+        state.next_number += 1
+        state.totals.tasks_sent += 1
+        if worker.wants is not None:
+            worker.wants -= 1
+        templates, forget = _templates(state, worker, [job])
+        state.emit(
+            Run(
+                worker=worker.jid,
+                spans=[(number, job.id, task.index, 1, 0)],
+                claims=[claim.amounts],
+                templates=templates,
+                items=[],
+                items_of=frozenset(),
+                forget=forget,
+                counts=[(number, count)] if (count := task.next_count) > 1 else [],
+                limits=[(0, dict(claim.limits))] if claim.limits else [],
+                hosts=hosts,
+            )
+        )
+
+
+def _templates(
+    state: State, worker: Worker, given: Iterable[Job]
+) -> tuple[list[Template], list[int]]:
+    """The templates that a worker needs for these jobs and does not have, and the jobs whose
+    templates it need not keep.
+    """
+    templates = [job.template for job in given if job.id not in worker.known_jobs]
+    worker.known_jobs.update(template.job_id for template in templates)
+    forget: list[int] = []
+    if len(worker.known_jobs) > KNOWN_JOBS:
+        forget = [job_id for job_id in worker.known_jobs if job_id not in state.jobs]
+        worker.known_jobs.difference_update(forget)
+    return templates, forget
+
+
 def _give(
     state: State, worker: Worker, assignments: list[Assignment], now: float, *, choosy: bool
 ) -> Run:
@@ -85,23 +146,24 @@ def _give(
         # Several lines of a job were planned for by themselves: its limits are those of all.
         n = min(assignment.tasks, takeable(job)) if job.whole.larger else assignment.tasks
         tasks = job.take(n, worker.jid if shuns else "", now)
+        if not tasks:
+            continue
         fresh = job.cursor - cursor
-        suspect = _suspect(tasks[: len(tasks) - fresh])
+        again = tasks[: len(tasks) - fresh]
+        suspect = _suspect(again) if again else None
         if suspect is not None:
             _put_back(tasks, suspect)
-            tasks, fresh, claim = [suspect], 0, _wide(claim, worker, suspect)
-        elif not tasks:
-            continue
+            again, tasks, fresh, claim = [suspect], [suspect], 0, _wide(claim, worker, suspect)
         if fresh:
             state.totals.waits.observe(now - job.waits_since, fresh)
         if claim not in claims:
             claims.append(claim)
         begin(state, worker, tasks, state.next_number, claim, now)
-        for number, task in enumerate(tasks[: len(tasks) - fresh], state.next_number):
+        for number, task in enumerate(again, state.next_number):
             if (count := task.next_count) > 1:
                 counts.append((number, count))
         place = claims.index(claim)
-        if fresh == len(tasks):
+        if not again:
             spans.append((state.next_number, job.id, cursor, fresh, place))
         else:
             spans.extend(_spans(job, tasks, state.next_number, place))
@@ -115,12 +177,7 @@ def _give(
         given[job.whole] = None
         if suspect is not None:
             break
-    templates = [job.template for job in given if job.id not in worker.known_jobs]
-    worker.known_jobs.update(template.job_id for template in templates)
-    forget: list[int] = []
-    if len(worker.known_jobs) > KNOWN_JOBS:
-        forget = [job_id for job_id in worker.known_jobs if job_id not in state.jobs]
-        worker.known_jobs.difference_update(forget)
+    templates, forget = _templates(state, worker, given)
     return Run(
         worker=worker.jid,
         spans=spans,

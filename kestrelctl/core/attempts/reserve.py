@@ -8,7 +8,8 @@ from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.reservation import best_to_keep, starving
 from kestrelctl.core.state import State
 
-#: Of so many workers that may take tasks, one may be kept; of fewer, one.
+#: Of so many workers that may take tasks, one may be kept; of fewer, one. One job that spans
+#: workers at a time may keep as many beside these as it needs.
 WORKERS_PER_KEPT = 4
 #: How often jobs are looked through for those that starve, in the time after which they do.
 LOOKS = 10
@@ -16,22 +17,25 @@ LOOKS = 10
 
 def keep_workers(state: State, now: float) -> None:
     """Lets workers go that are kept in vain, and keeps others for jobs that starve."""
-    for job, (worker, since) in list(state.kept.items()):
-        if _over(state, job, worker, since):
-            _let_go(state, job, worker)
+    for job, (workers, since) in list(state.kept.items()):
+        if any(_over(state, job, worker, since) for worker in workers):
+            _let_go(state, job)
     if now < state.next_starving_at or not state.demand:
         return
     state.next_starving_at = now + state.config.starving_seconds / LOOKS
     for job in starving(state.demand, state.supply, state.config, now):
         supplies = state.supply.classes()
         open_ = sum(len(cls.hungry) + len(cls.parked) for cls in supplies)
-        if len(state.kept) >= max(1, open_ // WORKERS_PER_KEPT):
+        if sum(other.shape.span == 1 for other in state.kept) >= max(1, open_ // WORKERS_PER_KEPT):
             return
         if job in state.kept:
             continue
+        if job.shape.span > 1 and any(other.shape.span > 1 for other in state.kept):
+            continue  # Two of them could keep each other's.
         best = best_to_keep(job, state.supply, now)
-        if best is not None:
-            best.kept_for = job
+        for worker in best:
+            worker.kept_for = job
+        if best:
             state.kept[job] = (best, now)
 
 
@@ -44,12 +48,13 @@ def _over(state: State, job: Job, worker: Worker, since: float) -> bool:
     )
     if gone:
         state.next_starving_at = state.at
-    if not state.tokens.times_free(job.shape.tokens):
+    if state.tokens.times_free(job.shape.tokens) < job.shape.span:
         return True
     return gone or job.place is None or job.served_at >= since
 
 
-def _let_go(state: State, job: Job, worker: Worker) -> None:
-    del state.kept[job]
-    worker.kept_for = None
-    state.touch(worker)
+def _let_go(state: State, job: Job) -> None:
+    workers, _ = state.kept.pop(job)
+    for worker in workers:
+        worker.kept_for = None
+        state.touch(worker)

@@ -24,7 +24,7 @@ def take_lacking(state: State) -> list[Shape]:
     return [
         shape
         for shape in state.demand.waiting_shapes()
-        if any(before.get(name, n) < n for name, n in shape.tokens.items())
+        if any(before.get(name, n) < n * shape.span for name, n in shape.tokens.items())
     ]
 
 

@@ -28,6 +28,10 @@ Answer: TypeAlias = Plain | Unknown
 #: An attribute's value in an ad.
 Attribute: TypeAlias = Plain | Sequence[Plain]
 
+# For each evaluation: to look up members of an enumeration is slow, and `|` makes a new type.
+_PLAIN = (bool, int, float, str)
+_UNDEFINED, _ERROR = classad2.Value.Undefined, classad2.Value.Error
+
 
 class Ad:
     """Attributes and their values; names in any case."""
@@ -37,7 +41,7 @@ class Ad:
     def __init__(self, attributes: Mapping[str, Attribute]) -> None:
         self._ad = classad2.ClassAd()
         for name, value in attributes.items():
-            self._ad[name] = value if isinstance(value, bool | int | float | str) else list(value)
+            self._ad[name] = value if isinstance(value, _PLAIN) else list(value)
 
 
 NOTHING = Ad({})
@@ -64,17 +68,18 @@ class Expression:
         except classad2.ClassAdException as error:
             raise BadExpression(f"HTCondor's library does not read it: {error}", 0) from None
 
-    def evaluate(self, my: Ad = NOTHING, target: Ad = NOTHING) -> Answer:
+    def evaluate(self, my: Ad = NOTHING, target: Ad | None = NOTHING) -> Answer:
         """Its value.
 
         Args:
             my: what names without a scope, and those in `MY`, are looked up in.
-            target: the other side, `TARGET`.
+            target: the other side, `TARGET`. None if no name in the expression has a scope: that
+                takes the library a twentieth of the time.
         """
-        found = self._tree.eval(my._ad, target._ad)
+        found = self._tree.eval(my._ad, None if target is None else target._ad)
         # Both are members of an enumeration of numbers: they would pass for 2 and 1.
-        if found is classad2.Value.Undefined:
+        if found is _UNDEFINED:
             return Unknown.UNDEFINED
-        if found is classad2.Value.Error:
+        if found is _ERROR:
             return Unknown.ERROR
-        return found if isinstance(found, bool | int | float | str) else str(found)
+        return found if isinstance(found, _PLAIN) else str(found)

@@ -33,7 +33,7 @@ from kestrelctl.core.model.ending_rules import (
     may_be_retried,
 )
 from kestrelctl.core.model.result import Outcome, Result, bounded, how_it_ended
-from kestrelctl.core.model.seal import Proof
+from kestrelctl.core.model.seal import Proof, Seal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.state import State
@@ -50,20 +50,64 @@ def on_reported(state: State, event: Reported) -> None:
     in: the worker keeps them in its spool, and the manager would in memory.
     """
     worker = state.workers.get(event.worker)
-    had: Worker | None
     if state.store_error:
         if spoke(state, event.worker, event.at) is not None:
             state.unread[event.worker] = None
         return
+    had_work = worker is not None and bool(worker.held)
+    results = event.results
+    if state.demand.spanning and worker is not None:
+        results = [result for result in results if not _is_early(state, worker, result)]
+    accept(state, event.worker, results, event.seals, event.at)
+    worker = spoke(state, event.worker, event.at)
+    if worker is None:
+        return
+    if had_work:  # who has nothing to do has nothing to report, and is not silent
+        longest_seconds = max([0.0, *(result.wall_seconds for result in event.results)])
+        worker.silence.end(event.at, longest_seconds)
+    if event.results:
+        last = event.results[-1]
+        worker.skew.learn(last.started_at + last.wall_seconds, event.at)
+    state.touch(worker)
+
+
+def _is_early(state: State, worker: Worker, result: Result) -> bool:
+    """Whether a member of a job that spans workers has ended well; if so, that is noted.
+
+    It is not accepted before the others have: if one of them fails, all run again. Until then the
+    worker keeps the result, and the pool its place, which programs that the first member has
+    started there may still use.
+    """
+    task = worker.held.get(result.number)
+    if task is None or task.job.spec.span == 1:
+        return False
+    if (task.job.id, task.index) != (result.job_id, result.index):
+        return False
+    if result.outcome != Outcome.DONE or task.is_unwanted or task.attempt is None:
+        return False
+    task.attempt.early = result
+    state.touch_job(task.job)
+    return True
+
+
+def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at: float) -> None:
+    """Accepts results that a worker has, frees what they took, and acknowledges every one.
+
+    Args:
+        jid: of the worker.
+        seals: that it has shown with them.
+        at: when it reported them.
+    """
+    worker = state.workers.get(jid)
+    had: Worker | None
     held = worker.held if worker is not None else {}
-    had_work = bool(held)
-    at, jid, totals = event.at, event.worker, state.totals
+    totals = state.totals
     ran: list[float] = []
     dispatched: list[float] = []
     walls: dict[Job, list[float]] = {}
     proof: Proof | None = None  # made when it is needed, which is rare
     sent: dict[Job, float] = {}
-    for result in event.results:
+    for result in results:
         task = held.get(result.number)
         if (
             task is not None
@@ -74,7 +118,7 @@ def on_reported(state: State, event: Reported) -> None:
             attempt, had = end(state, worker, task), worker
         else:
             if proof is None:
-                proof = state.seals.proven(jid, event.seals)
+                proof = state.seals.proven(jid, seals)
             if not proof.covers(result.number, result.job_id, result.index):
                 totals.attempts_unproven += 1
                 continue
@@ -122,18 +166,7 @@ def on_reported(state: State, event: Reported) -> None:
         if worker is not None:
             ahead_seconds = -min(dispatched, default=0.0)
             note_successes(state, worker, job, sent[job], seconds, ahead_seconds)
-    numbers = [result.number for result in event.results]
-    state.emit(Acknowledge(worker=event.worker, numbers=numbers))
-    worker = spoke(state, event.worker, event.at)
-    if worker is None:
-        return
-    if had_work:  # who has nothing to do has nothing to report, and is not silent
-        longest_seconds = max([0.0, *(result.wall_seconds for result in event.results)])
-        worker.silence.end(event.at, longest_seconds)
-    if event.results:
-        last = event.results[-1]
-        worker.skew.learn(last.started_at + last.wall_seconds, event.at)
-    state.touch(worker)
+    state.emit(Acknowledge(worker=jid, numbers=[result.number for result in results]))
 
 
 def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None:
@@ -155,10 +188,11 @@ def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None
     task = job.live.get(result.index)
     if task is None:
         return None
-    if result.outcome != Outcome.DONE or job.spec.service:
+    spans = job.spec.span > 1  # it counts with those of the other members or not at all
+    if result.outcome != Outcome.DONE or job.spec.service or spans:
         if task.is_over(result.number):
             return None
-        if task.standing is not Standing.UNHEARD and not job.cancelling:
+        if spans or (task.standing is not Standing.UNHEARD and not job.cancelling):
             # It is acknowledged, so the worker forgets it: a hello under way must not revive it.
             task.refuse(result.number)
             return None

@@ -8,6 +8,7 @@ import msgspec
 
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.result import Result
 
 
 class Phase(enum.Enum):
@@ -30,6 +31,8 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
         sent_at: when it was handed out; 0 if that was before this start of the manager.
         tokens: what it holds of the pool's own until it ends.
         moved_for: why it is stopped there, to be started elsewhere; empty if it is not.
+        early: its result, if it has ended well and the other members of its job have not yet: it
+            keeps its place until they have.
     """
 
     number: int
@@ -39,3 +42,4 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
     phase: Phase = Phase.QUEUED
     tokens: Amounts = {}
     moved_for: str = ""
+    early: Result | None = None

@@ -31,11 +31,17 @@ def _max_running(job: Job) -> int | None:
     return None if limit is None else max(0, limit - job.running)
 
 
+def _together(job: Job) -> int | None:
+    """Members of a job that spans workers start together or not at all."""
+    return 0 if 1 < job.spec.span != job.waiting else None
+
+
 GATES: tuple[tuple[Reason, Gate], ...] = (
     (Reason.CANCELLING, _cancelling),
     (Reason.NOT_STORED, _stored),
     (Reason.HELD, _held),
     (Reason.MAX_RUNNING, _max_running),
+    (Reason.TOGETHER, _together),
 )
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from kestrelctl.core.model.ad import WorkerAd, bookable
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts, known, natural, with_units
-from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, tags_ad
+from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, in_lower_case, tags_ad
 from kestrelctl.core.model.significance import Facts, attributes_of
 from kestrelctl.core.policies.named_policy import NamedPolicy
 
@@ -28,10 +28,13 @@ class WorkerClass:
         indexed, shared, unknown: assets of that kind; the others are amounts.
         idle: the books of such a worker with nothing to do; its units have numbers for ids.
         ad_known: False for workers of which nothing but the address is known.
+        as_asked: tasks are charged there what they ask for: no policy is in force, and there is
+            nothing of which they take whole uses.
     """
 
     __slots__ = (
         "ad_known",
+        "as_asked",
         "capacity",
         "facts",
         "idle",
@@ -66,9 +69,10 @@ class WorkerClass:
         self.unknown = capacity.keys() - known(capacity).keys()
         self.ad_known = ad_known
         self.policy = policy
+        self.as_asked = ad_known and policy is None and not self.shared
 
     def attributes(self) -> Attributes:
-        """The ad of such workers, as far as expressions in force ask."""
+        """The ad of such workers, as far as expressions in force ask, as `in_lower_case` has it."""
         assets = tuple(known(self.capacity).items())
         return attributes_of(self.facts) | _base_ad(assets, self.tags)
 
@@ -76,7 +80,7 @@ class WorkerClass:
 @lru_cache(maxsize=1024)
 def _base_ad(capacity: tuple[tuple[str, int], ...], tags: frozenset[str]) -> Attributes:
     """What the ads of many classes have in common. Nobody changes it."""
-    return amounts_ad(natural(dict(capacity))) | tags_ad(tags)
+    return in_lower_case(amounts_ad(natural(dict(capacity))) | tags_ad(tags))
 
 
 def class_key(ad: WorkerAd) -> ClassKey:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from kestrelctl.core.classad.syntax import CONSTANTS, SCOPES, parse, references
+from kestrelctl.core.classad.syntax import CONSTANTS, SCOPES
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Natural, amounts, natural
 from kestrelctl.core.model.isolation import rung_of
@@ -63,6 +63,14 @@ def amounts_ad(assets: Natural, prefix: str = "") -> Attributes:
         prefix + name.capitalize(): _number(amount / ASSET_UNITS.get(name, 1))
         for name, amount in said.items()
         if amount or name in ALWAYS
+    }
+
+
+def in_lower_case(attributes: Attributes) -> Attributes:
+    """The same with names in lower case, by which they are looked up, and lists as tuples."""
+    return {
+        name.lower(): tuple(value) if isinstance(value, list) else value
+        for name, value in attributes.items()
     }
 
 
@@ -120,22 +128,6 @@ def own_attributes(ad: WorkerAd) -> Attributes:
         for name, value in ad.attributes.items()
         if (lower := name.lower()) not in _OF_WORKERS and lower not in ad.assets
     }
-
-
-def resolved(text: str, mine: Iterable[str]) -> str:
-    """An expression whose names without a scope say where they are looked up.
-
-    As HTCondor matches: in one's own ad; if it has no such attribute, in the other side's. The
-    library looks them up in one's own alone.
-
-    Args:
-        mine: names of attributes of one's own ad.
-    """
-    own = {name.lower() for name in mine}
-    for node in reversed(references(parse(text))):
-        if not node.scope and node.name not in own:
-            text = f"{text[: node.start]}TARGET.{text[node.start :]}"
-    return text
 
 
 def problem_with_attributes(attributes: Mapping[str, Value]) -> str | None:

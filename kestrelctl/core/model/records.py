@@ -203,8 +203,8 @@ MAX_HAPPENINGS = 2_000
 #: - `found-again`: a loss is taken back, because the attempt survived.
 #: - `refused`: the worker had no more of an asset for the attempt; `detail` says of which.
 #: - `killed`: the attempt was killed.
-#: - `moved`: a copy of a service was stopped where it ran, to be started elsewhere; `detail` says
-#:   what was the matter with the worker.
+#: - `moved`: a copy of a service was stopped where it ran, to be started elsewhere; or a member of
+#:   a job that spans workers, to be started again with the others; `detail` says why.
 #: - `recalled`: the pool took the attempt back before it started.
 #: - `given-back`: the worker gave the attempt back before it started.
 #: - `superseded`: the attempt was stopped because an earlier one of its task had survived.

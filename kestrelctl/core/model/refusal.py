@@ -32,6 +32,7 @@ class Reason(enum.StrEnum):
     NO_WORKERS = "no-workers"
     HELD = "held"
     MAX_RUNNING = "max-running"
+    TOGETHER = "together"
     TOKENS = "tokens"
     QUOTA = "quota"
     BACKOFF = "backoff"

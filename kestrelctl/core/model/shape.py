@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from kestrelctl.core.model import workdir
 from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural, whole_uses
-from kestrelctl.core.model.matching_ads import Attributes, amounts_ad
+from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, in_lower_case
 from kestrelctl.core.model.significance import Facts, attributes_of
 from kestrelctl.core.model.spec import JobSpec
 
@@ -18,6 +19,7 @@ class Shape:
 
     Attributes:
         request: what a worker must have.
+        claim: of that: what attempts are charged wherever nothing else is said.
         tokens: what the pool must have free of its own.
         requires: tags in upper case, as in the original.
         asked: the request in natural units, as the first of the jobs had it. The others share it:
@@ -26,6 +28,7 @@ class Shape:
         facts: what else expressions in force ask of such jobs.
         time_request_seconds: how long a worker has to stay; 0 for any. That is a matter of the
             worker, not of its class, and of the moment: `scheduling.offer` holds it against that.
+        span: on how many workers at once such jobs run, all or none; 1 for any.
         prepared: what `scheduling.judgement` keeps of it.
         bit: stands for it in sets of shapes, which are integers. The queue writes it.
     """
@@ -33,12 +36,14 @@ class Shape:
     __slots__ = (
         "asked",
         "bit",
+        "claim",
         "facts",
         "prepared",
         "rank",
         "request",
         "requirements",
         "requires",
+        "span",
         "time_request_seconds",
         "tokens",
     )
@@ -53,23 +58,25 @@ class Shape:
         facts: Facts = (),
         time_request_seconds: float = 0.0,
         tokens: Amounts | None = None,
+        span: int = 1,
     ) -> None:
         self.requirements = requirements
         self.rank = rank
         self.facts = facts
         self.time_request_seconds = time_request_seconds
+        self.span = span
         self.prepared: object = None
         self.bit = 0
         self.request = request
+        self.claim = Claim(request)
         self.tokens = tokens or {}
         self.requires = requires
         self.asked = natural(request) if asked is None else asked
 
     def attributes(self) -> Attributes:
-        """The ad of such jobs, as far as expressions in force ask."""
-        return attributes_of(self.facts) | amounts_ad(
-            natural(self.request | self.tokens), "Request"
-        )
+        """The ad of such jobs, as far as expressions in force ask, as `in_lower_case` has it."""
+        asked = amounts_ad(natural(self.request | self.tokens), "Request")
+        return attributes_of(self.facts) | in_lower_case(asked)
 
 
 #: What two jobs must agree in to have one shape.
@@ -81,6 +88,7 @@ ShapeKey = tuple[
     Facts,
     float,
     tuple[tuple[str, int], ...],
+    int,
 ]
 
 
@@ -97,4 +105,4 @@ def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) ->
     requires = (*spec.requires, workdir.TAG) if spec.workdir else spec.requires
     tags = frozenset(tag.upper() for tag in requires)
     seconds = spec.time_request_seconds or 0.0
-    return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool
+    return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool, spec.span

@@ -12,7 +12,8 @@ from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.records import GroupRecord, UserRecord
 from kestrelctl.core.model.validate import MAX_ASSETS, MOST_OF_AN_ASSET, is_asset_name
 
-#: A weight is above 0 and no more than this.
+#: Weights of users and of groups are multiplied and divided: of smaller ones nothing is left.
+LEAST_WEIGHT = 0.000_001
 MOST_WEIGHT = 1_000_000.0
 #: A bound is no more than this: more tasks than a pool can have.
 MOST_TASKS_BOUND = 1 << 53
@@ -38,9 +39,9 @@ class ShareChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 def problem_with_weight(weight: float) -> str | None:
     """What is wrong with a weight; None if all is well."""
-    if math.isfinite(weight) and 0 < weight <= MOST_WEIGHT:
+    if math.isfinite(weight) and LEAST_WEIGHT <= weight <= MOST_WEIGHT:
         return None
-    return f"a weight is above 0 and at most {MOST_WEIGHT:,.0f}, not {weight:,.10g}"
+    return f"a weight is at least 0.000001 and at most {MOST_WEIGHT:,.0f}, not {weight:,.10g}"
 
 
 def problem_with_number(name: str, number: int | None) -> str | None:

@@ -193,5 +193,5 @@ class Significance:
 
 
 def attributes_of(facts: Facts) -> Attributes:
-    """The attributes that such facts are of."""
-    return {name: list(value) if kind == "list" else value for name, kind, value in facts}  # type: ignore[arg-type]
+    """The attributes that such facts are of, as `in_lower_case` has them."""
+    return {name: value for name, _, value in facts}

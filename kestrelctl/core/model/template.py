@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -61,11 +61,14 @@ def job_variables(template: Template) -> dict[str, str]:
     }
 
 
-def task_variables(template: Template, index: int, item: str | None, count: int) -> dict[str, str]:
+def task_variables(
+    template: Template, index: int, item: str | None, count: int, hosts: Sequence[str] = ()
+) -> dict[str, str]:
     """The rest of it, which tells tasks apart. `docs/cli.md` lists all.
 
     Args:
         count: which attempt of the task it is, from 1.
+        hosts: where the members of a job run that spans workers; empty for other jobs.
     """
     found = {
         "KESTREL_TASK_ID": str(template.task_id(index)),
@@ -74,12 +77,18 @@ def task_variables(template: Template, index: int, item: str | None, count: int)
     }
     if item is not None:
         found["KESTREL_ITEM"] = item
+    if hosts:
+        found["KESTREL_RANK"] = str(index)
+        found["KESTREL_SPAN"] = str(len(hosts))
+        found["KESTREL_HOSTS"] = ",".join(hosts)
     return found
 
 
-def variables(template: Template, index: int, item: str | None, count: int) -> dict[str, str]:
+def variables(
+    template: Template, index: int, item: str | None, count: int, hosts: Sequence[str] = ()
+) -> dict[str, str]:
     """All that a task finds in its environment from its job and from Kestrel."""
-    return job_variables(template) | task_variables(template, index, item, count)
+    return job_variables(template) | task_variables(template, index, item, count, hosts)
 
 
 #: `${name}` is a variable of the shell.

@@ -13,6 +13,7 @@ from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.matching_ads import problem_with_attributes
 from kestrelctl.core.model.significance import problem_with_expression
+from kestrelctl.core.model.span import problem_with_span
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_array import problem_with_ids
 from kestrelctl.core.model.workdir import problem_with_workdir
@@ -39,7 +40,7 @@ _SUMS = ("cpus", "memory", "disk")
 #: A task is told its units in `KESTREL_` and the asset's name; these mean something else there.
 _NOT_INDEXED = frozenset(
     ("job_id", "job_name", "task_count", "task_id", "task_index", "attempt", "item", "worker",
-     "scratch", "inherit", "hosts"),
+     "scratch", "inherit", "hosts", "rank", "span", "hostfile"),
 )  # fmt: skip
 
 
@@ -91,6 +92,7 @@ def problem_with_job(spec: JobSpec) -> str | None:
         or _problem_with_expression("requirements", spec.requirements)
         or _problem_with_expression("rank", spec.rank)
         or problem_with_endings(spec)
+        or problem_with_span(spec)
     )
 
 

@@ -12,7 +12,7 @@ from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.clause_count import ClauseCount
-from kestrelctl.core.model.matching_ads import job_ad, worker_ad
+from kestrelctl.core.model.matching_ads import in_lower_case, job_ad, worker_ad
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.scheduling.expression_answers import Side, comes_to, names_asked
 from kestrelctl.core.scheduling.judgement import clause_texts, is_true, side, values_in
@@ -77,8 +77,8 @@ def _counts(
     place = max(range(len(members)), key=score.__getitem__)  # whoever refuses is of more interest
     first_false = next((n for n, truth in enumerate(truths) if not truth[place]), -1)
     nearest = members[place].example
-    mine = Side(job_ad(job.spec, job.owner))
-    target = Side(worker_ad(nearest.ad, nearest.jid))
+    mine = Side(in_lower_case(job_ad(job.spec, job.owner)))
+    target = Side(in_lower_case(worker_ad(nearest.ad, nearest.jid)))
     if by is Reason.START:
         mine, target = target, mine
     return [

@@ -67,6 +67,7 @@ class Demand:
         shapes: the known shapes by their place in sets of shapes.
         of_tokens: those of them that ask for tokens.
         waiting: the set of those for which something waits.
+        spanning: the set of those whose jobs run on several workers at once.
     """
 
     def __init__(self, sharers: Sharers, config: Config, tokens: Tokens) -> None:
@@ -78,7 +79,7 @@ class Demand:
         self._shapes_at_most = 2 * SPARE_SHAPES
         self.shapes: list[Shape] = []
         self.of_tokens: list[Shape] = []
-        self.waiting = 0
+        self.waiting = self.spanning = 0
         self._lines_of: dict[int, int] = {}
         self.significance = Significance(JOB_ATTRIBUTES)
 
@@ -188,7 +189,7 @@ class Demand:
         key = shape_key(spec, self.facts_of(spec, owner), self.tokens.names)
         shape = self._by_key.get(key)
         if shape is None:
-            request, requires, requirements, rank, facts, seconds, tokens = key
+            request, requires, requirements, rank, facts, seconds, tokens, span = key
             shape = Shape(
                 dict(request),
                 requires,
@@ -198,12 +199,15 @@ class Demand:
                 facts,
                 seconds,
                 dict(tokens),
+                span,
             )
             shape.bit = 1 << len(self.shapes)
             self._by_key[key] = shape
             self.shapes.append(shape)
             if tokens:
                 self.of_tokens.append(shape)
+            if span > 1:
+                self.spanning |= shape.bit
         return shape
 
     def facts_of(self, spec: JobSpec, owner: str) -> Facts:
@@ -240,9 +244,11 @@ class Demand:
         ]
         self.shapes = list(self._by_key.values())
         self.of_tokens = [shape for shape in self.shapes if shape.tokens]
+        self.waiting = self.spanning = 0
         for place, shape in enumerate(self.shapes):
             shape.bit = 1 << place
-        self.waiting = 0
+            if shape.span > 1:
+                self.spanning |= shape.bit
         self._lines_of = {}
         for turn, lines in waiting:
             turn.lines = {shape.bit: line for shape, line in lines}
@@ -261,9 +267,10 @@ class Demand:
 def is_short(job: Job, config: Config) -> bool:
     """Whether a job's tasks are known to be short: then some may wait at a worker for others.
 
-    None that holds tokens does: others could use these meanwhile.
+    None that holds tokens does: others could use these meanwhile. Nor does a member of a job that
+    spans workers: the others would wait for it.
     """
-    if job.shape.tokens:
+    if job.shape.tokens or job.shape.span > 1:
         return False
     return job.mean_seconds is not None and job.mean_seconds < config.short_seconds
 

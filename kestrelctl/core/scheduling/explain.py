@@ -42,7 +42,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         job_reasons: what holds the job back whatever workers there are.
         groups: workers that refuse for the same reason, the closest fit first.
         could: how many workers could take a task at once.
-        ever: whether any known worker could ever run one, with the tokens that the pool has.
+        ever: whether any known worker could ever run one, with the tokens that the pool has; of a
+            job that spans workers, as many as it needs at once.
         tasks_ahead: waiting tasks of jobs that are at work and get what becomes free before it.
         clauses: how many workers each clause of the expressions of both sides leaves.
     """
@@ -103,6 +104,14 @@ def explain(
     groups.sort(key=lambda group: -group.refusal.closeness)
     lacking = _lacking_tokens(shape, demand.tokens) if job.remaining > job.running else []
     reasons = _job_reasons(job, backoff_until, now) + lacking + mine
+    fitting = could + sum(
+        group.workers for group in groups if group.refusal.reason not in NEVER_FITS
+    )
+    if job.remaining > job.running and could < shape.span != 1:
+        found = f"{could} {'has' if could == 1 else 'have'} room"
+        if fitting < shape.span:
+            found += f", {fitting} could ever run one"
+        reasons.append(Refusal(Reason.TOGETHER, f"{shape.span} workers at once", found))
     if store_error:
         reasons.insert(0, Refusal(Reason.STORE_FAILING, found=store_error))
     if not online:
@@ -111,8 +120,8 @@ def explain(
         job_reasons=reasons,
         groups=groups,
         could=could,
-        ever=all(demand.tokens.total(name) >= n for name, n in shape.tokens.items())
-        and (could > 0 or any(group.refusal.reason not in NEVER_FITS for group in groups)),
+        ever=all(demand.tokens.total(name) >= n * shape.span for name, n in shape.tokens.items())
+        and fitting >= shape.span,
         tasks_ahead=_tasks_ahead(job, jobs, demand),
         clauses=clause_counts(job, crowds),
     )
@@ -132,7 +141,10 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
     elif gate is Reason.QUOTA and not may_go:
         refusals = [quota.refusal(job.shape.request) for quota in job.sharer.quotas]
         found.extend(refusal for refusal in refusals if refusal is not None)
-    elif gate is not None and not may_go:
+    elif gate is Reason.TOGETHER and job.running:
+        stopped = plural(job.running, "member is", "members are")
+        found.append(Refusal(gate, found=f"{stopped} still being stopped"))
+    elif gate is not None and gate is not Reason.TOGETHER and not may_go:
         found.append(Refusal(gate))
     tasks = job.live.values() if len(job.live) < MOST_LOOKED_AT else ()
     standings = [task.standing for task in tasks]
@@ -157,9 +169,10 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
 
 
 def _lacking_tokens(shape: Shape, tokens: Tokens) -> list[Refusal]:
-    """Of which tokens of the pool too few are free for a task."""
+    """Of which tokens of the pool too few are free for a task, or for all that start together."""
     found: list[Refusal] = []
-    for name, wanted in shape.tokens.items():
+    for name, of_one in shape.tokens.items():
+        wanted = of_one * shape.span
         total, free = tokens.total(name), tokens.free(name)
         if free >= wanted:
             continue

@@ -2,19 +2,24 @@
 
 For each asset the amounts that are asked are sorted, and behind each stands the set of shapes that
 ask for no more than that. What fits is what is in the sets of all assets.
+
+Most classes charge what is asked for (`WorkerClass.as_asked`): for all of these one such table is
+enough, and it tells which shapes they can run, too.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.shape import Shape
 
 
 class Fitting:
-    """The shapes that a class of workers can run, with their claims there.
+    """Shapes, with what each is charged.
 
     Args:
         claims: of each shape (its bit) the claim.
@@ -42,4 +47,49 @@ class Fitting:
         found = self._all
         for asset, amounts, sets in self._by_asset:
             found &= sets[bisect_right(amounts, max(0, free.get(asset, 0)))]
+        return found
+
+
+class AskedFitting:
+    """All shapes of a pool, with what each asks for.
+
+    Attributes:
+        table: of all of them.
+        by_size: the set of those that nothing but tags and amounts keep from a worker.
+    """
+
+    __slots__ = ("_known", "_tagged", "by_size", "table")
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Knows no shapes any more: they have other places in sets now."""
+        self._known = 0
+        self._tagged: dict[frozenset[str], int] = {}
+        self.by_size = 0
+        self.table = Fitting(())
+
+    def learn(self, shapes: Sequence[Shape]) -> None:
+        """Takes in the shapes that are new.
+
+        Args:
+            shapes: all of them by their place in sets.
+        """
+        if self._known == len(shapes):
+            return
+        for shape in shapes[self._known :]:
+            if not shape.requirements:
+                self.by_size |= shape.bit
+            if shape.requires:
+                self._tagged[shape.requires] = self._tagged.get(shape.requires, 0) | shape.bit
+        self._known = len(shapes)
+        self.table = Fitting((shape.bit, shape.claim) for shape in shapes)
+
+    def runs_on(self, cls: WorkerClass) -> int:
+        """The set of those `by_size` that workers of a class can run that charges as asked."""
+        found = self.by_size & self.table.into(cls.capacity)
+        for tags, shapes in self._tagged.items():
+            if not tags <= cls.tags:
+                found &= ~shapes
         return found

@@ -26,6 +26,8 @@ SHOWN_CHARACTERS = 200
 
 
 Party: TypeAlias = Shape | WorkerClass
+#: True and false are among them.
+_NUMBERS = (int, float)
 
 
 def side(party: Party) -> Side:
@@ -61,7 +63,7 @@ def rank_of(shape: Shape, cls: WorkerClass) -> float:
 
 def is_true(answer: Answer) -> bool:
     """Whether an expression that comes to this holds."""
-    return isinstance(answer, bool | int | float) and bool(answer)
+    return isinstance(answer, _NUMBERS) and bool(answer)
 
 
 def judge(by: Reason, text: str, mine: Side, target: Side) -> Refusal | None:
@@ -77,9 +79,10 @@ def judge(by: Reason, text: str, mine: Side, target: Side) -> Refusal | None:
         answers = [comes_to(part, mine, target) for part in parts]
     except BadExpression as mistake:
         return refuse(Reason.ERROR, wanted=_cut(f"{by.value}: {text}"), found=str(mistake))
-    place = next((n for n, answer in enumerate(answers) if not is_true(answer)), None)
-    if place is None:
+    truths = [is_true(answer) for answer in answers]
+    if all(truths):
         return None
+    place = truths.index(False)
     part, answer = parts[place], answers[place]
     values = values_in(part, mine, target)
     if answer is Unknown.UNDEFINED:
@@ -87,8 +90,7 @@ def judge(by: Reason, text: str, mine: Side, target: Side) -> Refusal | None:
     if answer is Unknown.ERROR or isinstance(answer, str):
         text_of_it = f"; it comes to {_literal(answer)}" if isinstance(answer, str) else ""
         return refuse(Reason.ERROR, wanted=_cut(f"{by.value}: {part}"), found=values + text_of_it)
-    share = sum(map(is_true, answers)) / len(answers)
-    return refuse(by, wanted=_cut(part), found=values, share=share)
+    return refuse(by, wanted=_cut(part), found=values, share=sum(truths) / len(truths))
 
 
 @lru_cache(maxsize=MOST_TEXTS)
@@ -102,19 +104,30 @@ def values_in(text: str, mine: Side, target: Side) -> str:
 
     Memory and disk are shown with as many digits as other amounts, in the unit of the ads.
     """
-    found: dict[str, str] = {}
-    for node in nodes_asked(text):
+    found: list[str] = []
+    for written, name, scope, amount in _shown(text):
         where = mine
-        if node.scope == "target" or (not node.scope and node.name not in mine.attributes):
+        if scope == "target" or (not scope and name not in mine.attributes):
             where = target
-        name = text[node.start : node.end]
-        value = where.attributes.get(node.name)
-        amount = node.name.removeprefix("request") in ASSET_UNITS
+        value = where.attributes.get(name)
         if amount and isinstance(value, float):
-            found.setdefault(name.lower(), f"{name} = {four_digits(value)}")
+            found.append(f"{written} = {four_digits(value)}")
         else:
-            found.setdefault(name.lower(), f"{name} {_is(value)}")
-    return _cut(", ".join(found.values()))
+            found.append(f"{written} {_is(value)}")
+    return _cut(", ".join(found))
+
+
+@lru_cache(maxsize=MOST_TEXTS)
+def _shown(text: str) -> list[tuple[str, str, str, bool]]:
+    """What of an expression is shown with its value, each once: as it is written there, its name,
+    its scope, and whether it is an amount of memory or disk.
+    """
+    found: dict[str, tuple[str, str, str, bool]] = {}
+    for node in nodes_asked(text):
+        written = text[node.start : node.end]
+        amount = node.name.removeprefix("request") in ASSET_UNITS
+        found.setdefault(written.lower(), (written, node.name, node.scope, amount))
+    return list(found.values())
 
 
 def _is(value: object) -> str:

@@ -60,28 +60,21 @@ def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
         if isinstance(found, Spoiled):
             return _no_charge(shape, cls.policy.name, found)
         charged, by_policy = found, f" (by policy {cls.policy.name})"
-    charged = _whole_uses(charged, cls)
-    for asset in sorted(charged):
-        if asset not in cls.capacity:
-            return refuse(
-                Reason.MISSING_ASSET,
-                wanted=asset + by_policy,
-                found=" ".join(sorted(cls.capacity)),
-            )
-    for asset, amount in sorted(charged.items()):
-        there = cls.capacity.get(asset, 0)
-        if there < amount:
-            return refuse(
-                Reason.TOO_SMALL,
-                wanted=describe(asset, amount) + by_policy,
-                found=describe(asset, there),
-                share=there / amount,
-            )
-    seen = _as_requirements_see(shape, charged)
-    if (shape.requirements or cls.start) and (why := expressions_refuse(seen, cls)) is not None:
-        return why
-    claim = claim_of(charged, cls.indexed)
-    claim.limits = limits_beyond(shape.request, charged)
+    if cls.shared:
+        charged = _whole_uses(charged, cls)
+    capacity = cls.capacity
+    for asset, amount in charged.items():
+        if capacity.get(asset, 0) < amount:
+            return _too_little(charged, cls, by_policy)
+    if shape.requirements or cls.start:
+        why = expressions_refuse(_as_requirements_see(shape, charged), cls)
+        if why is not None:
+            return why
+    if cls.as_asked and not cls.indexed:
+        claim = shape.claim
+    else:
+        claim = claim_of(charged, cls.indexed)
+        claim.limits = limits_beyond(shape.request, charged)
     if cls.policy is not None:
         cost = cls.policy.cost(charged, cls.capacity)
         if isinstance(cost, Spoiled):
@@ -90,6 +83,25 @@ def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
     side_by_side = claim.times_fitting(cls.idle)
     may_queue = cls.unknown.isdisjoint(charged)
     return Terms(claim, side_by_side, rank_of(shape, cls), may_queue=may_queue)
+
+
+def _too_little(charged: Amounts, cls: WorkerClass, by_policy: str) -> Refusal:
+    """Which asset such workers do not have, or not enough of."""
+    for asset in sorted(charged):
+        if asset not in cls.capacity:
+            return refuse(
+                Reason.MISSING_ASSET,
+                wanted=asset + by_policy,
+                found=" ".join(sorted(cls.capacity)),
+            )
+    asset = next(name for name, n in sorted(charged.items()) if cls.capacity[name] < n)
+    amount, there = charged[asset], cls.capacity[asset]
+    return refuse(
+        Reason.TOO_SMALL,
+        wanted=describe(asset, amount) + by_policy,
+        found=describe(asset, there),
+        share=there / amount,
+    )
 
 
 def _whole_uses(charged: Amounts, cls: WorkerClass) -> Amounts:

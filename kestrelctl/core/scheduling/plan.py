@@ -31,6 +31,7 @@ from kestrelctl.core.scheduling.demand import Demand, Line, Turn, is_short
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.offer import Offer
 from kestrelctl.core.scheduling.supply import ClassSupply, Supply
+from kestrelctl.core.scheduling.together import Together
 
 #: So many classes are told apart by rank in one plan; those behind them are filled side by side,
 #: the higher ranks first.
@@ -58,12 +59,14 @@ class Plan:
     Attributes:
         assignments: for each worker, in the order in which it shall get them.
         sated: workers that were looked at and have room for nothing that is left.
+        together: jobs that span workers, each with the worker and the claim of each of its tasks.
         held_back: bounds of users that left something out.
     """
 
-    __slots__ = ("assignments", "held_back", "sated")
+    __slots__ = ("assignments", "held_back", "sated", "together")
 
     def __init__(self) -> None:
+        self.together: list[tuple[Job, list[tuple[Worker, Claim]]]] = []
         self.assignments: dict[Worker, list[Assignment]] = {}
         self.sated: list[Worker] = []
         self.held_back: dict[Quota, None] = {}
@@ -119,13 +122,14 @@ class Remnant:
         shapes, short: as those of the turn.
     """
 
-    __slots__ = ("_heads", "shapes", "short", "turn")
+    __slots__ = ("_heads", "_order", "shapes", "short", "turn")
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.shapes = turn.shapes
         self.short = turn.short
         self._heads: dict[int, Head] = {}
+        self._order: list[int] = []
 
     def head(self, bit: int) -> Head:
         """The first job of those that ask for this shape."""
@@ -142,17 +146,25 @@ class Remnant:
 
     def first_of(self, shapes: int) -> int:
         """The shape, of these, of the job that came first."""
-        first = shapes & -shapes
-        rest = shapes ^ first
-        if rest:
-            came = self._came(first)
-            while rest:
-                bit = rest & -rest
-                rest ^= bit
-                other = self._came(bit)
-                if other < came:
-                    first, came = bit, other
-        return first
+        if not shapes & (shapes - 1):
+            return shapes
+        if not self._order:
+            self._order = sorted(self.turn.lines, key=self._came)
+        for bit in self._order:
+            if bit & shapes:
+                return bit
+        raise ValueError("nobody asks for any of these")
+
+    def before(self, bit: int, besides: int) -> int:
+        """The shapes whose first job comes before that of this one, besides some."""
+        came = self._came(bit)
+        rest, found = self.shapes & ~besides & ~bit, 0
+        while rest:
+            other = rest & -rest
+            rest ^= other
+            if self._came(other) < came:
+                found |= other
+        return found
 
     def _came(self, bit: int) -> Order:
         """Where the first job of those that ask for this shape comes among the user's others."""
@@ -167,6 +179,7 @@ class Remnant:
             self.shapes &= ~bit
             self.short &= ~bit
         elif head.job is not before:
+            self._order.clear()
             self.short = self.short | bit if is_short(head.job, config) else self.short & ~bit
 
 
@@ -192,10 +205,12 @@ class Planner:
         self._of_tokens = demand.of_tokens
         self._lacking = self._lacking_tokens()
         self._waiting = demand.waiting & ~self._lacking
+        self._spanning = demand.spanning & self._waiting
         self._places: list[Place] = sorted(
             (*turn.order, number, turn)
             for number, turn in enumerate(demand.turns())
-            if turn.shapes & self._waiting and not self._is_full(turn.sharer)
+            if turn.shapes & self._waiting
+            and not (turn.sharer.quotas and self._is_full(turn.sharer))
         )
         self._short = 0
         for _, _, _, _, turn in self._places:
@@ -203,6 +218,7 @@ class Planner:
         self._shares: dict[int, float] = {}
         self._ranks: dict[int, list[float]] = {}
         self._quotas: dict[Quota, Quota] = {}
+        self._together: Together | None = None
 
     def plan(self) -> Plan:
         """Plans for all that waits and everybody who may take it."""
@@ -215,10 +231,16 @@ class Planner:
         }
         if not offers or not self._places:
             return self.found
-        for tier in self._tiers(list(offers)):
-            while self._places and (self._round(tier, offers) or self._widen()):
-                pass
-        return self.found
+        tiers = self._tiers(list(offers))
+        if self._spanning:
+            usable = {cls: self._usable(cls) for cls in self._supply.classes()}
+            self._together = Together(usable, offers, self._config, self._now)
+        while True:
+            for tier in tiers:
+                while self._places and (self._round(tier, offers) or self._widen()):
+                    pass
+            if self._together is None or not self._start_together(whatever=True):
+                return self.found
 
     def _tiers(self, classes: list[ClassSupply]) -> list[list[ClassSupply]]:
         """Classes that are filled side by side, those that go first before the others."""
@@ -244,13 +266,16 @@ class Planner:
 
     def _round(self, tier: list[ClassSupply], offers: dict[ClassSupply, Iterable[Offer]]) -> bool:
         """Gives each worker a share of something; returns whether anybody got anything."""
+        if self._together is not None:
+            self._start_together()
         progress = False
         for cls in tier:
+            usable = self._usable(cls)
             still: list[Offer] = []
             for offer in offers[cls]:
                 if not self._places:
                     return False
-                fed = self._feed(offer, cls)
+                fed = self._feed(offer, cls, usable)
                 if fed is None:
                     self.found.sated.append(offer.worker)
                 else:
@@ -266,8 +291,11 @@ class Planner:
             ranks.pop()
         return bool(behind)
 
-    def _feed(self, offer: Offer, cls: ClassSupply) -> bool | None:
+    def _feed(self, offer: Offer, cls: ClassSupply, usable: int) -> bool | None:
         """Gives a worker a share of the first job that it has room for.
+
+        Args:
+            usable: what of all that waits can run on workers of its class.
 
         Returns:
             Whether it got one: not yet if the job's rank prefers others; None if there is none.
@@ -275,10 +303,10 @@ class Planner:
         worker = offer.worker
         if offer.wants == 0:
             return None
-        usable = self._usable(cls) & ~self._lacking
+        usable &= ~self._lacking
         if worker.kept_for is not None:
             usable &= worker.kept_for.shape.bit
-        fits = 0 if offer.queued else cls.fitting().into(offer.free) & usable
+        fits = 0 if offer.queued else cls.fitting(offer.free) & usable
         if not usable & (fits | self._short):
             return None
         wanting = 0
@@ -293,6 +321,8 @@ class Planner:
             while open_:
                 bit = left.first_of(open_)
                 open_ ^= bit
+                if bit & self._spanning:
+                    return False  # Others of its members have yet to find a place, or who is first.
                 head = left.head(bit)
                 shape = head.job.shape
                 terms = cls.terms(shape)
@@ -301,10 +331,10 @@ class Planner:
                 if closed and left.first_of(closed | bit) != bit:
                     before |= closed
                 # Nothing waits there for what somebody who comes before could have instead.
-                ahead = not before or not before & cls.fitting().into(terms.claim.amounts)
+                ahead = not before or not before & cls.fitting(terms.claim.amounts)
                 if not ahead and not bit & fits:
                     continue
-                able = self._supply.able(shape)
+                able = self._supply.able(self._shapes, self._waiting, bit)
                 room = offer.room_for(head.job, head.waiting, able, terms, ahead=ahead)
                 if not room:
                     # It has none for others who ask alike either.
@@ -320,7 +350,8 @@ class Planner:
                     ranks = self._ranks.get(bit)
                     if ranks and terms.rank < ranks[-1]:
                         return False
-                    self._give(offer, index, bit, room, terms, starts=bool(bit & fits))
+                    share = max(1, head.waiting // (2 * able))
+                    self._give(offer, index, bit, room, share, terms, starts=bool(bit & fits))
                     return True
             wanting |= closed
         return None
@@ -345,31 +376,46 @@ class Planner:
         return turn.sharer.share / together
 
     def _give(
-        self, offer: Offer, index: int, bit: int, room: int, terms: Terms, *, starts: bool
+        self,
+        offer: Offer,
+        index: int,
+        bit: int,
+        room: int,
+        share: int,
+        terms: Terms,
+        *,
+        starts: bool,
     ) -> None:
         left = self._remnant(index)
         turn = left.turn
-        job = left.head(bit).job
-        waiting = left.head(bit).waiting
-        share = max(1, waiting // (2 * self._supply.able(job.shape)))
-        if is_short(job, self._config):
+        head = left.head(bit)
+        job = head.job
+        short = is_short(job, self._config)
+        if short:
             # What only waits there makes few messages; what starts is for whoever idles, too.
             share = max(share, room // PARTS if starts else room)
-        n = min(room, share, left.head(bit).left)
-        n = min(n, self._tokens.times_free(job.shape.tokens))
+        n = min(room, share, head.left)
+        if job.shape.tokens:
+            n = min(n, self._tokens.times_free(job.shape.tokens))
         if offer.wants is not None:
             n = min(n, offer.wants)
-        if n > 1 and not is_short(job, self._config):
+        if n > 1 and not short:
             # Others may want something, too, and what runs for long cannot be taken back.
             n = min(n, max(1, int(room * self._share_of(turn))))
         for quota in turn.sharer.quotas:
             self._quotas[quota].take(terms.claim.amounts, n)
         offer.give(job, n, terms.claim)
         self.found.assign(offer.worker, job, n, terms.claim)
+        self._take(index, bit, n, n * weight_of(terms.claim))
+
+    def _take(self, index: int, bit: int, n: int, weight: float) -> None:
+        """Takes tasks that were given away, of so much weight together, out of their turn."""
+        left = self._remnant(index)
+        turn, job = left.turn, left.head(bit).job
         priority, held, handed, number, _ = self._places.pop(index)
         left.take(bit, n, self._config)
         if left.shapes:
-            more = n * weight_of(terms.claim) / turn.sharer.share
+            more = weight / turn.sharer.share
             insort(self._places, (priority, held + more, handed + more, number, left))
             self._short |= left.short
         else:
@@ -381,11 +427,65 @@ class Planner:
             self._places = [place for place in self._places if place[4].shapes & ~self._lacking]
             self._shares.clear()
 
+    def _start_together(self, *, whatever: bool = False) -> bool:
+        """Places jobs that span workers whose turn has come, and leaves those out of this plan for
+        which there is too little room.
+
+        Args:
+            whatever: also at workers that somebody who comes before could use.
+
+        Returns:
+            Whether it did any of that.
+        """
+        changed, index = False, 0
+        while index < len(self._places):
+            shapes = self._places[index][4].shapes & self._spanning
+            left = self._remnant(index)
+            if not shapes or not self._place_members(index, left.first_of(shapes), whatever):
+                index += 1
+                continue
+            changed = True
+            if self._places and index < len(self._places) and not self._places[index][4].shapes:
+                self._places.pop(index)
+                self._shares.clear()
+            index = 0
+        return changed
+
+    def _place_members(self, index: int, bit: int, whatever: bool) -> bool:
+        """Places all members of a job, or closes its shape; False if it may have to wait for others
+        in this plan.
+        """
+        assert self._together is not None
+        left = self._remnant(index)
+        job = left.head(bit).job
+        before = left.before(bit, self._spanning)
+        for place in self._places[:index]:
+            before |= place[4].shapes & ~self._spanning
+        found = self._together.members(job, left.head(bit).left, before)
+        if found.places is None:
+            left.close(bit)
+            return True
+        if found.taken_by_others and not whatever:
+            return False
+        claims = [terms.claim for _, terms in found.places]
+        if not all(self._allowed(left, claim, len(claims)) == len(claims) for claim in set(claims)):
+            self.found.held_back.update(dict.fromkeys(left.turn.sharer.quotas))
+            left.close(bit)
+            return True
+        for offer, terms in found.places:
+            for quota in left.turn.sharer.quotas:
+                self._quotas[quota].take(terms.claim.amounts, 1)
+            offer.give(job, 1, terms.claim)
+        members = [(offer.worker, terms.claim) for offer, terms in found.places]
+        self.found.together.append((job, members))
+        self._take(index, bit, len(claims), sum(map(weight_of, claims)))
+        return True
+
     def _lacking_tokens(self) -> int:
         """Shapes for which too few of the pool's tokens are left."""
         lacking = 0
         for shape in self._of_tokens:
-            if not self._tokens.times_free(shape.tokens):
+            if self._tokens.times_free(shape.tokens) < shape.span:
                 lacking |= shape.bit
         return lacking
 

@@ -8,6 +8,7 @@ new but tasks of its shape, until it fits.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job, Task
@@ -19,6 +20,9 @@ from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import Supply
 
+#: Who has no room waits so long for it at least.
+LEAST_WAIT_SECONDS = 0.001
+
 
 def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list[Job]:
     """Jobs that have got nothing for `starving_seconds`, in the order of the queue.
@@ -27,32 +31,42 @@ def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list
     that is what priorities are for. Who waits for tokens of the pool is not short of room.
     """
     found: list[Job] = []
+    jobs = demand.jobs()
+    long_ago = now - config.starving_seconds
+    if all(job.waits_since > long_ago or job.served_at > long_ago for job in jobs):
+        return found
     priority: int | None = None
-    for job in sorted(demand.jobs(), key=demand.order):
+    for job in sorted(jobs, key=demand.order):
         if priority is not None and job.spec.priority < priority:
             break
-        has_tokens = demand.tokens.times_free(job.shape.tokens) > 0
-        if has_tokens and next(_able(job, supply), None) is not None:
+        span = job.shape.span
+        has_tokens = demand.tokens.times_free(job.shape.tokens) >= span
+        if has_tokens and sum(1 for _ in islice(_able(job, supply), span)) == span:
             priority = job.spec.priority
-            if now - max(job.waits_since, job.served_at) >= config.starving_seconds:
+            if max(job.waits_since, job.served_at) <= long_ago:
                 found.append(job)
     return found
 
 
-def best_to_keep(job: Job, supply: Supply, now: float) -> Worker | None:
-    """The worker that is expected to have room for a task of the job soonest.
+def best_to_keep(job: Job, supply: Supply, now: float) -> list[Worker]:
+    """The workers that are expected to have room for a task of the job soonest: one, or as many as
+    it spans.
 
     Returns:
-        None if none could be kept for it, or if one has room: then it is not room that it lacks.
+        None if too few could be kept for it, or if so many have room: then that is not what it
+        lacks.
     """
-    best: tuple[float, Worker] | None = None
-    for worker, claim in _able(job, supply):
-        if startable(claim, worker.free, worker.queued):
-            return None
-        seconds = _seconds_until_room(worker, claim, now)
-        if best is None or seconds < best[0]:
-            best = (seconds, worker)
-    return best[1] if best else None
+    able = list(_able(job, supply))
+    waits = [
+        0.0
+        if startable(claim, worker.free, worker.queued)
+        else max(_seconds_until_room(worker, claim, now), LEAST_WAIT_SECONDS)
+        for worker, claim in able
+    ]
+    best = sorted(range(len(able)), key=waits.__getitem__)[: job.shape.span]
+    if len(best) < job.shape.span or not waits[best[-1]]:
+        return []
+    return [able[place][0] for place in best]
 
 
 def _able(job: Job, supply: Supply) -> Iterator[tuple[Worker, Claim]]:

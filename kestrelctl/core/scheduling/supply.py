@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import ClassKey, WorkerClass, class_key
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.matching_ads import WORKER_ATTRIBUTES, own_attributes, worker_facts
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.significance import Facts, Significance
 from kestrelctl.core.policies.in_force import PoliciesInForce
 from kestrelctl.core.policies.named_policy import NamedPolicy
-from kestrelctl.core.scheduling.fitting import Fitting
+from kestrelctl.core.scheduling.fitting import AskedFitting, Fitting
 from kestrelctl.core.scheduling.match import Terms, match
 
 #: How many classes may be known that nobody has any more, at the least.
@@ -25,6 +26,9 @@ _NO_AD: ClassKey = (frozenset(), (), (frozenset(), frozenset()))
 class ClassSupply:
     """The workers of one class.
 
+    Args:
+        asked: the shapes of the pool, for all classes.
+
     Attributes:
         hungry: those that may be able to take tasks, longest waiting first.
         parked: those that could take nothing of what waited; they are looked at again when
@@ -34,8 +38,9 @@ class ClassSupply:
     """
 
     __slots__ = (
-        "_fitting",
+        "_asked",
         "_judged",
+        "_table",
         "_terms",
         "_usable",
         "base",
@@ -45,15 +50,16 @@ class ClassSupply:
         "parked",
     )
 
-    def __init__(self, cls: WorkerClass, base: ClassKey) -> None:
+    def __init__(self, cls: WorkerClass, base: ClassKey, asked: AskedFitting) -> None:
         self.cls = cls
+        self._asked = asked
         self.base = base
         self.hungry: dict[str, Worker] = {}
         self.parked: dict[str, Worker] = {}
         self.members = 0
         self._terms: dict[Shape, Terms | Refusal] = {}
         self._judged = self._usable = 0
-        self._fitting: Fitting | None = None
+        self._table: Fitting | None = None
 
     def terms(self, shape: Shape) -> Terms | Refusal:
         """On what terms tasks of the shape can run here, or why they never can; kept."""
@@ -69,25 +75,42 @@ class ClassSupply:
             shapes: all shapes by their place in such sets.
         """
         unknown = wanted & ~self._judged
+        if unknown:
+            self._judge(shapes, unknown)
+        return self._usable & wanted
+
+    def _judge(self, shapes: Sequence[Shape], unknown: int) -> None:
         self._judged |= unknown
+        if self.cls.as_asked:
+            self._asked.learn(shapes)
+            if not self.cls.start:
+                self._usable |= unknown & self._asked.runs_on(self.cls)
+                unknown &= ~self._asked.by_size
         while unknown:
             bit = unknown & -unknown
             unknown ^= bit
             if isinstance(self.terms(shapes[bit.bit_length() - 1]), Terms):
                 self._usable |= bit
-                self._fitting = None
-        return self._usable & wanted
+                self._table = None
 
-    def fitting(self) -> Fitting:
-        """What fits into what workers have free, of all shapes that `usable` was asked about."""
-        if self._fitting is None:
+    def fitting(self, free: Amounts) -> int:
+        """Those of all shapes that `usable` was asked about of which a task fits.
+
+        Args:
+            free: what a worker of this class has free.
+        """
+        table = self._asked.table if self.cls.as_asked else self._own_table()
+        return table.into(free) & self._usable
+
+    def _own_table(self) -> Fitting:
+        if self._table is None:
             known = ((shape.bit, terms) for shape, terms in self._terms.items())
-            self._fitting = Fitting(
+            self._table = Fitting(
                 (bit, terms.claim)
                 for bit, terms in known
                 if isinstance(terms, Terms) and bit & self._usable
             )
-        return self._fitting
+        return self._table
 
     def shapes(self) -> list[Shape]:
         """Every shape that was asked about."""
@@ -96,7 +119,7 @@ class ClassSupply:
     def forget_shapes(self, used: set[Shape]) -> None:
         """Drops what is kept about all shapes but these."""
         self._judged = self._usable = 0
-        self._fitting = None
+        self._table = None
         self._terms = {shape: known for shape, known in self._terms.items() if shape in used}
 
 
@@ -113,12 +136,15 @@ class Supply:
         self.policies = PoliciesInForce()
         self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
+        self._asked = AskedFitting()
         self._classes_at_most = 2 * SPARE_CLASSES
-        self._able: dict[Shape, int] = {}
+        self._alike: dict[int, int] = {}
+        self._alike_in = 0
+        self._able: dict[int, int] = {}
 
-    def classes(self) -> list[ClassSupply]:
-        """Every class that has, or lately had, a worker."""
-        return list(self._by_class.values())
+    def classes(self) -> Collection[ClassSupply]:
+        """Every class that has, or lately had, a worker: as they are while one looks."""
+        return self._by_class.values()
 
     def of(self, worker: Worker) -> ClassSupply:
         """The class of a worker."""
@@ -155,7 +181,7 @@ class Supply:
                 facts=facts,
                 policy=policy,
             )
-            found = ClassSupply(cls, base)
+            found = ClassSupply(cls, base, self._asked)
             self._by_key[base, start, facts, policy] = self._by_class[cls] = found
         return found.cls
 
@@ -188,17 +214,27 @@ class Supply:
     def count(self, cls: WorkerClass, online: int) -> None:
         """So many more workers of a class are online; fewer, if that is below zero."""
         self._by_class[cls].members += online
-        self._able.clear()
+        self._alike_in = 0
 
-    def able(self, shape: Shape) -> int:
-        """How many workers that are online could run tasks of a shape."""
-        found = self._able.get(shape)
+    def able(self, shapes: Sequence[Shape], wanted: int, bit: int) -> int:
+        """How many workers that are online could run tasks of a shape.
+
+        Args:
+            shapes: all shapes by their place in sets.
+            wanted: a set of shapes that may be asked about next, this one among them.
+        """
+        if wanted & ~self._alike_in:
+            # Counted by what they can run of these: classes may be many, and most are alike in it.
+            self._alike_in = wanted
+            self._able.clear()
+            self._alike.clear()
+            for supply in self._by_class.values():
+                usable = supply.usable(shapes, wanted)
+                self._alike[usable] = self._alike.get(usable, 0) + supply.members
+        found = self._able.get(bit)
         if found is None:
-            found = self._able[shape] = sum(
-                supply.members
-                for supply in self._by_class.values()
-                if isinstance(supply.terms(shape), Terms)
-            )
+            found = sum(members for usable, members in self._alike.items() if usable & bit)
+            self._able[bit] = found
         return found
 
     def wake(self, worker: Worker) -> None:
@@ -245,6 +281,7 @@ class Supply:
 
     def forget_shapes(self, used: set[Shape]) -> None:
         """Drops what classes keep about all shapes but these."""
-        self._able.clear()
+        self._alike_in = 0
+        self._asked.forget()
         for supply in self._by_class.values():
             supply.forget_shapes(used)
