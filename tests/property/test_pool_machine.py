@@ -95,9 +95,11 @@ specs = st.builds(
 )
 specs = specs.flatmap(
     lambda spec: st.sampled_from([1, 1, 1, 2, 3]).map(
-        lambda span: spec
-        if span == 1
-        else msgspec.structs.replace(spec, span=span, count=span, max_running=None)
+        lambda span: (
+            spec
+            if span == 1
+            else msgspec.structs.replace(spec, span=span, count=span, max_running=None)
+        )
     )
 )
 charges = st.sampled_from(
@@ -732,14 +734,11 @@ class PoolMachine(RuleBasedStateMachine):
             assert job.state != "active"
             assert over + job.counts.cancelled >= job.spec.count
 
-
     def give_up_what_spans_too_many(self) -> None:
         """There are jobs whose tasks any worker could run, but not so many of them at once."""
         for job in list(self.pool.jobs):
             if job.spec.span > 1 and not self.pool.explain(job, self.now).ever:
-                self.tell(
-                    ev.Cancel(at=self.now, request="c", by="root", admin=True, job_id=job.id)
-                )
+                self.tell(ev.Cancel(at=self.now, request="c", by="root", admin=True, job_id=job.id))
 
 
 def test_any_order_of_events() -> None:

@@ -266,7 +266,8 @@ def test_attempts_that_come_before_the_welcome(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(WorkerSession, "_on_run", hasty)
     # Workers that say hello often: more of it is under way when attempts come.
     monkeypatch.setattr(session, "LONGEST_NOBODY_SECONDS", session.NOBODY_SECONDS)
-    assert is_found("is held by one side only", seeds=120)
+    # One in a hundred and fifty of these worlds shows it.
+    assert is_found("is held by one side only", seeds=400)
 
 
 def test_a_shell_that_is_late_to_wake_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
