@@ -18,8 +18,8 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     """The state a manager starts with.
 
     Tasks that had been dispatched and did not end are unheard of: their workers may still run them,
-    and say so when they are asked. Before, nobody knows which tokens are free. The manager is not
-    connected yet.
+    and say so when they are asked. Before, nobody knows which tokens are free, nor what users have
+    of their quotas. The manager is not connected yet.
     """
     state = State(config, snapshot.epoch, snapshot.next_job_id, Seals(snapshot.secret))
     state.connected = False
@@ -27,6 +27,7 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     state.tokens.settled = False
     for token in snapshot.tokens:
         state.tokens.put(token)
+    state.sharers.settled = False
     state.sharers.restore(snapshot.users, snapshot.groups)
     for unfinished in snapshot.jobs:
         _restore_job(state, unfinished)

@@ -21,7 +21,25 @@ The same seed and settings tell the same story, in any process:
 
 from __future__ import annotations
 
-from kestrelctl.simulate.settings import WorldSettings, large, small
+from kestrelctl.simulate.settings import (
+    WorldSettings,
+    calm,
+    crowded,
+    large,
+    shared,
+    small,
+    streaming,
+)
 from kestrelctl.simulate.world import WorldReport, run
 
-__all__ = ["WorldReport", "WorldSettings", "large", "run", "small"]
+__all__ = [
+    "WorldReport",
+    "WorldSettings",
+    "calm",
+    "crowded",
+    "large",
+    "run",
+    "shared",
+    "small",
+    "streaming",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -26,8 +26,10 @@ from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
+from kestrelctl.simulate.bound_audit import BoundAudit, InUse
+from kestrelctl.simulate.outline_audit import OutlineAudit
+from kestrelctl.simulate.share_audit import ShareAudit
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.token_audit import TokenAudit
 from kestrelctl.store.memory import MemoryStore
 
 
@@ -43,6 +45,7 @@ class Execution(msgspec.Struct):
     gpus: tuple[str, ...] = ()
     ended_at: float | None = None
     outcome: int | None = None  #: None while it runs, and if its worker's death ended it
+    refused: str = ""  #: the asset of unknown capacity of which there was no more for it
 
 
 class Audit:
@@ -56,9 +59,15 @@ class Audit:
         over_since: task -> since when it is durable that it is over.
         stopped_since: job -> since when it is durable that it is cancelled.
         killed_at: attempt -> when its end was last ordered.
+
+    Args:
+        calm: as of `OutlineAudit`.
+        shares: holds what owners get against what belongs to them; None where more decides that.
     """
 
-    def __init__(self, clock: SimulationClock) -> None:
+    def __init__(
+        self, clock: SimulationClock, *, calm: bool = False, shares: ShareAudit | None = None
+    ) -> None:
         self.problems: list[str] = []
         self.executions: dict[int, Execution] = {}
         self.acknowledged_jobs: set[int] = set()
@@ -67,17 +76,23 @@ class Audit:
         self.stopped_since: dict[int, float] = {}
         self.killed_at: dict[int, float] = {}
         self._clock = clock
-        self._tokens = TokenAudit()
+        self._bounds = BoundAudit()
+        self._outlines = OutlineAudit(calm=calm)
+        self._shares = shares
         self._jobs: dict[int, JobRecord] = {}
         self._rows: dict[tuple[int, int], TaskRecord] = {}
         self._running: dict[str, dict[int, Execution]] = {}
         self._capacity: dict[str, Amounts] = {}
         self._ads: dict[str, WorkerAd] = {}
+        #: worker -> how much it really has of assets of unknown capacity
+        self._hidden: dict[str, Amounts] = {}
         self._accepted: set[tuple[int, int, int]] = set()
         #: job -> run time of all attempts whose results became durable
         self._used: dict[int, float] = {}
         #: attempt number -> (job id, index, outcome, when it was first reported)
         self._results: dict[int, tuple[int, int, int, float]] = {}
+        #: Tasks that have run at least once, where shares are watched.
+        self._begun: set[tuple[int, int]] = set()
         #: Jobs that the pool has decided to hold, whether that is durable yet or not.
         self._held: set[int] = set()
         #: When a task or job was last over that is so no more.
@@ -96,11 +111,25 @@ class Audit:
         except AssertionError as error:
             self.expect(False, str(error))
 
-    def check_tokens(self, pool: Pool) -> None:
-        """Verifies that no more tokens of the pool are used than there are."""
-        running = [(one.number, one.worker, one.request) for one in self.running()]
-        for problem in self._tokens.look(pool.state, running, self.killed_at):
+    def check_bounds(self, pool: Pool) -> None:
+        """Verifies that no more is used at once than the pool has, or than an owner may have."""
+        running = (
+            InUse(one.number, one.worker, self._jobs[one.job_id].owner, one.request)
+            for one in self.running()
+        )
+        for problem in self._bounds.look(pool.state, running, self.killed_at):
             self.expect(False, problem)
+
+    def check_outlines(self, pool: Pool) -> None:
+        """Verifies what is thought of assets of unknown capacity."""
+        for problem in self._outlines.look(pool.state):
+            self.expect(False, problem)
+
+    def check_shares(self, pool: Pool, now: float) -> None:
+        """Verifies that everybody gets his share."""
+        if self._shares is not None:
+            for problem in self._shares.look(pool.state, now):
+                self.expect(False, problem)
 
     def check_schedule(self, pool: Pool, now: float) -> None:
         """Verifies that nothing waits while somebody could take it."""
@@ -121,12 +150,26 @@ class Audit:
                 why_not = refusal(worker, state.supply.of(worker), shape, now - 1.0)
                 idles = why_not is None and not worker.queued
                 self.expect(not idles, f"{worker.jid} idles while tasks wait that it could run")
+        for problem in self._outlines.look_at_rests(state, now):
+            self.expect(False, problem)
 
     # -- machines ----------------------------------------------------------------------------------
 
-    def machine(self, worker: str, capacity: Amounts, ad: WorkerAd | None = None) -> None:
-        """A worker's machine has so much of each asset, and its worker says this of itself."""
+    def machine(
+        self,
+        worker: str,
+        capacity: Amounts,
+        ad: WorkerAd | None = None,
+        hidden: Amounts | None = None,
+    ) -> None:
+        """A worker's machine has so much of each asset, and its worker says this of itself.
+
+        Args:
+            hidden: how much it really has of those of unknown capacity.
+        """
         self._capacity[worker] = capacity
+        self._hidden[worker] = hidden or {}
+        self._outlines.machine(worker, self._hidden[worker])
         if ad is not None:
             self._ads[worker] = ad
         self._running[worker] = {}
@@ -143,8 +186,12 @@ class Audit:
         worker: str,
         item: str | None,
         gpus: tuple[str, ...] = (),
-    ) -> None:
-        """A command starts to run, with this item, and is told that these GPUs are its own."""
+    ) -> str:
+        """A command starts to run, with this item, and is told that these GPUs are its own.
+
+        Returns:
+            The asset of unknown capacity of which there is no more for it; empty if there is none.
+        """
         self.expect(number not in self.executions, f"attempt {number} was started twice")
         job = self._jobs.get(job_id)
         self.expect(job is not None, f"attempt {number} is of job {job_id}, which is not durable")
@@ -159,6 +206,15 @@ class Audit:
         self.executions[number] = execution
         running = self._running[worker]
         running[number] = execution
+        if job is not None and self._shares is not None:
+            now = self._clock.now
+            cpus = request.get("cpus", 0)
+            self._shares.began(job.owner, cpus, now)
+            if (job_id, index) not in self._begun:
+                delay_seconds = now - job.submitted_at
+                for problem in self._shares.few(job.owner, job.spec.count, cpus, delay_seconds):
+                    self.expect(False, problem)
+            self._begun.add((job_id, index))
         for name, there in self._capacity[worker].items():
             used = sum(one.request.get(name, 0) for one in running.values())
             self.expect(used <= there, f"{worker} runs {used} {name} at once, it has {there}")
@@ -168,6 +224,15 @@ class Audit:
             # Nobody asks for more than one here, or for one and a half.
             used = sum(one.request[GPUS] for one in running.values() if gpu in one.gpus)
             self.expect(used <= MILLI, f"{used} of GPU {gpu} of {worker} is taken")
+        execution.refused = self._lacking(worker, running.values())
+        return execution.refused
+
+    def _lacking(self, worker: str, running: Iterable[Execution]) -> str:
+        """Of which asset of unknown capacity a worker's commands want more than there is."""
+        for asset, there in self._hidden[worker].items():
+            if sum(one.request.get(asset, 0) for one in running if not one.refused) > there:
+                return asset
+        return ""
 
     def _agreed(self, job: JobRecord, worker: str) -> None:
         """Holds the whole ads of both sides against each other, as no class or shape does."""
@@ -190,7 +255,14 @@ class Audit:
         execution = self.executions[number]
         del self._running[execution.worker][number]
         execution.ended_at = self._clock.now
+        job = self._jobs.get(execution.job_id)
+        if job is not None and self._shares is not None:
+            self._shares.ended(job.owner, execution.request.get("cpus", 0), self._clock.now)
         execution.outcome = outcome
+        if execution.refused and outcome == Outcome.FAILED:
+            self._outlines.refused(execution.worker, execution.refused, number)
+        elif outcome == Outcome.DONE:
+            self._outlines.succeeded(execution.worker, execution.request)
 
     def kept(self, number: int, job_id: int, index: int, outcome: int) -> None:
         """A worker reports a result."""
@@ -218,7 +290,8 @@ class Audit:
                         held = record.hold is not None
                         (self._held.add if held else self._held.discard)(record.job_id)
             elif isinstance(effect, Run):
-                for number, job_id, _, _, _ in effect.spans:
+                for number, job_id, _, n, _ in effect.spans:
+                    self._bounds.sent(number, n, self._clock.now)
                     text = f"attempt {number} of job {job_id} is handed out, which is on hold"
                     self.expect(job_id not in self._held, text)
 
@@ -334,6 +407,8 @@ class Audit:
         more = asks and row.memory_step == step + 1
         self.expect(more or row.memory_step == step, f"{where} asks for step {row.memory_step}")
         failed = result is not None and result.outcome == Outcome.FAILED and not more
+        refused = failed and result is not None and self._was_refused(result.number)
+        self.expect(not refused, f"{where} was refused, and that is counted against it")
         self.expect(
             row.failures == failures + failed,
             f"{where}: {failures} failures became {row.failures} with {result and result.number}",
@@ -345,6 +420,10 @@ class Audit:
             row.losses == losses + lost or found_again or reset,
             f"{where}: {losses} losses became {row.losses} as {row.state}",
         )
+
+    def _was_refused(self, number: int) -> bool:
+        execution = self.executions.get(number)
+        return execution is not None and execution.refused != ""
 
     # -- at the end --------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ class Nodes:
     store: SimulatedStore
     manager: SimulatedManager
     workers: list[SimulatedMachine]
-    owner: Owner
+    owners: list[Owner]
     operator: Operator
     broken: set[str] = field(default_factory=set)  #: workers that fail everything just now
     hollow: set[str] = field(default_factory=set)  #: workers that run nothing and report success
@@ -31,4 +31,4 @@ class Nodes:
     @property
     def processes(self) -> list[SimulatedProcess]:
         """All that run."""
-        return [self.manager, *self.workers, self.owner, self.operator]
+        return [self.manager, *self.workers, *self.owners, self.operator]

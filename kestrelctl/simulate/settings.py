@@ -8,19 +8,28 @@ import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.simulate.faults import KINDS, Kind
+from kestrelctl.simulate.share_audit import CONTEST_SECONDS, FEW
+from kestrelctl.simulate.truth import SECONDS
 from kestrelctl.simulate.workload import (
+    DB,
+    GROUPS,
+    MANY_OWNERS,
+    NO_MORE_STATUS,
     PolicyChange,
-    QuotaChange,
+    ShareSetting,
     Submission,
     TokenChange,
     some_ads,
     some_jobs,
     some_policies,
-    some_quotas,
+    some_shares,
     some_tokens,
     with_holds,
+    with_owners,
+    with_unknown,
 )
 
 
@@ -29,10 +38,15 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ads: one for each worker.
+        hidden: for each worker, how much it really has of its assets of unknown capacity; or none.
+        calm: nothing goes wrong, every worker has some of these assets, and tasks take one unit
+            each, for much longer than messages travel: estimates of them come close to the truth.
+        slots: how many tasks run at once, in a world in which nothing goes wrong and nothing but
+            shares decides who is next, and which is held to that; 0 in any other.
         submissions: the jobs, with their times and their owners' second thoughts.
         policies: what an admin has tasks charged, and when.
         tokens: what an admin says that the whole pool has, and when.
-        quotas: what an admin says that the owner may have at workers, and when.
+        shares: what an admin sets for owners and groups, and when.
         faults: how many things go wrong within the first `fault_seconds`.
         fault_kinds: which, and how often each, relative to the others.
         patience_seconds: how long after that everything must have come to its end.
@@ -47,9 +61,12 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ads: list[WorkerAd]
     submissions: list[Submission]
+    hidden: tuple[dict[str, float], ...] = ()
+    calm: bool = False
+    slots: int = 0
     policies: tuple[PolicyChange, ...] = ()
     tokens: tuple[TokenChange, ...] = ()
-    quotas: tuple[QuotaChange, ...] = ()
+    shares: tuple[ShareSetting, ...] = ()
     faults: int = 0
     fault_seconds: float = 20.0
     fault_kinds: dict[Kind, float] = msgspec.field(default_factory=lambda: KINDS)
@@ -62,20 +79,27 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     check: bool = True
     keep_story: bool = True
 
+    @property
+    def longest_seconds(self) -> float:
+        """How long a task takes at the most."""
+        return max(SECONDS[submission.spec.name][1] for submission in self.submissions)
+
 
 def small(seed: int) -> WorldSettings:
     """A small world in which much goes wrong: 2 to 8 workers, 10 to 80 tasks."""
     random = Random(f"small {seed}")
     fault_seconds = random.uniform(5.0, 20.0)
+    ads = some_ads(random, random.randint(2, 8))
+    jobs = some_jobs(random, random.randint(10, 80), fault_seconds / 2)
+    jobs = with_holds(Random(f"holds {seed}"), jobs)
+    ads, hidden, jobs = with_unknown(Random(f"unknown {seed}"), ads, jobs)
     return WorldSettings(
-        ads=some_ads(random, random.randint(2, 8)),
-        submissions=with_holds(
-            Random(f"holds {seed}"),
-            some_jobs(random, random.randint(10, 80), fault_seconds / 2),
-        ),
+        ads=ads,
+        hidden=hidden,
+        submissions=with_owners(Random(f"owners {seed}"), jobs),
         policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
         tokens=tuple(some_tokens(Random(f"tokens {seed}"), fault_seconds)),
-        quotas=tuple(some_quotas(Random(f"quotas {seed}"), fault_seconds)),
+        shares=tuple(some_shares(Random(f"shares {seed}"), fault_seconds)),
         faults=random.choice((0, 4, 8, 16, 32)),
         fault_seconds=fault_seconds,
         patience_seconds=2000.0,
@@ -96,6 +120,103 @@ def small(seed: int) -> WorldSettings:
             usage_seconds=float(seed % 2),
         ),
         machines_per_puller=random.choice((0, 0, 2)),
+    )
+
+
+def calm(seed: int) -> WorldSettings:
+    """One to four workers with an asset of unknown capacity, and enough that wants it."""
+    random = Random(f"calm {seed}")
+    hidden = tuple({DB: float(random.randint(1, 12))} for _ in range(random.randint(1, 4)))
+    tasks = 30 * int(sum(there[DB] for there in hidden))
+    kind = random.choice(("second", "medium"))
+    spec = JobSpec(argv=("task",), name=kind, count=tasks, request={"cpus": 1.0, DB: 1.0})
+    return WorldSettings(
+        ads=[WorkerAd(assets={"cpus": 16.0}, unknown={DB: NO_MORE_STATUS})] * len(hidden),
+        hidden=hidden,
+        calm=True,
+        submissions=[Submission(at_seconds=0.5, spec=spec)],
+    )
+
+
+def shared(seed: int) -> WorldSettings:
+    """Some owners, also in groups, who all want more for a little longer than an hour.
+
+    Half a slot or more belongs to each: whatever a task takes is little beside an hour of that.
+    """
+    random = Random(f"shared {seed}")
+    owners = MANY_OWNERS[: random.randint(2, 5)]
+    shares = [
+        ShareSetting(0.0, name, ShareChange(weight=random.choice((2.0, 4.0)))) for name in GROUPS
+    ]
+    shares += [
+        ShareSetting(
+            0.3,
+            name,
+            ShareChange(weight=random.choice((1.0, 2.0, 3.0))),
+            random.choice(("", *GROUPS)),
+        )
+        for name in owners
+    ]
+    cpus, workers = random.choice(((1, 16), (2, 8), (4, 4), (16, 1)))
+    return WorldSettings(
+        ads=[WorkerAd(assets={"cpus": float(cpus)})] * workers,
+        slots=cpus * workers,
+        submissions=[
+            Submission(
+                at_seconds=1.0,
+                spec=JobSpec(argv=("task",), name=random.choice(("long", "minute")), count=50_000),
+                owner=name,
+                cancel_after_seconds=CONTEST_SECONDS + 10.0,
+            )
+            for name in owners
+        ],
+        shares=tuple(shares),
+        patience_seconds=2 * CONTEST_SECONDS,
+        config=Config(usage_half_life_seconds=random.choice((60.0, 3600.0, 86_400.0))),
+        check=False,
+        keep_story=False,
+    )
+
+
+def crowded(seed: int) -> WorldSettings:
+    """One owner has 20,000 tasks, and others who come later have ten each."""
+    random = Random(f"crowded {seed}")
+    first, *others = MANY_OWNERS[: random.randint(2, 4)]
+    kind = random.choice(("short", "medium", "second"))
+    workers, cpus = random.choice(((10, 1), (20, 1), (5, 4), (2, 16)))
+    many = JobSpec(argv=("task",), name=kind, count=20_000)
+    few = msgspec.structs.replace(many, count=FEW)
+    return WorldSettings(
+        ads=[WorkerAd(assets={"cpus": float(cpus)})] * workers,
+        slots=cpus * workers,
+        submissions=[
+            Submission(at_seconds=1.0, spec=many, owner=first, cancel_after_seconds=20.0),
+            *(
+                Submission(at_seconds=random.uniform(5.0, 15.0), spec=few, owner=name)
+                for name in others
+            ),
+        ],
+        check=False,
+    )
+
+
+def streaming(seed: int) -> WorldSettings:
+    """Small tasks take whatever becomes free, and one comes that needs a whole worker."""
+    random = Random(f"streaming {seed}")
+    workers, cpus = random.randint(2, 4), 4
+    small = JobSpec(argv=("task",), name="second", count=20_000)
+    whole = msgspec.structs.replace(small, count=1, request={"cpus": float(cpus)})
+    few, many = MANY_OWNERS[:2]
+    at_seconds = random.uniform(5.0, 10.0)
+    return WorldSettings(
+        ads=[WorkerAd(assets={"cpus": float(cpus)})] * workers,
+        slots=cpus * workers,
+        submissions=[
+            Submission(at_seconds=1.0, spec=small, owner=many, cancel_after_seconds=60.0),
+            Submission(at_seconds=at_seconds, spec=whole, owner=few),
+        ],
+        config=Config(starving_seconds=random.uniform(5.0, 20.0)),
+        check=False,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from kestrelctl.core.counting.histogram import Histogram
@@ -17,6 +17,8 @@ from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 
 #: Seconds from the signal to the end of a command.
 DIES_AFTER_SECONDS = (0.0005, 0.01)
+#: Seconds until a command knows that there is no more of an asset for it.
+REFUSED_AFTER_SECONDS = 0.005
 
 
 class SimulatedExecutor:
@@ -25,6 +27,7 @@ class SimulatedExecutor:
     Args:
         worker: the address of the worker whose commands they are.
         fate: what becomes of an execution of (kind, index) here.
+        unknown: with which status commands end for which there is no more of an asset.
         loop: in whose turns exits are told.
         fatal: called when a command ends its worker.
     """
@@ -36,6 +39,7 @@ class SimulatedExecutor:
         random: Random,
         audit: Audit,
         fate: Callable[[str, int], Fate],
+        unknown: Mapping[str, int],
         loop: Loop,
         on_completion: Callable[[Completion], None],
         fatal: Callable[[], None],
@@ -46,6 +50,7 @@ class SimulatedExecutor:
         self._random = random
         self._audit = audit
         self._fate = fate
+        self._unknown = unknown
         self._loop = loop
         self._on_completion = on_completion
         self._fatal = fatal
@@ -57,7 +62,7 @@ class SimulatedExecutor:
             raise ValueError(f"attempt {number} runs already")
         env = command.env
         index = int(env["KESTREL_TASK_INDEX"])
-        self._audit.began(
+        lacking = self._audit.began(
             number,
             int(env["KESTREL_JOB_ID"]),
             index,
@@ -67,7 +72,10 @@ class SimulatedExecutor:
         )
         self._began_at[number] = self._clock.now
         fate = self._fate(env["KESTREL_JOB_NAME"], index)
-        if fate.kills_worker:
+        if lacking:
+            status = self._unknown[lacking]
+            self._clock.after(REFUSED_AFTER_SECONDS, self._ends, number, Outcome.FAILED, "", status)
+        elif fate.kills_worker:
             self._clock.after(fate.seconds, self._takes_the_worker_along, number)
         else:
             runs_out = 0 < command.memory_bytes < MOST_WANTED_BYTES
@@ -101,7 +109,7 @@ class SimulatedExecutor:
         if number in self._began_at:
             self._fatal()
 
-    def _ends(self, number: int, outcome: int, why: str = "") -> None:
+    def _ends(self, number: int, outcome: int, why: str = "", exit_code: int | None = None) -> None:
         """The machine's own event: it happens whether or not the worker is stopped."""
         began_at = self._began_at.pop(number, None)
         if began_at is None:
@@ -111,7 +119,7 @@ class SimulatedExecutor:
             self._on_completion,
             Completion(
                 number,
-                exit_code=_EXIT_CODES.get(outcome),
+                exit_code=_EXIT_CODES.get(outcome) if exit_code is None else exit_code,
                 signal=9 if outcome == Outcome.KILLED else None,
                 reason=why or _REASONS.get(outcome, ""),
                 started_at=began_at,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.ad import GPUS, AssetChange, WorkerAd, changed
-from kestrelctl.core.model.assets import amounts
+from kestrelctl.core.model.assets import MILLI, amounts
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.network import DOMAIN, Server
@@ -28,6 +28,7 @@ class SimulatedMachine(SimulatedProcess):
 
     Args:
         fate: what becomes of an execution of (kind, index) here.
+        hidden: how much it really has of assets of unknown capacity.
         pulls: the worker is sent no more attempts than it asks for.
 
     Attributes:
@@ -46,6 +47,7 @@ class SimulatedMachine(SimulatedProcess):
         fate: Callable[[str, int], Fate],
         *,
         pulls: bool,
+        hidden: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(name, f"{name}@workers.{DOMAIN}/1", clock, random, server, audit)
         self.spool = SimulatedSpool()
@@ -56,7 +58,8 @@ class SimulatedMachine(SimulatedProcess):
         self._pulls = pulls
         self._executor: SimulatedExecutor | None = None
         self._leaving = False
-        audit.machine(self.address, amounts(ad.assets), ad)
+        there = {name: round(n * MILLI) for name, n in (hidden or {}).items()}
+        audit.machine(self.address, amounts(ad.assets), ad, there)
 
     @property
     def agent(self) -> Agent | None:
@@ -88,6 +91,7 @@ class SimulatedMachine(SimulatedProcess):
             self.random,
             self.audit,
             self._fate,
+            self._ad.unknown,
             self.loop,
             on_completion,
             self._killed_by_a_task,

@@ -169,7 +169,8 @@ class WatchedPool(Pool):
             self._manager.lease_ran_out(self)
         if self._check and (effects or not isinstance(event, (Heard, Tick))):
             self._audit.check_pool(self)
-            self._audit.check_tokens(self)
+            self._audit.check_bounds(self)
+            self._audit.check_outlines(self)
         return effects
 
     def schedule(self, now: float) -> list[Effect]:
@@ -178,8 +179,10 @@ class WatchedPool(Pool):
         if self._check:
             if effects:
                 self._audit.check_pool(self)
-                self._audit.check_tokens(self)
+                self._audit.check_bounds(self)
+                self._audit.check_outlines(self)
             self._audit.check_schedule(self, now)
+        self._audit.check_shares(self, now)
         at = self._wake_at = self.wake_at(now)
         if at is None or at > now:
             self._overdue = 0

@@ -9,7 +9,6 @@ from random import Random
 import msgspec
 
 from kestrelctl.core.model.records import JobRecord
-from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull
 from kestrelctl.protocol import answers, codec, requests
@@ -19,15 +18,14 @@ from kestrelctl.simulate.simulated_manager import ADMIN
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.workload import (
+    GROUPS,
     NOWHERE,
     PolicyChange,
-    QuotaChange,
+    ShareSetting,
     Submission,
     TokenChange,
 )
 
-#: Whose all jobs are.
-OWNER = f"ada@users.{DOMAIN}"
 #: How long a user waits for an answer, or after an error, before asking again.
 PATIENCE_SECONDS = 5.0
 
@@ -77,12 +75,13 @@ class User(SimulatedProcess):
         return what
 
     def _try(self, what: str) -> None:
-        question = self.open.get(what)
-        if question is None:
-            return
+        if what in self.open:
+            self._send(what)
+            self.clock.after(PATIENCE_SECONDS, self._try, what)
+
+    def _send(self, what: str) -> None:
         if self.session is not None:
-            self.session.send(codec.encode(question.request), f"jobs@{DOMAIN}")
-        self.clock.after(PATIENCE_SECONDS, self._try, what)
+            self.session.send(codec.encode(self.open[what].request), f"jobs@{DOMAIN}")
 
     # -- Listener ----------------------------------------------------------------------------------
 
@@ -102,7 +101,8 @@ class User(SimulatedProcess):
         """An answer, perhaps a second one to the same question."""
 
     def on_online(self) -> None:
-        pass
+        for what in self.open:
+            self._send(what)
 
     def on_offline(self, why: str) -> None:
         pass
@@ -117,17 +117,25 @@ class User(SimulatedProcess):
         raise AssertionError("the pool shows no presence to users")
 
 
+def account_of(name: str) -> str:
+    """The account of a user with this name."""
+    return f"{name}@users.{DOMAIN}"
+
+
 class Owner(User):
-    """Owns all jobs.
+    """Owns jobs.
+
+    Args:
+        name: before the `@` of the account.
 
     Attributes:
         submissions: planned job -> its id, once acknowledged.
     """
 
     def __init__(
-        self, clock: SimulationClock, random: Random, server: Server, audit: Audit
+        self, name: str, clock: SimulationClock, random: Random, server: Server, audit: Audit
     ) -> None:
-        super().__init__(OWNER, clock, random, server, audit)
+        super().__init__(account_of(name), clock, random, server, audit)
         self.submissions: dict[int, int] = {}
         self._plans: list[Submission] = []
         self._plan_of: dict[str, int] = {}
@@ -144,7 +152,7 @@ class Owner(User):
             and not self.open
         )
 
-    def plan(self, submissions: list[Submission]) -> None:
+    def plan(self, submissions: Iterable[Submission]) -> None:
         """Hands these jobs in; cancels, retries, holds and releases them at their times."""
         for which, submission in enumerate(submissions):
             self._plans.append(submission)
@@ -208,22 +216,29 @@ class Owner(User):
         self.ask(requests.ReleaseJobs(jobs=str(job_id)))
 
     def release_held(self, jobs: list[JobRecord]) -> None:
-        """Releases those of these jobs that are on hold, whoever held them; once for each hold."""
-        for job in jobs:
+        """Releases those of these jobs that are his and on hold, whoever held them; once for each
+        hold.
+        """
+        for job in self._own(jobs):
             if job.hold is not None and (job.job_id, job.hold.at) not in self._released:
                 self._released.add((job.job_id, job.hold.at))
                 self._release(job.job_id)
 
     def give_up_hopeless(self, jobs: list[JobRecord]) -> None:
-        """Cancels those of these jobs that no machine can run, acknowledged or not."""
-        for job in jobs:
+        """Cancels those of these jobs that are his and that no machine can run, acknowledged or
+        not.
+        """
+        for job in self._own(jobs):
             if job.spec.requires == NOWHERE and job.job_id not in self._given_up:
                 self._given_up.add(job.job_id)
                 self._cancel(job.job_id)
 
+    def _own(self, jobs: list[JobRecord]) -> list[JobRecord]:
+        return [job for job in jobs if job.owner == account_of(self.name)]
+
 
 class Operator(User):
-    """An admin: drains workers and has them back, sets policies, quotas and what the pool has."""
+    """An admin: drains workers and has them back, sets policies, shares and what the pool has."""
 
     def __init__(
         self, clock: SimulationClock, random: Random, server: Server, audit: Audit
@@ -243,16 +258,13 @@ class Operator(User):
         self,
         policies: Iterable[PolicyChange],
         tokens: Iterable[TokenChange],
-        quotas: Iterable[QuotaChange],
+        shares: Iterable[ShareSetting],
     ) -> None:
-        """Puts policies in force, sets what the pool has of its own, and bounds the owner of the
-        jobs, at their times.
+        """Puts policies in force, sets what the pool has of its own, and what holds for owners and
+        groups, at their times.
         """
-        for bound in quotas:
-            limits = {"cpus": bound.cpus}
-            change = ShareChange(max_running=bound.max_running, limits=limits)
-            request = requests.ChangeUser(user=OWNER, change=change)
-            self.clock.after(bound.at_seconds, self._want, "quota", request)
+        for share in shares:
+            self.clock.after(share.at_seconds, self._want, f"share {share.name}", _asked(share))
         for token in tokens:
             wish: requests.Request = requests.RemoveAsset(name=token.name)
             if token.total:
@@ -266,3 +278,9 @@ class Operator(User):
         """The later wish counts: the earlier one is not repeated any more."""
         self.open.pop(self._wish.get(what, ""), None)
         self._wish[what] = self.ask(request)
+
+
+def _asked(share: ShareSetting) -> requests.Request:
+    if share.name in GROUPS:
+        return requests.ChangeGroup(name=share.name, change=share.change)
+    return requests.ChangeUser(user=account_of(share.name), change=share.change, group=share.group)

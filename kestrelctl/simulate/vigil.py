@@ -166,7 +166,7 @@ class Vigil:
         """Whoever asks is answered, if only that it cannot be done now."""
         if not self._steady(self._nodes.manager, self._answer_seconds):
             return
-        for user in (self._nodes.owner, self._nodes.operator):
+        for user in (*self._nodes.owners, self._nodes.operator):
             if self._steady(user, self._answer_seconds):
                 for what, question in user.open.items():
                     waited = self._clock.now - question.asked_at

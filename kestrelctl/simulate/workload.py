@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 
 from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
+from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.simulate.truth import KINDS
 
@@ -25,12 +26,22 @@ MOST_WANTED_BYTES = 300 * MEBIBYTE
 #: What no machine has.
 NOWHERE = ("abacus",)
 
+#: An asset of unknown capacity, and the status with which tasks say that there is no more of it.
+DB, NO_MORE_STATUS = "db", 75
+
+#: Who has jobs in a world, the first ones of these, or where there are more; and which groups they
+#: may be in.
+OWNERS = ("ada", "bob", "eve")
+MANY_OWNERS = (*OWNERS, "joe", "kim")
+GROUPS = ("physics", "biology")
+
 
 class Submission(msgspec.Struct, frozen=True):
     """A job to be handed in, and what its owner does so long after it was acknowledged."""
 
     at_seconds: float  #: after the world's beginning
     spec: JobSpec
+    owner: str = OWNERS[0]
     cancel_after_seconds: float | None = None
     cancel_tasks: tuple[int, ...] = ()  #: only these, instead of all
     retry_after_seconds: float | None = None
@@ -55,17 +66,18 @@ class TokenChange(msgspec.Struct, frozen=True):
     total: int
 
 
-class QuotaChange(msgspec.Struct, frozen=True):
-    """What the owner of the jobs may have at workers, some time after the world's beginning.
+class ShareSetting(msgspec.Struct, frozen=True):
+    """What an admin sets for an owner or a group, some time after the world's beginning.
 
     Attributes:
-        max_running: attempts at once; None for any number.
-        cpus: processors at once; None for any number.
+        name: of the owner, or of the group if one of `GROUPS` has this name.
+        group: the group that the owner is in from then on; empty for none, None to leave that.
     """
 
     at_seconds: float
-    max_running: int | None
-    cpus: float | None
+    name: str
+    change: ShareChange
+    group: str | None = None
 
 
 #: Whatever fits a machine at all fits it with these, and no machine is oversubscribed.
@@ -104,18 +116,67 @@ def some_tokens(random: Random, within_seconds: float) -> list[TokenChange]:
     ]
 
 
-def some_quotas(random: Random, within_seconds: float) -> list[QuotaChange]:
-    """What the owner may have at workers while the world goes on; in the end anything."""
-    changes = [
-        QuotaChange(
+def some_shares(random: Random, within_seconds: float) -> list[ShareSetting]:
+    """Weights, groups and quotas while the world goes on; in the end nothing is bounded."""
+    settings = [
+        ShareSetting(
             random.uniform(0.0, within_seconds),
-            random.choice((None, 0, 1, 3, 8)),
-            random.choice((None, None, 0.5, 2.0, 6.0)),
+            name,
+            ShareChange(
+                weight=random.choice((0.5, 1.0, 3.0)),
+                max_running=random.choice((None, 0, 1, 3, 8)),
+                limits={"cpus": random.choice((None, None, 0.5, 2.0, 6.0))},
+            ),
+            None if name in GROUPS else random.choice((None, "", *GROUPS)),
         )
-        for _ in range(random.choice((0, 0, 2, 5)))
+        for name in (*OWNERS, *GROUPS)
+        for _ in range(random.choice((0, 0, 1, 3)))
     ]
-    changes.sort(key=lambda change: change.at_seconds)
-    return [*changes, QuotaChange(within_seconds + 1.0, None, None)] if changes else []
+    settings.sort(key=lambda setting: setting.at_seconds)
+    anything = ShareChange(max_running=None, limits={"cpus": None})
+    last = {
+        setting.name: ShareSetting(within_seconds + 1.0, setting.name, anything)
+        for setting in settings
+    }
+    groups = [ShareSetting(0.0, name, ShareChange()) for name in GROUPS if settings]
+    return [*groups, *settings, *last.values()]
+
+
+def with_unknown(
+    random: Random, ads: list[WorkerAd], submissions: list[Submission]
+) -> tuple[list[WorkerAd], tuple[dict[str, float], ...], list[Submission]]:
+    """The same machines and jobs, some of them with an asset of unknown capacity.
+
+    Returns:
+        The machines, how much each of them really has of it, and the jobs. The first machine has
+        enough for any task, others perhaps nothing.
+    """
+    if random.random() < 0.5:
+        return ads, (), submissions
+    hidden: list[dict[str, float]] = [{DB: random.choice((1.0, 1.0, 2.0))}]
+    hidden += [random.choice(({}, {DB: random.choice((0.0, 1.0, 1.0, 2.0))})) for _ in ads[1:]]
+    return (
+        [
+            msgspec.structs.replace(ad, unknown={DB: NO_MORE_STATUS}) if there else ad
+            for ad, there in zip(ads, hidden, strict=True)
+        ],
+        tuple(hidden),
+        [_with_some(random, each) for each in submissions],
+    )
+
+
+def _with_some(random: Random, submission: Submission) -> Submission:
+    if random.random() < 0.4:
+        return submission
+    request = submission.spec.request | {DB: random.choice((0.5, 1.0, 1.0))}
+    spec = msgspec.structs.replace(submission.spec, request=request)
+    return msgspec.structs.replace(submission, spec=spec)
+
+
+def with_owners(random: Random, submissions: list[Submission]) -> list[Submission]:
+    """The same jobs, of one or of several owners."""
+    owners = OWNERS[: random.choice((1, 2, 3, 3))]
+    return [msgspec.structs.replace(each, owner=random.choice(owners)) for each in submissions]
 
 
 def some_ads(random: Random, n: int) -> list[WorkerAd]:

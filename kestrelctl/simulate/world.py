@@ -18,6 +18,7 @@ from kestrelctl.simulate.faults import plan, plan_resizes
 from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.settings import WorldSettings, small
+from kestrelctl.simulate.share_audit import ShareAudit
 from kestrelctl.simulate.simulated_machine import SimulatedMachine
 from kestrelctl.simulate.simulated_manager import SimulatedManager
 from kestrelctl.simulate.simulation_clock import SimulationClock, StandsStill, fingerprint
@@ -25,6 +26,7 @@ from kestrelctl.simulate.store import SimulatedStore
 from kestrelctl.simulate.truth import Fate, fate
 from kestrelctl.simulate.users import Operator, Owner
 from kestrelctl.simulate.vigil import Vigil
+from kestrelctl.simulate.workload import OWNERS
 
 #: A manager that is told to stop does so in this time.
 STOPS_WITHIN_SECONDS = CLOSE_SECONDS + 1.0
@@ -91,7 +93,11 @@ class World:
     def __init__(self, seed: int, settings: WorldSettings) -> None:
         self.settings = settings
         self.clock = clock = SimulationClock(keep_story=settings.keep_story)
-        self.audit = audit = Audit(clock)
+        shares = None
+        if settings.slots:
+            starving_seconds = settings.config.starving_seconds
+            shares = ShareAudit(settings.slots, settings.longest_seconds, starving_seconds)
+        self.audit = audit = Audit(clock, calm=settings.calm, shares=shares)
         random = {
             part: Random(f"{seed} {part}")
             for part in ("network", "store", "manager", "workers", "users", "truth", "faults")
@@ -123,20 +129,25 @@ class World:
                     partial(self._fate, f"w{which}"),
                     pulls=settings.machines_per_puller > 0
                     and which % settings.machines_per_puller == 0,
+                    hidden=settings.hidden[which] if settings.hidden else None,
                 )
                 for which, ad in enumerate(settings.ads)
             ],
-            owner=Owner(clock, random["users"], server, audit),
+            owners=[
+                Owner(name, clock, random["users"], server, audit)
+                for name in dict.fromkeys([OWNERS[0], *(job.owner for job in settings.submissions)])
+            ],
             operator=Operator(clock, random["users"], server, audit),
         )
         self.vigil = Vigil(nodes, audit, settings)
         nodes.manager.lease_ran_out = self.vigil.lease_ran_out
-        for process in (nodes.manager, nodes.owner, nodes.operator):
+        for process in (nodes.manager, *nodes.owners, nodes.operator):
             process.start()
         for worker in nodes.workers:
             clock.after(random["workers"].uniform(0.0, settings.join_seconds), worker.start)
-        nodes.owner.plan(settings.submissions)
-        nodes.operator.plan(settings.policies, settings.tokens, settings.quotas)
+        for owner in nodes.owners:
+            owner.plan(job for job in settings.submissions if job.owner == owner.name)
+        nodes.operator.plan(settings.policies, settings.tokens, settings.shares)
         plan(nodes, random["faults"], settings.faults, settings.fault_seconds, settings.fault_kinds)
         # Draws of their own, so that all else stays that of the seed.
         resizes = -(-settings.faults // 4)
@@ -168,8 +179,9 @@ class World:
         while clock.now < deadline and not self._quiet():
             self._watch_until(clock.now + LOOK_SECONDS)
             active = nodes.store.jobs(states=["active"])
-            nodes.owner.give_up_hopeless(active)
-            nodes.owner.release_held(active)
+            for owner in nodes.owners:
+                owner.give_up_hopeless(active)
+                owner.release_held(active)
         self.audit.expect(self._quiet(), "the world does not come to rest")
         seconds = clock.now - clock.start
         manager, life = nodes.manager, nodes.manager.life
@@ -213,7 +225,7 @@ class World:
             pool is not None
             and not pool.state.jobs
             and not pool.state.ending
-            and nodes.owner.settled
+            and all(owner.settled for owner in nodes.owners)
             and not nodes.operator.open
             and all(worker.settled for worker in nodes.workers)
         )

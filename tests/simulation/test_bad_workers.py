@@ -98,7 +98,7 @@ def test_a_job_that_fails_everywhere_from_somewhere_on_stops_nobody(seed: int, c
     found = world(seed, 4, spec("ends", 2000), cpus=cpus)
     job = found.job()
     found.live_until(lambda: job.counts.failed > 20, 60.0)
-    found.nodes.owner.hand_in(spec("second", 4))
+    found.nodes.owners[0].hand_in(spec("second", 4))
     took = found.live_until(
         lambda: any(other is not job and other.running for other in found.state.jobs.values()), 10.0
     )

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from poolkit import PoolDriver
 
-from kestrelctl.core.jobs.sharer import MOST_TILT
+from kestrelctl.core.jobs.sharer import MOST_AHEAD_SECONDS, MOST_TILT
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import GroupRecord, UserRecord
 
@@ -33,13 +33,17 @@ def crowd(driver: PoolDriver, workers: int, cpus: float = 1) -> list[str]:
 
 
 def in_turn(driver: PoolDriver, name: str, tasks: int, seconds: float = 2.0) -> list[str]:
-    """Whose tasks run at a worker of one processor, one after the other."""
+    """Whose tasks run at a worker of one processor, one after the other.
+
+    Args:
+        seconds: that pass with each; without any only what was handed out counts.
+    """
     owners = []
     for _ in range(tasks):
         [job_id] = driver.jobs_at(name)
         owners.append(driver.pool.state.jobs[job_id].owner)
         driver.now += seconds
-        driver.report(name, seconds=seconds)
+        driver.report(name, seconds=2.0)
     return owners
 
 
@@ -171,7 +175,7 @@ def test_on_one_slot_users_take_turns() -> None:
     driver.join("w")
     driver.submit(100, owner="ada")
     driver.submit(100, owner="bob")
-    found = in_turn(driver, "w", 20)
+    found = in_turn(driver, "w", 20, seconds=0.0)
     assert Counter(found)["ada"] == pytest.approx(10, abs=1)
     assert "".join(owner[0] for owner in found).count("aaa") == 0
 
@@ -182,7 +186,7 @@ def test_on_one_slot_turns_follow_the_weights() -> None:
     weights(driver, ada=1, bob=4)
     driver.submit(1000, owner="ada")
     driver.submit(1000, owner="bob")
-    found = Counter(in_turn(driver, "w", 200))
+    found = Counter(in_turn(driver, "w", 200, seconds=0.0))
     assert found["bob"] == pytest.approx(160, abs=10)
 
 
@@ -192,7 +196,7 @@ def test_who_comes_late_does_not_stop_the_others_until_he_has_had_as_much() -> N
     driver.submit(10_000, owner="ada")
     in_turn(driver, "w", 1000)
     driver.submit(10_000, owner="bob")
-    found = Counter(in_turn(driver, "w", 90))
+    found = Counter(in_turn(driver, "w", 90, seconds=0.0))
     assert found["ada"] >= 90 / (1 + 2 * MOST_TILT) - 2, "twice and half of the weight at the most"
     assert found["bob"] > found["ada"], "and yet he is served more often for now"
 
@@ -200,13 +204,11 @@ def test_who_comes_late_does_not_stop_the_others_until_he_has_had_as_much() -> N
 # -- usage -----------------------------------------------------------------------------------------
 
 
-def test_shares_follow_the_weights_within_a_twentieth_over_an_hour() -> None:
-    driver = PoolDriver()
-    names = crowd(driver, 12)
-    weights(driver, ada=1, bob=2, eve=3)
+def used_in_an_hour(driver: PoolDriver, names: list[str], **seconds: int) -> dict[str, float]:
+    """What part of an hour's time owners had whose tasks take so many seconds each."""
     used: Counter[str] = Counter()
-    for owner, seconds in (("ada", 5), ("bob", 11), ("eve", 3)):
-        driver.submit(1_000_000, owner=owner, name=str(seconds))
+    for owner, takes in seconds.items():
+        driver.submit(1_000_000, owner=owner, name=str(takes))
     ends = {name: driver.now for name in names}
     stop = driver.now + 3600
     while driver.now < stop:
@@ -219,9 +221,61 @@ def test_shares_follow_the_weights_within_a_twentieth_over_an_hour() -> None:
             driver.report(name, seconds=float(job.spec.name))
         [(_, job_id, _)] = driver.held(name)
         ends[name] = driver.now + float(driver.pool.state.jobs[job_id].spec.name)
-    total = sum(used.values())
-    for owner, weight in (("ada", 1), ("bob", 2), ("eve", 3)):
-        assert used[owner] / total == pytest.approx(weight / 6, rel=0.05), used
+    return {owner: used[owner] / used.total() for owner in seconds}
+
+
+@pytest.mark.parametrize("processors", [12, 4, 2, 1])
+def test_shares_follow_the_weights_within_a_twentieth_over_an_hour(processors: int) -> None:
+    """Also where a third of a processor belongs to somebody, and tasks take whole ones."""
+    driver = PoolDriver()
+    names = crowd(driver, processors)
+    weights(driver, ada=1, bob=2, eve=3)
+    used = used_in_an_hour(driver, names, ada=5, bob=11, eve=3)
+    assert used == pytest.approx({"ada": 1 / 6, "bob": 2 / 6, "eve": 3 / 6}, rel=0.05)
+
+
+def test_whoever_waits_for_what_nobody_has_does_not_change_the_shares_of_others() -> None:
+    driver = PoolDriver()
+    names = crowd(driver, 2)
+    weights(driver, ada=1, eve=3)
+    driver.submit(10, owner="bob", cpus=64)
+    for _ in range(2):
+        used = used_in_an_hour(driver, names, ada=5, eve=3)
+    assert used == pytest.approx({"ada": 1 / 4, "eve": 3 / 4}, rel=0.05)
+
+
+def seconds_until_served(driver: PoolDriver, owner: str, within: int) -> int:
+    """How long an owner who has nothing waits, while each second all other tasks end."""
+    for second in range(within):
+        if at_workers(driver)[owner]:
+            return second
+        driver.live(1)
+        for name in driver.pool.state.workers:
+            driver.report(name, seconds=1.0)
+    raise AssertionError(f"{owner} starves")
+
+
+def test_who_had_what_nobody_else_wanted_does_not_have_to_make_up_for_it() -> None:
+    driver = PoolDriver()
+    names = crowd(driver, 8)
+    driver.submit(1000, owner="ada")
+    driver.submit(1000, owner="bob")
+    assert at_workers(driver) == {"ada": 8}
+    driver.live(600)
+    for name in names:
+        driver.report(name, seconds=600.0)
+    assert at_workers(driver)["ada"] >= 1
+
+
+def test_who_had_a_processor_for_a_week_waits_for_minutes_only() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(1000, owner="ada")
+    driver.submit(1000, owner="bob")
+    assert at_workers(driver) == {"ada": 1}
+    driver.live(7 * 86400, step=3600)
+    driver.report("w", seconds=7 * 86400.0)
+    assert 300 < seconds_until_served(driver, "ada", 1000) <= MOST_AHEAD_SECONDS + 10
 
 
 def test_usage_is_what_ran_by_its_weight_and_is_forgotten_by_half() -> None:

@@ -161,6 +161,20 @@ def test_one_that_asks_for_more_is_not_tried_beside_others() -> None:
     assert driver.jobs_at("w") == [large]
 
 
+def test_one_that_asks_for_more_is_tried_although_less_was_waiting_beside_it() -> None:
+    """When both workers are looked at, a smaller task waits: it fits, and goes to one of them."""
+    driver = PoolDriver()
+    driver.hold_back()
+    join_unknown(driver, "a")
+    join_unknown(driver, "b")
+    small = ask_for(driver, 1)
+    large = ask_for(driver, 1, db=5)
+    driver.let_go()
+    [idle] = [name for name in ("a", "b") if small not in driver.jobs_at(name)]
+    driver.live(2)
+    assert driver.jobs_at(idle) == [large]
+
+
 def test_a_worker_that_is_kept_for_a_large_task_tries_it() -> None:
     driver = PoolDriver()
     machine = Machine(driver, "w", limit=5)

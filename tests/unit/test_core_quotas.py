@@ -7,7 +7,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import events as ev
 from kestrelctl.core.attempts.recounting import recount
 from kestrelctl.core.model.records import GroupRecord, UserRecord
-from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.refusal import Reason, Refusal
 
 
 def bound(driver: PoolDriver, record: UserRecord | GroupRecord) -> None:
@@ -148,6 +148,39 @@ def test_what_workers_still_have_after_a_restart_counts() -> None:
     driver.report("w", *driver.held("w")[:2])
     assert held(driver, "ada") == 3
     assert job in driver.jobs_at("w")
+
+
+def test_whoever_is_bounded_gets_nothing_after_a_restart_until_all_workers_have_spoken() -> None:
+    driver = PoolDriver()
+    driver.join("first", "second")
+    job = driver.submit(9, owner="ada")
+    kept = {name: driver.held(name) for name in ("first", "second")}
+    driver.restart()
+    bound(driver, UserRecord(name="ada", max_running=2))
+    driver.submit(1, owner="bob")
+    driver.join("idle", cpus=4)
+    assert (held(driver, "ada"), held(driver, "bob")) == (0, 1), "others need not wait"
+    assert driver.pool.explain(driver.pool.state.jobs[job], driver.now).job_reasons[0] == Refusal(
+        Reason.RECOVERING
+    )
+    for name in kept:
+        driver.join(name, holds=kept[name], incarnation="one")
+        assert job not in driver.jobs_at("idle")
+    driver.report("first")
+    assert held(driver, "ada") == 2
+
+
+def test_after_a_restart_nobody_waits_for_workers_that_stay_silent() -> None:
+    driver = PoolDriver()
+    driver.join("silent", fpga=1)
+    driver.submit(2, owner="bob", fpga=1)
+    driver.submit(9, owner="ada")
+    driver.restart()
+    bound(driver, UserRecord(name="ada", max_running=2))
+    driver.join("idle", cpus=4)
+    assert held(driver, "ada") == 0
+    driver.live(driver.pool.config.reconcile_seconds + 1)
+    assert held(driver, "ada") == 2
 
 
 def test_a_job_with_a_rank_whose_user_may_have_nothing_more_stops_nobody() -> None:

@@ -27,14 +27,16 @@ def note_success(state: State, worker: Worker, attempt: Attempt) -> None:
 
 def note_time(state: State, worker: Worker, now: float) -> None:
     """What has run for a while was not refused: it counts as if it had ended well. And a worker
-    that rests, or is kept for a job, is looked at again.
+    that is kept for a job, or where nothing of an asset is taken, is looked at again: it may rest
+    no more, or less may have waited when it was looked at than waits now.
 
     Without the first a pool that runs copies of a service would never find out that there is room
     for more.
     """
     latest = now - state.config.accepted_seconds
     for asset, outline in worker.outlines.items():
-        if worker.kept_for is not None or (not outline.estimate and outline.rests_until <= now):
+        idle = outline.rests_until <= now and worker.free[asset] >= outline.estimate
+        if worker.kept_for is not None or (idle and state.demand):
             state.touch(worker)
         for number, task in worker.held.items():
             attempt = task.attempt

@@ -16,12 +16,13 @@ def end_reconciliation_if_all_spoke(state: State) -> None:
 def end_reconciliation(state: State) -> None:
     """Makes ready what was dispatched before a restart and no worker has claimed.
 
-    Tokens that no worker has claimed are free.
+    Tokens that no worker has claimed are free, and quotas count what workers have claimed.
     """
     state.reconcile_until = None
     if not state.tokens.settled:
         state.touch_tokens(state.tokens.names)
         state.tokens.settled = True
+    state.eased.update(dict.fromkeys(state.sharers.settle()))
     for job in list(state.jobs.values()):
         for task in reversed(list(job.live.values())):
             if task.standing is Standing.UNHEARD:

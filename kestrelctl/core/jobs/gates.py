@@ -64,7 +64,7 @@ def passing(job: Job) -> tuple[int, Reason | None]:
     for quota in job.sharer.quotas:
         room = quota.room(counted(job.shape.request, job.shape.tokens), least)
         if room < least:
-            least, why = room, Reason.QUOTA
+            least, why = room, Reason.QUOTA if quota.settled else Reason.RECOVERING
     return least, why
 
 

@@ -32,11 +32,13 @@ class Quota:
     Attributes:
         attempts: how many there are.
         amounts: what they are charged of the assets in `limits`.
+        settled: whether it is known how many there are. It is not from a restart of the manager
+            until its workers have spoken: until then nothing more may be handed out.
         held_back: whether a plan left something out because of them: when something comes back,
             workers are to be looked at again.
     """
 
-    __slots__ = ("amounts", "attempts", "held_back", "limits", "max_running", "whose")
+    __slots__ = ("amounts", "attempts", "held_back", "limits", "max_running", "settled", "whose")
 
     def __init__(self, whose: str, max_running: int | None, limits: Amounts) -> None:
         self.whose = whose
@@ -44,6 +46,7 @@ class Quota:
         self.limits = limits
         self.attempts = 0
         self.amounts: dict[str, int] = dict.fromkeys(limits, 0)
+        self.settled = True
         self.held_back = False
 
     def __bool__(self) -> bool:
@@ -52,6 +55,8 @@ class Quota:
     @property
     def is_full(self) -> bool:
         """Whether nothing more may be handed out, whatever it is charged."""
+        if not self.settled:
+            return True
         return self.max_running is not None and self.attempts >= self.max_running
 
     def take(self, amounts: Mapping[str, int], attempts: int) -> None:
@@ -66,6 +71,8 @@ class Quota:
         Args:
             most: more are not asked for.
         """
+        if not self.settled:
+            return 0
         if self.max_running is not None:
             most = min(most, self.max_running - self.attempts)
         for asset, limit in self.limits.items():
@@ -93,4 +100,5 @@ class Quota:
         """The same bounds with the same held, to count on from."""
         found = Quota(self.whose, self.max_running, self.limits)
         found.attempts, found.amounts = self.attempts, dict(self.amounts)
+        found.settled = self.settled
         return found

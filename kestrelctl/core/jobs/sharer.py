@@ -2,11 +2,13 @@
 
 Below priority, the next task is that of the user who runs the least for his share (max-min
 fairness), and of those who run equally little, of the one who was handed the least for his share
-(stride scheduling: Waldspurger and Weihl, 1995). A share is the user's weight, tilted by what he
-has used lately: who had little gets up to twice his weight until that is made up for, who had much
-no less than half of it. So shares follow the weights at each moment, nobody who comes late stops
-the others, and nobody is starved for what he used last week. Usage is forgotten by half in each
-half-life, as HTCondor's `PRIORITY_HALFLIFE` and Slurm's `PriorityDecayHalfLife` have it.
+(stride scheduling: Waldspurger and Weihl, 1995). Tasks are whole, so nobody can run just what is
+his: who ran more of late has a lead, which counts as if he ran more now. A share is the user's
+weight, tilted by what he has used lately: who had little gets up to twice his weight until that is
+made up for, who had much no less than half of it. So shares follow the weights over minutes, nobody
+who comes late stops the others, and nobody is starved for what he used last week. Usage is
+forgotten by half in each half-life, as HTCondor's `PRIORITY_HALFLIFE` and Slurm's
+`PriorityDecayHalfLife` have it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,12 @@ from kestrelctl.core.model.records import GroupRecord, UserRecord
 MOST_TILT = 2.0
 #: How often shares are found anew.
 ROUND_SECONDS = 1.0
+#: A user is ahead of his share by no more than so much time, whatever he has had before.
+MOST_AHEAD_SECONDS = 600.0
+#: Who waits for so long though he is not ahead, and others get something, waits in vain.
+IN_VAIN_SECONDS = 60.0
+#: Who is ahead by so much time comes behind whoever runs as much as all do on average.
+HORIZON_SECONDS = 10.0
 
 
 #: What an attempt counts for its user that costs nothing.
@@ -46,6 +54,13 @@ class Sharer:
             anew begins with as much as those have who had the least.
         turns: of how many priorities he has tasks that may be handed out. The queue writes it.
         share: what he runs is divided by this.
+        latest_weight: of what began last to be charged.
+        served: what he ran since the last round of `Sharers.weigh`, in weighted seconds.
+        ahead_seconds: how much longer he has run what is his than who is the furthest behind of
+            those who wait.
+        lead: what that counts beside what he runs for each unit of his share.
+        passed_over_seconds: for how long others were handed something while he had nothing, and was
+            not ahead.
         quotas: on what he, and his group, may have at workers at once; those that bound something.
     """
 
@@ -54,11 +69,16 @@ class Sharer:
         "_unfolded",
         "_usage",
         "_usage_at",
+        "ahead_seconds",
         "charged",
         "handed",
+        "latest_weight",
+        "lead",
+        "passed_over_seconds",
         "quotas",
         "record",
         "running",
+        "served",
         "share",
         "turns",
     )
@@ -70,6 +90,9 @@ class Sharer:
         self.handed = 0.0
         self.turns = 0
         self.share = record.weight
+        self.ahead_seconds = self.lead = 0.0
+        self.served = self.passed_over_seconds = 0.0
+        self.latest_weight = COSTLESS
         self.quotas: tuple[Quota, ...] = ()
         self._since = 0.0
         self._unfolded = 0.0
@@ -88,8 +111,8 @@ class Sharer:
 
     @property
     def held_for_share(self) -> float:
-        """What he runs for each unit of his share: the least is served next."""
-        return self.charged / self.share
+        """What he runs for each unit of his share, with his lead: the least is served next."""
+        return self.charged / self.share + self.lead
 
     def hand(self, weight: float, attempts: int) -> None:
         """Counts attempts that were handed out, each with this weight."""
@@ -102,6 +125,7 @@ class Sharer:
             self._since = now
         self.running += attempts
         self.charged += weight * attempts
+        self.latest_weight = weight
 
     def release(self, weight: float, now: float) -> None:
         """Counts an attempt that is charged no longer from now on."""
@@ -119,6 +143,7 @@ class Sharer:
 
     def fold(self, now: float, half_life_seconds: float) -> None:
         """Begins to forget what he has used up to now."""
+        self.served += self._unfolded + self.charged * max(0.0, now - self._since)
         self._usage = self.usage(now, half_life_seconds)
         self._usage_at = self._since = now
         self._unfolded = 0.0
@@ -148,14 +173,17 @@ class Sharers:
 
     Attributes:
         stale: whether somebody came whose share was not found yet, or weights were set anew.
+        settled: whether it is known what everybody has at workers (`Quota.settled`).
     """
 
     def __init__(self, half_life_seconds: float) -> None:
         self.half_life_seconds = half_life_seconds
         self.stale = False
+        self.settled = True
         self._users: dict[str, Sharer] = {}
         self._groups: dict[str, GroupRecord] = {}
         self._weighed_at = 0.0
+        self._handed = 0.0
 
     def of(self, name: str) -> Sharer:
         """The user with this account."""
@@ -208,6 +236,19 @@ class Sharers:
             own = Quota(f"user {record.name}", record.max_running, record.limits)
             both = (own, of_groups.get(record.group))
             sharer.quotas = tuple(quota for quota in both if quota)
+            for quota in sharer.quotas:
+                quota.settled = self.settled
+
+    def settle(self) -> list[Quota]:
+        """It is known what everybody has at workers; returns the quotas that were not settled."""
+        if self.settled:
+            return []
+        self.settled = True
+        bounded = (quota for sharer in self._users.values() for quota in sharer.quotas)
+        found = list(dict.fromkeys(bounded))
+        for quota in found:
+            quota.settled = True
+        return found
 
     def has_group(self, name: str) -> bool:
         """Whether something was set for a group of this name."""
@@ -230,6 +271,8 @@ class Sharers:
             if other.is_active and other is not sharer
         ]
         sharer.handed = max(sharer.handed, min(others, default=0.0))
+        sharer.ahead_seconds = sharer.lead = sharer.served = 0.0
+        sharer.passed_over_seconds = 0.0
 
     def users(self) -> list[Sharer]:
         """Everybody, in the order in which they came."""
@@ -248,6 +291,7 @@ class Sharers:
         half_life = self.half_life_seconds
         for sharer in active:
             sharer.fold(now, half_life)
+        passed_seconds = now - self._weighed_at
         self._weighed_at, self.stale = now, False
         weights = self._weights(active)
         usages = [sharer.usage(now, half_life) for sharer in active]
@@ -255,6 +299,42 @@ class Sharers:
         for sharer, weight, usage in zip(active, weights, usages, strict=True):
             tilt = average * weight / usage if usage else MOST_TILT
             sharer.share = weight * min(max(tilt, 1 / MOST_TILT), MOST_TILT)
+        self._find_leads(active, passed_seconds)
+
+    def _find_leads(self, active: Sequence[Sharer], passed_seconds: float) -> None:
+        """Finds by how much everybody is ahead of his share, by what he ran since the last round.
+
+        Of three processors two users with equal shares cannot have one and a half each. But they
+        can by turns.
+        """
+        handed = sum(sharer.handed for sharer in active)
+        for sharer in active:
+            if sharer.served or sharer.ahead_seconds:
+                sharer.passed_over_seconds = 0.0
+            elif handed != self._handed:
+                sharer.passed_over_seconds += passed_seconds
+        self._handed = handed
+        # Who comes first, and got nothing while others did, wants what nobody could give him.
+        active = [one for one in active if one.passed_over_seconds < IN_VAIN_SECONDS]
+        served = sum(sharer.served for sharer in active)
+        if not served or not passed_seconds:
+            return
+        average = served / sum(sharer.share for sharer in active) / passed_seconds
+        in_line: list[Sharer] = []
+        for sharer in active:
+            his = average * sharer.share * passed_seconds
+            if sharer.served <= his + sharer.latest_weight * passed_seconds:
+                sharer.ahead_seconds += passed_seconds * sharer.served / his
+                in_line.append(sharer)
+            # Else he has more than one task too many, from when nobody else wanted more.
+            sharer.served = 0.0
+        waiting = (sharer.ahead_seconds for sharer in in_line if sharer.turns)
+        behind = min(waiting, default=passed_seconds)
+        for sharer in in_line:
+            ahead_seconds = sharer.ahead_seconds - behind
+            sharer.ahead_seconds = min(max(0.0, ahead_seconds), MOST_AHEAD_SECONDS)
+        for sharer in active:
+            sharer.lead = sharer.ahead_seconds / HORIZON_SECONDS * average
 
     def _weights(self, active: Sequence[Sharer]) -> list[float]:
         """Weights of users; those of one group share the weight of that group."""
