@@ -121,16 +121,20 @@ def test_a_killed_worker_is_known_to_be_gone_because_the_server_says_so() -> Non
 def seconds_until_elsewhere(told: list[Told]) -> list[float]:
     """From the death of each worker that ran a task until this task is sent to another.
 
-    A task that was sent nowhere counts as sent at the end of the story.
+    A task that was sent nowhere counts as sent at the end of the story. One that is lost again
+    pauses, and is left out.
     """
     runs: dict[str, str] = {}  #: worker -> its task
     dead: dict[str, float] = {}  #: task -> when its worker was killed
+    lost: set[str] = set()
     found: list[float] = []
     for at, who, what in told:
         if what == "is killed" and who in runs:
             task = runs.pop(who)
-            if JOINED_SECONDS < at < told[-1].at:  # in the end all processes are killed
+            # In the end all processes are killed.
+            if JOINED_SECONDS < at < told[-1].at and task not in lost:
                 dead[task] = at
+            lost.add(task)
         elif match := re.match(r"Reported (\w+)@", what):
             runs.pop(match[1], None)
         elif match := re.match(RUN_OF_ONE, what):
