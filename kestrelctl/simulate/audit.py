@@ -137,9 +137,10 @@ class Audit:
         if not state.connected or state.store_error:
             return
         for shape in state.demand.waiting_shapes():
-            if not state.tokens.times_free(shape.tokens):
+            if state.tokens.times_free(shape.tokens) < shape.span:
                 continue
             asking = [turn.sharer for turn in state.demand.turns() if turn.shapes & shape.bit]
+            idle: list[str] = []
             for worker in state.workers.values():
                 if not any(_may_have(sharer, shape, worker, state) for sharer in asking):
                     continue
@@ -148,8 +149,10 @@ class Audit:
                 if kept is not None and kept.shape is not shape:
                     continue  # It makes room for a job that starves.
                 why_not = refusal(worker, state.supply.of(worker), shape, now - 1.0)
-                idles = why_not is None and not worker.queued
-                self.expect(not idles, f"{worker.jid} idles while tasks wait that it could run")
+                if why_not is None and not worker.queued:
+                    idle.append(worker.jid)
+            for jid in idle if len(idle) >= shape.span else ():
+                self.expect(False, f"{jid} idles while tasks wait that it could run")
         for problem in self._outlines.look_at_rests(state, now):
             self.expect(False, problem)
 
@@ -282,7 +285,10 @@ class Audit:
         self._held = set(durable)
 
     def decided(self, effects: Sequence[Effect]) -> None:
-        """The pool wants all this done: nothing of a held job is handed out."""
+        """The pool wants all this done: nothing of a held job is handed out, and all members of a
+        job that spans workers at once or none.
+        """
+        together: Counter[int] = Counter()
         for effect in effects:
             if isinstance(effect, Persist):
                 for record in effect.records:
@@ -292,8 +298,13 @@ class Audit:
             elif isinstance(effect, Run):
                 for number, job_id, _, n, _ in effect.spans:
                     self._bounds.sent(number, n, self._clock.now)
+                    together[job_id] += n
                     text = f"attempt {number} of job {job_id} is handed out, which is on hold"
                     self.expect(job_id not in self._held, text)
+        for job_id, sent in together.items():
+            job = self._jobs.get(job_id)
+            whole = job is None or job.spec.span in (1, sent)
+            self.expect(whole, f"{sent} members of job {job_id} are handed out")
 
     def answered_submission(self, job_id: int, *, repeated: bool) -> None:
         """A user is told that this job is safe, and whether an earlier submission had made it."""
@@ -333,6 +344,8 @@ class Audit:
             job = self._jobs.get(job_id)
             if outcome != Outcome.DONE or job is None or job.state != "active":
                 continue
+            if job.spec.span > 1:
+                continue  # It counts with the good ends of all other members.
             row = self._rows.get((job_id, index))
             over = job.cancelling if row is None else row.state in FINAL_STATES
             was_over = any(
@@ -486,6 +499,8 @@ class Audit:
             if row.state is TaskState.LOST:
                 limit = row.losses == spec.max_losses
                 self.expect(limit, f"task {row.index} of {where} was lost at {row.losses}")
+        together = job.cancelling or counts.done in (0, spec.count)
+        self.expect(spec.span == 1 or together, f"{counts.done} members of {where} are done")
         self.expect(counts == job.counts, f"{where} says {job.counts}, its rows say {counts}")
         self.expect(job.state == counts.outcome(), f"{where} is {job.state} with {counts}")
 
@@ -495,4 +510,4 @@ def _may_have(sharer: Sharer, shape: Shape, worker: Worker, state: State) -> boo
     terms = state.supply.of(worker).terms(shape)
     charged = terms.claim.amounts if isinstance(terms, Terms) else shape.request
     wanted = counted(charged, shape.tokens)
-    return all(quota.room(wanted, 1) for quota in sharer.quotas)
+    return all(quota.room(wanted, shape.span) >= shape.span for quota in sharer.quotas)

@@ -29,6 +29,7 @@ from kestrelctl.simulate.workload import (
     some_tokens,
     with_holds,
     with_owners,
+    with_spans,
     with_unknown,
 )
 
@@ -93,6 +94,7 @@ def small(seed: int) -> WorldSettings:
     jobs = some_jobs(random, random.randint(10, 80), fault_seconds / 2)
     jobs = with_holds(Random(f"holds {seed}"), jobs)
     ads, hidden, jobs = with_unknown(Random(f"unknown {seed}"), ads, jobs)
+    jobs = with_spans(ads, jobs)
     return WorldSettings(
         ads=ads,
         hidden=hidden,

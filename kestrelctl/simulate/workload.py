@@ -142,6 +142,32 @@ def some_shares(random: Random, within_seconds: float) -> list[ShareSetting]:
     return [*groups, *settings, *last.values()]
 
 
+def with_spans(ads: list[WorkerAd], submissions: list[Submission]) -> list[Submission]:
+    """The same jobs, but those of few tasks have members that run together and ask for little, so
+    that half of the machines can run one, whatever policies say. Nothing is left to chance: all
+    else stays that of the seed.
+    """
+    return [
+        msgspec.structs.replace(each, spec=_spanning(each.spec), cancel_tasks=())
+        if 1 < each.spec.count <= len(ads) / 2 and each.spec.requires != NOWHERE
+        else each
+        for each in submissions
+    ]
+
+
+def _spanning(spec: JobSpec) -> JobSpec:
+    return msgspec.structs.replace(
+        spec,
+        span=spec.count,
+        request={"cpus": min(1.0, spec.request["cpus"])},
+        requires=(),
+        requirements="",
+        items=None,
+        max_running=None,
+        retry_memory_bytes=(),
+    )
+
+
 def with_unknown(
     random: Random, ads: list[WorkerAd], submissions: list[Submission]
 ) -> tuple[list[WorkerAd], tuple[dict[str, float], ...], list[Submission]]:

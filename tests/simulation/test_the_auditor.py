@@ -34,6 +34,7 @@ from kestrelctl.core.model.significance import Significance
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import _HANDLERS, Pool
 from kestrelctl.core.scheduling import match
+from kestrelctl.core.scheduling.together import Members, Together
 from kestrelctl.core.state import State
 from kestrelctl.manager.acknowledgements import Acknowledgements
 from kestrelctl.manager.commits import GroupCommit
@@ -72,6 +73,25 @@ def trouble(*kinds: Kind, job: JobSpec, cancel_after_seconds: float | None = Non
 def test_an_expression_that_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(match, "expressions_refuse", lambda shape, cls: None)
     assert is_found("against Refusal(reason=<Reason.")
+
+
+def test_members_of_which_some_start_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = Together.members
+
+    def one_too_few(
+        self: Together, job: Job, left: int, before: int, affordable: Callable[[Claim], bool]
+    ) -> Members:
+        found = find(self, job, left, before, affordable)
+        return found if found.places is None else Members(found.places[:-1], False)
+
+    monkeypatch.setattr(Together, "members", one_too_few)
+    assert is_found("are handed out")
+
+
+def test_a_member_that_is_done_before_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each second world or so has one whose members do not all end well at once."""
+    monkeypatch.setattr(reporting, "_is_early", lambda state, worker, result: False)
+    assert is_found("members of job")
 
 
 def test_tokens_that_are_handed_out_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

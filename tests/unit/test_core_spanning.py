@@ -367,6 +367,24 @@ def test_a_result_from_before_a_restart_does_not_count_by_itself() -> None:
     assert counts(driver, job_id) == Counts(done=2)
 
 
+def test_a_member_that_has_ended_well_and_is_superseded_is_acknowledged() -> None:
+    """An attempt of an earlier start comes back, and wins; the later one had ended already."""
+    driver = PoolDriver()
+    driver.join("w1", "w2")
+    job_id = spanning(driver, 2)
+    earlier = places(driver, job_id)
+    driver.restart()
+    driver.join("w3", "w4")
+    driver.live(600.0)
+    later = places(driver, job_id)
+    assert set(later) == {"w3", "w4"}
+    ended = next(name for name, attempt in later.items() if attempt[2] == earlier["w1"][2])
+    driver.report(ended, later[ended])
+    driver.join("w1", holds=[earlier["w1"]])
+    acknowledged = [ack.numbers for ack in driver.of(fx.Acknowledge) if ack.worker == ended]
+    assert acknowledged == [[later[ended][0]]]
+
+
 # ---- limits
 
 

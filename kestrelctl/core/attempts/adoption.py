@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kestrelctl.core.attempts import book
 from kestrelctl.core.attempts.endings import find_again, lose, put_back
-from kestrelctl.core.effects import Kill
+from kestrelctl.core.effects import Acknowledge, Kill
 from kestrelctl.core.events import Joined
 from kestrelctl.core.jobs.job import Job, Task
 from kestrelctl.core.members.worker import Worker
@@ -115,7 +115,9 @@ def stop(state: State, task: Task) -> None:
         return
     task.give_up(attempt)
     state.tell(task.job, task.index, "superseded", number=attempt.number, worker=attempt.worker)
-    if state.workers[attempt.worker].online:
+    if attempt.early is not None:  # It has ended, and its worker waits for somebody to say so.
+        state.emit(Acknowledge(worker=attempt.worker, numbers=[attempt.number]))
+    elif state.workers[attempt.worker].online:
         state.emit(Kill(worker=attempt.worker, numbers=[attempt.number]))
 
 

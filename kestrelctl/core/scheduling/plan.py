@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import chain, islice
 from math import inf
 
@@ -490,19 +491,17 @@ class Planner:
         before = left.before(bit, self._spanning)
         for place in self._places[:index]:
             before |= place[4].shapes & ~self._spanning
-        found = self._together.members(job, left.head(bit).left, before)
+        found = self._together.members(
+            job, left.head(bit).left, before, partial(self._may_have_all, left, job)
+        )
         if found.places is None:
+            self.found.held_back.update(dict.fromkeys(left.turn.sharer.quotas))
             left.close(bit)
             return True
         if found.taken_by_others and not whatever:
             return False
         claims = [terms.claim for _, terms in found.places]
         tokens = job.shape.tokens
-        charges = [counted(claim.amounts, tokens) for claim in dict.fromkeys(claims)]
-        if not all(self._allowed(left, each, len(claims)) == len(claims) for each in charges):
-            self.found.held_back.update(dict.fromkeys(left.turn.sharer.quotas))
-            left.close(bit)
-            return True
         for offer, terms in found.places:
             for quota in left.turn.sharer.quotas:
                 self._quotas[quota].take(counted(terms.claim.amounts, tokens), 1)
@@ -511,6 +510,11 @@ class Planner:
         self.found.together.append((job, members))
         self._take(index, bit, len(claims), sum(map(weight_of, claims)))
         return True
+
+    def _may_have_all(self, left: Remnant, job: Job, claim: Claim) -> bool:
+        """Whether the quotas of a user leave room for all members of a job, each charged that."""
+        span = job.shape.span
+        return self._allowed(left, counted(claim.amounts, job.shape.tokens), span) >= span
 
     def _lacking_tokens(self) -> int:
         """Shapes for which too few of the pool's tokens are left."""

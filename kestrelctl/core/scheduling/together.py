@@ -7,10 +7,11 @@ other. Whoever waits for so much room at once gets it in the end because workers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.offer import Offer
@@ -55,20 +56,23 @@ class Together:
             parked = [Offer(worker, config, now) for worker in cls.parked.values()]
             self._offers.append((cls, shapes.bit_count(), hungry + parked))
 
-    def members(self, job: Job, left: int, before: int) -> Members:
+    def members(
+        self, job: Job, left: int, before: int, affordable: Callable[[Claim], bool]
+    ) -> Members:
         """Finds a worker for each member: rather one that is kept for the job, that it prefers, and
         that is of little use to others.
 
         Args:
             left: how many of its tasks may be handed out.
             before: the shapes of all that come before it.
+            affordable: whether its user may have all members, if each is charged so.
         """
         shape, span = job.shape, job.shape.span
         free: list[tuple[bool, float, int, int, Offer, Terms]] = []
         contested: list[tuple[bool, float, int, int, Offer, Terms]] = []
         for cls, flexibility, offers in self._offers:
             terms = cls.terms(shape)
-            if not isinstance(terms, Terms):
+            if not isinstance(terms, Terms) or not affordable(terms.claim):
                 continue
             for offer in offers:
                 kept = offer.worker.kept_for
