@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kestrelctl.core.effects import Effect, Persist, Run
+from kestrelctl.core.jobs.job import FAILED_MEMBER
 from kestrelctl.core.jobs.quota import counted
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.members.worker import Worker
@@ -499,6 +500,8 @@ class Audit:
             if row.state is TaskState.LOST:
                 limit = row.losses == spec.max_losses
                 self.expect(limit, f"task {row.index} of {where} was lost at {row.losses}")
+        blamed = job.stopped_by == FAILED_MEMBER and not (counts.failed or counts.lost)
+        self.expect(not blamed, f"{where} was stopped, though no member of it has failed")
         together = job.cancelling or counts.done in (0, spec.count)
         self.expect(spec.span == 1 or together, f"{counts.done} members of {where} are done")
         self.expect(counts == job.counts, f"{where} says {job.counts}, its rows say {counts}")
