@@ -89,8 +89,7 @@ def _spanning_violations(state: State, must: Must) -> None:
         )
         whole = going + standings[Standing.UNHEARD] == job.spec.span
         must(not going or whole, "of job %s only %s members run", job.id, going)
-        done = 0 if job.cancelling else job.counts.done
-        must(not done, "%s members of job %s are done", done, job.id)
+        must(not job.counts.done, "%s members of job %s are done", job.counts.done, job.id)
 
 
 def _sharing_violations(state: State, must: Must) -> None:

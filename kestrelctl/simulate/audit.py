@@ -502,7 +502,7 @@ class Audit:
                 self.expect(limit, f"task {row.index} of {where} was lost at {row.losses}")
         blamed = job.stopped_by == FAILED_MEMBER and not (counts.failed or counts.lost)
         self.expect(not blamed, f"{where} was stopped, though no member of it has failed")
-        together = job.cancelling or counts.done in (0, spec.count)
+        together = counts.done in (0, spec.count)
         self.expect(spec.span == 1 or together, f"{counts.done} members of {where} are done")
         self.expect(counts == job.counts, f"{where} says {job.counts}, its rows say {counts}")
         self.expect(job.state == counts.outcome(), f"{where} is {job.state} with {counts}")

@@ -227,13 +227,15 @@ def test_when_a_member_fails_for_the_last_time_the_job_has_failed() -> None:
     assert told.cause == FAILED_MEMBER  # type: ignore[attr-defined]
 
 
-def test_a_user_s_retry_brings_back_all_members() -> None:
+@pytest.mark.parametrize("outcome", [Outcome.KILLED, Outcome.DONE])
+def test_a_user_s_retry_brings_back_all_members(outcome: int) -> None:
+    """Also one that has ended well before it was stopped."""
     driver = PoolDriver()
     driver.join("w1", "w2")
     job_id = spanning(driver, 2)
     held = places(driver, job_id)
     driver.fail("w1", held["w1"])
-    driver.report("w2", held["w2"], outcome=Outcome.KILLED)
+    driver.report("w2", held["w2"], outcome=outcome)
     assert driver.retry(job_id, rest=False).error, "a part of it cannot run"
     assert driver.retry(job_id).tasks == 2
     assert runs(driver, job_id) == 2

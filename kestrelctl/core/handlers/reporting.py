@@ -147,7 +147,9 @@ def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at:
                 sent[job] = attempt.sent_at
             else:
                 of_job.append(wall_seconds)
-            finish(state, task, DONE, jid, bounded(result, job.submitted_at, at))
+            # A member that ends well after another has not is as good as the others.
+            to = TaskState.CANCELLED if job.cancelling and job.spec.span > 1 else DONE
+            finish(state, task, to, jid, bounded(result, job.submitted_at, at))
             if worker is not None:
                 worker.streak = 0
                 worker.tasks_done += 1
