@@ -92,6 +92,19 @@ def test_what_the_library_reads_is_read_here(text: str) -> None:
     Expression(text)
 
 
+@pytest.mark.parametrize("text", [r'"\0"', r'"a\00b"', r"'\000'", r'"\08"', r'x + "\101\0"'])
+def test_a_text_with_a_nul_character_is_refused_where_that_is(text: str) -> None:
+    with pytest.raises(BadExpression, match="a text holds no NUL character") as refused:
+        parse(text)
+    assert refused.value.position == text.index(r"\0")
+
+
+@pytest.mark.parametrize("text", [r'"\01"', r'"\001"', r'"\\0"', r'"\400"'])
+def test_a_text_with_other_escapes_is_read(text: str) -> None:
+    parse(text)
+    Expression(text)
+
+
 @given(st.text(alphabet="aA1.0\"'\\ ()[]{}<>=!?:&|,;+-*/%eEkx_", max_size=12))
 def test_what_is_read_here_the_library_reads(text: str) -> None:
     try:

@@ -11,6 +11,9 @@ import msgspec
 
 from kestrelctl.core.classad.bad_expression import BadExpression
 
+_QUOTED = ("string", "quoted")
+#: An octal escape that comes to nothing, behind any other escapes.
+_NUL = re.compile(r"^.(?:[^\\]|\\(?!0).|\\0{1,2}[1-7])*?()\\(?:000|0{1,2}(?![0-7]))")
 _SPACE = re.compile(r"\s*")
 _TOKEN = re.compile(
     r"""
@@ -52,6 +55,9 @@ def words(text: str) -> list[Word]:
         match = _TOKEN.match(text, place)
         if match is None:
             raise BadExpression(_what_is_wrong(text[place]), place)
+        nul = _NUL.search(match.group()) if match.lastgroup in _QUOTED else None
+        if nul is not None:
+            raise BadExpression("a text holds no NUL character", place + nul.end(1))
         found.append(Word(match.lastgroup or "", match.group(), place, match.end()))
         place = _after_space(text, match.end())
     found.append(Word("end", "", place, place))
