@@ -79,7 +79,8 @@ class Spawner:
         workdir = process.command.workdir
         if workdir and not self._any_workdir:
             return "cannot-start: this worker runs tasks in scratch directories only"
-        may_renew = process.completion is None  # not under a cleanup: the task's output is there
+        is_cleanup = process.completion is not None
+        may_renew = not is_cleanup  # the task's output is there
         while True:
             try:
                 process.sandbox.enter()
@@ -87,7 +88,8 @@ class Spawner:
                 env[SCRATCH_VARIABLE] = f"{place}/scratch"
                 if process.command.host_lines:
                     env[HOST_FILE_VARIABLE] = f"{place}/scratch/{HOST_FILE}"
-                    _write_hosts(process.command.host_lines)
+                    if not is_cleanup:
+                        _write_hosts(process.command.host_lines)
                 actions = file_actions
                 if workdir:
                     why = _enter(workdir)
@@ -137,8 +139,8 @@ class Spawner:
 
 
 def _write_hosts(lines: tuple[str, ...]) -> None:
-    """Writes the host file into the current directory, an empty one, or the same one again."""
-    file = os.open(HOST_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+    """Writes the host file into the current directory, in which no task has been yet."""
+    file = os.open(HOST_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     try:
         os.write(file, "".join(f"{line}\n" for line in lines).encode())
     finally:

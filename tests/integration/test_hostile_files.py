@@ -351,3 +351,26 @@ async def test_nobody_else_reads_what_tasks_leave(tmp_path: Path) -> None:
         await machine.executor.close()
     finally:
         os.umask(old)
+
+
+async def test_a_host_file_that_was_replaced_is_left_alone(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """A cleanup runs where the task has been: to open what it left might take for ever."""
+    foreign = Foreign(tmp_path / "foreign")
+    for replace in ("mkfifo $KESTREL_HOSTFILE", f"ln {foreign.file} $KESTREL_HOSTFILE"):
+        ended = await machine.sh(
+            f"cat $KESTREL_HOSTFILE; rm $KESTREL_HOSTFILE; {replace}",
+            cleanup=("/bin/sh", "-c", "test -e $KESTREL_HOSTFILE"),
+            host_lines=("alpha", "beta"),
+        )
+        assert (ended.exit_code, ended.reason, ended.stdout) == (0, "", b"alpha\nbeta\n")
+    assert foreign.file.read_text() == "years of work\n"
+
+
+async def test_a_host_file_is_written_in_a_sandbox_that_had_to_be_made_anew(
+    machine: Machine,
+) -> None:
+    await machine.sh("rm ../stdout; mkfifo ../stdout")
+    ended = await machine.sh("cat $KESTREL_HOSTFILE", host_lines=("alpha",))
+    assert (ended.exit_code, ended.stdout) == (0, b"alpha\n")
