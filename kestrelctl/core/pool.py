@@ -91,6 +91,9 @@ from kestrelctl.core.scheduling.shortage import Shortage
 
 #: Pause between two looks at what could be recalled.
 RECALL_ROUND_SECONDS = 0.1
+#: And between two looks at all of more workers than a few, for a job that spans too many of them.
+TOGETHER_ROUND_SECONDS = 0.1
+FEW_WORKERS = 100
 
 _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Submit: submission.on_submit,
@@ -197,7 +200,12 @@ class Pool:
             self._settle(now)
 
     def _plan(self, now: float) -> Plan:
-        return plan(self.state.demand, self.state.supply, self.state.config, now)
+        state = self.state
+        due = now >= state.next_together_at
+        found = plan(state.demand, state.supply, state.config, now, together=due)
+        if found.too_few and len(state.workers) > FEW_WORKERS:
+            state.next_together_at = now + TOGETHER_ROUND_SECONDS
+        return found
 
     def _recall(self, now: float) -> None:
         state = self.state

@@ -98,6 +98,7 @@ class State:
         self.next_recall_at = 0.0
         self.kept: dict[Job, tuple[list[Worker], float]] = {}
         self.next_starving_at = 0.0
+        self.next_together_at = 0.0
         self.leases_checked_at = 0.0
         self.usage_recorded_at = 0.0
         self.totals = Totals()

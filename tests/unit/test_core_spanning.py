@@ -16,6 +16,7 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.model.task_state import Counts
+from kestrelctl.core.pool import FEW_WORKERS, TOGETHER_ROUND_SECONDS
 from kestrelctl.grammar.why_waiting import reason_text
 
 Attempt = tuple[int, int, int]
@@ -583,3 +584,19 @@ def test_members_run_together_or_not_at_all_whatever_happens(steps: list[tuple[s
         driver.live(100.0, step=20.0)
         driver.finish_all(rounds=200)
     assert not list(driver.pool.jobs)
+
+
+def test_in_a_large_pool_not_every_pass_looks_at_all_workers_for_it() -> None:
+    """For one that waits for room, each pass would take several times as long."""
+    driver = PoolDriver()
+    names = [f"w{n}" for n in range(FEW_WORKERS + 1)]
+    driver.join(*names)
+    driver.submit(2)
+    job_id = spanning(driver, FEW_WORKERS)
+    assert runs(driver, job_id) == 0
+    for name in names:
+        for attempt in driver.held(name):
+            driver.report(name, attempt)
+    assert runs(driver, job_id) == 0, "it was just looked for"
+    driver.wait(TOGETHER_ROUND_SECONDS)
+    assert runs(driver, job_id) == FEW_WORKERS

@@ -67,15 +67,17 @@ class Plan:
         sated: workers that were looked at and have room for nothing that is left.
         together: jobs that span workers, each with the worker and the claim of each of its tasks.
         held_back: bounds of users that left something out.
+        too_few: whether a job that spans workers was left out because too few have room.
     """
 
-    __slots__ = ("assignments", "held_back", "sated", "together")
+    __slots__ = ("assignments", "held_back", "sated", "together", "too_few")
 
     def __init__(self) -> None:
         self.together: list[tuple[Job, list[tuple[Worker, Claim]]]] = []
         self.assignments: dict[Worker, list[Assignment]] = {}
         self.sated: list[Worker] = []
         self.held_back: dict[Quota, None] = {}
+        self.too_few = False
 
     def assign(self, worker: Worker, job: Job, tasks: int, claim: Claim) -> None:
         """Adds tasks of a job to what a worker shall get."""
@@ -199,9 +201,12 @@ class Planner:
 
     Args:
         now: seconds since the epoch.
+        together: whether jobs that span workers are planned for, too.
     """
 
-    def __init__(self, demand: Demand, supply: Supply, config: Config, now: float) -> None:
+    def __init__(
+        self, demand: Demand, supply: Supply, config: Config, now: float, *, together: bool
+    ) -> None:
         self.found = Plan()
         self._config = config
         self._now = now
@@ -212,6 +217,9 @@ class Planner:
         self._lacking = self._lacking_tokens()
         self._waiting = demand.waiting & ~self._lacking
         self._spanning = demand.spanning & self._waiting
+        if not together:
+            self._waiting ^= self._spanning
+            self._spanning = 0
         self._places: list[Place] = sorted(
             (*turn.order, number, turn)
             for number, turn in enumerate(demand.turns())
@@ -495,6 +503,7 @@ class Planner:
             job, left.head(bit).left, before, partial(self._may_have_all, left, job)
         )
         if found.places is None:
+            self.found.too_few = True
             self.found.held_back.update(dict.fromkeys(left.turn.sharer.quotas))
             left.close(bit)
             return True
@@ -544,13 +553,17 @@ class Planner:
         return room
 
 
-def plan(demand: Demand, supply: Supply, config: Config, now: float) -> Plan:
+def plan(
+    demand: Demand, supply: Supply, config: Config, now: float, *, together: bool = True
+) -> Plan:
     """Plans for all that waits and everybody who may take it.
 
     Args:
         now: seconds since the epoch.
+        together: whether jobs that span workers are planned for, too: for each of these every
+            worker is looked at.
     """
-    return Planner(demand, supply, config, now).plan()
+    return Planner(demand, supply, config, now, together=together).plan()
 
 
 def _rank_of(cls: ClassSupply, shape: Shape) -> float:
