@@ -162,6 +162,7 @@ def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
         ("time of a task", duration(view.mean_seconds)),
         ("output", output),
         ("priority", str(view.priority)),
+        ("spans", f"{view.span:,} workers at once" if view.span > 1 else ""),
         ("cpus", f"{view.request.get('cpus', 0):g}"),
         ("memory", size(int(view.request.get("memory", 0)))),
         ("disk", size(int(view.request.get("disk", 0)))),

@@ -112,6 +112,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         on_worker_lost=spec.on_worker_lost.value,
         endings=rules_text(spec),
         service=spec.service,
+        span=spec.span,
         time_request_seconds=spec.time_request_seconds,
         deadline_at=spec.deadline(record.submitted_at),
         stopped_by=job.stopped_by if job else record.stopped_by,

@@ -110,9 +110,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_worker_lost: str = "requeue"
     endings: str = ""  #: which exits are a success, which are retried, as options of `submit`
     service: bool = False  #: its tasks are copies, started again whenever they end
+    span: int = 1  #: on so many workers at once its tasks run, all or none
     time_request_seconds: float | None = None
     deadline_at: float | None = None  #: when what has not ended is stopped
-    stopped_by: str = ""  #: `deadline` if that stopped it, and nobody cancelled it
+    stopped_by: str = ""  #: `deadline` or `failed member` if that stopped it, and no user
     retry_memory_bytes: list[int] = []  #: what a task asks for that ran out of memory
     backoff_seconds: float | None = None
     max_backoff_seconds: float | None = None

@@ -764,3 +764,10 @@ def test_pool_status_says_who_is_in_quarantine_and_why() -> None:
     found = QuarantineView("w3@workers.pool/1", 0.0, "lost 5 times within 60 s")
     said = run(FakePool(PoolStatus=replace(POOL, quarantined=[found])), "pool", "status").stdout
     assert "quarantined   w3/1 for 0 ms more: lost 5 times within 60 s" in said
+
+
+def test_info_says_how_many_workers_a_job_spans() -> None:
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[replace(JOB, span=4)], total=1))
+    assert re.search(r"spans +4 workers at once", run(pool, "job", "info", "7").stdout)
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[JOB], total=1))
+    assert "spans" not in run(pool, "job", "info", "7").stdout
