@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from daemons import Spawn, spawning
+from page_desk import Desk
 from servers import running
 
 from kestrelctl.local.control import connect_local, throw_away_pool
@@ -28,6 +29,14 @@ async def private_server(tmp_path: Path) -> AsyncIterator[PrivateServer]:
     """A started server without accounts."""
     async with running(PrivateServer.create(tmp_path / "xmpp")) as server:
         yield server
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A desk whose pool goes in the end."""
+    found = Desk(tmp_path)
+    yield found
+    found.types("kestrelctl down --delete --yes")
 
 
 @pytest.fixture(scope="module")

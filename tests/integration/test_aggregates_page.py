@@ -5,20 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from page_desk import Desk, as_far_as_shown, typed_lines
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    found = Desk(tmp_path)
-    yield found
-    found.types("kestrelctl down --delete --yes")
 
 
 def same_for_all_workers(lines: list[str]) -> list[str]:
