@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
-from kestrelctl.core.jobs.job import FAILED_MEMBER
+from kestrelctl.core.jobs.job import FAILED_MEMBER, Job
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
@@ -17,6 +19,7 @@ from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import FEW_WORKERS, TOGETHER_ROUND_SECONDS
+from kestrelctl.core.scheduling.together import Members, Together
 from kestrelctl.grammar.why_waiting import reason_text
 
 Attempt = tuple[int, int, int]
@@ -600,3 +603,21 @@ def test_in_a_large_pool_not_every_pass_looks_at_all_workers_for_it() -> None:
     assert runs(driver, job_id) == 0, "it was just looked for"
     driver.wait(TOGETHER_ROUND_SECONDS)
     assert runs(driver, job_id) == FEW_WORKERS
+
+
+def test_of_many_that_ask_alike_one_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    find = Together.members
+
+    def counted(self: Together, job: Job, *more: Any) -> Members:
+        looked.append(job.id)
+        return find(self, job, *more)
+
+    monkeypatch.setattr(Together, "members", counted)
+    driver = PoolDriver()
+    driver.hold_back()
+    driver.join("w1", "w2")
+    for user in range(50):
+        spanning(driver, 3, owner=f"user{user}")
+    driver.let_go()
+    assert len(looked) == 1

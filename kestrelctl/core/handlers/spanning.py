@@ -35,7 +35,7 @@ def settle_members(state: State, job: Job) -> None:
     if stopping or (under_way and len(under_way) + unheard < job.spec.span):
         for task in early:
             _take_back(state, task)
-        _stop(state, job, [task for task in under_way if task.attempt is not None])
+        _stop(state, [task for task in under_way if task.attempt is not None])
 
 
 def _accept(state: State, tasks: list[Task]) -> None:
@@ -63,7 +63,7 @@ def _take_back(state: State, task: Task) -> None:
     state.emit(Acknowledge(worker=attempt.worker, numbers=[attempt.number]))
 
 
-def _stop(state: State, job: Job, tasks: list[Task]) -> None:
+def _stop(state: State, tasks: list[Task]) -> None:
     """Has members stopped that run without the others, unless that was asked before."""
     for task in tasks:
         attempt = task.attempt

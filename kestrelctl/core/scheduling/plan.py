@@ -233,6 +233,7 @@ class Planner:
         self._ranks: dict[int, list[float]] = {}
         self._quotas: dict[Quota, Quota] = {}
         self._alike: dict[int, int] = {}
+        self._too_large = 0
         self._together: Together | None = None
 
     def plan(self) -> Plan:
@@ -478,12 +479,12 @@ class Planner:
         changed, index = False, 0
         while index < len(self._places):
             shapes = self._places[index][4].shapes & self._spanning
-            left = self._remnant(index)
-            if not shapes or not self._place_members(index, left.first_of(shapes), whatever):
+            bit = self._remnant(index).first_of(shapes) if shapes else 0
+            if not bit or not self._place_members(index, bit, whatever):
                 index += 1
                 continue
             changed = True
-            if self._places and index < len(self._places) and not self._places[index][4].shapes:
+            if index < len(self._places) and not self._places[index][4].shapes:
                 self._places.pop(index)
                 self._shares.clear()
             index = 0
@@ -495,6 +496,9 @@ class Planner:
         """
         assert self._together is not None
         left = self._remnant(index)
+        if bit & self._too_large:
+            left.close(bit)
+            return True
         job = left.head(bit).job
         before = left.before(bit, self._spanning)
         for place in self._places[:index]:
@@ -504,6 +508,8 @@ class Planner:
         )
         if found.places is None:
             self.found.too_few = True
+            if not left.turn.sharer.quotas:
+                self._too_large |= bit  # For anybody who asks alike: there will be no more room.
             self.found.held_back.update(dict.fromkeys(left.turn.sharer.quotas))
             left.close(bit)
             return True

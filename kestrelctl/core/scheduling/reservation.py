@@ -21,9 +21,6 @@ from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import Supply
 
-#: Who has no room waits so long for it at least.
-LEAST_WAIT_SECONDS = 0.001
-
 
 def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list[Job]:
     """Jobs that have got nothing for `starving_seconds`, in the order of the queue.
@@ -55,20 +52,21 @@ def best_to_keep(job: Job, supply: Supply, now: float) -> list[Worker]:
     it spans.
 
     Returns:
-        None if too few could be kept for it, or if so many have room: then that is not what it
+        Nobody if too few could be kept for it, or if so many have room: then that is not what it
         lacks.
     """
-    able = list(_able(job, supply))
-    waits = [
-        0.0
-        if startable(claim, worker.free, worker.queued)
-        else max(_seconds_until_room(worker, claim, now), LEAST_WAIT_SECONDS)
-        for worker, claim in able
-    ]
-    best = sorted(range(len(able)), key=waits.__getitem__)[: job.shape.span]
-    if len(best) < job.shape.span or not waits[best[-1]]:
-        return []
-    return [able[place][0] for place in best]
+    ready: list[Worker] = []
+    full: list[tuple[Worker, Claim]] = []
+    for worker, claim in _able(job, supply):
+        if not startable(claim, worker.free, worker.queued):
+            full.append((worker, claim))
+            continue
+        ready.append(worker)
+        if len(ready) == job.shape.span:
+            return []
+    full.sort(key=lambda entry: _seconds_until_room(entry[0], entry[1], now))
+    best = [*ready, *(worker for worker, _ in full)][: job.shape.span]
+    return best if len(best) == job.shape.span else []
 
 
 def _able(job: Job, supply: Supply) -> Iterator[tuple[Worker, Claim]]:
