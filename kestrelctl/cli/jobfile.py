@@ -55,6 +55,7 @@ OPTIONS = (
     "deadline",
     "hold",
     "hold-after",
+    "stop-after",
     "stop-signal",
     "stop-grace",
     "on-worker-lost",

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.jobview import stop_words
 from kestrelctl.cli.progress import Look, shown
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model.hold import Hold
@@ -112,7 +113,7 @@ async def check(connection: Connection, views: Sequence[JobView]) -> None:
     failed = sum(getattr(view, state.value) for state in _BAD)
     message = f"job {view.job_id}: {failed:,} of {plural(view.tasks, 'task')} not done ({counts})"
     if view.stopped_by:
-        message += f": its {view.stopped_by} stopped it"
+        message += f"; {stop_words(view)}"
     if len(bad) > 1:
         message += f"; {plural(len(bad) - 1, 'other job')} not done either"
     request = ListTasks(job=str(view.job_id), states=states, limit=_SHOWN_FAILURES)

@@ -183,6 +183,12 @@ _OPTIONS = (
         help="Hold the job when N attempts in a row have failed, until `job release`.",
     ),
     click.option(
+        "--stop-after",
+        type=WholeNumber(1),
+        metavar="N",
+        help="Stop the job when N of its tasks have failed for good.",
+    ),
+    click.option(
         "--stop-signal",
         type=parse_stop_signal,
         default="",
@@ -298,6 +304,7 @@ def job_of(
             max_backoff_seconds=options["max_backoff"],
             held=options["hold"],
             hold_after=options["hold_after"],
+            stop_after=options["stop_after"],
             stop_signal=options["stop_signal"],
             stop_grace_seconds=options["stop_grace"],
             max_losses=options["max_losses"],

@@ -113,7 +113,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     span: int = 1  #: on so many workers at once its tasks run, all or none
     time_request_seconds: float | None = None
     deadline_at: float | None = None  #: when what has not ended is stopped
-    stopped_by: str = ""  #: `deadline` or `failed member` if that stopped it, and no user
+    stopped_by: str = ""  #: `deadline`, `failed member` or `failed tasks` if that stopped it
     retry_memory_bytes: list[int] = []  #: what a task asks for that ran out of memory
     backoff_seconds: float | None = None
     max_backoff_seconds: float | None = None
@@ -121,6 +121,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop_grace_seconds: float | None = None
     hold: Hold | None = None  #: while nothing more of it is handed out
     hold_after: int | None = None  #: failures in a row after which the pool puts it on hold
+    stop_after: int | None = None  #: failed tasks after which the pool stops it
     mean_seconds: float | None = None
     #: What dispatch added to a task, seconds: from hand-out to report, less queue and run time.
     dispatch_p50_seconds: float | None = None

@@ -220,5 +220,13 @@ async def test_that_a_job_is_on_hold_is_said_once_and_waiting_goes_on(
 
 async def test_that_a_deadline_stopped_a_job_is_said() -> None:
     view = msgspec.structs.replace(job(7, "cancelled"), stopped_by="deadline")
-    with pytest.raises(TasksFailed, match="its deadline stopped it"):
+    with pytest.raises(TasksFailed, match="; stopped by its deadline"):
+        await wait.check(FakePool(), [view])  # type: ignore[arg-type]
+
+
+async def test_how_many_failed_tasks_stopped_a_job_is_said() -> None:
+    view = msgspec.structs.replace(
+        job(7, "failed"), stopped_by="failed tasks", done=0, failed=2, lost=1
+    )
+    with pytest.raises(TasksFailed, match="; stopped after 3 failed tasks"):
         await wait.check(FakePool(), [view])  # type: ignore[arg-type]
