@@ -162,6 +162,7 @@ def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
         ("took", duration(view.ended_at - view.submitted_at) if view.ended_at else ""),
         ("time of a task", duration(view.mean_seconds)),
         ("output", output),
+        ("standard error", "into standard output" if view.join else ""),
         ("priority", str(view.priority)),
         ("spans", f"{view.span:,} workers at once" if view.span > 1 else ""),
         ("cpus", f"{view.request.get('cpus', 0):g}"),

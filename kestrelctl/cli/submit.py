@@ -16,6 +16,7 @@ from kestrelctl.cli import wait
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.export import ALL, exported, names_text
 from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.jobfile import SCRATCH, JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.progress import Look
@@ -74,9 +75,17 @@ class _SubmitCommand(CliCommand):
 @job_options(Notify.NEVER)
 @click.option(
     "--workdir",
+    "--chdir",
+    "workdir",
     metavar="DIR|scratch",
     help="Where tasks start; scratch is an empty directory for each.  [default: the current "
     "directory on a pool of `up`, else scratch]",
+)
+@click.option(
+    "--export",
+    multiple=True,
+    metavar="NAME,…|ALL",
+    help="Variables of your environment that tasks find; ALL is every one that seems no secret.",
 )
 @click.option(
     "--wait", "waits", is_flag=True, help="Return when the job has ended; on a terminal with a bar."
@@ -106,7 +115,11 @@ def submit(
     """
     spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
     spec = checked_job(
-        msgspec.structs.replace(spec, workdir=_directory(invocation, options["workdir"]))
+        msgspec.structs.replace(
+            spec,
+            workdir=_directory(invocation, options["workdir"]),
+            env=_exported(invocation, options["export"]) | spec.env,
+        )
     )
     if spec.service and (waits or progress):
         raise UsageError(
@@ -225,6 +238,21 @@ async def _warn_if_hopeless(invocation: Invocation, connection: Connection, job_
         if explanation.waiting and not explanation.ever:
             why, hint = conclusion(explanation)
             invocation.screen.warn(f"job {job_id} waits: {why}", hint=hint)
+
+
+def _exported(invocation: Invocation, given: tuple[str, ...]) -> dict[str, str]:
+    """The variables of `--export`; what all keeps back is told.
+
+    Raises:
+        UsageError: one that is named is not set, or is no text.
+    """
+    found = exported(given, os.environ)
+    if found.kept_back:
+        invocation.screen.warn(
+            f"not exported, as it may be secret: {names_text(found.kept_back)}",
+            hint=f"what tasks need of it: --export {ALL},NAME",
+        )
+    return found.variables
 
 
 def _directory(invocation: Invocation, given: str | None) -> str:

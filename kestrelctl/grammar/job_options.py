@@ -209,6 +209,9 @@ _OPTIONS = (
         help="Run a task elsewhere at once, or wait for its worker.",
     ),
     click.option(
+        "--join", is_flag=True, help="Put standard error into standard output, as it is written."
+    ),
+    click.option(
         "--env", multiple=True, metavar="K=V", help="An environment variable; repeatable."
     ),
     click.option(
@@ -307,6 +310,7 @@ def job_of(
             stop_after=options["stop_after"],
             stop_signal=options["stop_signal"],
             stop_grace_seconds=options["stop_grace"],
+            join=options["join"],
             max_losses=options["max_losses"],
             time_limit_seconds=options["time_limit"],
             on_worker_lost=OnWorkerLost(options["on_worker_lost"]),

@@ -124,6 +124,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         hold=job.hold if job else record.hold,
         hold_after=spec.hold_after,
         stop_after=spec.stop_after,
+        join=spec.join,
         mean_seconds=job.mean_seconds if job else None,
         dispatch_p50_seconds=percentile(latencies, 50),
         dispatch_p99_seconds=percentile(latencies, 99),

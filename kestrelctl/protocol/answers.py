@@ -122,6 +122,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hold: Hold | None = None  #: while nothing more of it is handed out
     hold_after: int | None = None  #: failures in a row after which the pool puts it on hold
     stop_after: int | None = None  #: failed tasks after which the pool stops it
+    join: bool = False  #: standard error goes into standard output
     mean_seconds: float | None = None
     #: What dispatch added to a task, seconds: from hand-out to report, less queue and run time.
     dispatch_p50_seconds: float | None = None

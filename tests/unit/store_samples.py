@@ -38,6 +38,7 @@ FULL_SPEC = JobSpec(
     held=True,
     hold_after=20,
     stop_after=3,
+    join=True,
 )
 
 

@@ -374,6 +374,11 @@ def test_a_job_may_be_held_after_failures_in_a_row() -> None:
     assert submitted("--", "ls").hold_after is None
 
 
+def test_standard_error_may_go_into_standard_output() -> None:
+    assert submitted("--join", "--", "ls").join
+    assert not submitted("--", "ls").join
+
+
 def test_a_job_may_be_stopped_after_failed_tasks() -> None:
     assert submitted("--stop-after", "3", "--", "ls").stop_after == 3
     assert submitted("--", "ls").stop_after is None
