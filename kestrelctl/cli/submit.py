@@ -19,6 +19,7 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.export import ALL, exported, names_text
 from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.jobfile import SCRATCH, JobFile, looks_like_job_file, read_job_file
+from kestrelctl.cli.on_end import OnEnd, on_end_option
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
@@ -93,6 +94,7 @@ class _SubmitCommand(CliCommand):
 @click.option(
     "--progress", is_flag=True, help="Show how far it is also where nobody looks; waits, too."
 )
+@on_end_option
 @click.pass_context
 @pass_invocation
 def submit(
@@ -103,6 +105,7 @@ def submit(
     key: str | None,
     waits: bool,
     progress: bool,
+    on_end: str | None,
     **options: Any,
 ) -> None:
     """Run a command as a job of one or many tasks.
@@ -121,10 +124,11 @@ def submit(
             env=_exported(invocation, options["export"]) | spec.env,
         )
     )
-    if spec.service and (waits or progress):
+    waits = waits or progress or on_end is not None
+    if spec.service and waits:
         raise UsageError(
             "a service does not end by itself, so there is nothing to wait for",
-            hint="leave --wait and --progress out",
+            hint="leave --wait, --progress and --on-end out",
         )
     if key is None:
         key = secrets.token_hex(16)
@@ -136,7 +140,6 @@ def submit(
             if items is None
             else "the first item has no such field",
         )
-    waits = waits or progress
     look = Look.ANYWHERE if progress else Look.TERMINAL
 
     async def work(redial: Redial) -> None:
@@ -163,7 +166,11 @@ def submit(
             return
         invocation.screen.say(summary)
         await _warn_if_hopeless(invocation, connection, job_id)
-        [view] = await wait.until_ended(connection, str(job_id), invocation.screen, look=look)
+        ends = OnEnd(on_end, invocation.screen, invocation.pool)
+        [view] = await wait.until_ended(
+            connection, str(job_id), invocation.screen, look=look, on_ended=ends.begin
+        )
+        await ends.finish()
         await invocation.show(Record(str(job_id), view, [wait.sentence(view)]))
         await wait.check(connection, [view])
 

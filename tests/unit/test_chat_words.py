@@ -169,6 +169,7 @@ def test_every_option_of_the_command_line_is_taken_or_refused_with_a_reason() ->
         "-q",
         "--chdir d",
         "--export PATH",
+        "--on-end ls",
     ],
 )
 def test_what_makes_no_sense_in_a_chat_is_refused(option: str) -> None:
