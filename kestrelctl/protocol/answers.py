@@ -9,6 +9,7 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.work import Message
@@ -218,21 +219,11 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
     why_missing: str = ""
 
 
-class TaskOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
-    """The output of one task of many; an array, because pages of a thousand travel.
+class FollowedLog(Reply, frozen=True, kw_only=True, tag="followed_log"):
+    """The state of a task, and a piece of output; None if there is none to be read now."""
 
-    Attributes:
-        data: base64 in JSON; empty if `more`.
-        size_bytes: how much it wrote, as far as the manager knows.
-        more: whether its worker has more of it than the manager: `logs` asks for it.
-        why_missing: why nothing of it can be had.
-    """
-
-    task_id: int
-    data: bytes = b""
-    size_bytes: int = 0
-    more: bool = False
-    why_missing: str = ""
+    state: str
+    piece: AttemptOutput | None = None
 
 
 class LogPage(Reply, frozen=True, kw_only=True, tag="log_page"):
@@ -583,6 +574,7 @@ AnyAnswer = (
     | Tasks
     | Log
     | LogPage
+    | FollowedLog
     | JobExplanation
     | Story
     | Workers
