@@ -13,7 +13,7 @@ from kestrelctl.cli.command_output import Column, Listing, Record, Table
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid, cut
 from kestrelctl.cli.jobfile import SCRATCH
-from kestrelctl.core.jobs.job import FAILED_TASKS
+from kestrelctl.core.jobs.job import how_stopped
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.quantities import ago, duration, size
@@ -149,7 +149,7 @@ def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
     span = f" ({view.ids})" if view.argv else ""
     blocks: list[tuple[str, str] | Table] = [
         ("job", f"{view.job_id} {view.name}"),
-        ("state", _state(view) + (f", {stop_words(view)}" if view.stopped_by else "")),
+        ("state", ", ".join(filter(None, (_state(view), stop_words(view))))),
         ("waits because", reason),
         ("on hold", _hold(view, now)),
         ("owner", view.owner),
@@ -238,10 +238,8 @@ def _spread(view: JobView) -> list[tuple[str, str] | Table]:
 
 
 def stop_words(view: JobView) -> str:
-    """What stopped a job that nobody cancelled: `stopped by its deadline`."""
-    if view.stopped_by == FAILED_TASKS:
-        return f"stopped after {plural(view.failed + view.lost, 'failed task')}"
-    return f"stopped by its {view.stopped_by}"
+    """What stopped a job that nobody cancelled; empty if nothing did."""
+    return how_stopped(view.stopped_by, view.failed + view.lost) if view.stopped_by else ""
 
 
 def _state(view: JobView) -> str:

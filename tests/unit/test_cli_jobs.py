@@ -767,6 +767,14 @@ def test_pool_status_says_who_is_in_quarantine_and_why() -> None:
     assert "quarantined   w3/1 for 0 ms more: lost 5 times within 60 s" in said
 
 
+def test_info_says_what_stopped_a_job() -> None:
+    stopped = replace(FAILED_JOB, stopped_by="failed tasks", stop_after=2, join=True)
+    result = run(FakePool(ListJobs=an.Jobs(id="", jobs=[stopped])), "job", "info", "7")
+    assert "failed, stopped after 2 failed tasks\n" in result.stdout
+    assert re.search(r"stop after +2 failed tasks\n", result.stdout)
+    assert re.search(r"standard error +into standard output\n", result.stdout)
+
+
 def test_info_says_how_many_workers_a_job_spans() -> None:
     pool = FakePool(ListJobs=an.Jobs(id="", jobs=[replace(JOB, span=4)], total=1))
     assert re.search(r"spans +4 workers at once", run(pool, "job", "info", "7").stdout)

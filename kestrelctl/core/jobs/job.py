@@ -12,6 +12,7 @@ from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
@@ -32,6 +33,17 @@ FAILED_MEMBER = "failed member"
 FAILED_TASKS = "failed tasks"
 #: Where a job comes among others: the lower first. It ends with the job's id.
 Order = tuple[float, ...]
+
+
+def how_stopped(stopped_by: str, failed: int) -> str:
+    """What stopped a job that nobody cancelled, in words: `stopped by its deadline`.
+
+    Args:
+        failed: how many of its tasks have failed or are lost.
+    """
+    if stopped_by == FAILED_TASKS:
+        return f"stopped after {plural(failed, 'failed task')}"
+    return f"stopped by its {stopped_by}"
 
 
 class Standing(enum.Enum):
