@@ -61,8 +61,6 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> None:
         ask_for_more(state, task, unfinished.memory_steps.get(index, 0))
     state.totals.tasks_restored += job.remaining
     settle_job(state, job, record.submitted_at)
-    if job.spec.stop_after is not None:
-        state.touch_job(job)  # it may have failed tasks enough, and not be stopped yet
 
 
 def _restore_worker(state: State, known: WorkerRecord) -> None:

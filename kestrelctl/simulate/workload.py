@@ -159,6 +159,7 @@ def _spanning(spec: JobSpec) -> JobSpec:
     return msgspec.structs.replace(
         spec,
         span=spec.count,
+        stop_after=None,
         request={"cpus": min(1.0, spec.request["cpus"])},
         requires=(),
         requirements="",
