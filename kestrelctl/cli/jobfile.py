@@ -55,10 +55,13 @@ OPTIONS = (
     "deadline",
     "hold",
     "hold-after",
+    "stop-after",
     "stop-signal",
     "stop-grace",
     "on-worker-lost",
+    "join",
     "env",
+    "export",
     "notify",
     "workdir",
 )
@@ -117,8 +120,9 @@ def _read_toml(path: Path, text: str) -> JobFile:
             fields[key] = str(path.parent / _typed(path, key, fields[key], str))
     if fields.get("workdir", SCRATCH) != SCRATCH:
         fields["workdir"] = str(path.parent / _typed(path, "workdir", fields["workdir"], str))
-    if isinstance(fields.get("requires"), str):
-        fields["requires"] = fields["requires"].split()
+    for key in ("requires", "export"):
+        if isinstance(fields.get(key), str):
+            fields[key] = fields[key].split()
     if "array" in fields:
         fields["array"] = [str(_scalar(path, "array", fields["array"]))]
     if "env" in fields:
@@ -129,9 +133,11 @@ def _read_toml(path: Path, text: str) -> JobFile:
         fields["assets"] = [f"{name}={_scalar(path, name, v)}" for name, v in table.items()]
         del fields["asset"]
     for key, value in fields.items():
-        if key == "service" and isinstance(value, bool):
+        if key in ("service", "hold", "join") and isinstance(value, bool):
             continue
-        several = key in ("array", "requires", "env", "assets") and isinstance(value, list)
+        several = key in ("array", "requires", "env", "export", "assets") and isinstance(
+            value, list
+        )
         for each in value if several else [value]:
             _scalar(path, key, each)
     return JobFile(argv, cleanup, fields)

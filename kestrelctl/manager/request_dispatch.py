@@ -92,6 +92,7 @@ class RequestDispatcher:
             rq.ForgetJobs: jobs.forget,
             rq.ListTasks: tasks.list_tasks,
             rq.Logs: tasks.logs,
+            rq.FollowLogs: tasks.follow_logs,
             rq.AllLogs: tasks.all_logs,
             rq.TellStory: tasks.story,
             rq.ListWorkers: pool.list_workers,

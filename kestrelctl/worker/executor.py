@@ -30,6 +30,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
         workdir: absolute path of the directory in which it starts; empty for its scratch directory.
         stop_signal, stop_grace_seconds: what asks it to end, and how long before it is made to.
         host_lines: what its host file has; empty for none.
+        join: whether what it writes to standard error goes into standard output.
     """
 
     number: int
@@ -43,6 +44,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     stop_signal: int = signal.SIGTERM
     stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
     host_lines: tuple[str, ...] = ()
+    join: bool = False
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):

@@ -37,6 +37,8 @@ FULL_SPEC = JobSpec(
     stop_grace_seconds=30.0,
     held=True,
     hold_after=20,
+    stop_after=3,
+    join=True,
 )
 
 
