@@ -212,8 +212,22 @@ def kestrelctl() -> None:
 
 def main() -> NoReturn:
     """The entry point of the `kestrelctl` script."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     kestrelctl.main(prog_name="kestrelctl")
+
+
+def _open_closed_streams() -> None:
+    """Has what was closed before the start (`2>&-`) lead nowhere.
+
+    Python has None in its place, and the next file that is opened would get its number.
+    """
+    while (null := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(null, True)
+    os.close(null)
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")

@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kestrelctl.cli.main import COMMANDS
+from kestrelctl.errors import Unreachable
 
 CHECKOUT = Path(__file__).parents[2]
 HEAVY = {"asyncio", "msgspec", "rich", "slixmpp", "psutil", "sqlite3", "matplotlib"}
@@ -111,3 +114,18 @@ def test_bash_completes_commands_and_options_as_documented() -> None:
         env={**os.environ, "PATH": path}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout.splitlines() == ["list logs", "--task"], done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_change_neither_the_error_nor_its_status(
+    closed: str, tmp_path: Path
+) -> None:
+    line = f'"$0" -m kestrelctl job list --pool nowhere {closed}'
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == Unreachable.exit_status
+    assert ("no pool 'nowhere'" in done.stderr) is ("2>" not in closed)
