@@ -124,6 +124,22 @@ class Busy(KestrelError):
     code = "busy"
 
 
+class FileChanged(KestrelError):
+    """A file was changed while it was read."""
+
+
+class FileDamaged(KestrelError):
+    """What came is not the file that was sent."""
+
+
+class FileExpired(NotFound):
+    """The pool's file share does not keep the file any more."""
+
+
+class NoSpace(KestrelError):
+    """The disk is full."""
+
+
 class Incomplete(KestrelError):
     """Only a part of it can be had."""
 

@@ -16,7 +16,8 @@ from kestrelctl.errors import BY_CODE, Busy, KestrelError, TimedOut, Undelivered
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import AnyAnswer, Ended, Failed
 from kestrelctl.protocol.requests import AnyRequest
-from kestrelctl.xmpp import xmpp_session
+from kestrelctl.protocol.upload_slots import Slot
+from kestrelctl.xmpp import slots, xmpp_session
 
 #: How long a user waits for a server, or a manager, that is away: it may only be restarting.
 PATIENCE_SECONDS = 10.0
@@ -171,6 +172,10 @@ class UserConnection:
                 answer.message, cause=answer.cause or None, hint=answer.hint or None
             )
         return answer
+
+    async def request_slot(self, size_bytes: int, filename: str) -> Slot:
+        """A place in the pool's file share (see `slots.request_slot`)."""
+        return await slots.request_slot(self.session, self._domain, size_bytes, filename)
 
     async def pushed(self) -> AsyncIterator[Ended]:
         """What the pool sends unasked: the ends of watched jobs."""

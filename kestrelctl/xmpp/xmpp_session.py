@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
 
 _JSON = f"{{{JSON_NAMESPACE}}}json"
+_STANZA_ERRORS = "urn:ietf:params:xml:ns:xmpp-stanzas"
 _CONNECT_SECONDS = 30.0
 #: A larger stanza is not sent: the server would end the connection, which others use, too.
 #: A payload that fits (`codec.fits`) is never that large.
@@ -47,11 +48,19 @@ _MOST_ID_CHARACTERS = 200
 
 
 class IqRefused(KestrelError):
-    """An IQ was answered by an error; `condition` is that of RFC 6120, 8.3.3."""
+    """An IQ was answered by an error (RFC 6120, 8.3).
 
-    def __init__(self, condition: str) -> None:
+    Attributes:
+        condition: which one.
+        text: for people; may be empty.
+        answer: all of it.
+    """
+
+    def __init__(self, condition: str, text: str = "", answer: Element | None = None) -> None:
         super().__init__("the server refused a request", cause=condition)
         self.condition = condition
+        self.text = text
+        self.answer = answer
 
 
 class XmppSession:
@@ -218,7 +227,9 @@ class XmppSession:
         finally:
             del self._iqs[iq_id]
         if answer.get("type") == "error":
-            raise IqRefused(_condition(answer))
+            text = answer.find(f".//{{{_STANZA_ERRORS}}}text")
+            words = text.text if text is not None else None
+            raise IqRefused(_condition(answer), words or "", answer)
         return answer
 
     def backlog_bytes(self) -> int:

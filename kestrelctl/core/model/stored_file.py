@@ -1,0 +1,53 @@
+"""Files that lie in the pool's file share: what to ask for, and how to know that it is right."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a file that the share keeps by itself.
+
+    Args:
+        sha256: of the part, in hexadecimal.
+        size_bytes: at least 1.
+        url: where it is read; who knows the address may.
+    """
+
+    sha256: str
+    size_bytes: int
+    url: str
+
+
+class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file in the share.
+
+    Args:
+        sha256: of the whole, in hexadecimal; the file's name wherever files are compared.
+        size_bytes: of the whole.
+        pieces: in order; none of an empty file.
+    """
+
+    sha256: str
+    size_bytes: int
+    pieces: tuple[Piece, ...]
+
+
+def problem_with_stored_file(stored: StoredFile) -> str | None:
+    """Why no file can be had by this; None if one can."""
+    if not _is_sha256(stored.sha256):
+        return "the hash of a file is 64 hexadecimal digits"
+    for piece in stored.pieces:
+        if not _is_sha256(piece.sha256):
+            return "the hash of a piece is 64 hexadecimal digits"
+        if piece.size_bytes < 1:
+            return "a piece has at least one byte"
+        if not piece.url.startswith(("https://", "http://")):
+            return "a piece is read at an address that begins with https:// or http://"
+    if sum(piece.size_bytes for piece in stored.pieces) != stored.size_bytes:
+        return "the pieces of a file are not as large as the file"
+    return None
+
+
+def _is_sha256(text: str) -> bool:
+    return len(text) == 64 and all(each in "0123456789abcdef" for each in text)

@@ -1,0 +1,66 @@
+"""Places in the pool's file share, asked for over a session that is there (XEP-0363)."""
+
+from __future__ import annotations
+
+from kestrelctl.errors import KestrelError, NotAllowed, NotFound, OverQuota
+from kestrelctl.protocol.upload_slots import (
+    PieceTooLarge,
+    Slot,
+    largest_in,
+    share_of,
+    slot_in,
+    slot_request,
+)
+from kestrelctl.xmpp.xmpp_session import IqRefused, XmppSession
+
+#: Conditions of a server at which nothing is that address.
+_NOBODY = ("item-not-found", "remote-server-not-found", "service-unavailable")
+
+
+async def request_slot(session: XmppSession, pool: str, size_bytes: int, filename: str) -> Slot:
+    """Asks the file share of a pool for a place.
+
+    Raises:
+        NotAllowed: this account may not upload.
+        OverQuota: it has uploaded as much as it may for now, or the share is full.
+        PieceTooLarge: so much is never taken.
+        NotFound: the pool has no file share.
+        Unreachable, TimedOut: the server is away.
+    """
+    share = share_of(pool)
+    try:
+        answer = await session.ask_iq(slot_request(size_bytes, filename), share, kind="get")
+    except IqRefused as error:
+        raise _in_words(error, share) from None
+    slot = slot_in(answer)
+    if slot is None:
+        raise KestrelError("the pool's file share answered what cannot be read")
+    return slot
+
+
+def _in_words(error: IqRefused, share: str) -> KestrelError:
+    largest = largest_in(error.answer) if error.answer is not None else None
+    if largest is not None:
+        return PieceTooLarge(largest)
+    if error.condition == "forbidden":
+        return NotAllowed(
+            "this account may not store files in the pool",
+            cause=f"{share} refused it",
+            hint="only accounts of the pool's own users and workers may",
+        )
+    if error.condition == "resource-constraint":
+        return OverQuota(
+            "the pool's file share takes no more now",
+            cause=error.text or "a quota is reached",
+            hint="what was sent counts for a day against its owner; old files are deleted in time",
+        )
+    if error.condition in _NOBODY:
+        return NotFound(
+            "the pool has no file share",
+            cause=f"the server answered for {share}: {error.condition}",
+            hint="an operator adds it: run site.yml anew, or restart the local pool",
+        )
+    return KestrelError(
+        "the pool's file share gave no place to upload to",
+        cause=f"{share} answered: {error.text or error.condition}",
+    )
