@@ -1,20 +1,49 @@
 """The pool's file share, seen from outside: files go there in pieces and come back checked.
 
 Each piece is an upload of its own (XEP-0363): what is cut off is sent again from the start of its
-piece, and read on from where it was.
+piece, and read on from where it was. Threads do the work: reading, hashing and sockets would
+otherwise hold up the event loop of a daemon.
 """
 
 from __future__ import annotations
 
-import ssl
+import asyncio
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
-from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.protocol.upload_slots import Slot
+from kestrelctl.core.model.stored_file import Piece, StoredFile, problem_with_stored_file
+from kestrelctl.core.pacing.backoff import pause_seconds
+from kestrelctl.errors import (
+    FileChanged,
+    FileDamaged,
+    KestrelError,
+    NoSpace,
+    TimedOut,
+    Unreachable,
+)
+from kestrelctl.files.line import CHUNK_BYTES, Line, LineCut
+from kestrelctl.protocol.upload_slots import PieceTooLarge, Slot
 
-#: How much goes into one upload.
+#: How much goes into one upload: what a cut costs at most, and how seldom a place is asked for.
 PIECE_BYTES = 64 * 1024 * 1024
+#: Of one `FileShare`; more wait.
+MOST_AT_ONCE = 4
+#: In a row, without a byte in between that came through.
+MOST_TRIES = 8
+LONGEST_PAUSE_SECONDS = 5.0
+#: In the addresses of uploads: nobody else learns the name of a file.
+_NAME = "piece"
+
+_T = TypeVar("_T")
 
 
 class Slots(Protocol):
@@ -30,8 +59,7 @@ class FileShare:
 
     Args:
         slots: asked once for each piece; who only gets files needs none.
-        tls: whom to trust, as the XMPP connection does (`xmpp.tls.context`); None for the system's
-            authorities.
+        ca_file: whom to trust, as the XMPP connection does (see `xmpp.tls.context`).
         piece_bytes: into what files are cut.
     """
 
@@ -39,21 +67,39 @@ class FileShare:
         self,
         slots: Slots | None = None,
         *,
-        tls: ssl.SSLContext | None = None,
+        ca_file: Path | None = None,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
         self._slots = slots
-        self._tls = tls
+        self._ca_file = ca_file
         self._piece_bytes = piece_bytes
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="file-share")
 
     async def put(self, path: Path) -> StoredFile:
         """Sends a file.
 
         Raises:
             FileChanged: it was written to meanwhile.
-            KestrelError: it cannot be read, or the share did not take it.
+            OverQuota: the share takes no more from this account now.
+            NotAllowed: it takes nothing from it.
+            Unreachable: the share, or the server, is away.
+            KestrelError: the file cannot be read, or the share did not take it.
         """
-        raise NotImplementedError
+        source = Source(path)
+        line = Line(self._ca_file)
+        pieces: list[Piece] = []
+        try:
+            sent_bytes = 0
+            while sent_bytes < source.size_bytes:
+                piece = await self._put_piece(source, sent_bytes, line)
+                pieces.append(piece)
+                sent_bytes += piece.size_bytes
+            source.check_unchanged()
+        finally:
+            line.close()
+        return StoredFile(
+            sha256=source.sha256(), size_bytes=source.size_bytes, pieces=tuple(pieces)
+        )
 
     async def get(self, stored: StoredFile, target: Path) -> None:
         """Writes a file that lies in the share; `target` is there at once and whole, or not.
@@ -64,6 +110,243 @@ class FileShare:
             FileExpired: the share does not have it any more.
             FileDamaged: what came is not what was sent.
             NoSpace: the disk is full.
-            KestrelError: the share cannot be reached, or the target not be written.
+            Unreachable: the share is away.
+            KestrelError: the target cannot be written, or the share does not give it.
         """
-        raise NotImplementedError
+        if problem := problem_with_stored_file(stored):
+            raise FileDamaged("this is no file of a file share", cause=problem)
+        line = Line(self._ca_file)
+        await self._in_thread(partial(_fetch, stored, target, line), line)
+
+    async def _put_piece(self, source: Source, start: int, line: Line) -> Piece:
+        """Sends what fits into one upload; each try has a place of its own.
+
+        An upload that was cut off may still lie open at the server, which would mix the two.
+        """
+        if self._slots is None:
+            raise AssertionError("who puts files needs places for them")
+        failures = 0
+        while True:
+            size_bytes = min(self._piece_bytes, source.size_bytes - start)
+            try:
+                slot = await self._slots(size_bytes, _NAME)
+                work = partial(source.send, start, size_bytes, slot, line)
+                sha256 = await self._in_thread(work, line)
+            except PieceTooLarge as error:
+                if not 0 < error.most_bytes < size_bytes:
+                    raise
+                self._piece_bytes = error.most_bytes
+            except (LineCut, TimedOut, Unreachable) as error:
+                failures += 1
+                if failures == MOST_TRIES:
+                    raise (error.explained() if isinstance(error, LineCut) else error) from None
+                await asyncio.sleep(_pause_seconds(failures))
+            else:
+                return Piece(sha256=sha256, size_bytes=size_bytes, url=slot.get_url)
+
+    async def _in_thread(self, work: Callable[[], _T], line: Line) -> _T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except asyncio.CancelledError:
+            line.cut()  # the thread ends at once instead of when it is done
+            raise
+
+
+class Source:
+    """A file that is sent, and must stay as it was when it was first looked at."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._first = path.stat()
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        self.size_bytes = self._first.st_size
+        self._whole = hashlib.sha256()
+
+    def sha256(self) -> str:
+        """Of all that was sent."""
+        return self._whole.hexdigest()
+
+    def check_unchanged(self) -> None:
+        """Raises FileChanged if somebody wrote to it, or put another file in its place."""
+        try:
+            now = self._path.stat()
+        except OSError as error:
+            raise self._changed(error.strerror or str(error)) from None
+        if _marks(now) != _marks(self._first):
+            raise self._changed("its size, its time or the file itself is another than before")
+
+    def send(self, start: int, size_bytes: int, slot: Slot, line: Line) -> str:
+        """Sends a part and returns its hash; the whole's is counted on if it went through."""
+        piece, whole = hashlib.sha256(), self._whole.copy()
+        try:
+            stream = self._path.open("rb", buffering=0)
+        except OSError as error:
+            raise _unreadable(self._path, error) from None
+        with stream:
+            if _marks(os.fstat(stream.fileno())) != _marks(self._first):
+                raise self._changed("its size, its time or the file itself is another than before")
+            stream.seek(start)
+            buffer = memoryview(bytearray(CHUNK_BYTES))
+            left_bytes = size_bytes
+
+            def next_chunk() -> memoryview | None:
+                nonlocal left_bytes
+                if not left_bytes:
+                    return None
+                try:
+                    read_bytes = stream.readinto(buffer[: min(CHUNK_BYTES, left_bytes)]) or 0
+                except OSError as error:
+                    raise _unreadable(self._path, error) from None
+                if not read_bytes:
+                    raise self._changed("it became shorter")
+                left_bytes -= read_bytes
+                chunk = buffer[:read_bytes]
+                piece.update(chunk)
+                whole.update(chunk)
+                return chunk
+
+            line.put(slot, size_bytes, next_chunk)
+        self._whole = whole
+        return piece.hexdigest()
+
+    def _changed(self, cause: str) -> FileChanged:
+        return FileChanged(
+            f"{self._path} changed while it was sent",
+            cause=cause,
+            hint="send it again once nothing writes to it, or send a copy",
+        )
+
+
+def _marks(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _unreadable(path: Path, error: OSError) -> KestrelError:
+    return KestrelError(f"{path} cannot be read", cause=error.strerror or str(error))
+
+
+def _pause_seconds(failures: int) -> float:
+    return pause_seconds(failures, random.random(), LONGEST_PAUSE_SECONDS)
+
+
+# -- getting ---------------------------------------------------------------------------------------
+
+
+def _fetch(stored: StoredFile, target: Path, line: Line) -> None:
+    draft = target.with_name(_draft_name(stored, target.name))
+    try:
+        with contextlib.closing(line), draft.open("a+b", buffering=0) as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise KestrelError(
+                    f"{target} is being fetched already", hint="wait for the other one"
+                ) from None
+            _fetch_into(stream, stored, line)
+            draft.replace(target)
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    except FileDamaged:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _draft_name(stored: StoredFile, name: str) -> str:
+    """Of what was read so far: the same for the next call, another for another file."""
+    both = hashlib.sha256(os.fsencode(name) + b"\0" + stored.sha256.encode())
+    return f".{both.hexdigest()[:32]}.part"
+
+
+def _unwritable(target: Path, error: OSError) -> KestrelError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return NoSpace(
+            f"there is no space for {target}",
+            cause=error.strerror,
+            hint="make room on the disk; what was read so far is read no second time",
+        )
+    return KestrelError(f"{target} cannot be written", cause=error.strerror or str(error))
+
+
+def _fetch_into(stream: BinaryIO, stored: StoredFile, line: Line) -> None:
+    """Fills a file, which may hold the beginning already."""
+    whole = hashlib.sha256()
+    start = 0
+    for piece in stored.pieces:
+        for fresh in (False, True):  # what lay there may be wrong, for example after a full disk
+            if fresh:
+                stream.truncate(start)
+            parts = _Parts(stream, start, whole.copy(), piece.size_bytes)
+            had_bytes = parts.bytes
+            _fetch_piece(parts, piece, line)
+            if parts.hash.hexdigest() == piece.sha256:
+                break
+            if fresh or not had_bytes:
+                raise _damaged("the hash of a piece is another than that of what was sent")
+        whole = parts.whole
+        start += piece.size_bytes
+    stream.truncate(start)
+    if whole.hexdigest() != stored.sha256:
+        raise _damaged("the hash of the whole is another than that of what was sent")
+
+
+class _Parts:
+    """A piece, as far as it is there."""
+
+    def __init__(self, stream: BinaryIO, start: int, whole: hashlib._Hash, most_bytes: int) -> None:
+        self._stream, self._start, self._whole = stream, start, whole
+        self.clear()
+        buffer = memoryview(bytearray(CHUNK_BYTES))
+        stream.seek(start)
+        while self.bytes < most_bytes:
+            view = buffer[: min(CHUNK_BYTES, most_bytes - self.bytes)]
+            read_bytes = stream.readinto(view)  # type: ignore[attr-defined]
+            if not read_bytes:
+                break
+            self._count(view[:read_bytes])
+        stream.truncate(start + self.bytes) if self.bytes < most_bytes else None
+
+    def clear(self) -> None:
+        """Forgets all of it."""
+        self.bytes = 0
+        self.hash = hashlib.sha256()
+        self.whole = self._whole.copy()
+
+    def start_over(self) -> None:
+        """Deletes all of it."""
+        self._stream.truncate(self._start)
+        self.clear()
+
+    def add(self, chunk: memoryview) -> None:
+        """Writes on."""
+        written_bytes = 0
+        while written_bytes < len(chunk):
+            written_bytes += self._stream.write(chunk[written_bytes:])
+        self._count(chunk)
+
+    def _count(self, chunk: memoryview) -> None:
+        self.hash.update(chunk)
+        self.whole.update(chunk)
+        self.bytes += len(chunk)
+
+
+def _fetch_piece(parts: _Parts, piece: Piece, line: Line) -> None:
+    failures = 0
+    while parts.bytes < piece.size_bytes:
+        before_bytes = parts.bytes
+        try:
+            line.get(piece.url, parts.bytes, piece.size_bytes, parts.start_over, parts.add)
+        except LineCut as error:
+            failures = 1 if parts.bytes > before_bytes else failures + 1
+            if failures == MOST_TRIES:
+                raise error.explained() from None
+            line.pause(_pause_seconds(failures))
+
+
+def _damaged(cause: str) -> FileDamaged:
+    return FileDamaged(
+        "a file came damaged from the file share",
+        cause=cause,
+        hint="whoever stored it must send it again",
+    )

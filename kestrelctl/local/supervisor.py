@@ -275,7 +275,7 @@ class Supervisor:
             worker_pids=[child.pid for child in self.worker_children],
             metrics=next(iter(pages), ""),
             worker_metrics=pages[1:],
-            server_metrics=f"http://{LOOPBACK}:{self.server.metrics_port}/metrics" if pages else "",
+            server_metrics=f"http://{LOOPBACK}:{self.server.http_port}/metrics" if pages else "",
             own_directories=True,
         )
         if state != self._published:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import quoteattr
 
+from kestrelctl.errors import UsageError
+
 NAMESPACE = "urn:xmpp:http:upload:0"
 #: The only headers that a server may ask for (5.2).
 _HEADERS = ("authorization", "cookie", "expires")
@@ -24,6 +26,18 @@ class Slot(NamedTuple):
     put_url: str
     get_url: str
     headers: Mapping[str, str]
+
+
+class PieceTooLarge(UsageError):
+    """The file share takes no piece that large.
+
+    Attributes:
+        most_bytes: what it takes.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(f"the pool's file share takes at most {most_bytes:,} bytes at once")
+        self.most_bytes = most_bytes
 
 
 def share_of(pool: str) -> str:

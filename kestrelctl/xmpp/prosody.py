@@ -4,6 +4,7 @@ Workers and users log in to two hosts of their own; the pool itself is a compone
 `domain`. A message to a worker that cannot be delivered comes back as an error at once, and so does
 what programs say to a user; the rest waits for him. There is no TLS, because nothing leaves the
 machine; what protects the pool is that only the owner of the directory can read the keys in it.
+Accounts exchange files by HTTP with a component of the server (XEP-0363), on loopback, too.
 Other servers reach the component alone, if they are named, over TLS and with certificates.
 
 Options: https://prosody.im/doc/configure (0.12 and later).
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kestrelctl.errors import MissingTool, Unreachable
+from kestrelctl.protocol.upload_slots import share_of
 from kestrelctl.xmpp.federation import Federation
 
 LOOPBACK = "127.0.0.1"
@@ -29,6 +31,15 @@ LOCAL_DOMAIN = "kestrel.localhost"
 MAX_STANZA_BYTES = 1024 * 1024
 #: For a user who is away.
 MOST_KEPT_MESSAGES = 100
+#: In the file share. A file is sent in pieces that are smaller.
+LARGEST_UPLOAD_BYTES = 1024 * 1024 * 1024
+FILES_KEPT_SECONDS = 7 * 24 * 3600
+#: Of the disk that the file share may fill.
+_MOST_OF_DISK = 0.5
+#: What is read at once of an upload. By Prosody's default, 4096, each read waits a millisecond.
+_READ_BYTES = 256 * 1024
+#: A longer body goes to the disk as it comes, and only with a place for it.
+_MOST_HELD_BODY_BYTES = 64 * 1024
 
 _PORTS = range(20000, 32000)  # below Linux's ip_local_port_range, and that of other systems
 _PROBE_INTERVAL_SECONDS = 0.02
@@ -52,6 +63,12 @@ modules_enabled = {{ "saslauth", "ping", "kestrel_guard"{metrics_module} }}
 modules_disabled = {{ "s2s", "s2s_auth_certs", "offline" }}
 
 interfaces = {{ "{loopback}" }}
+http_interfaces = {{ "{loopback}" }}
+http_ports = {{ {http_port} }}
+https_ports = {{ }}
+http_max_content_size = {most_held_body_bytes}
+http_max_buffer_size = {http_buffer_bytes}
+network_default_read_size = {read_bytes}
 c2s_ports = {{ {client_port} }}
 c2s_direct_tls_ports = {{ }}
 component_interfaces = {{ "{loopback}" }}
@@ -77,15 +94,20 @@ VirtualHost {users_domain}
 Component {domain}
     modules_enabled = {{ "kestrel_guard"{stream_modules} }}
     component_secret = {secret}
-{certificate}"""
+{certificate}Component {share_domain} "http_file_share"
+    http_host = "{loopback}"
+    http_file_share_access = {{ {workers_domain}, {users_domain} }}
+    http_file_share_size_limit = {largest_upload_bytes}
+    http_file_share_expires_after = {files_kept_seconds}
+    http_file_share_daily_quota = {most_stored_bytes}
+    http_file_share_global_quota = {most_stored_bytes}
+    storage = {{ uploads = "kestrel_slots", upload_stats = "kestrel_slots" }}
+"""
 
 #: Counted at each scrape; Prosody's default is once a minute.
 _METRICS = """
 statistics = "internal"
 statistics_interval = "manual"
-http_interfaces = {{ "{loopback}" }}
-http_ports = {{ {port} }}
-https_ports = {{ }}
 """
 
 #: The same as in the role `xmpp_server`.
@@ -131,7 +153,8 @@ class PrivateServer:
         domain: the pool's; the component that logs in with `secret` answers for it.
         client_port: on loopback, for accounts (XMPP client to server, SASL PLAIN).
         component_port: on loopback, for the component.
-        metrics_port: on loopback, for Prometheus; 0 if the server shows it nothing.
+        http_port: on loopback, for files, and for Prometheus.
+        metrics: whether the server shows Prometheus anything.
         federation: other servers that reach the pool; None for none.
     """
 
@@ -140,7 +163,8 @@ class PrivateServer:
     client_port: int
     component_port: int
     secret: str = field(repr=False)
-    metrics_port: int = 0
+    http_port: int = 0
+    metrics: bool = False
     federation: Federation | None = None
 
     @classmethod
@@ -160,14 +184,15 @@ class PrivateServer:
         directory.chmod(0o700)
         for name in ("certificates", "data"):  # Prosody needs the first, which stays empty
             (directory / name).mkdir(mode=0o700, exist_ok=True)
-        client_port, component_port, metrics_port = free_ports(3)
+        client_port, component_port, http_port = free_ports(3)
         server = cls(
             directory=directory.resolve(),
             domain=domain,
             client_port=client_port,
             component_port=component_port,
             secret=secrets.token_urlsafe(32),
-            metrics_port=metrics_port if metrics else 0,
+            http_port=http_port,
+            metrics=metrics,
             federation=federation,
         )
         _write_private(server._configuration_file, server._configuration())
@@ -265,10 +290,16 @@ class PrivateServer:
             domain=_lua_string(self.domain),
             pool_address=_lua_string(f"pool@{self.domain}"),
             secret=_lua_string(self.secret),
-            metrics_module=', "http_openmetrics"' if self.metrics_port else "",
-            metrics=_METRICS.format(loopback=LOOPBACK, port=self.metrics_port)
-            if self.metrics_port
-            else "",
+            http_port=self.http_port,
+            most_held_body_bytes=_MOST_HELD_BODY_BYTES,
+            http_buffer_bytes=4 * _READ_BYTES,
+            read_bytes=_READ_BYTES,
+            share_domain=_lua_string(share_of(self.domain)),
+            largest_upload_bytes=LARGEST_UPLOAD_BYTES,
+            files_kept_seconds=FILES_KEPT_SECONDS,
+            most_stored_bytes=int(shutil.disk_usage(self.directory).total * _MOST_OF_DISK),
+            metrics_module=', "http_openmetrics"' if self.metrics else "",
+            metrics=_METRICS if self.metrics else "",
             **_of_other_servers(self.federation),
         )
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from kestrelctl.errors import KestrelError, NotAllowed, NotFound, OverQuota, UsageError
-from kestrelctl.protocol.upload_slots import Slot, largest_in, share_of, slot_in, slot_request
+from kestrelctl.errors import KestrelError, NotAllowed, NotFound, OverQuota
+from kestrelctl.protocol.upload_slots import (
+    PieceTooLarge,
+    Slot,
+    largest_in,
+    share_of,
+    slot_in,
+    slot_request,
+)
 from kestrelctl.xmpp.xmpp_session import IqRefused, XmppSession
 
 #: Conditions of a server at which nothing is that address.
 _NOBODY = ("item-not-found", "remote-server-not-found", "service-unavailable")
-
-
-class PieceTooLarge(UsageError):
-    """The file share takes no piece that large.
-
-    Attributes:
-        most_bytes: what it takes.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        super().__init__(f"the pool's file share takes at most {most_bytes:,} bytes at once")
-        self.most_bytes = most_bytes
 
 
 async def request_slot(session: XmppSession, pool: str, size_bytes: int, filename: str) -> Slot:
