@@ -28,6 +28,7 @@ _REFUSED: tuple[tuple[tuple[str, ...], bool, str], ...] = (
     (("--no-color",), False, _TERMINAL),
     (("-q", "--quiet"), False, _TERMINAL),
     (("-v", "--verbose"), False, _TERMINAL),
+    (("--input",), True, "The pool cannot see your files: use the command line"),
     (("--workdir",), True, "what is submitted in a chat starts in scratch directories"),
     (("--pool",), True, "this chat is with one pool"),
 )

@@ -61,6 +61,7 @@ OPTIONS = (
     "env",
     "notify",
     "workdir",
+    "input",
 )
 #: The directory of a task that is a scratch directory of its own.
 SCRATCH = "scratch"
@@ -117,6 +118,12 @@ def _read_toml(path: Path, text: str) -> JobFile:
             fields[key] = str(path.parent / _typed(path, key, fields[key], str))
     if fields.get("workdir", SCRATCH) != SCRATCH:
         fields["workdir"] = str(path.parent / _typed(path, "workdir", fields["workdir"], str))
+    if "input" in fields:
+        given = fields.pop("input")
+        words = [
+            _typed(path, "input", w, str) for w in (given if isinstance(given, list) else [given])
+        ]
+        fields["inputs"] = [str(path.parent / word) for word in words]
     if isinstance(fields.get("requires"), str):
         fields["requires"] = fields["requires"].split()
     if "array" in fields:
@@ -131,7 +138,9 @@ def _read_toml(path: Path, text: str) -> JobFile:
     for key, value in fields.items():
         if key == "service" and isinstance(value, bool):
             continue
-        several = key in ("array", "requires", "env", "assets") and isinstance(value, list)
+        several = key in ("array", "requires", "env", "assets", "inputs") and isinstance(
+            value, list
+        )
         for each in value if several else [value]:
             _scalar(path, key, each)
     return JobFile(argv, cleanup, fields)

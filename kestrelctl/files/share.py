@@ -25,6 +25,7 @@ from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import (
     FileChanged,
     FileDamaged,
+    FileExpired,
     KestrelError,
     NoSpace,
     TimedOut,
@@ -117,6 +118,14 @@ class FileShare:
             raise FileDamaged("this is no file of a file share", cause=problem)
         line = Line(self._ca_file)
         await self._in_thread(partial(_fetch, stored, target, line), line)
+
+    async def has(self, stored: StoredFile) -> bool:
+        """Whether a file is still there, as far as its first piece tells: that goes first.
+
+        A share that cannot be asked has it, too: who wants it is told why it cannot be had.
+        """
+        line = Line(self._ca_file)
+        return await self._in_thread(partial(_is_there, stored, line), line)
 
     async def _put_piece(self, source: Source, start: int, line: Line) -> Piece:
         """Sends what fits into one upload; each try has a place of its own.
@@ -251,6 +260,24 @@ def _fetch(stored: StoredFile, target: Path, line: Line) -> None:
     except FileDamaged:
         draft.unlink(missing_ok=True)
         raise
+
+
+class _AllOfIt(Exception):
+    """All of a piece would come, where its last byte was asked for."""
+
+
+def _is_there(stored: StoredFile, line: Line) -> bool:
+    def all_of_it() -> None:
+        raise _AllOfIt
+
+    with contextlib.closing(line), contextlib.suppress(LineCut, KestrelError, _AllOfIt):
+        for piece in stored.pieces[:1]:
+            try:
+                size_bytes = piece.size_bytes
+                line.get(piece.url, size_bytes - 1, size_bytes, all_of_it, lambda _: None)
+            except (FileDamaged, FileExpired):
+                return False
+    return True
 
 
 def _draft_name(stored: StoredFile, name: str) -> str:

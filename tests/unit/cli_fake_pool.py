@@ -12,13 +12,16 @@ from click.testing import CliRunner, Result
 
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.context import Account, Context
+from kestrelctl.cli.inputs import Share
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.errors import NotFound
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.share_views import GroupView, UserView
+from kestrelctl.protocol.upload_slots import Slot
 
 NOW = 1_000_000.0
 
@@ -336,6 +339,9 @@ class FakePool:
             yield an.Ended(id="", job=job)
         await asyncio.Event().wait()
 
+    async def request_slot(self, size_bytes: int, filename: str) -> Slot:
+        raise NotFound("the pool has no file share")
+
     async def close(self) -> None:
         """There is nothing to end."""
 
@@ -349,10 +355,17 @@ class FakePool:
 
 
 def run(
-    pool: FakePool, *args: str, stdin: bytes | None = None, context: Context = CONTEXT
+    pool: FakePool,
+    *args: str,
+    stdin: bytes | None = None,
+    context: Context = CONTEXT,
+    share: Share | None = None,
+    now: float = NOW,
 ) -> Result:
-    """Runs a command line against a pool."""
-    invocation = Invocation(open_pool=pool.open, find_context=lambda _: context, now=lambda: NOW)
+    """Runs a command line against a pool, and its file share if it needs one."""
+    invocation = Invocation(open_pool=pool.open, find_context=lambda _: context, now=lambda: now)
+    if share is not None:
+        invocation.open_share = lambda _connection, _context: share
     environment = {"KESTREL_OUTPUT": "", "KESTREL_POOL": "", "NO_COLOR": ""}
     return CliRunner(env=environment).invoke(
         kestrelctl, args, obj=invocation, input=stdin, prog_name="kestrelctl"
