@@ -35,7 +35,7 @@ from kestrelctl.files.line import CHUNK_BYTES, Line, LineCut
 from kestrelctl.protocol.upload_slots import PieceTooLarge, Slot
 
 #: How much goes into one upload: what a cut costs at most, and how seldom a place is asked for.
-PIECE_BYTES = 64 * 1024 * 1024
+PIECE_BYTES = 32 * 1024 * 1024
 #: Of one `FileShare`; more wait.
 MOST_AT_ONCE = 4
 #: In a row, without a byte in between that came through.

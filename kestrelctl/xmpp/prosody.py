@@ -36,10 +36,10 @@ LARGEST_UPLOAD_BYTES = 1024 * 1024 * 1024
 FILES_KEPT_SECONDS = 7 * 24 * 3600
 #: Of the disk that the file share may fill.
 _MOST_OF_DISK = 0.5
-#: What is read at once of an upload. By Prosody's default, 4096, each read waits a millisecond.
-_READ_BYTES = 256 * 1024
 #: A longer body goes to the disk as it comes, and only with a place for it.
 _MOST_HELD_BODY_BYTES = 64 * 1024
+#: More than `mod_kestrel_share` reads at once.
+_HTTP_BUFFER_BYTES = 4 * 1024 * 1024
 
 _PORTS = range(20000, 32000)  # below Linux's ip_local_port_range, and that of other systems
 _PROBE_INTERVAL_SECONDS = 0.02
@@ -68,7 +68,6 @@ http_ports = {{ {http_port} }}
 https_ports = {{ }}
 http_max_content_size = {most_held_body_bytes}
 http_max_buffer_size = {http_buffer_bytes}
-network_default_read_size = {read_bytes}
 c2s_ports = {{ {client_port} }}
 c2s_direct_tls_ports = {{ }}
 component_interfaces = {{ "{loopback}" }}
@@ -95,6 +94,7 @@ Component {domain}
     modules_enabled = {{ "kestrel_guard"{stream_modules} }}
     component_secret = {secret}
 {certificate}Component {share_domain} "http_file_share"
+    modules_enabled = {{ "kestrel_share" }}
     http_host = "{loopback}"
     http_file_share_access = {{ {workers_domain}, {users_domain} }}
     http_file_share_size_limit = {largest_upload_bytes}
@@ -292,8 +292,7 @@ class PrivateServer:
             secret=_lua_string(self.secret),
             http_port=self.http_port,
             most_held_body_bytes=_MOST_HELD_BODY_BYTES,
-            http_buffer_bytes=4 * _READ_BYTES,
-            read_bytes=_READ_BYTES,
+            http_buffer_bytes=_HTTP_BUFFER_BYTES,
             share_domain=_lua_string(share_of(self.domain)),
             largest_upload_bytes=LARGEST_UPLOAD_BYTES,
             files_kept_seconds=FILES_KEPT_SECONDS,

@@ -229,21 +229,21 @@ async def test_it_shows_its_metrics_on_loopback_if_asked_to(tmp_path: Path) -> N
     process = await asyncio.create_subprocess_exec(*server.command())
     try:
         await server.wait_ready()
-        reader, writer = await asyncio.open_connection(LOOPBACK, server.metrics_port)
+        reader, writer = await asyncio.open_connection(LOOPBACK, server.http_port)
         writer.write(b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n")
         async with asyncio.timeout(10):
             page = await reader.readuntil(b"# EOF\n")
         writer.close()
         assert b"\nprosody_stats_collection_seconds_count 1\n" in page
         with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.2", server.metrics_port)
+            await asyncio.open_connection("127.0.0.2", server.http_port)
     finally:
         process.terminate()
         await process.wait()
 
 
 async def test_without_being_asked_it_shows_none(private_server: PrivateServer) -> None:
-    assert private_server.metrics_port == 0
+    assert not private_server.metrics
     assert "openmetrics" not in (private_server.directory / "prosody.cfg.lua").read_text()
 
 
