@@ -16,6 +16,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from secrets import token_hex
 
 import msgspec
 
@@ -46,12 +47,14 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     """An entry as the index has it, the least recently used first.
 
     Attributes:
-        key: the place below the owners' directory.
+        key: whose it is, and what.
+        place: where it is, below the owners' directory.
         size_bytes: what it takes.
         marks: what tells it from anything that is changed later.
     """
 
     key: str
+    place: str
     size_bytes: int
     marks: str
 
@@ -59,17 +62,25 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 class CacheEntry:
     """One file or directory of one owner.
 
+    It is never written to again; what is fetched anew is another one, in another place.
+
     Attributes:
-        path: where tasks find it, once `InputCache.take` has returned it.
+        key: whose it is, and what.
+        place: of it, below the owners' directory.
+        path: the same for tasks, which find it there once `InputCache.take` has returned it.
+        marks: what tells it from anything that is changed later.
         size_bytes: what it takes, or what is set aside for it while it comes.
         users: tasks that use it, or wait for it. While there are any, it stays.
     """
 
-    __slots__ = ("fetching", "key", "marks", "path", "size_bytes", "users")
+    __slots__ = ("fetching", "key", "marks", "path", "place", "size_bytes", "users")
 
-    def __init__(self, key: str, path: str, size_bytes: int = 0, marks: str = "") -> None:
+    def __init__(
+        self, key: str, owners: Path, place: str, size_bytes: int = 0, marks: str = ""
+    ) -> None:
         self.key = key
-        self.path = path
+        self.place = place
+        self.path = f"{owners}/{place}"
         self.size_bytes = size_bytes
         self.marks = marks
         self.users = 0
@@ -107,6 +118,7 @@ class InputCache:
         self._fetching = OwnDirectory(self._directory.path / _FETCHING)
         self._owners = OwnDirectory(self._directory.path / _OWNERS)
         self._entries: OrderedDict[str, CacheEntry] = OrderedDict()
+        self._leaving: set[CacheEntry] = set()
         self._load()
         free_bytes = disk_for_inputs_bytes(self._directory.path)
         self.limit_bytes = self.used_bytes + free_bytes if limit_bytes is None else limit_bytes
@@ -115,7 +127,7 @@ class InputCache:
     @property
     def used_bytes(self) -> int:
         """What is in it, with what is set aside for what is under way."""
-        return sum(entry.size_bytes for entry in self._entries.values())
+        return sum(entry.size_bytes for entry in (*self._entries.values(), *self._leaving))
 
     async def take(self, owner: str, wanted: Input) -> CacheEntry:
         """An input, verified, for a task that is about to start; it stays until it is released.
@@ -126,17 +138,29 @@ class InputCache:
         Raises:
             InputRefused: it cannot be had.
         """
-        key = _key(owner, wanted)
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = CacheEntry(key, f"{self._owners.path}/{key}")
-        entry.users += 1
-        try:
-            await self._make_ready(entry, wanted)
-        except BaseException:
+        key = f"{_folder(owner)}/{wanted.stored.sha256}.{_kind(wanted)}"
+        while True:
+            entry = self._entries.get(key)
+            if entry is None:
+                self.misses += 1
+                entry = self._begin(key, wanted)
+            elif entry.fetching is not None:
+                self.hits += 1
+            entry.users += 1
+            try:
+                if entry.fetching is not None:
+                    await asyncio.shield(entry.fetching)
+                    return entry
+                marks = await _marks_now(entry.path, directory=wanted.directory)
+                if marks and marks == entry.marks:
+                    self.hits += 1
+                    return entry
+            except BaseException:
+                self.release(entry)
+                raise
+            log.warning("an input was changed here, and is fetched again: %s", entry.path)
+            self._forget(entry)  # what uses it already goes on with it
             self.release(entry)
-            raise
-        return entry
 
     def directory_of(self, owner: str) -> str:
         """The path of the directory with all that is kept of an owner."""
@@ -145,15 +169,15 @@ class InputCache:
     def release(self, entry: CacheEntry) -> None:
         """A task uses it no more. What nobody waits for any more is not fetched any further."""
         entry.users -= 1
-        if entry.users or self._entries.get(entry.key) is not entry:
+        if entry.users:
             return
         if entry.fetching is not None:
             entry.fetching.cancel()
-            del self._entries[entry.key]
-        elif not entry.marks:
-            del self._entries[entry.key]
-        else:
+            self._forget(entry)
+        if self._entries.get(entry.key) is entry:
             self._entries.move_to_end(entry.key)
+        else:
+            self._remove(entry)
 
     async def close(self) -> None:
         """Ends what is under way, and remembers the rest for the next process."""
@@ -170,23 +194,12 @@ class InputCache:
 
     # -- one entry ---------------------------------------------------------------------------------
 
-    async def _make_ready(self, entry: CacheEntry, wanted: Input) -> None:
-        marks = entry.marks
-        if marks and entry.fetching is None:
-            if await _marks_now(entry.path, directory=wanted.directory) == marks:
-                self.hits += 1
-                return
-            if entry.marks == marks:  # nobody else has seen it meanwhile
-                log.warning("an input was changed here, and is fetched again: %s", entry.path)
-                entry.marks = ""
-        if entry.fetching is None and not entry.marks:
-            self.misses += 1
-            entry.fetching = asyncio.create_task(self._bring(entry, wanted))
-            entry.fetching.add_done_callback(_look_at)
-        else:
-            self.hits += 1
-        if entry.fetching is not None:
-            await asyncio.shield(entry.fetching)
+    def _begin(self, key: str, wanted: Input) -> CacheEntry:
+        """An entry whose file is under way."""
+        entry = self._entries[key] = CacheEntry(key, self._owners.path, f"{key}-{token_hex(4)}")
+        entry.fetching = asyncio.create_task(self._bring(entry, wanted))
+        entry.fetching.add_done_callback(_look_at)
+        return entry
 
     async def _bring(self, entry: CacheEntry, wanted: Input) -> None:
         """Fetches an input and puts it where it is used from."""
@@ -208,7 +221,6 @@ class InputCache:
 
     async def _bring_by_way_of(self, place: Path, entry: CacheEntry, wanted: Input) -> None:
         needed_bytes = wanted.stored.size_bytes * (2 if wanted.directory else 1)  # and its archive
-        entry.size_bytes = 0
         self._make_room(needed_bytes, wanted.name)
         entry.size_bytes = needed_bytes
         brought, below = place / "file", ""
@@ -225,8 +237,6 @@ class InputCache:
             below = await asyncio.to_thread(_marks_below, str(brought))
         # From here on nothing is waited for: what is in its place is what the index says.
         Path(entry.path).parent.mkdir(mode=0o700, exist_ok=True)
-        if os.path.isdir(entry.path):  # a rename puts nothing in the place of a full one
-            self._discard(entry.key, self._owners.fd)
         brought.rename(entry.path)
         os.chmod(entry.path, 0o555 if wanted.executable or wanted.directory else 0o444)
         entry.marks = _marks(entry.path) + below
@@ -262,8 +272,8 @@ class InputCache:
             if oldest is None:
                 break
             self._forget(oldest)
+            self._remove(oldest)
             used_bytes -= oldest.size_bytes
-            self._discard(oldest.key, self._owners.fd)
         if needed_bytes and used_bytes + needed_bytes > limit:
             raise InputRefused(
                 f"no-input: {name!r} does not fit into the worker's cache now: tasks use"
@@ -271,8 +281,14 @@ class InputCache:
             )
 
     def _forget(self, entry: CacheEntry) -> None:
+        """Gives it to no other task; it goes when nobody uses it any more."""
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
+            self._leaving.add(entry)
+
+    def _remove(self, entry: CacheEntry) -> None:
+        self._leaving.discard(entry)
+        self._discard(entry.place, self._owners.fd)
 
     def _discard(self, name: str, parent: int) -> None:
         try:
@@ -282,7 +298,8 @@ class InputCache:
 
     def _save(self) -> None:
         """Writes the index. OSError if it cannot be written."""
-        kept = [Kept(e.key, e.size_bytes, e.marks) for e in self._entries.values() if e.marks]
+        entries = self._entries.values()
+        kept = [Kept(e.key, e.place, e.size_bytes, e.marks) for e in entries if e.marks]
         draft = self._directory.path / f"{_INDEX}.new"
         draft.write_bytes(msgspec.json.encode(kept))
         draft.rename(self._directory.path / _INDEX)
@@ -293,24 +310,27 @@ class InputCache:
         with contextlib.suppress(OSError, msgspec.DecodeError):
             text = (self._directory.path / _INDEX).read_bytes()
             kept = msgspec.json.decode(text, type=list[Kept])
+        there = {f"{owner}/{name}" for owner in self._folders() for name in self._names(owner)}
         for each in kept:
-            path = f"{self._owners.path}/{each.key}"
-            if os.path.lexists(path):
-                entry = CacheEntry(each.key, path, each.size_bytes, each.marks)
-                self._entries[each.key] = entry
-        for owner in os.listdir(self._owners.fd):
-            folder = self._owners.path / owner
-            there = os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else []
-            for name in there:
-                if f"{owner}/{name}" not in self._entries:
-                    self._discard(f"{owner}/{name}", self._owners.fd)
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+            if each.place in there:
+                there.remove(each.place)
+                self._entries[each.key] = CacheEntry(
+                    each.key, self._owners.path, each.place, each.size_bytes, each.marks
+                )
+        for place in there:
+            self._discard(place, self._owners.fd)
+
+    def _folders(self) -> list[str]:
+        return [
+            each.name for each in os.scandir(self._owners.fd) if each.is_dir(follow_symlinks=False)
+        ]
+
+    def _names(self, folder: str) -> list[str]:
+        return os.listdir(self._owners.path / folder)
 
 
-def _key(owner: str, wanted: Input) -> str:
-    kind = "tree" if wanted.directory else "program" if wanted.executable else "file"
-    return f"{_folder(owner)}/{wanted.stored.sha256}.{kind}"
+def _kind(wanted: Input) -> str:
+    return "tree" if wanted.directory else "program" if wanted.executable else "file"
 
 
 def _folder(owner: str) -> str:

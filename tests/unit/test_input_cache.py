@@ -216,6 +216,23 @@ async def test_a_file_that_was_changed_here_is_fetched_anew(
     assert share.gets == ["a", "a"]
 
 
+async def test_a_task_goes_on_with_what_was_changed_while_others_get_it_anew(
+    caches: Caches, share: Share
+) -> None:
+    cache = caches()
+    first = await cache.take(ADA, an_input("alpha"))
+    Path(first.path).chmod(0o644)
+    second = await cache.take(ADA, an_input("alpha"))
+    assert second.path != first.path
+    assert Path(first.path).exists(), "its task may be about to open it"
+    assert cache.used_bytes == 10
+    cache.release(first)
+    assert not Path(first.path).exists()
+    assert Path(second.path).read_text() == "alpha"
+    assert cache.used_bytes == 5
+    cache.release(second)
+
+
 async def test_a_directory_is_unpacked_for_reading_and_a_change_below_is_seen(
     caches: Caches, share: Share, unpacking: None
 ) -> None:
@@ -232,10 +249,11 @@ async def test_a_directory_is_unpacked_for_reading_and_a_change_below_is_seen(
     text.chmod(0o644)
     text.write_text("OMEGA")
     entry = await cache.take(ADA, a_directory("alpha"))
+    text = Path(entry.path) / "sub" / "text"
     assert text.read_text() == "alpha"
-    cache.release(entry)
     assert share.gets == ["a", "a"]
     assert entry.size_bytes >= text.stat().st_blocks * 512
+    cache.release(entry)
 
 
 async def test_a_file_is_for_reading_and_a_program_for_execution(caches: Caches) -> None:
