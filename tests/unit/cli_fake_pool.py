@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,8 +16,9 @@ from kestrelctl.cli.context import Account, Context
 from kestrelctl.cli.inputs import Share
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import NotFound
+from kestrelctl.errors import NotFound, OverQuota
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
@@ -352,6 +354,36 @@ class FakePool:
     def count(self, kind: type[Any]) -> int:
         """How many requests of that kind there were."""
         return sum(isinstance(request, kind) for request in self.asked)
+
+
+class FakeShare:
+    """A file share that remembers what it was sent.
+
+    Attributes:
+        sent: the content of each file, in order.
+        lost: hashes of what it does not have any more.
+        full: whether it takes nothing.
+        meanwhile: done while a file is sent.
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.lost: set[str] = set()
+        self.full = False
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    async def put(self, path: Path) -> StoredFile:
+        if self.full:
+            raise OverQuota("the pool's file share takes no more now")
+        data = path.read_bytes()
+        self.sent.append(data)
+        self.meanwhile()
+        sha256 = hashlib.sha256(data).hexdigest()
+        piece = Piece(sha256=sha256, size_bytes=len(data), url=f"https://share/{len(self.sent)}")
+        return StoredFile(sha256=sha256, size_bytes=len(data), pieces=(piece,) if data else ())
+
+    async def has(self, stored: StoredFile) -> bool:
+        return stored.sha256 not in self.lost
 
 
 def run(

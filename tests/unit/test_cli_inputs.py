@@ -8,46 +8,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_fake_pool import CONTEXT, NOW, FakePool, run
+from cli_fake_pool import CONTEXT, NOW, FakePool, FakeShare, run
 from click.testing import Result
 
 from kestrelctl.cli import uploads
 from kestrelctl.cli.context import Account
 from kestrelctl.core.model.job_inputs import Input
-from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.errors import OverQuota
 from kestrelctl.protocol.requests import SubmitJob
 
 LOCAL = msgspec.structs.replace(CONTEXT, own_directories=True)
-
-
-class Share:
-    """A file share that remembers what it was sent.
-
-    Attributes:
-        sent: the content of each file, in order.
-        lost: hashes of what it does not have any more.
-        meanwhile: done while a file is sent.
-    """
-
-    def __init__(self) -> None:
-        self.sent: list[bytes] = []
-        self.lost: set[str] = set()
-        self.full = False
-        self.meanwhile = lambda: None
-
-    async def put(self, path: Path) -> StoredFile:
-        if self.full:
-            raise OverQuota("the pool's file share takes no more now")
-        data = path.read_bytes()
-        self.sent.append(data)
-        self.meanwhile()
-        sha256 = hashlib.sha256(data).hexdigest()
-        piece = Piece(sha256=sha256, size_bytes=len(data), url=f"https://share/{len(self.sent)}")
-        return StoredFile(sha256=sha256, size_bytes=len(data), pieces=(piece,) if data else ())
-
-    async def has(self, stored: StoredFile) -> bool:
-        return stored.sha256 not in self.lost
 
 
 class Desk:
@@ -58,7 +28,7 @@ class Desk:
     """
 
     def __init__(self) -> None:
-        self.share = Share()
+        self.share = FakeShare()
         self.pool = FakePool()
         self.now = NOW
         self.context = CONTEXT

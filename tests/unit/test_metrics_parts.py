@@ -20,7 +20,7 @@ from kestrelctl.metrics.exposition import Exposition
 from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.readers import Readers
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.metrics.worker_families import WorkerFamilies, WorkerProcessNumbers
+from kestrelctl.metrics.worker_families import InputNumbers, WorkerFamilies, WorkerProcessNumbers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol import work
 from kestrelctl.xmpp.xmpp_session import XmppSession
@@ -271,6 +271,9 @@ def numbers() -> WorkerProcessNumbers:
         runs=runs,
         spawns=Histogram(BOUNDS),
         stanzas=stanzas,
+        inputs=InputNumbers(
+            uses={"hit": 996, "miss": 4}, fetched_bytes=4096, cache_bytes=1024, limit_bytes=8192
+        ),
     )
 
 
