@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kestrelctl.cli.screen import Screen
-from kestrelctl.cli.uploads import UploadRecord
+from kestrelctl.cli.upload_record import UploadRecord
 from kestrelctl.core.model.job_inputs import MOST_INPUTS, Input, problem_with_input_name
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import FileChanged, UsageError

@@ -22,7 +22,7 @@ from kestrelctl.cli.jobfile import SCRATCH, JobFile, looks_like_job_file, read_j
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
-from kestrelctl.cli.uploads import upload_record
+from kestrelctl.cli.upload_record import upload_record
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.template import unfilled

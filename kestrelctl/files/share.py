@@ -268,19 +268,18 @@ def _fetch(stored: StoredFile, target: Path, line: Line) -> None:
         raise
 
 
-class _AllOfIt(Exception):
-    """All of a piece would come, where its last byte was asked for."""
+class _Enough(Exception):
+    """What came so far is all that was to be known."""
 
 
 def _is_there(stored: StoredFile, line: Line) -> bool:
-    def all_of_it() -> None:
-        raise _AllOfIt
+    def enough(_: memoryview) -> None:
+        raise _Enough
 
-    with contextlib.closing(line), contextlib.suppress(LineCut, KestrelError, _AllOfIt):
+    with contextlib.closing(line), contextlib.suppress(LineCut, KestrelError, _Enough):
         for piece in stored.pieces[:1]:
             try:
-                size_bytes = piece.size_bytes
-                line.get(piece.url, size_bytes - 1, size_bytes, all_of_it, lambda _: None)
+                line.get(piece.url, piece.size_bytes - 1, piece.size_bytes, enough)
             except (FileDamaged, FileExpired):
                 return False
     return True

@@ -11,7 +11,7 @@ import pytest
 from cli_fake_pool import CONTEXT, NOW, FakePool, FakeShare, run
 from click.testing import Result
 
-from kestrelctl.cli import uploads
+from kestrelctl.cli import upload_record
 from kestrelctl.cli.context import Account
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.errors import OverQuota
@@ -102,7 +102,7 @@ def test_the_same_file_is_sent_once_while_the_share_has_it(desk: Desk) -> None:
 
 def test_what_was_sent_long_ago_is_sent_again(desk: Desk) -> None:
     desk.sends("--input", "big.bin")
-    desk.now += uploads.REUSE_SECONDS + 1
+    desk.now += upload_record.REUSE_SECONDS + 1
     desk.sends("--input", "big.bin")
     assert len(desk.share.sent) == 2
 
