@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from cli_fake_pool import EXPLANATION, FakePool, run
+from cli_fake_pool import EXPLANATION, JOB, FakePool, run
 
 from kestrelctl.cli.explain import conclusion
 from kestrelctl.core.members.worker_class import WorkerClass, class_key
@@ -18,6 +18,7 @@ from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.core.scheduling.match import Terms, match
+from kestrelctl.manager.views import detailed
 from kestrelctl.protocol import answers as an
 
 SHA256 = "ab" * 32
@@ -98,6 +99,13 @@ def test_a_pool_none_of_whose_workers_fetches_inputs_says_so() -> None:
     why, hint = conclusion(told)
     assert "fetches the inputs" in why
     assert "without --input" in (hint or "")
+
+
+def test_job_info_names_the_inputs_to_whom_it_tells_the_details() -> None:
+    told = detailed(JOB, named("a b", "data"))
+    shown = run(FakePool(ListJobs=an.Jobs(id="", jobs=[told])), "job", "info", "7").stdout
+    assert "inputs          'a b' data\n" in shown
+    assert detailed(JOB, JobSpec(argv=("true",))).inputs is None
 
 
 def test_an_operator_cannot_give_the_tag() -> None:
