@@ -69,7 +69,7 @@ def _add_sessions(
             *options.tags,
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
-            *((job_inputs.TAG,) if options.executor == "process" else ()),
+            *((job_inputs.TAG,) if _fetches_inputs(options) else ()),
         ),
         host=machine.hostname,
         os=machine.os,
@@ -97,6 +97,10 @@ def _add_sessions(
             ca_file=options.ca_file,
         )
         process.add_session(options.pool, ad, jid, connect, pulls=options.pulls)
+
+
+def _fetches_inputs(options: WorkerOptions) -> bool:
+    return options.executor == "process" and options.cache_bytes != 0
 
 
 def _with_units(wanted: AssetChange, gpus: tuple[AssetUnit, ...]) -> AssetChange:
