@@ -9,13 +9,18 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.upload_record import UploadRecord
-from kestrelctl.core.model.job_inputs import MOST_INPUTS, Input, problem_with_input_name
+from kestrelctl.core.model.job_inputs import (
+    MOST_INPUTS,
+    MOST_PIECES,
+    Input,
+    problem_with_input_name,
+)
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import FileChanged, UsageError
 from kestrelctl.grammar.quantities import size
@@ -75,7 +80,23 @@ def find_inputs(words: Iterable[str]) -> list[InputFile]:
             f"a job has up to {MOST_INPUTS} inputs, not {len(found):,}",
             hint="put them into a directory, and send that",
         )
+    _check_size(found)
     return found
+
+
+def _check_size(files: Sequence[InputFile]) -> None:
+    """Refuses what the pool would refuse when it has been sent."""
+    if not files:
+        return
+    from kestrelctl.files.share import PIECE_BYTES
+
+    most_bytes = MOST_PIECES * PIECE_BYTES
+    size_bytes = sum(mark[2] for each in files for mark in _marks(each.path))
+    if size_bytes > most_bytes:
+        raise UsageError(
+            f"the inputs of a job have up to {size(most_bytes)} together, not {size(size_bytes)}",
+            hint="put them on a file system that all workers have, or send what each task needs",
+        )
 
 
 def _find(word: str) -> list[InputFile]:
@@ -120,7 +141,8 @@ async def _send(file: InputFile, share: Share, record: UploadRecord, screen: Scr
         executable = False
         with tempfile.TemporaryDirectory(prefix="kestrel-input-") as place:
             archive = Path(place, "archive")
-            entries = {each.name: each for each in sorted(file.path.iterdir())}
+            with _reading(file.path):
+                entries = {each.name: each for each in sorted(file.path.iterdir())}
             await asyncio.to_thread(pack, entries, archive)
             stored = await _stored(archive, file.path, share, record, screen)
     if await asyncio.to_thread(_marks, file.path) != before:

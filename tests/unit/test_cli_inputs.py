@@ -13,8 +13,9 @@ from click.testing import Result
 
 from kestrelctl.cli import upload_record
 from kestrelctl.cli.context import Account
-from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.job_inputs import MOST_PIECES, Input
 from kestrelctl.errors import OverQuota
+from kestrelctl.files.share import PIECE_BYTES
 from kestrelctl.protocol.requests import SubmitJob
 
 LOCAL = msgspec.structs.replace(CONTEXT, own_directories=True)
@@ -79,6 +80,18 @@ def test_a_file_goes_by_its_own_name_or_by_one_that_is_given(desk: Desk) -> None
     assert (plain.name, plain.executable, plain.directory) == ("big.bin", False, False)
     assert (program.name, program.executable) == ("go", True)
     assert plain.stored.sha256 == hashlib.sha256(b"big").hexdigest()
+
+
+def test_a_directory_goes_as_one_archive_that_is_the_same_each_time(desk: Desk) -> None:
+    [first] = desk.sends("--input", "src")
+    assert (first.name, first.directory, first.executable) == ("src", True, False)
+    os.utime("src/lib/a.py", (0, 0))
+    [second] = desk.sends("--input", "src/=code")
+    assert (second.name, second.stored) == ("code", first.stored)
+    assert len(desk.share.sent) == 1
+    Path("src/lib/b.py").touch()
+    [third] = desk.sends("--input", "src")
+    assert third.stored != first.stored
 
 
 def test_a_pattern_is_each_of_its_files(desk: Desk) -> None:
@@ -191,6 +204,15 @@ def test_too_many_inputs_are_refused_with_a_way_out(desk: Desk) -> None:
     told = desk.refusal("--input", "*.dat")
     assert "up to 100 inputs, not 101" in told
     assert "into a directory" in told
+
+
+def test_too_much_is_refused_before_it_is_sent(desk: Desk) -> None:
+    with Path("src/huge").open("wb") as file:
+        file.truncate(MOST_PIECES * PIECE_BYTES)
+    told = desk.refusal("--input", "src", "--input", "big.bin")
+    assert "the inputs of a job have up to" in told
+    assert "a file system that all workers have" in told
+    assert not desk.share.sent
 
 
 def test_a_directory_for_the_tasks_and_inputs_exclude_each_other(desk: Desk) -> None:

@@ -77,8 +77,8 @@ def test_a_job_with_too_much_of_it_is_refused() -> None:
     many = [f"n{number}" for number in range(101)]
     assert problem_with_job(named(*many[:100])) is None
     assert "up to 100 inputs, not 101" in (problem_with_job(named(*many)) or "")
-    assert problem_with_job(named("a", pieces=500)) is None
-    assert "up to 500 pieces" in (problem_with_job(named("a", "b", pieces=251)) or "")
+    assert problem_with_job(named("a", pieces=1000)) is None
+    assert "up to 1000 pieces" in (problem_with_job(named("a", "b", pieces=501)) or "")
 
 
 def test_a_job_whose_tasks_start_elsewhere_has_no_inputs() -> None:

@@ -16,7 +16,7 @@ TAG = "inputs"
 #: Of one job.
 MOST_INPUTS = 100
 #: Of all of them together: some 30 GB.
-MOST_PIECES = 500
+MOST_PIECES = 1000
 #: The longest name that Linux takes (NAME_MAX).
 MOST_NAME_BYTES = 255
 #: Names that Kestrel itself puts into a scratch directory.
