@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kestrelctl.cli.command_output import CommandOutput
     from kestrelctl.cli.connection import Connection
     from kestrelctl.cli.context import Context
+    from kestrelctl.cli.inputs import Share
     from kestrelctl.cli.redial import Redial
 
 
@@ -39,6 +40,12 @@ def _find_context(wanted: str) -> Context:
     return find_context(wanted)
 
 
+def _open_share(connection: Connection, context: Context) -> Share:
+    from kestrelctl.files.share import FileShare
+
+    return FileShare(connection.request_slot, ca_file=context.ca_file)
+
+
 @dataclass(slots=True)
 class Invocation:
     """One invocation of kestrelctl.
@@ -51,6 +58,7 @@ class Invocation:
     pool: str = ""
     open_pool: OpenPool = _open_pool
     find_context: Callable[[str], Context] = _find_context
+    open_share: Callable[[Connection, Context], Share] = _open_share
     now: Callable[[], float] = time.time
 
     def talk(

@@ -11,6 +11,7 @@ from kestrelctl.cli.context import Context, find_context, read_password
 from kestrelctl.errors import KestrelError, Unreachable, Untrusted
 from kestrelctl.protocol.answers import AnyAnswer, Ended
 from kestrelctl.protocol.requests import AnyRequest
+from kestrelctl.protocol.upload_slots import Slot
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,13 @@ class Connection(Protocol):
 
     def pushed(self) -> AsyncIterator[Ended]:
         """The ends of watched jobs as they come; the iterator itself does not end."""
+
+    async def request_slot(self, size_bytes: int, filename: str) -> Slot:
+        """A place in the pool's file share.
+
+        Raises:
+            KestrelError: this account gets none, or the pool has no file share.
+        """
 
     async def close(self) -> None:
         """Ends the session."""

@@ -64,6 +64,7 @@ OPTIONS = (
     "export",
     "notify",
     "workdir",
+    "input",
 )
 #: The directory of a task that is a scratch directory of its own.
 SCRATCH = "scratch"
@@ -120,6 +121,12 @@ def _read_toml(path: Path, text: str) -> JobFile:
             fields[key] = str(path.parent / _typed(path, key, fields[key], str))
     if fields.get("workdir", SCRATCH) != SCRATCH:
         fields["workdir"] = str(path.parent / _typed(path, "workdir", fields["workdir"], str))
+    if "input" in fields:
+        given = fields.pop("input")
+        words = [
+            _typed(path, "input", w, str) for w in (given if isinstance(given, list) else [given])
+        ]
+        fields["inputs"] = [str(path.parent / word) for word in words]
     for key in ("requires", "export"):
         if isinstance(fields.get(key), str):
             fields[key] = fields[key].split()
@@ -135,7 +142,7 @@ def _read_toml(path: Path, text: str) -> JobFile:
     for key, value in fields.items():
         if key in ("service", "hold", "join") and isinstance(value, bool):
             continue
-        several = key in ("array", "requires", "env", "export", "assets") and isinstance(
+        several = key in ("array", "requires", "env", "export", "assets", "inputs") and isinstance(
             value, list
         )
         for each in value if several else [value]:

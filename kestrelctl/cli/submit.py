@@ -17,12 +17,14 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.export import ALL, exported, names_text
+from kestrelctl.cli.inputs import find_inputs, send_inputs
 from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.jobfile import SCRATCH, JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.on_end import OnEnd, on_end_option
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
+from kestrelctl.cli.upload_record import upload_record
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.template import unfilled
@@ -89,6 +91,13 @@ class _SubmitCommand(CliCommand):
     help="Variables of your environment that tasks find; ALL is every one that seems no secret.",
 )
 @click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="FILE[=NAME]",
+    help="A file or directory that each task finds in its scratch directory; repeatable.",
+)
+@click.option(
     "--wait", "waits", is_flag=True, help="Return when the job has ended; on a terminal with a bar."
 )
 @click.option(
@@ -117,10 +126,17 @@ def submit(
     [job]; options on the command line win over it.
     """
     spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
+    files = find_inputs(options["inputs"])
+    workdir = options["workdir"]
+    if files and workdir not in (None, SCRATCH):
+        raise UsageError(
+            "inputs are put into scratch directories, and --workdir has the tasks start elsewhere",
+            hint="leave one of --input and --workdir out",
+        )
     spec = checked_job(
         msgspec.structs.replace(
             spec,
-            workdir=_directory(invocation, options["workdir"]),
+            workdir=_directory(invocation, SCRATCH if files else workdir),
             env=_exported(invocation, options["export"]) | spec.env,
         )
     )
@@ -142,12 +158,20 @@ def submit(
         )
     look = Look.ANYWHERE if progress else Look.TERMINAL
 
+    async def send_all(connection: Connection) -> Submitted:
+        whole = spec
+        if files:
+            context = invocation.find_context(invocation.pool)
+            share = invocation.open_share(connection, context)
+            record = upload_record(context, invocation.now)
+            inputs = await send_inputs(files, share, record, invocation.screen)
+            whole = checked_job(msgspec.structs.replace(spec, inputs=inputs))
+        return await send(connection, whole, items, key, watch=waits)
+
     async def work(redial: Redial) -> None:
         again = f"the same command with --key {shlex.quote(key)} sends it again, for one job in all"
         try:
-            answer = await redial.until_answered(
-                lambda connection: send(connection, spec, items, key, watch=waits), again
-            )
+            answer = await redial.until_answered(send_all, again)
         except StoreFull as error:  # the manager may have begun, and goes on when it can
             hint = f"free space there; {again}"
             raise StoreFull(error.message, cause=error.cause, hint=hint) from None

@@ -30,6 +30,7 @@ from kestrelctl.grammar.quantities import (
     ago,
     duration,
     parse_duration,
+    parse_size,
     short_address,
     size,
 )
@@ -176,6 +177,13 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     type=Path,
     metavar="DIR",
     help="For scratch and results.  [default: $XDG_STATE_HOME/kestrel/worker]",
+)
+@click.option(
+    "--cache-size",
+    "cache_bytes",
+    type=parse_size,
+    metavar="SIZE",
+    help="For inputs of tasks, below --data-dir.  [default: a fifth of what is free]",
 )
 @aggregate_options
 @click.option(

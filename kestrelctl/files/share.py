@@ -26,6 +26,7 @@ from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import (
     FileChanged,
     FileDamaged,
+    FileExpired,
     KestrelError,
     NoSpace,
     TimedOut,
@@ -118,6 +119,14 @@ class FileShare:
             raise FileDamaged("this is no file of a file share", cause=problem)
         line = Line(self._ca_file)
         await self._in_thread(partial(_fetch, stored, target, line), line)
+
+    async def has(self, stored: StoredFile) -> bool:
+        """Whether a file is still there, as far as its first piece tells: that goes first.
+
+        A share that cannot be asked has it, too: who wants it is told why it cannot be had.
+        """
+        line = Line(self._ca_file)
+        return await self._in_thread(partial(_is_there, stored, line), line)
 
     async def _put_piece(self, source: Source, start: int, line: Line) -> Piece:
         """Sends what fits into one upload; each try has a place of its own.
@@ -257,6 +266,23 @@ def _fetch(stored: StoredFile, target: Path, line: Line) -> None:
     except FileDamaged:
         draft.unlink(missing_ok=True)
         raise
+
+
+class _Enough(Exception):
+    """What came so far is all that was to be known."""
+
+
+def _is_there(stored: StoredFile, line: Line) -> bool:
+    def enough(_: memoryview) -> None:
+        raise _Enough
+
+    with contextlib.closing(line), contextlib.suppress(LineCut, KestrelError, _Enough):
+        for piece in stored.pieces[:1]:
+            try:
+                line.get(piece.url, piece.size_bytes - 1, piece.size_bytes, enough)
+            except (FileDamaged, FileExpired):
+                return False
+    return True
 
 
 def _draft_name(stored: StoredFile, name: str) -> str:

@@ -31,7 +31,12 @@ from kestrelctl.local.pool_state import (
     remove_state,
     write_state,
 )
-from kestrelctl.worker.discovery import discover, disk_for_tasks_bytes, even_bytes
+from kestrelctl.worker.discovery import (
+    discover,
+    disk_for_inputs_bytes,
+    disk_for_tasks_bytes,
+    even_bytes,
+)
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, kill, prctl
 from kestrelctl.worker.stops import Stops
 from kestrelctl.xmpp.federation import Federation
@@ -209,6 +214,7 @@ class Supervisor:
     def _worker_commands(self) -> list[Child]:
         """One process for one worker; for many, their sessions shared among one per processor."""
         memory_bytes = discover().memory_bytes
+        cache_bytes = even_bytes(disk_for_inputs_bytes(self.directory))
         found = []
         for index in range(self.processes):
             numbers = range(index, self.workers, self.processes) if self.workers else range(1)
@@ -230,6 +236,7 @@ class Supervisor:
                 "--executor", self.executor,
                 "--isolation", self.isolation,
                 "--any-workdir",
+                "--cache-size", str(cache_bytes // self.processes),
             ]  # fmt: skip
             command += _metrics_option(self.metrics, 1 + index)
             if self.workers:

@@ -221,7 +221,12 @@ def detailed(view: JobView, spec: JobSpec) -> JobView:
     Args:
         spec: whole.
     """
-    whole = msgspec.structs.replace(view, env=spec.env, cleanup=list(spec.cleanup))
+    whole = msgspec.structs.replace(
+        view,
+        env=spec.env,
+        cleanup=list(spec.cleanup),
+        inputs=[each.name for each in spec.inputs] or None,
+    )
     return whole if _json_bytes(whole) + _FRAME_BYTES <= codec.MAX_PAYLOAD_BYTES else view
 
 

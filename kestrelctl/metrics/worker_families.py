@@ -21,6 +21,20 @@ from kestrelctl.metrics.families import (
 from kestrelctl.metrics.stanzas import StanzaCounts
 
 
+class InputNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker process has done for the inputs of tasks.
+
+    Attributes:
+        uses: inputs that tasks have asked for, by what was found: hit, miss.
+        cache_bytes, limit_bytes: what the cache takes, and the most that it takes.
+    """
+
+    uses: dict[str, int]
+    fetched_bytes: int
+    cache_bytes: int
+    limit_bytes: int
+
+
 class WorkerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """A worker process at the moment of a scrape.
 
@@ -29,6 +43,7 @@ class WorkerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
         finished: results by outcome: done, failed, killed, unable.
         assets: what all sessions together offer, in natural units.
         unreported: results that the manager has not acknowledged.
+        inputs: None where tasks have none.
     """
 
     sessions: int
@@ -44,6 +59,7 @@ class WorkerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     runs: Histogram
     spawns: Histogram
     stanzas: StanzaCounts
+    inputs: InputNumbers | None = None
     certificate: tuple[str, float] | None = None
 
 
@@ -95,5 +111,27 @@ class WorkerFamilies:
             "1 while results are only in memory.",
             found.spool_degraded,
         )
+        if found.inputs is not None:
+            yield from _input_families(found.inputs)
         yield certificate_family(found.certificate)
         yield from stanza_families("kestrel_worker_", found.stanzas)
+
+
+def _input_families(found: InputNumbers) -> Iterator[Metric]:
+    yield counters(
+        "kestrel_worker_inputs",
+        "Inputs of tasks, by whether the cache had them or they were fetched.",
+        ("cache",),
+        by(found.uses),
+    )
+    yield counter(
+        "kestrel_worker_input_fetched_bytes",
+        "What was fetched of inputs.",
+        found.fetched_bytes,
+    )
+    yield gauge("kestrel_worker_input_cache_bytes", "The cache on disk.", found.cache_bytes)
+    yield gauge(
+        "kestrel_worker_input_cache_limit_bytes",
+        "The most that the cache takes.",
+        found.limit_bytes,
+    )

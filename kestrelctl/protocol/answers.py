@@ -131,6 +131,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: Only with `details`, and not if they are too long for an answer.
     env: dict[str, str] | None = None
     cleanup: list[str] | None = None
+    inputs: list[str] | None = None  #: names of what its tasks find in their scratch directories
     #: Only with `details` or `used`: what its attempts took of which there are results, together.
     attempts: int | None = None
     cpu_seconds: float | None = None

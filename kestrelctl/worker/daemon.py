@@ -14,10 +14,11 @@ from random import Random
 import msgspec
 
 from kestrelctl import clock, garbage, logs
-from kestrelctl.core.model import isolation, workdir
+from kestrelctl.core.model import isolation, job_inputs, workdir
 from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, UsageError
+from kestrelctl.files.share import FileShare
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
 from kestrelctl.worker.credentials import read_credentials
@@ -31,6 +32,7 @@ from kestrelctl.worker.discovery import (
 from kestrelctl.worker.executor import Completion, Executor
 from kestrelctl.worker.gpus import detect
 from kestrelctl.worker.inline_executor import InlineExecutor
+from kestrelctl.worker.input_cache import InputCache
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.plain import Plain
 from kestrelctl.worker.isolation.probe import choose
@@ -40,6 +42,7 @@ from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
 from kestrelctl.worker.spool import DiskSpool
+from kestrelctl.worker.staging import StagingExecutor
 from kestrelctl.xmpp import xmpp_session
 
 log = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ def _add_sessions(
             *options.tags,
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
+            *((job_inputs.TAG,) if _fetches_inputs(options) else ()),
         ),
         host=machine.hostname,
         os=machine.os,
@@ -93,6 +97,10 @@ def _add_sessions(
             ca_file=options.ca_file,
         )
         process.add_session(options.pool, ad, jid, connect, pulls=options.pulls)
+
+
+def _fetches_inputs(options: WorkerOptions) -> bool:
+    return options.executor == "process" and options.cache_bytes != 0
 
 
 def _with_units(wanted: AssetChange, gpus: tuple[AssetUnit, ...]) -> AssetChange:
@@ -128,12 +136,17 @@ def _executor(
         memory_bytes=machine.memory_bytes,
         disk_bytes=disk_for_tasks_bytes(options.data_dir),
     )
-    return ProcessExecutor(
-        options.data_dir / "tasks",
+    share = FileShare(ca_file=options.ca_file)
+    return StagingExecutor(
         on_completion,
-        rung=rung,
-        task_limits=limits,
-        any_workdir=options.any_workdir,
+        partial(
+            ProcessExecutor,
+            options.data_dir / "tasks",
+            rung=rung,
+            task_limits=limits,
+            any_workdir=options.any_workdir,
+        ),
+        partial(InputCache, options.data_dir / "inputs", options.cache_bytes, share.get),
     )
 
 

@@ -18,6 +18,8 @@ from kestrelctl import __version__
 
 #: Of what is free on the disk when a worker starts, the most that tasks may take.
 MOST_OF_FREE_DISK = 0.5
+#: The same of what is kept of their inputs.
+MOST_OF_FREE_DISK_FOR_INPUTS = 0.2
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -57,6 +59,11 @@ def machine_tags(machine: Machine) -> tuple[str, ...]:
 def disk_for_tasks_bytes(directory: Path) -> int:
     """What tasks may take of the disk on which a directory is."""
     return int(shutil.disk_usage(directory).free * MOST_OF_FREE_DISK)
+
+
+def disk_for_inputs_bytes(directory: Path) -> int:
+    """What may be kept of the inputs of tasks on the disk on which a directory is."""
+    return int(shutil.disk_usage(directory).free * MOST_OF_FREE_DISK_FOR_INPUTS)
 
 
 def even_bytes(amount_bytes: int) -> int:

@@ -10,6 +10,7 @@ import msgspec
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS
+from kestrelctl.core.model.job_inputs import Input
 
 #: Seconds to start a command.
 START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
@@ -31,6 +32,10 @@ class CommandSpec(msgspec.Struct, frozen=True):
         stop_signal, stop_grace_seconds: what asks it to end, and how long before it is made to.
         host_lines: what its host file has; empty for none.
         join: whether what it writes to standard error goes into standard output.
+        inputs: what is to be fetched before it starts.
+        owner: whose attempt it is, where it has inputs.
+        links: (name, path) of what it finds in its scratch directory as links to what was fetched.
+        inputs_dir: absolute path of the directory in which that is; empty if there is nothing.
     """
 
     number: int
@@ -45,6 +50,10 @@ class CommandSpec(msgspec.Struct, frozen=True):
     stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
     host_lines: tuple[str, ...] = ()
     join: bool = False
+    inputs: tuple[Input, ...] = ()
+    owner: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+    inputs_dir: str = ""
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -56,6 +65,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         signal: the signal that ended it.
         reason: empty, or one of: time-limit, cancelled, output-limit, `memory-limit: …`,
             `process-limit: …`, `disk-limit: …`, `cannot-start: …` (all the task's fault),
+            `no-input: …` (a file that travels with the job cannot be had),
             `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
             exit code of a task that itself filled the disk), `cleanup-failed: …`, or what `kill`
             was given.

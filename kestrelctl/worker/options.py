@@ -29,6 +29,8 @@ class WorkerOptions:
         shares: directories that tasks may write where their files are isolated.
         any_workdir: whether jobs may say in which directory of this machine their tasks start: for
             workers whose users are all the one that they run as.
+        cache_bytes: the most that is kept of the inputs of tasks; None for a part of what is free.
+            With 0 it takes no tasks that have some.
         lifetime_seconds: it leaves so long after its start; None if it stays.
         executor: `process`, or `inline` to measure scheduling alone.
     """
@@ -51,6 +53,7 @@ class WorkerOptions:
     isolation: str = "auto"
     shares: tuple[Path, ...] = ()
     any_workdir: bool = False
+    cache_bytes: int | None = None
     lifetime_seconds: float | None = None
     executor: str = "process"
     metrics: str = ""

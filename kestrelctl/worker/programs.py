@@ -10,7 +10,7 @@ _CACHE_ENTRIES = 10_000
 _MACHINE_SHORT = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 _FIRST_LINE_BYTES = 256  # BINPRM_BUF_SIZE
 _OTHER_FORMATS = "/proc/sys/fs/binfmt_misc/status"
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class Programs:
@@ -111,7 +111,7 @@ def why_not_started(error: Exception, program: str, workdir: str = "") -> str:
         # ValueError and TypeError name the fault: embedded null byte, illegal variable name, ...
         return f"cannot-start: {error}"
     text = f"{error.strerror}: {program!r}"
-    if error.errno in _NO_SPACE:
+    if error.errno in NO_SPACE:
         return f"no-space: {error.strerror}"
     if error.errno in _MACHINE_SHORT:
         return f"no-resources: {text}"

@@ -337,7 +337,9 @@ class WorkerSession:
             stop_signal_number(template.stop_signal),
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
-            template.join,
+            join=template.join,
+            inputs=template.inputs,
+            owner=template.owner,
         )
 
     def on_completion(self, end: Completion) -> None:

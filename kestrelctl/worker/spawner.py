@@ -90,6 +90,9 @@ class Spawner:
                     env[HOST_FILE_VARIABLE] = f"{place}/scratch/{HOST_FILE}"
                     if not is_cleanup:
                         _write_hosts(process.command.host_lines)
+                if not is_cleanup:
+                    for link, target in process.command.links:
+                        os.symlink(target, link)
                 actions = file_actions
                 if workdir:
                     why = _enter(workdir)
@@ -98,7 +101,8 @@ class Spawner:
                     actions = process.sandbox.from_elsewhere(file_actions)
                 program = self._programs.find(name, path)
                 launch = self._rung.launch(
-                    place, Start(program, argv, env, process.limits, workdir)
+                    place,
+                    Start(program, argv, env, process.limits, workdir, process.command.inputs_dir),
                 )
                 process.since = time.monotonic()  # it runs before the call returns
                 try:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from kestrelctl.metrics.metrics_server import MetricsServer
 from kestrelctl.metrics.readers import Readers
-from kestrelctl.metrics.worker_families import WorkerFamilies, WorkerProcessNumbers
+from kestrelctl.metrics.worker_families import InputNumbers, WorkerFamilies, WorkerProcessNumbers
 from kestrelctl.worker.process import WorkerProcess
+from kestrelctl.worker.staging import StagingExecutor
 
 
 async def serve_metrics(
@@ -53,7 +54,20 @@ def numbers(process: WorkerProcess) -> WorkerProcessNumbers:
         runs=process.runs,
         spawns=process.executor.start_seconds,
         stanzas=process.stanzas,
+        inputs=_inputs(process),
         certificate=next((found for s in sessions if (found := s.session.certificate())), None),
+    )
+
+
+def _inputs(process: WorkerProcess) -> InputNumbers | None:
+    if not isinstance(process.executor, StagingExecutor):
+        return None
+    cache = process.executor.cache
+    return InputNumbers(
+        uses={"hit": cache.hits, "miss": cache.misses},
+        fetched_bytes=cache.fetched_bytes,
+        cache_bytes=cache.used_bytes,
+        limit_bytes=cache.limit_bytes,
     )
 
 

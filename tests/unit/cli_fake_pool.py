@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,14 +13,18 @@ from click.testing import CliRunner, Result
 
 from kestrelctl.cli.command import Invocation
 from kestrelctl.cli.context import Account, Context
+from kestrelctl.cli.inputs import Share
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.errors import NotFound, OverQuota
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
 from kestrelctl.protocol.share_views import GroupView, UserView
+from kestrelctl.protocol.upload_slots import Slot
 
 NOW = 1_000_000.0
 
@@ -342,6 +347,9 @@ class FakePool:
             yield an.Ended(id="", job=job)
         await asyncio.Event().wait()
 
+    async def request_slot(self, size_bytes: int, filename: str) -> Slot:
+        raise NotFound("the pool has no file share")
+
     async def close(self) -> None:
         """There is nothing to end."""
 
@@ -354,11 +362,48 @@ class FakePool:
         return sum(isinstance(request, kind) for request in self.asked)
 
 
+class FakeShare:
+    """A file share that remembers what it was sent.
+
+    Attributes:
+        sent: the content of each file, in order.
+        lost: hashes of what it does not have any more.
+        full: whether it takes nothing.
+        meanwhile: done while a file is sent.
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.lost: set[str] = set()
+        self.full = False
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    async def put(self, path: Path) -> StoredFile:
+        if self.full:
+            raise OverQuota("the pool's file share takes no more now")
+        data = path.read_bytes()
+        self.sent.append(data)
+        self.meanwhile()
+        sha256 = hashlib.sha256(data).hexdigest()
+        piece = Piece(sha256=sha256, size_bytes=len(data), url=f"https://share/{len(self.sent)}")
+        return StoredFile(sha256=sha256, size_bytes=len(data), pieces=(piece,) if data else ())
+
+    async def has(self, stored: StoredFile) -> bool:
+        return stored.sha256 not in self.lost
+
+
 def run(
-    pool: FakePool, *args: str, stdin: bytes | None = None, context: Context = CONTEXT
+    pool: FakePool,
+    *args: str,
+    stdin: bytes | None = None,
+    context: Context = CONTEXT,
+    share: Share | None = None,
+    now: float = NOW,
 ) -> Result:
-    """Runs a command line against a pool."""
-    invocation = Invocation(open_pool=pool.open, find_context=lambda _: context, now=lambda: NOW)
+    """Runs a command line against a pool, and its file share if it needs one."""
+    invocation = Invocation(open_pool=pool.open, find_context=lambda _: context, now=lambda: now)
+    if share is not None:
+        invocation.open_share = lambda _connection, _context: share
     environment = {"KESTREL_OUTPUT": "", "KESTREL_POOL": "", "NO_COLOR": ""}
     return CliRunner(env=environment).invoke(
         kestrelctl, args, obj=invocation, input=stdin, prog_name="kestrelctl"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_fake_pool import FakePool, run
+from cli_fake_pool import FakePool, FakeShare, run
 
 from kestrelctl.bench import report as bench_report
 from kestrelctl.bench import run as bench_run
@@ -92,7 +92,8 @@ def test_there_are_command_lines() -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_line_of_the_page_works(line: str) -> None:
     pool = FakePool()
-    result = run(pool, *shlex.split(line.replace("TOKEN", TOKEN))[1:])
+    words = shlex.split(line.replace("TOKEN", TOKEN))[1:]
+    result = run(pool, *words, share=FakeShare())
     if result.exit_code == 1:
         assert "Reached" in result.stderr
     else:

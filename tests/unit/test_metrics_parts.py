@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import MagicMock
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from kestrelctl.metrics.exposition import Exposition
 from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.readers import Readers
 from kestrelctl.metrics.stanzas import StanzaCounts
-from kestrelctl.metrics.worker_families import WorkerFamilies, WorkerProcessNumbers
+from kestrelctl.metrics.worker_families import InputNumbers, WorkerFamilies, WorkerProcessNumbers
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol import work
 from kestrelctl.xmpp.xmpp_session import XmppSession
@@ -271,12 +272,26 @@ def numbers() -> WorkerProcessNumbers:
         runs=runs,
         spawns=Histogram(BOUNDS),
         stanzas=stanzas,
+        inputs=InputNumbers(
+            uses={"hit": 996, "miss": 4}, fetched_bytes=4096, cache_bytes=1024, limit_bytes=8192
+        ),
     )
 
 
 async def test_the_document_names_what_a_worker_process_serves_and_nothing_else() -> None:
     exposition = Exposition("kestrel_worker_", WorkerFamilies(numbers), LoopLag())
     assert documented(DOCUMENT, "Worker process") == served(exposition.own())
+
+
+async def test_a_worker_process_tells_of_the_inputs_of_tasks_if_they_have_some() -> None:
+    page = Page(Exposition("kestrel_worker_", WorkerFamilies(numbers), LoopLag()).render().decode())
+    assert page.by("kestrel_worker_inputs_total", "cache") == {"hit": 996.0, "miss": 4.0}
+    assert page.value("kestrel_worker_input_fetched_bytes_total") == 4096.0
+    assert page.value("kestrel_worker_input_cache_bytes") == 1024.0
+    assert page.value("kestrel_worker_input_cache_limit_bytes") == 8192.0
+    without = msgspec.structs.replace(numbers(), inputs=None)
+    families = [family.name for family in WorkerFamilies(lambda: without)()]
+    assert not [name for name in families if "input" in name]
 
 
 async def test_a_worker_process_tells_of_all_its_sessions() -> None:

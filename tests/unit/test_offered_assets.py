@@ -48,6 +48,15 @@ def test_gpus_and_disk_are_detected(tmp_path: Path, asked: list[str]) -> None:
     assert ad.assets["disk"] == even_bytes(int(ad.assets["disk"])) > 0
 
 
+def test_only_a_worker_that_can_keep_inputs_says_that_it_fetches_them(
+    tmp_path: Path, asked: list[str]
+) -> None:
+    assert "inputs" in ads(tmp_path)[0].tags
+    assert "inputs" in ads(tmp_path, cache_bytes=1)[0].tags
+    assert "inputs" not in ads(tmp_path, cache_bytes=0)[0].tags
+    assert "inputs" not in ads(tmp_path, executor="inline")[0].tags
+
+
 def test_sessions_share_what_is_detected(tmp_path: Path, asked: list[str]) -> None:
     found = ads(tmp_path, sessions=2)
     assert [unit_ids(ad) for ad in found] == [{"gpus": ("GPU-0", "GPU-2")}, {"gpus": ("GPU-1",)}]

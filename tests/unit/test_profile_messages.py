@@ -76,6 +76,11 @@ def test_a_simple_worker_is_sent_no_job_with_a_directory() -> None:
             ad_of(given, "w1")
 
 
+def test_a_simple_worker_is_sent_no_job_with_inputs() -> None:
+    with pytest.raises(UsageError, match="no tag inputs"):
+        ad_of(Profile(provides=["Inputs"]), "w1")
+
+
 @pytest.mark.parametrize("os", ["isolation:systemd", "Mac OS, new"])
 def test_an_os_is_a_tag_like_the_others(os: str) -> None:
     with pytest.raises(UsageError, match="in os"):

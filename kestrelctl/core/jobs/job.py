@@ -265,7 +265,7 @@ class Job:
     def template(self) -> Template:
         """What workers are sent of it."""
         if self._template is None:
-            self._template = Template.of(self.id, self.spec)
+            self._template = Template.of(self.id, self.spec, self.owner)
         return self._template
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from kestrelctl.core.model.exits import Exits
+from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.task_array import TaskArray
 
 #: The longest command, and the longest requirements, in characters, in the head of a job.
@@ -46,6 +47,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         request: how much of each asset a task asks for, in natural units; always some `cpus`.
         workdir: absolute path of the directory in which tasks start, on the machines of workers
             that allow it (`core.model.workdir`); empty for a scratch directory of each task's own.
+        inputs: files that each task finds in its scratch directory.
         requirements: a ClassAd expression that must be true of a worker; empty for none.
         rank: one that comes to a number: workers with a higher one are preferred.
         success_exits: exit codes that are a success; none named: 0.
@@ -85,6 +87,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     on_worker_lost: OnWorkerLost = OnWorkerLost.REQUEUE
     notify: Notify = Notify.NEVER
     workdir: str = ""
+    inputs: tuple[Input, ...] = ()
     requirements: str = ""
     rank: str = ""
     success_exits: Exits = ()
@@ -120,7 +123,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     def head(self) -> JobSpec:
         """What lists show of the job: some kilobytes, however long its parts are.
 
-        It has no items, no environment and no cleanup; a long command, and long requirements, are
+        It has no items, inputs, environment and cleanup; a long command, and long requirements, are
         cut. Nothing can be run from it.
         """
         return msgspec.structs.replace(
@@ -128,6 +131,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             argv=tuple(cut_words(self.argv, HEAD_CHARACTERS)),
             items=None,
             env={},
+            inputs=(),
             cleanup=(),
             requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),
             requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),

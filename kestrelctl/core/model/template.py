@@ -10,12 +10,17 @@ from typing import Any
 import msgspec
 
 from kestrelctl.core.model.exits import Exits
+from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_array import TaskArray
 
 
 class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
-    """A job without its items. Sent to a worker once; later attempts name the job's id."""
+    """A job without its items. Sent to a worker once; later attempts name the job's id.
+
+    Attributes:
+        owner: of a job with inputs: what is kept of one owner's is nobody else's.
+    """
 
     job_id: int
     argv: tuple[str, ...]
@@ -29,9 +34,11 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     stop_signal: str = ""
     stop_grace_seconds: float | None = None
     join: bool = False
+    inputs: tuple[Input, ...] = ()
+    owner: str = ""
 
     @classmethod
-    def of(cls, job_id: int, spec: JobSpec) -> Template:
+    def of(cls, job_id: int, spec: JobSpec, owner: str = "") -> Template:
         """The template of a submitted job."""
         return cls(
             job_id=job_id,
@@ -50,6 +57,8 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             stop_signal=spec.stop_signal,
             stop_grace_seconds=spec.stop_grace_seconds,
             join=spec.join,
+            inputs=spec.inputs,
+            owner=owner if spec.inputs else "",
         )
 
 

@@ -11,6 +11,7 @@ from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
+from kestrelctl.core.model.job_inputs import problem_with_inputs
 from kestrelctl.core.model.matching_ads import problem_with_attributes
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.core.model.span import problem_with_span
@@ -66,11 +67,13 @@ def problem_with_job(spec: JobSpec) -> str | None:
     """The first thing wrong with a job, in words for its user; None if all is well."""
     ids = problem_with_ids(spec) or ""
     workdir = problem_with_workdir(spec.workdir) or ""
+    inputs = problem_with_inputs(spec.inputs, spec.workdir) or ""
     checks = (
         (bool(spec.argv) and bool(spec.argv[0]), "the command is empty"),
         (1 <= spec.count <= MAX_TASKS, f"an array has 1 to {MAX_TASKS:,} tasks, not {spec.count}"),
         (not ids, ids),
         (not workdir, workdir),
+        (not inputs, inputs),
         (
             spec.items is None or len(spec.items) == spec.count,
             f"{len(spec.items or ())} items for {spec.count} tasks",

@@ -69,12 +69,14 @@ class Bubblewrap(Namespaced):
         return self._view.shows(path)
 
     def launch(self, place: str, start: Start) -> Launch:
-        program, argv, env, _, workdir = start
+        program, argv, env, _, workdir, inputs_dir = start
         check_executable(program)
         scratch = f"{place}/scratch"
         directory = os.getcwd() if workdir else ""  # without the links that have led there
         before, after = self._around_scratch(directory)
-        words = [*before, "--bind", scratch, scratch, *after, "--chdir", directory or scratch]
+        inputs = ("--ro-bind", inputs_dir, inputs_dir) if inputs_dir else ()
+        words = [*before, "--bind", scratch, scratch, *inputs, *after]
+        words += ["--chdir", directory or scratch]
         for name, value in env.items():
             if not name or "=" in name:
                 raise ValueError("illegal environment variable name")

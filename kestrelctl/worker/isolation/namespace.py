@@ -59,7 +59,7 @@ class Namespace(Namespaced):
         )
 
     def launch(self, place: str, start: Start) -> Launch:
-        program, argv, env, _, _ = start
+        program, argv, env, *_ = start
         check_executable(program)
         if any(not name or "=" in name for name in env):
             raise ValueError("illegal environment variable name")

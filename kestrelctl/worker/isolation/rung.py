@@ -45,6 +45,7 @@ class Start(NamedTuple):
         program: the file to be executed, wherever `argv[0]` was found.
         workdir: where the task is to start, which is this process's current directory now; empty
             for its scratch directory.
+        inputs_dir: a directory of the worker's that the task may read; empty for none.
     """
 
     program: str
@@ -52,6 +53,7 @@ class Start(NamedTuple):
     env: dict[str, str]
     limits: TaskLimits
     workdir: str = ""
+    inputs_dir: str = ""
 
 
 class Launch(NamedTuple):

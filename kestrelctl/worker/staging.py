@@ -1,0 +1,111 @@
+"""Fetches the inputs of commands before they start."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.input_cache import CacheEntry, InputCache, InputRefused
+
+
+class StagingExecutor:
+    """An `Executor` that has another one start commands when their inputs are there.
+
+    Commands without inputs start at once. The time limit of the others begins with their process,
+    too. What cannot be fetched ends its attempt with the reason.
+
+    Args:
+        on_completion: called on the event loop with each `Completion`.
+        inner: makes the executor that runs commands, given what it is to call.
+        cache: makes the cache from which inputs are taken, after that: an executor wants to be
+            there before this process has threads.
+    """
+
+    def __init__(
+        self,
+        on_completion: Callable[[Completion], None],
+        inner: Callable[[Callable[[Completion], None]], Executor],
+        cache: Callable[[], InputCache],
+    ) -> None:
+        self._on_completion = on_completion
+        self._inner = inner(self._ended)
+        self.cache = cache()
+        self.start_seconds = self._inner.start_seconds
+        self._loop = asyncio.get_running_loop()
+        self._staging: dict[int, asyncio.Task[None]] = {}
+        self._taken: dict[int, list[CacheEntry]] = {}
+
+    def start(self, command: CommandSpec) -> None:
+        """Start a command, soon if it has inputs.
+
+        Raises:
+            ValueError: the number is in use.
+        """
+        number = command.number
+        if number in self._taken:
+            raise ValueError(f"attempt {number} runs already")
+        if not command.inputs:
+            self._inner.start(command)
+            return
+        self._taken[number] = []
+        self._staging[number] = self._loop.create_task(self._stage(command))
+
+    async def _stage(self, command: CommandSpec) -> None:
+        number, taken = command.number, self._taken[command.number]
+        try:
+            for wanted in command.inputs:
+                taken.append(await self.cache.take(command.owner, wanted))
+            links = tuple((i.name, e.path) for i, e in zip(command.inputs, taken, strict=True))
+            directory = self.cache.directory_of(command.owner)
+            del self._staging[number]
+            self._inner.start(replace(command, inputs=(), links=links, inputs_dir=directory))
+        except asyncio.CancelledError:
+            self._let_go(taken)
+            raise
+        except InputRefused as error:
+            self._end(number, error.message)
+        except Exception as error:
+            self._end(number, f"no-resources: {error!r}")
+
+    def _end(self, number: int, reason: str) -> None:
+        self._staging.pop(number, None)
+        self._ended(Completion(number, reason=reason, started_at=time.time()))
+
+    def _ended(self, completion: Completion) -> None:
+        self._let_go(self._taken.pop(completion.number, []))
+        self._on_completion(completion)
+
+    def _let_go(self, taken: list[CacheEntry]) -> None:
+        while taken:
+            self.cache.release(taken.pop())
+
+    def kill(self, number: int, reason: str = "cancelled") -> bool:
+        """End a command, also one whose inputs are under way."""
+        staging = self._staging.pop(number, None)
+        if staging is None:
+            return self._inner.kill(number, reason)
+        staging.cancel()
+        self._loop.call_soon(self._end, number, reason)
+        return True
+
+    def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
+        """What commands use that run; those whose inputs are under way use nothing."""
+        return self._inner.used(numbers)
+
+    def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
+        """Part of the output of a command. NotFound if it is not here."""
+        return self._inner.read_output(number, stream, offset, limit)
+
+    async def close(self) -> None:
+        """Kill every command, report none of them, and give everything back."""
+        staging, self._staging = self._staging, {}
+        for task in staging.values():
+            task.cancel()
+        if staging:
+            await asyncio.wait(staging.values())
+        await self._inner.close()
+        await self.cache.close()

@@ -1,0 +1,143 @@
+"""Inputs as tasks find them, on each rung that this machine has."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import rungs
+from test_execution import PATH
+
+from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.files.archive import pack
+from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.worker.input_cache import InputCache
+from kestrelctl.worker.process_executor import ProcessExecutor
+from kestrelctl.worker.staging import StagingExecutor
+
+ADA, BOB = "ada@users.example.org", "bob@users.example.org"
+
+
+class Desk:
+    """A worker's executor, and a share that is a directory of this machine."""
+
+    def __init__(self, directory: Path, rung: str) -> None:
+        self.stored = directory / "share"
+        self.stored.mkdir()
+        self.data = directory / "data"
+        made = rungs.make_rung(rung, self.data)
+        self.hides_files = made.hides_files
+        self.ends: asyncio.Queue[Completion] = asyncio.Queue()
+        self.gets = 0
+        self.executor = StagingExecutor(
+            self.ends.put_nowait,
+            partial(ProcessExecutor, self.data / "tasks", rung=made),
+            partial(InputCache, self.data / "inputs", 1 << 20, self.get),
+        )
+        self._number = 0
+
+    async def get(self, stored: StoredFile, target: Path) -> None:
+        self.gets += 1
+        target.write_bytes((self.stored / stored.sha256).read_bytes())
+
+    def put(self, name: str, data: bytes, *, executable: bool = False) -> Input:
+        """A file that is stored."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        (self.stored / sha256).write_bytes(data)
+        piece = Piece(sha256=sha256, size_bytes=len(data), url="https://share/x")
+        stored = StoredFile(sha256=sha256, size_bytes=len(data), pieces=(piece,))
+        return Input(name=name, stored=stored, executable=executable)
+
+    def put_directory(self, name: str, directory: Path) -> Input:
+        """The same of an archive."""
+        archive = self.stored / "archive"
+        pack({each.name: each for each in directory.iterdir()}, archive)
+        plain = self.put(name, archive.read_bytes())
+        return Input(name=name, stored=plain.stored, directory=True)
+
+    async def run(
+        self, *argv: str, inputs: tuple[Input, ...] = (), owner: str = ADA, **more: object
+    ) -> Completion:
+        """Runs a task."""
+        self._number += 1
+        command = CommandSpec(
+            self._number, argv, {"PATH": PATH}, inputs=inputs, owner=owner, **more
+        )
+        self.executor.start(command)
+        return await asyncio.wait_for(self.ends.get(), 20)
+
+    async def sh(self, script: str, *inputs: Input, **more: object) -> Completion:
+        """Runs a script."""
+        return await self.run("/bin/sh", "-c", script, inputs=inputs, **more)
+
+
+@pytest.fixture(params=rungs.available())
+async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = Desk(tmp_path, request.param)
+    yield desk
+    await desk.executor.close()
+
+
+async def test_a_task_reads_its_inputs_and_so_does_its_cleanup(desk: Desk) -> None:
+    data = desk.put("data", b"some data\n")
+    ended = await desk.sh("cat data; ls -A", data, cleanup=("/bin/cat", "data"))
+    assert (ended.stdout, ended.reason) == (b"some data\ndata\nsome data\n", "")
+    ended = await desk.sh("ls -A")
+    assert ended.stdout == b"", "the next task finds nothing"
+    ended = await desk.sh("cat other", Input(name="other", stored=data.stored))
+    assert ended.stdout == b"some data\n"
+    assert desk.gets == 1
+
+
+async def test_a_program_can_be_an_input(desk: Desk) -> None:
+    program = desk.put("go", b"#!/bin/sh\necho went $1\n", executable=True)
+    ended = await desk.run("./go", "far", inputs=(program,))
+    assert (ended.stdout, ended.reason) == (b"went far\n", "")
+
+
+async def test_a_directory_is_there_with_all_that_is_in_it(desk: Desk, tmp_path: Path) -> None:
+    directory = tmp_path / "tree"
+    (directory / "sub").mkdir(parents=True)
+    (directory / "sub" / "text").write_text("deep\n")
+    (directory / "link").symlink_to("sub/text")
+    (directory / "go").write_text("#!/bin/sh\ncat tree/link\n")
+    (directory / "go").chmod(0o755)
+    tree = desk.put_directory("tree", directory)
+    ended = await desk.run("tree/go", inputs=(tree,))
+    assert (ended.stdout, ended.reason) == (b"deep\n", "")
+
+
+async def test_what_a_task_does_to_an_input_no_other_task_sees(desk: Desk) -> None:
+    data = desk.put("data", b"right\n")
+    tamper = 'f=$(readlink data); chmod u+w "$f"; { echo WRONG >"$f"; } 2>/dev/null; cat data'
+    ended = await desk.sh(tamper, data)
+    if desk.hides_files:
+        assert ended.stdout == b"right\n", "it cannot even write to it"
+    ended = await desk.sh("cat data", data)
+    assert ended.stdout == b"right\n"
+    assert desk.gets == (1 if desk.hides_files else 2)
+
+
+async def test_a_task_sees_what_is_kept_of_its_owner_and_of_nobody_else(desk: Desk) -> None:
+    if not desk.hides_files:
+        pytest.skip("this rung hides no files")
+    data = desk.put("data", b"mine\n")
+    found = await desk.sh("readlink data", data)
+    hers = found.stdout.decode().strip()
+    look = f'cat "{hers}" 2>/dev/null || echo hidden; ls -A "$(dirname "{hers}")/.." | wc -l'
+    assert (await desk.sh(look, data, owner=ADA)).stdout.split() == [b"mine", b"1"]
+    ended = await desk.sh(look, data, owner=BOB)
+    assert ended.stdout.split()[0] == b"hidden"
+    assert (await desk.sh(look)).stdout.split()[0] == b"hidden", "nor one without inputs"
+
+
+async def test_a_task_removes_a_link_and_not_what_it_leads_to(desk: Desk) -> None:
+    data = desk.put("data", b"kept\n")
+    await desk.sh("rm data; echo mine >data; cat data", data)
+    assert (await desk.sh("cat data", data)).stdout == b"kept\n"
+    assert desk.gets == 1

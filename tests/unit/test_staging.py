@@ -1,0 +1,189 @@
+"""Attempts whose inputs are fetched first: they start when all is there, and can be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import pytest
+from test_input_cache import ADA, Share, an_input
+
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.errors import FileExpired
+from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
+from kestrelctl.worker.input_cache import InputCache
+from kestrelctl.worker.staging import StagingExecutor
+
+
+class Runner:
+    """An executor whose commands run until the test ends them.
+
+    Attributes:
+        started: the commands, in order.
+        killed: (number, reason).
+        broken: whether starts fail.
+    """
+
+    def __init__(self, on_completion: Callable[[Completion], None]) -> None:
+        self.start_seconds = Histogram(START_BOUNDS)
+        self.complete = on_completion
+        self.started: list[CommandSpec] = []
+        self.killed: list[tuple[int, str]] = []
+        self.broken = self.closed = False
+
+    def start(self, command: CommandSpec) -> None:
+        if self.broken:
+            raise RuntimeError("no threads")
+        self.started.append(command)
+
+    def kill(self, number: int, reason: str = "cancelled") -> bool:
+        self.killed.append((number, reason))
+        return True
+
+    def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
+        return {}
+
+    def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
+        return b""
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Machine:
+    """A worker's executor, and what it says of attempts.
+
+    Attributes:
+        ends: of the attempts, in order.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.share = Share()
+        self.ends: list[Completion] = []
+        self.executor = StagingExecutor(
+            self.ends.append,
+            self._runner,
+            lambda: InputCache(directory, 12, self.share.get),
+        )
+        self.cache = self.executor.cache
+
+    def _runner(self, on_completion: Callable[[Completion], None]) -> Runner:
+        self.runner = Runner(on_completion)
+        return self.runner
+
+    def start(self, number: int, *texts: str) -> None:
+        """Starts an attempt of Ada's whose inputs have these texts, and these names."""
+        inputs = tuple(an_input(text) for text in texts)
+        self.executor.start(CommandSpec(number, ("true",), {}, inputs=inputs, owner=ADA))
+
+    async def settled(self) -> None:
+        """Returns when nothing more happens by itself."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    machine = Machine(tmp_path / "inputs")
+    yield machine
+    await machine.executor.close()
+
+
+async def test_an_attempt_without_inputs_starts_at_once(machine: Machine) -> None:
+    machine.start(1)
+    assert [command.number for command in machine.runner.started] == [1]
+
+
+async def test_an_attempt_starts_when_its_inputs_are_there_and_finds_links_to_them(
+    machine: Machine,
+) -> None:
+    machine.share.open.clear()
+    machine.start(1, "alpha")
+    machine.start(2)
+    await machine.settled()
+    assert [command.number for command in machine.runner.started] == [2], "others do not wait"
+    machine.share.open.set()
+    await machine.settled()
+    command = machine.runner.started[1]
+    [(name, path)] = command.links
+    assert (name, Path(path).read_text()) == ("in", "alpha")
+    assert command.inputs_dir == machine.cache.directory_of(ADA)
+    assert path.startswith(command.inputs_dir + "/")
+
+
+async def test_what_an_attempt_uses_is_kept_until_it_has_ended(machine: Machine) -> None:
+    machine.start(1, "alpha", "bravo")
+    await machine.settled()
+    machine.start(2, "cargo")
+    await machine.settled()
+    [end] = machine.ends
+    assert end.number == 2
+    assert "does not fit into the worker's cache now" in end.reason
+    machine.runner.complete(Completion(1, 0))
+    machine.start(3, "cargo")
+    await machine.settled()
+    assert [command.number for command in machine.runner.started] == [1, 3]
+
+
+async def test_what_cannot_be_had_ends_the_attempt_with_the_reason(machine: Machine) -> None:
+    machine.share.errors = [FileExpired("the file has expired")]
+    machine.start(1, "alpha")
+    await machine.settled()
+    [end] = machine.ends
+    assert (end.number, end.exit_code) == (1, None)
+    assert end.reason == "no-input: 'in': the file has expired"
+    assert not machine.runner.started
+    machine.start(1, "alpha")  # the number is free again
+    await machine.settled()
+    assert machine.runner.started
+
+
+async def test_a_cancel_ends_an_attempt_whose_inputs_are_under_way(machine: Machine) -> None:
+    machine.share.open.clear()
+    machine.start(1, "alpha")
+    await machine.settled()
+    assert machine.executor.kill(1, "cancelled")
+    assert not machine.ends, "never from inside of kill"
+    await machine.settled()
+    assert [(end.number, end.reason) for end in machine.ends] == [(1, "cancelled")]
+    assert machine.share.ended == 1, "nor is it fetched any further"
+    machine.share.open.set()
+    await machine.settled()
+    assert not machine.runner.started
+
+
+async def test_a_cancel_of_one_that_runs_goes_on_to_what_runs_it(machine: Machine) -> None:
+    machine.start(1, "alpha")
+    await machine.settled()
+    assert machine.executor.kill(1, "time-limit")
+    assert machine.runner.killed == [(1, "time-limit")]
+
+
+async def test_a_number_in_use_is_refused(machine: Machine) -> None:
+    machine.share.open.clear()
+    machine.start(1, "alpha")
+    with pytest.raises(ValueError, match="runs already"):
+        machine.start(1, "alpha")
+
+
+async def test_a_start_that_fails_ends_the_attempt(machine: Machine) -> None:
+    machine.runner.broken = True
+    machine.start(1, "alpha")
+    await machine.settled()
+    [end] = machine.ends
+    assert end.reason.startswith("no-resources: ")
+    machine.runner.broken = False
+    machine.start(2, "alpha", "bravo")
+    await machine.settled()
+    assert len(machine.share.gets) == 2
+
+
+async def test_a_close_ends_what_is_under_way_and_reports_nothing(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "inputs")
+    machine.share.open.clear()
+    machine.start(1, "alpha")
+    await machine.settled()
+    await machine.executor.close()
+    assert machine.runner.closed
+    assert (machine.share.ended, machine.ends) == (1, [])
