@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model import workdir
+from kestrelctl.core.model import output_globs, workdir
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
@@ -76,6 +76,11 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
                 "the workers of this pool run tasks in scratch directories only, and the job "
                 "names a directory",
                 f"kestrelctl job cancel {job_id}, and submit it with --workdir scratch",
+            )
+        if output_globs.TAG.upper() in closest.refusal.wanted.split():
+            return (
+                "no worker of this pool stores what tasks leave",
+                f"kestrelctl job cancel {job_id}, and submit it without --output",
             )
         return (
             f"no worker could ever run it; the closest is {short_address(closest.example)}, "

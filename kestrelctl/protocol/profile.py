@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model import workdir
+from kestrelctl.core.model import output_globs, workdir
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.isolation import is_reserved
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result, Seconds
@@ -123,6 +123,8 @@ def ad_of(profile: Profile, host: str) -> WorkerAd:
         tags = [*tags, os_tag]
     if any(tag.lower() == workdir.TAG for tag in tags):
         raise UsageError(f"no tag {workdir.TAG}: a task message names no directory")
+    if any(tag.lower() == output_globs.TAG for tag in tags):
+        raise UsageError(f"no tag {output_globs.TAG}: a finish message has no files")
     assets = {"cpus": profile.cores}
     if profile.ram:
         assets["memory"] = profile.ram * _MEBIBYTE

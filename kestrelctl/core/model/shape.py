@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kestrelctl.core.model import workdir
+from kestrelctl.core.model import output_globs, workdir
 from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural, whole_uses
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, in_lower_case
@@ -102,7 +102,11 @@ def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) ->
     asked = sorted(amounts(spec.request).items())
     request = tuple(entry for entry in asked if entry[0] not in tokens)
     of_pool = tuple((name, whole_uses(n)) for name, n in asked if name in tokens)
-    requires = (*spec.requires, workdir.TAG) if spec.workdir else spec.requires
+    requires = (
+        *spec.requires,
+        *((workdir.TAG,) if spec.workdir else ()),
+        *((output_globs.TAG,) if spec.outputs else ()),
+    )
     tags = frozenset(tag.upper() for tag in requires)
     seconds = spec.time_request_seconds or 0.0
     return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool, spec.span

@@ -46,6 +46,8 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         request: how much of each asset a task asks for, in natural units; always some `cpus`.
         workdir: absolute path of the directory in which tasks start, on the machines of workers
             that allow it (`core.model.workdir`); empty for a scratch directory of each task's own.
+        outputs: globs of what tasks leave in their scratch directories and that comes home
+            (`core.model.output_globs`).
         requirements: a ClassAd expression that must be true of a worker; empty for none.
         rank: one that comes to a number: workers with a higher one are preferred.
         success_exits: exit codes that are a success; none named: 0.
@@ -82,6 +84,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     on_worker_lost: OnWorkerLost = OnWorkerLost.REQUEUE
     notify: Notify = Notify.NEVER
     workdir: str = ""
+    outputs: tuple[str, ...] = ()
     requirements: str = ""
     rank: str = ""
     success_exits: Exits = ()
@@ -124,6 +127,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             items=None,
             env={},
             cleanup=(),
+            outputs=tuple(cut_words(self.outputs, HEAD_CHARACTERS)),
             requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),
             requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),
             rank=" ".join(cut_words((self.rank,), HEAD_CHARACTERS)),
