@@ -6,20 +6,23 @@ import asyncio
 import logging
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import msgspec
 
 from kestrelctl import clock, garbage, logs
-from kestrelctl.core.model import isolation, workdir
+from kestrelctl.core.model import isolation, output_globs, workdir
 from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.validate import problem_with_ad
-from kestrelctl.errors import KestrelError, NotAllowed, UsageError
+from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError
+from kestrelctl.files.share import FileShare
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
+from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.worker.credentials import read_credentials
 from kestrelctl.worker.discovery import (
     Machine,
@@ -37,10 +40,13 @@ from kestrelctl.worker.isolation.probe import choose
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
 from kestrelctl.worker.options import WorkerOptions
+from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
+from kestrelctl.worker.session import WorkerSession
 from kestrelctl.worker.spool import DiskSpool
 from kestrelctl.xmpp import xmpp_session
+from kestrelctl.xmpp.slots import request_slot
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +72,7 @@ def _add_sessions(
             *options.tags,
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
+            *((output_globs.TAG,) if options.executor == "process" else ()),
         ),
         host=machine.hostname,
         os=machine.os,
@@ -120,6 +127,7 @@ def _executor(
     options: WorkerOptions,
     machine: Machine,
     rung: Rung,
+    share: FileShare,
     on_completion: Callable[[Completion], None],
 ) -> Executor:
     if options.executor == "inline":
@@ -134,7 +142,27 @@ def _executor(
         rung=rung,
         task_limits=limits,
         any_workdir=options.any_workdir,
+        output_stage=OutputStage(
+            options.data_dir.absolute() / "outgoing",
+            share,
+            limit_bytes=options.outputs_limit_bytes,
+            now=clock.now,
+        ),
     )
+
+
+def _file_share(options: WorkerOptions, sessions: Sequence[WorkerSession]) -> FileShare:
+    """The pool's, in which any of the sessions may ask for a place."""
+
+    async def slot(size_bytes: int, filename: str) -> Slot:
+        online = next((each for each in sessions if each.session.online), None)
+        if online is None:
+            raise Unreachable("the server is away")
+        # In production a session is nothing else.
+        session = cast(xmpp_session.XmppSession, online.session)
+        return await request_slot(session, options.pool, size_bytes, filename)
+
+    return FileShare(slot, ca_file=options.ca_file)
 
 
 async def serve(options: WorkerOptions) -> int:
@@ -146,10 +174,12 @@ async def serve(options: WorkerOptions) -> int:
     """
     machine = discover()
     rung = _rung(options, machine)
+    sessions: list[WorkerSession] = []
+    share = _file_share(options, sessions)
     process = WorkerProcess(
         secrets.token_hex(8),
         DiskSpool(options.data_dir / "spool"),
-        partial(_executor, options, machine, rung),
+        partial(_executor, options, machine, rung, share),
         clock,
         Random(),
     )
@@ -162,6 +192,7 @@ async def serve(options: WorkerOptions) -> int:
     metrics_server = keeping = None
     try:
         _add_sessions(process, options, machine, rung)
+        sessions += process.sessions
         if options.metrics:
             from kestrelctl.worker.worker_metrics import serve_metrics
 

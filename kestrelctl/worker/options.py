@@ -30,6 +30,7 @@ class WorkerOptions:
         any_workdir: whether jobs may say in which directory of this machine their tasks start: for
             workers whose users are all the one that they run as.
         lifetime_seconds: it leaves so long after its start; None if it stays.
+        outputs_limit_bytes: the most that files may have that a task leaves and its job asks for.
         executor: `process`, or `inline` to measure scheduling alone.
     """
 
@@ -52,6 +53,7 @@ class WorkerOptions:
     shares: tuple[Path, ...] = ()
     any_workdir: bool = False
     lifetime_seconds: float | None = None
+    outputs_limit_bytes: int = 4 << 30
     executor: str = "process"
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()
