@@ -34,6 +34,7 @@ from kestrelctl.protocol.answers import (
     WorkerView,
 )
 from kestrelctl.protocol.asset_views import AssetView
+from kestrelctl.protocol.output_views import TaskFiles
 from kestrelctl.protocol.pool_troubles import SaturatedClass, UnmetShape
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.store.sums import Spread, Used
@@ -47,7 +48,9 @@ MOST_LACKING = 10
 #: Bytes of an answer around its page of views.
 _FRAME_BYTES = 1000
 
-V = TypeVar("V", JobView, TaskView, WorkerView, StoryEntry, UserLine, UserView, GroupView)
+V = TypeVar(
+    "V", JobView, TaskView, WorkerView, StoryEntry, UserLine, UserView, GroupView, TaskFiles
+)
 
 
 def shown(job: Job, unstored: Counts | None) -> tuple[Counts, int]:
@@ -264,6 +267,8 @@ def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
         waited_seconds=result.waited_seconds if result else None,
         stdout_bytes=result.stdout_bytes if result else 0,
         stderr_bytes=result.stderr_bytes if result else 0,
+        output_files=result.output_files if result else 0,
+        outputs_bytes=result.outputs.size_bytes if result and result.outputs else 0,
     )
 
 

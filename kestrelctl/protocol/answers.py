@@ -9,15 +9,10 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.output_views import OutputPage
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
+from kestrelctl.protocol.reply import Reply as Reply
 from kestrelctl.protocol.share_views import GroupView, UserView
-from kestrelctl.protocol.work import Message
-
-
-class Reply(Message, frozen=True, kw_only=True):
-    """Anything the pool says to a user; `id` is that of the request."""
-
-    id: str
 
 
 class Failed(Reply, frozen=True, kw_only=True, tag="error"):
@@ -188,6 +183,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     stderr_bytes: int = 0
     memory_bytes: int | None = None  #: without the page cache
     said_at: float | None = None
+    output_files: int = 0  #: that it left and its job asked for
+    outputs_bytes: int = 0  #: what they take together
 
 
 class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):
@@ -579,6 +576,7 @@ AnyAnswer = (
     | Jobs
     | Ended
     | Tasks
+    | OutputPage
     | Log
     | LogPage
     | JobExplanation
