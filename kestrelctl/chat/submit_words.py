@@ -24,7 +24,7 @@ _REFUSED: tuple[tuple[tuple[str, ...], bool, str], ...] = (
     (("--from-json",), True, _FILES),
     (("--wait",), False, _TELLS),
     (("--progress",), False, _TELLS),
-    (("-o", "--output"), True, _TERMINAL),
+    (("-o",), True, _TERMINAL),
     (("--no-color",), False, _TERMINAL),
     (("-q", "--quiet"), False, _TERMINAL),
     (("-v", "--verbose"), False, _TERMINAL),

@@ -58,6 +58,7 @@ OPTIONS = (
     "stop-signal",
     "stop-grace",
     "on-worker-lost",
+    "output",
     "env",
     "notify",
     "workdir",
@@ -128,10 +129,15 @@ def _read_toml(path: Path, text: str) -> JobFile:
         table = _typed(path, "asset", fields["asset"], dict)
         fields["assets"] = [f"{name}={_scalar(path, name, v)}" for name, v in table.items()]
         del fields["asset"]
+    if "output" in fields:
+        found = fields.pop("output")
+        fields["outputs"] = [found] if isinstance(found, str) else found
     for key, value in fields.items():
         if key == "service" and isinstance(value, bool):
             continue
-        several = key in ("array", "requires", "env", "assets") and isinstance(value, list)
+        several = key in ("array", "requires", "env", "assets", "outputs") and isinstance(
+            value, list
+        )
         for each in value if several else [value]:
             _scalar(path, key, each)
     return JobFile(argv, cleanup, fields)

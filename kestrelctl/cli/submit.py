@@ -16,10 +16,12 @@ from kestrelctl.cli import wait
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.fetch import fetch_files
 from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.jobfile import SCRATCH, JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
+from kestrelctl.cli.screen import Mode
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, Notify
@@ -84,6 +86,13 @@ class _SubmitCommand(CliCommand):
 @click.option(
     "--progress", is_flag=True, help="Show how far it is also where nobody looks; waits, too."
 )
+@click.option(
+    "--fetch",
+    "fetch_to",
+    type=Path,
+    metavar="DIR",
+    help="When it has ended, bring home to DIR/TASK/ what --output says; waits, too.",
+)
 @click.pass_context
 @pass_invocation
 def submit(
@@ -94,6 +103,7 @@ def submit(
     key: str | None,
     waits: bool,
     progress: bool,
+    fetch_to: Path | None,
     **options: Any,
 ) -> None:
     """Run a command as a job of one or many tasks.
@@ -106,9 +116,16 @@ def submit(
     """
     spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
     spec = checked_job(
-        msgspec.structs.replace(spec, workdir=_directory(invocation, options["workdir"]))
+        msgspec.structs.replace(
+            spec, workdir=_directory(invocation, options["workdir"], bool(spec.outputs))
+        )
     )
-    if spec.service and (waits or progress):
+    if fetch_to is not None and not spec.outputs:
+        raise UsageError(
+            "there will be nothing to fetch", hint="--output GLOB says what tasks leave"
+        )
+    waits = waits or progress or fetch_to is not None
+    if spec.service and waits:
         raise UsageError(
             "a service does not end by itself, so there is nothing to wait for",
             hint="leave --wait and --progress out",
@@ -123,7 +140,6 @@ def submit(
             if items is None
             else "the first item has no such field",
         )
-    waits = waits or progress
     look = Look.ANYWHERE if progress else Look.TERMINAL
 
     async def work(redial: Redial) -> None:
@@ -152,7 +168,13 @@ def submit(
         await _warn_if_hopeless(invocation, connection, job_id)
         [view] = await wait.until_ended(connection, str(job_id), invocation.screen, look=look)
         await invocation.show(Record(str(job_id), view, [wait.sentence(view)]))
+        fetched = None
+        if fetch_to is not None:
+            fetched = await fetch_files(invocation, connection, view, fetch_to)
+            invocation.screen.say(fetched.sentence())
         await wait.check(connection, [view])
+        if fetched is not None:
+            fetched.check()
 
     invocation.talk_again(work)
 
@@ -177,6 +199,12 @@ def _job_of(
     if len(given) > 1:
         names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{names} exclude each other", hint="one of them makes the tasks")
+    for mode in options["outputs"]:
+        if mode in list(Mode):  # as every other command understands --output
+            raise UsageError(
+                f"--output {mode} would bring home what tasks leave as {mode!r}",
+                hint=f"-o {mode} says how the answer is printed; a file of that name is ./{mode}",
+            )
     items = None
     if options["each_line"] is not None:
         items = read_lines(options["each_line"])
@@ -227,15 +255,19 @@ async def _warn_if_hopeless(invocation: Invocation, connection: Connection, job_
             invocation.screen.warn(f"job {job_id} waits: {why}", hint=hint)
 
 
-def _directory(invocation: Invocation, given: str | None) -> str:
+def _directory(invocation: Invocation, given: str | None, leaves_files: bool) -> str:
     """Where tasks start: an absolute path, or nothing for a scratch directory.
+
+    Args:
+        given: on the command line or in the job file.
+        leaves_files: that is what tasks do in scratch directories only.
 
     Raises:
         UsageError: the current directory is gone, or its name cannot be said in JSON.
     """
-    if given == SCRATCH or (
-        given is None and not invocation.find_context(invocation.pool).own_directories
-    ):
+    if given == SCRATCH or (given is None and leaves_files):
+        return ""
+    if given is None and not invocation.find_context(invocation.pool).own_directories:
         return ""
     try:
         directory = Path(given or ".").resolve(strict=given is None)

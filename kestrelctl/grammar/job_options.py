@@ -203,6 +203,13 @@ _OPTIONS = (
         help="Run a task elsewhere at once, or wait for its worker.",
     ),
     click.option(
+        "--output",
+        "outputs",
+        multiple=True,
+        metavar="GLOB",
+        help="Bring home what fits of what a task leaves in its scratch directory; repeatable.",
+    ),
+    click.option(
         "--env", multiple=True, metavar="K=V", help="An environment variable; repeatable."
     ),
     click.option(
@@ -303,6 +310,7 @@ def job_of(
             max_losses=options["max_losses"],
             time_limit_seconds=options["time_limit"],
             on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
+            outputs=tuple(options["outputs"]),
             env=_environment(options["env"]),
             notify=Notify(options["notify"]),
         )

@@ -159,7 +159,7 @@ def test_every_option_of_the_command_line_is_taken_or_refused_with_a_reason() ->
 
 @pytest.mark.parametrize(
     "option",
-    ["--each-line f", "--from-json f", "--wait", "--progress", "-o json", "--output=json", "-q"],
+    ["--each-line f", "--from-json f", "--wait", "--progress", "-o json", "-q"],
 )
 def test_what_makes_no_sense_in_a_chat_is_refused(option: str) -> None:
     assert "does not work in a chat" in said(f"submit {option} -- x")
