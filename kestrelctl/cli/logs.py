@@ -103,7 +103,7 @@ class Missing:
         )
 
 
-class Piece(NamedTuple):
+class LogPiece(NamedTuple):
     """A piece of output, and what is said of it."""
 
     data: bytes
@@ -122,7 +122,7 @@ class TaskLog(CommandOutput):
         job_id: int,
         task_id: int,
         stream: str,
-        pieces: AsyncIterator[Piece],
+        pieces: AsyncIterator[LogPiece],
         *,
         alone: bool = True,
     ) -> None:
@@ -257,13 +257,13 @@ class TaskLogs(CommandOutput):
             if coming is not None:
                 coming.cancel()
 
-    async def _whole(self, output: TaskOutput) -> AsyncIterator[Piece]:
+    async def _whole(self, output: TaskOutput) -> AsyncIterator[LogPiece]:
         if output.why_missing:
             self.missing.add_all_of(output.task_id, output.why_missing)
         log = Log(id="", data=b"", size_bytes=output.size_bytes, why_missing=output.why_missing)
-        yield Piece(output.data, log)
+        yield LogPiece(output.data, log)
 
-    async def _rest(self, task_id: int, first: asyncio.Task[Log]) -> AsyncIterator[Piece]:
+    async def _rest(self, task_id: int, first: asyncio.Task[Log]) -> AsyncIterator[LogPiece]:
         try:
             log = await first
             async for piece in pieces(
@@ -273,7 +273,7 @@ class TaskLogs(CommandOutput):
         except NotFound as error:  # of one that has just begun, or whose worker went away
             why = error.cause or error.message
             self.missing.add_all_of(task_id, why)
-            yield Piece(b"", Log(id="", data=b"", size_bytes=0, why_missing=why))
+            yield LogPiece(b"", Log(id="", data=b"", size_bytes=0, why_missing=why))
 
     def _request(self, task_id: int, offset: int) -> Logs:
         return Logs(job=str(self._job_id), task_id=task_id, stream=self._stream, offset=offset)
@@ -281,7 +281,7 @@ class TaskLogs(CommandOutput):
 
 async def pieces(
     connection: Connection, request: Logs, missing: Missing, first: Log | None = None
-) -> AsyncIterator[Piece]:
+) -> AsyncIterator[LogPiece]:
     """A task's output, from the offset of the request to its end.
 
     Args:
@@ -293,7 +293,7 @@ async def pieces(
     log: Log = first
     while True:
         missing.add(request.task_id, log)
-        yield Piece(log.data, log)
+        yield LogPiece(log.data, log)
         if log.next_offset is None:
             return
         log = await ask(connection, replace(request, offset=log.next_offset), Log, _ASK_SECONDS)

@@ -19,7 +19,7 @@ from kestrelctl.xmpp import tls as trust
 #: What is read, hashed and written at once.
 CHUNK_BYTES = 1024 * 1024
 #: Without a byte for so long, the connection is given up.
-SILENCE_SECONDS = 60.0
+SILENCE_SECONDS = 30.0
 _GONE = (404, 410)
 #: Those that another try, with another place, may not get.
 _TRANSIENT = (401, 408, 409, 429, 500, 502, 503, 504)

@@ -182,6 +182,8 @@ class Source:
         piece, whole = hashlib.sha256(), self._whole.copy()
         try:
             stream = self._path.open("rb", buffering=0)
+        except FileNotFoundError as error:
+            raise self._changed(error.strerror) from None
         except OSError as error:
             raise _unreadable(self._path, error) from None
         with stream:

@@ -66,6 +66,7 @@ interfaces = {{ "{loopback}" }}
 http_interfaces = {{ "{loopback}" }}
 http_ports = {{ {http_port} }}
 https_ports = {{ }}
+kestrel_share_ports = {{ }}
 http_max_content_size = {most_held_body_bytes}
 http_max_buffer_size = {http_buffer_bytes}
 c2s_ports = {{ {client_port} }}

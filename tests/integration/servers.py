@@ -29,8 +29,14 @@ allow_unencrypted_plain_auth = false
 ssl_ports = {{ {port} }}
 ssl_interfaces = {{ "127.0.0.1" }}
 ssl = {{ certificate = "{directory}/server.crt", key = "{directory}/server.key" }}
+kestrel_share_ports = {{ {share_port} }}
+kestrel_share_interfaces = {{ "127.0.0.1" }}
 
 """
+_SHARE = (
+    'http_host = "localhost"; kestrel_share_host = "localhost"'
+    '; http_external_url = "https://localhost:{share_port}/"'
+)
 
 
 #: What a server is given to stop; then it is killed, as systemd and `kestrelctl down` do.
@@ -111,7 +117,7 @@ class EncryptedServer:
 
     def renew(self) -> None:
         """Gives the server a certificate that is valid, and lets it read that."""
-        self.authority.issue(self.private.directory, *NAMES)
+        self.authority.issue(self.private.directory, *NAMES, "localhost")
         pid = (self.private.directory / "prosody.pid").read_text()
         os.kill(int(pid), signal.SIGHUP)
 
@@ -175,13 +181,14 @@ async def encrypted_server(
     """
     authority = Authority(directory / "authority")
     private = PrivateServer.create(directory / "server", DOMAIN)
-    authority.issue(private.directory, *(names or NAMES), days=days)
-    (port,) = prosody.free_ports(1)
+    authority.issue(private.directory, *(names or (*NAMES, "localhost")), days=days)
+    port, share_port = prosody.free_ports(2)
     file = private.directory / "prosody.cfg.lua"
-    tls = _TLS.format(port=port, directory=private.directory)
+    tls = _TLS.format(port=port, share_port=share_port, directory=private.directory)
     options = {line.partition(" =")[0] for line in tls.splitlines() if line}
     plain = file.read_text().splitlines(keepends=True)
     kept = "".join(line for line in plain if line.partition(" =")[0] not in options)
+    kept = kept.replace('http_host = "127.0.0.1"', _SHARE.format(share_port=share_port))
     file.write_text(kept.replace("VirtualHost", f"{tls}VirtualHost", 1))
     async with running(private):
         yield EncryptedServer(directory, authority, private, port)

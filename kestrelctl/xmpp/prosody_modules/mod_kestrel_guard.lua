@@ -18,6 +18,7 @@
 --    an account that owes more than pauses collect. The pool is told of each subscriber who comes and
 --    goes, of all who are there when its manager comes back; and they are told when it goes.
 -- 6. Other servers: those of domains that are named, if any, and they reach the pool's component alone.
+-- 7. The file share is a component as well. It is asked by IQ, by the pool's own accounts, and gets no presence.
 --
 -- Options (workers: of hosts that are named in kestrel_guard_worker_hosts; users: all others):
 --   kestrel_guard_worker_hosts            a set
@@ -228,10 +229,15 @@ local function component_of(host)
 	return prosody.hosts[host] and prosody.hosts[host].type == "component";
 end
 
+-- The component whose manager is a program of its own.
+local function is_pool(host)
+	return component_of(host) and not prosody.hosts[host].modules.http_file_share;
+end
+
 -- A stream is opened to one of our hosts, and Prosody takes what comes over it to any of them.
 local function other_server_stanza_in(stanza, session)
 	local to = stanza.attr.to;
-	if not to or component_of(select(2, jid_split(jid_prep(to)))) then return stanza; end
+	if not to or is_pool(select(2, jid_split(jid_prep(to)))) then return stanza; end
 	module:log("warn", "refused a stanza of %s for %s", session.from_host or "a server", to:sub(1, 200));
 	session:close({ condition = "policy-violation", text = "Other servers reach the pool alone" });
 	return nil;
@@ -398,7 +404,7 @@ local function may_send_presence(session, stanza, node, host, resource)
 	if not is_worker and host == session.host and node == session.username then
 		return prosody.full_sessions[to] and (not kind or kind == "unavailable");
 	end
-	if not component_of(host) or not is_contact(node, resource) then return false; end
+	if not is_pool(host) or not is_contact(node, resource) then return false; end
 	-- The server keeps each address of directed presence until the session ends: one is enough.
 	if not kind then return node == "pool"; end
 	if kind == "unavailable" then return node == "pool" or not is_worker; end
