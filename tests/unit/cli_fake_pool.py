@@ -18,6 +18,7 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.output_views import OutputPage
 from kestrelctl.protocol.share_views import GroupView, UserView
 
 NOW = 1_000_000.0
@@ -281,6 +282,7 @@ class FakePool:
             "ReleaseJobs": an.Changed(id="", what=["7"], tasks=998),
             "ListJobs": an.Jobs(id="", jobs=[JOB]),
             "ListTasks": an.Tasks(id="", tasks=[TASK]),
+            "ListOutputs": OutputPage(id="", tasks=[]),
             "Watch": an.Jobs(id="", jobs=[ENDED_JOB]),
             "Logs": log_of(b"hello\n"),
             "AllLogs": an.LogPage(

@@ -16,6 +16,7 @@ from kestrelctl.bench import run as bench_run
 from kestrelctl.bench import saved as bench_saved
 from kestrelctl.bench import sweep as bench_sweep
 from kestrelctl.cli.jobfile import read_job_file
+from kestrelctl.files import share
 from kestrelctl.fleet import inventory
 from kestrelctl.grafana import client as grafana_client
 from kestrelctl.local import control
@@ -30,7 +31,8 @@ from kestrelctl.worker.joined_pools import Membership, Settings
 from kestrelctl.xmpp import joiner
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-LINES = re.findall(r"^(kestrelctl .*)$", PAGE, re.MULTILINE)
+FILES_PAGE = (Path(__file__).parents[2] / "docs" / "files.md").read_text()
+LINES = re.findall(r"^(kestrelctl .*)$", PAGE + FILES_PAGE, re.MULTILINE)
 BLOCKS = dict(re.findall(r"^```(toml|ini)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 TOKEN = Token(host="x", port=5222, pool="example.org", jid="join-1-a@x", password="p").encode()
 TOML = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -77,6 +79,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (bench_saved, "read_result"),
         (bench_report, "write_page"),
         (grafana_client, "connect"),
+        (share, "FileShare"),
     ):
         monkeypatch.setattr(module, name, reached)
     # Ports of this machine may be taken; that is not what the page is about.
