@@ -65,10 +65,12 @@ class Fetched(msgspec.Struct, kw_only=True):
 
     def sentence(self) -> str:
         """What people are told."""
-        there = f"; of {plural(self.were_there, 'task')} they were there" if self.were_there else ""
+        there = f"those of {plural(self.were_there, 'task')} were there" if self.were_there else ""
+        if there and not self.tasks:
+            return f"job {self.job_id}: {there}, in {self.directory}"
         return (
             f"job {self.job_id}: {plural(self.files, 'file')} of {plural(self.tasks, 'task')},"
-            f" {size(self.size_bytes) or '0 B'}, to {self.directory}{there}"
+            f" {size(self.size_bytes) or '0 B'}, to {self.directory}{there and '; ' + there}"
         )
 
     def check(self) -> None:

@@ -127,7 +127,7 @@ def _executor(
     options: WorkerOptions,
     machine: Machine,
     rung: Rung,
-    share: FileShare,
+    sessions: Sequence[WorkerSession],
     on_completion: Callable[[Completion], None],
 ) -> Executor:
     if options.executor == "inline":
@@ -144,7 +144,8 @@ def _executor(
         any_workdir=options.any_workdir,
         output_stage=OutputStage(
             options.data_dir.absolute() / "outgoing",
-            share,
+            _file_share(options, sessions),
+            is_online=lambda: any(each.session.online for each in sessions),
             limit_bytes=options.outputs_limit_bytes,
             now=clock.now,
         ),
@@ -175,11 +176,10 @@ async def serve(options: WorkerOptions) -> int:
     machine = discover()
     rung = _rung(options, machine)
     sessions: list[WorkerSession] = []
-    share = _file_share(options, sessions)
     process = WorkerProcess(
         secrets.token_hex(8),
         DiskSpool(options.data_dir / "spool"),
-        partial(_executor, options, machine, rung, share),
+        partial(_executor, options, machine, rung, sessions),
         clock,
         Random(),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kestrelctl.worker.output_stage import DEFAULT_LIMIT_BYTES
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
@@ -53,7 +55,7 @@ class WorkerOptions:
     shares: tuple[Path, ...] = ()
     any_workdir: bool = False
     lifetime_seconds: float | None = None
-    outputs_limit_bytes: int = 4 << 30
+    outputs_limit_bytes: int = DEFAULT_LIMIT_BYTES
     executor: str = "process"
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()

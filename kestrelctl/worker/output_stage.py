@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 DEFAULT_LIMIT_BYTES = 4 << 30
 #: So many archives are made and sent at a time: each may take as much of the disk as the limit.
 MOST_AT_ONCE = 4
-#: An upload that fails is tried again for so long: a server that is restarted comes back meanwhile.
+#: An upload that fails is tried again for so long. What the XMPP server is away does not count: as
+#: every worker then, this one goes on, and reports later.
 GIVE_UP_SECONDS = 600.0
 LONGEST_PAUSE_SECONDS = 30.0
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
@@ -59,6 +60,7 @@ class OutputStage:
     Args:
         directory: for archives under way, which is emptied.
         uploader: where they go.
+        is_online: whether there is a connection to the XMPP server.
         limit_bytes: the most of one task.
         now: seconds of a steady clock.
         sleep: pauses for so many seconds.
@@ -70,6 +72,7 @@ class OutputStage:
         directory: Path,
         uploader: Uploader,
         *,
+        is_online: Callable[[], bool],
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -80,6 +83,7 @@ class OutputStage:
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=self._directory.fd)
         self._uploader = uploader
+        self._is_online = is_online
         self._limit_bytes = limit_bytes
         self._now = now
         self._sleep = sleep
@@ -140,9 +144,10 @@ class OutputStage:
 
     async def _upload(self, number: int, path: Path) -> StoredFile:
         """Uploads an archive, again after a pause if that fails."""
-        until = self._now() + GIVE_UP_SECONDS
+        left_seconds = GIVE_UP_SECONDS
         failures = 0
         while True:
+            began = self._now()
             try:
                 return await self._uploader.put(path)
             except (NotAllowed, NotFound, UsageError) as error:  # another try would end the same
@@ -150,7 +155,9 @@ class OutputStage:
             except KestrelError as error:
                 failures += 1
                 pause = pause_seconds(failures, self._random.random(), LONGEST_PAUSE_SECONDS)
-                if self._now() + pause >= until:
+                if self._is_online():
+                    left_seconds -= self._now() - began + pause
+                if left_seconds <= 0:
                     raise _failed(error) from error
                 log.warning("the outputs of attempt %d are sent again: %s", number, error)
             await self._sleep(pause)

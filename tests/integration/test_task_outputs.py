@@ -62,9 +62,11 @@ class Desk(Machine):
     def __init__(self, tmp_path: Path) -> None:
         self.share = Share()
         self.paused_seconds = 0.0
+        self.online = True
         stage = OutputStage(
             tmp_path / "outgoing",
             self.share,
+            is_online=lambda: self.online,
             limit_bytes=LIMIT_BYTES,
             now=lambda: self.paused_seconds,
             sleep=self._sleep,
@@ -76,6 +78,7 @@ class Desk(Machine):
 
     async def _sleep(self, seconds: float) -> None:
         self.paused_seconds += seconds
+        self.online = self.online or self.paused_seconds > 5 * GIVE_UP_SECONDS
 
     async def leaves(self, script: str, *globs: str, **more: Any) -> Completion:
         return await self.sh(script, outputs=globs, **more)
@@ -264,6 +267,14 @@ async def test_an_upload_that_always_fails_ends_the_attempt_with_the_reason(desk
     assert ended.reason == "outputs-failed: the share is away: no route"
     assert desk.paused_seconds < GIVE_UP_SECONDS
     assert 20 < desk.share.tries < 60
+
+
+async def test_while_the_server_is_away_no_upload_is_given_up(desk: Desk) -> None:
+    desk.online = False
+    desk.share.fails = [Unreachable("the server is away")] * 120
+    ended = await desk.leaves("echo > a", "a")
+    assert (ended.reason, ended.output_files) == ("", 1)
+    assert desk.paused_seconds > 4 * GIVE_UP_SECONDS
 
 
 async def test_what_can_never_be_stored_is_not_tried_again(desk: Desk) -> None:
