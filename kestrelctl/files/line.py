@@ -113,7 +113,6 @@ class Line:
         address: str,
         from_bytes: int,
         to_bytes: int,
-        start_over: Callable[[], None],
         add: Callable[[memoryview], None],
     ) -> None:
         """Downloads what follows the first bytes, up to the end.
@@ -121,7 +120,6 @@ class Line:
         Args:
             from_bytes: so many are there already.
             to_bytes: how large it is.
-            start_over: called if all of it comes, though only the rest was asked for.
             add: called with what comes.
 
         Raises:
@@ -147,10 +145,9 @@ class Line:
             if found is None or int(found[1]) != from_bytes:
                 self.close()
                 raise LineCut(address, "it sent another part than was asked for")
-        elif from_bytes:
-            start_over()
-            from_bytes = 0
-        left_bytes = to_bytes - from_bytes
+        # A server that knows no ranges sends all of it: what is there already is passed over.
+        known_bytes = from_bytes if answer.status == 200 else 0
+        left_bytes = to_bytes - from_bytes + known_bytes
         if answer.length is not None and answer.length != left_bytes:
             self.close()
             raise FileDamaged(
@@ -166,7 +163,8 @@ class Line:
             if not read_bytes:
                 self.close()
                 raise LineCut(address, "the connection was closed before the end")
-            add(buffer[:read_bytes])
+            add(buffer[min(known_bytes, read_bytes) : read_bytes])
+            known_bytes -= min(known_bytes, read_bytes)
             left_bytes -= read_bytes
         if not answer.isclosed() and answer.read(1):
             self.close()  # more than was promised; the hash decides about the rest

@@ -17,8 +17,9 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from kestrelctl.core.model.stored_file import Piece, StoredFile, problem_with_stored_file
 from kestrelctl.core.pacing.backoff import pause_seconds
@@ -179,11 +180,12 @@ class Source:
 
     def send(self, start: int, size_bytes: int, slot: Slot, line: Line) -> str:
         """Sends a part and returns its hash; the whole's is counted on if it went through."""
-        piece, whole = hashlib.sha256(), self._whole.copy()
+        piece = hashlib.sha256()
+        whole = piece if size_bytes == self.size_bytes else self._whole.copy()
         try:
             stream = self._path.open("rb", buffering=0)
         except FileNotFoundError as error:
-            raise self._changed(error.strerror) from None
+            raise self._changed(error.strerror or str(error)) from None
         except OSError as error:
             raise _unreadable(self._path, error) from None
         with stream:
@@ -206,7 +208,8 @@ class Source:
                 left_bytes -= read_bytes
                 chunk = buffer[:read_bytes]
                 piece.update(chunk)
-                whole.update(chunk)
+                if whole is not piece:
+                    whole.update(chunk)
                 return chunk
 
             line.put(slot, size_bytes, next_chunk)
@@ -239,14 +242,15 @@ def _pause_seconds(failures: int) -> float:
 def _fetch(stored: StoredFile, target: Path, line: Line) -> None:
     draft = target.with_name(_draft_name(stored, target.name))
     try:
-        with contextlib.closing(line), draft.open("a+b", buffering=0) as stream:
+        descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with contextlib.closing(line), FileIO(descriptor, "r+") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise KestrelError(
                     f"{target} is being fetched already", hint="wait for the other one"
                 ) from None
-            _fetch_into(stream, stored, line)
+            _Draft(stream, stored, line).complete()
             draft.replace(target)
     except OSError as error:
         raise _unwritable(target, error) from None
@@ -271,79 +275,82 @@ def _unwritable(target: Path, error: OSError) -> KestrelError:
     return KestrelError(f"{target} cannot be written", cause=error.strerror or str(error))
 
 
-def _fetch_into(stream: BinaryIO, stored: StoredFile, line: Line) -> None:
-    """Fills a file, which may hold the beginning already."""
-    whole = hashlib.sha256()
-    start = 0
-    for piece in stored.pieces:
-        for fresh in (False, True):  # what lay there may be wrong, for example after a full disk
-            if fresh:
-                stream.truncate(start)
-            parts = _Parts(stream, start, whole.copy(), piece.size_bytes)
-            had_bytes = parts.bytes
-            _fetch_piece(parts, piece, line)
-            if parts.hash.hexdigest() == piece.sha256:
-                break
-            if fresh or not had_bytes:
-                raise _damaged("the hash of a piece is another than that of what was sent")
-        whole = parts.whole
-        start += piece.size_bytes
-    stream.truncate(start)
-    if whole.hexdigest() != stored.sha256:
-        raise _damaged("the hash of the whole is another than that of what was sent")
+class _Draft:
+    """A file that becomes whole.
 
+    What comes is hashed as a whole; the hashes of pieces tell which are to blame where that is
+    wrong.
+    """
 
-class _Parts:
-    """A piece, as far as it is there."""
+    def __init__(self, stream: FileIO, stored: StoredFile, line: Line) -> None:
+        self._stream, self._stored, self._line = stream, stored, line
+        self._hash = hashlib.sha256()
+        self._end = 0  #: so many bytes are there and hashed
+        self._buffer = memoryview(bytearray(CHUNK_BYTES))
 
-    def __init__(self, stream: BinaryIO, start: int, whole: hashlib._Hash, most_bytes: int) -> None:
-        self._stream, self._start, self._whole = stream, start, whole
-        self.clear()
-        buffer = memoryview(bytearray(CHUNK_BYTES))
-        stream.seek(start)
-        while self.bytes < most_bytes:
-            view = buffer[: min(CHUNK_BYTES, most_bytes - self.bytes)]
-            read_bytes = stream.readinto(view)  # type: ignore[attr-defined]
-            if not read_bytes:
-                break
-            self._count(view[:read_bytes])
-        stream.truncate(start + self.bytes) if self.bytes < most_bytes else None
+    def complete(self) -> None:
+        """Returns when all is there. FileDamaged if that cannot be."""
+        self._hash = self._hash_of(0, self._stored.size_bytes)
+        found_bytes = self._end = self._stream.tell()
+        start = 0
+        for piece in self._stored.pieces:
+            if self._end < start + piece.size_bytes:
+                self._fetch_rest(piece, start)
+            start += piece.size_bytes
+        self._stream.truncate(start)
+        if self._hash.hexdigest() == self._stored.sha256:
+            return
+        blamed = self._wrong_pieces()
+        if not blamed:
+            raise _damaged("the hash of the whole is another than that of what was sent")
+        if not found_bytes:
+            raise _damaged("the hash of a piece is another than that of what was sent")
+        # What lay there may have been wrong, for example after a crash of the machine.
+        for start, piece in blamed:
+            self._end = start
+            self._fetch_rest(piece, start)
+        if self._hash_of(0, self._stored.size_bytes).hexdigest() != self._stored.sha256:
+            raise _damaged("the hash is another than that of what was sent")
 
-    def clear(self) -> None:
-        """Forgets all of it."""
-        self.bytes = 0
-        self.hash = hashlib.sha256()
-        self.whole = self._whole.copy()
+    def _fetch_rest(self, piece: Piece, start: int) -> None:
+        self._stream.seek(self._end)
+        end, failures = start + piece.size_bytes, 0
+        while self._end < end:
+            before = self._end
+            try:
+                self._line.get(piece.url, self._end - start, piece.size_bytes, self._add)
+            except LineCut as error:
+                failures = 1 if self._end > before else failures + 1
+                if failures == MOST_TRIES:
+                    raise error.explained() from None
+                self._line.pause(_pause_seconds(failures))
 
-    def start_over(self) -> None:
-        """Deletes all of it."""
-        self._stream.truncate(self._start)
-        self.clear()
-
-    def add(self, chunk: memoryview) -> None:
-        """Writes on."""
+    def _add(self, chunk: memoryview) -> None:
         written_bytes = 0
         while written_bytes < len(chunk):
             written_bytes += self._stream.write(chunk[written_bytes:])
-        self._count(chunk)
+        self._hash.update(chunk)
+        self._end += len(chunk)
 
-    def _count(self, chunk: memoryview) -> None:
-        self.hash.update(chunk)
-        self.whole.update(chunk)
-        self.bytes += len(chunk)
+    def _wrong_pieces(self) -> list[tuple[int, Piece]]:
+        wrong, start = [], 0
+        for piece in self._stored.pieces:
+            if self._hash_of(start, piece.size_bytes).hexdigest() != piece.sha256:
+                wrong.append((start, piece))
+            start += piece.size_bytes
+        return wrong
 
-
-def _fetch_piece(parts: _Parts, piece: Piece, line: Line) -> None:
-    failures = 0
-    while parts.bytes < piece.size_bytes:
-        before_bytes = parts.bytes
-        try:
-            line.get(piece.url, parts.bytes, piece.size_bytes, parts.start_over, parts.add)
-        except LineCut as error:
-            failures = 1 if parts.bytes > before_bytes else failures + 1
-            if failures == MOST_TRIES:
-                raise error.explained() from None
-            line.pause(_pause_seconds(failures))
+    def _hash_of(self, start: int, size_bytes: int) -> hashlib._Hash:
+        """Of what is there of a part."""
+        found = hashlib.sha256()
+        self._stream.seek(start)
+        while size_bytes:
+            read_bytes = self._stream.readinto(self._buffer[: min(CHUNK_BYTES, size_bytes)])
+            if not read_bytes:
+                break
+            found.update(self._buffer[:read_bytes])
+            size_bytes -= read_bytes
+        return found
 
 
 def _damaged(cause: str) -> FileDamaged:

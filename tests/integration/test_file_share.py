@@ -421,11 +421,6 @@ async def test_the_share_of_a_pool_with_tls_is_trusted_like_its_server(tmp_path:
             await FileShare(user.request_slot).put(path)
 
 
-async def test_nothing_leaves_the_machine_in_the_clear(tmp_path: Path) -> None:
-    with pytest.raises(Untrusted, match="in the clear"):
-        await FileShare().get(of_url("http://192.0.2.1/file", b"x"), tmp_path / "copy")
-
-
 async def test_a_transfer_that_is_given_up_ends(
     private_server: PrivateServer, user_of_server: UserConnection, tmp_path: Path
 ) -> None:
