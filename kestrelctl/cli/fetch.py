@@ -211,8 +211,7 @@ async def fetch_tar(
             each, archive, coming = archives.popleft()
             try:
                 await coming
-                with contextlib.closing(tarfile.open(archive, errors="surrogateescape")) as source:
-                    await asyncio.to_thread(_copy, source, each.task_id, out)
+                await asyncio.to_thread(_copy, archive, each.task_id, out)
             except (FileExpired, FileDamaged) as error:
                 found.missing[each.task_id] = _why(error)
                 return
@@ -243,18 +242,19 @@ async def fetch_tar(
     return found
 
 
-def _copy(source: tarfile.TarFile, task_id: int, out: tarfile.TarFile) -> None:
+def _copy(archive: Path, task_id: int, out: tarfile.TarFile) -> None:
     """Writes the files of a task's archive into the common one.
 
     Raises:
         FileDamaged: something else is in it, or leads elsewhere; what was before it is written.
     """
-    for entry in source:
-        names = entry.name.split("/")
-        if not (entry.isreg() or entry.isdir()) or {"", ".", ".."} & set(names):
-            raise FileDamaged(f"{entry.name!r} is nothing that a worker packs")
-        entry.name = f"{task_id}/{entry.name}"
-        out.addfile(entry, source.extractfile(entry) if entry.isreg() else None)
+    with tarfile.open(archive, "r:", encoding="utf-8", errors="surrogateescape") as source:
+        for entry in source:
+            names = entry.name.split("/")
+            if not (entry.isreg() or entry.isdir()) or {"", ".", ".."} & set(names):
+                raise FileDamaged(f"{entry.name!r} is nothing that a worker packs")
+            entry.name = f"{task_id}/{entry.name}"
+            out.addfile(entry, source.extractfile(entry) if entry.isreg() else None)
 
 
 @contextlib.contextmanager

@@ -155,6 +155,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("owner", view.owner),
         ("command", _command(view) or PRIVATE),
         ("directory", (view.workdir or SCRATCH) if view.argv else ""),
+        ("outputs", shlex.join(view.outputs)),
         ("tasks", f"{view.tasks:,}{span}"),
         ("", totals([view]).partition("tasks: ")[2]),
         ("submitted", ago(view.submitted_at, now)),

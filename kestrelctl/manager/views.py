@@ -109,6 +109,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         rank=spec.rank,
         max_running=spec.max_running,
         workdir=spec.workdir,
+        outputs=list(spec.outputs),
         max_failures=spec.max_failures,
         max_losses=spec.max_losses,
         time_limit_seconds=spec.time_limit_seconds,
@@ -164,6 +165,7 @@ def abridged(view: JobView) -> JobView:
         view,
         argv=cut_words(view.argv, LONGEST_COMMAND),
         requires=cut_words(view.requires, LONGEST_COMMAND),
+        outputs=cut_words(view.outputs, LONGEST_COMMAND),
         ids=ids if len(ids) <= LONGEST_COMMAND else f"{ids[:LONGEST_COMMAND]}…",
     )
 

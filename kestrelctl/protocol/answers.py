@@ -99,6 +99,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rank: str = ""
     max_running: int | None = None
     workdir: str = ""  #: the directory in which tasks start; empty for a scratch directory
+    outputs: list[str] = []  #: globs of the files that tasks leave and that are kept
     max_failures: int = 1
     max_losses: int = 5
     time_limit_seconds: float | None = None

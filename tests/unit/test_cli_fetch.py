@@ -329,5 +329,9 @@ def test_job_info_says_what_tasks_left(home: Home) -> None:
     task = an.TaskView(
         index=0, task_id=1, state=an.TaskState.DONE, output_files=3, outputs_bytes=2048
     )
-    pool = FakePool(ListTasks=an.Tasks(id="", tasks=[task, replace(task, task_id=2)]))
+    pool = FakePool(
+        ListTasks=an.Tasks(id="", tasks=[task, replace(task, task_id=2)]),
+        ListJobs=an.Jobs(id="", jobs=[replace(JOB, outputs=["*.csv", "out/"])]),
+    )
+    assert "outputs         '*.csv' out/\n" in run(pool, "job", "info", "7").stdout
     assert "files           6 files of 2 tasks, 4 KiB" in run(pool, "job", "info", "7").stdout

@@ -86,6 +86,11 @@ def test_links_lead_nowhere(scratch: Scratch) -> None:
     )
 
 
+def test_each_glob_is_to_mean_a_file(scratch: Scratch) -> None:
+    scratch.put("a")
+    assert scratch.why_not("a", "b") == "outputs-missing: no file is 'b'"
+
+
 class Swapping:
     """What `os` is to the archive while somebody swaps a name at the worst moment.
 
