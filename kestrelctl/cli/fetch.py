@@ -32,8 +32,8 @@ from kestrelctl.errors import (
 from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
 from kestrelctl.grammar.quantities import size
 from kestrelctl.protocol.answers import JobView
-from kestrelctl.protocol.output_views import OutputPage, TaskFiles
 from kestrelctl.protocol.requests import ListOutputs
+from kestrelctl.protocol.task_file_views import OutputPage, TaskFiles
 
 #: So many archives come at a time.
 _AT_ONCE = 4

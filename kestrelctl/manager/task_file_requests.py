@@ -9,7 +9,7 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.selection import Selection, must_own
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.output_views import OutputPage, TaskFiles
+from kestrelctl.protocol.task_file_views import OutputPage, TaskFiles
 
 #: The most tasks that are looked at for one page.
 MOST_TASKS = 1000

@@ -34,9 +34,9 @@ from kestrelctl.protocol.answers import (
     WorkerView,
 )
 from kestrelctl.protocol.asset_views import AssetView
-from kestrelctl.protocol.output_views import TaskFiles
 from kestrelctl.protocol.pool_troubles import SaturatedClass, UnmetShape
 from kestrelctl.protocol.share_views import GroupView, UserView
+from kestrelctl.protocol.task_file_views import TaskFiles
 from kestrelctl.store.sums import Spread, Used
 
 #: The longest command, and the longest requirements, in characters, in an answer about many jobs.

@@ -9,10 +9,10 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
-from kestrelctl.protocol.output_views import OutputPage
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 from kestrelctl.protocol.reply import Reply as Reply
 from kestrelctl.protocol.share_views import GroupView, UserView
+from kestrelctl.protocol.task_file_views import OutputPage
 
 
 class Failed(Reply, frozen=True, kw_only=True, tag="error"):

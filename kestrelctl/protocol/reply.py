@@ -1,4 +1,4 @@
-"""What all answers to users have."""
+"""What all answers to users have in common."""
 
 from __future__ import annotations
 

@@ -339,8 +339,8 @@ class WorkerSession:
             stop_signal_number(template.stop_signal),
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
-            template.outputs,
-            template.success_exits,
+            outputs=template.outputs,
+            success_exits=template.success_exits,
         )
 
     def on_completion(self, end: Completion) -> None:

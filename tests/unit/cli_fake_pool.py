@@ -18,8 +18,8 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
-from kestrelctl.protocol.output_views import OutputPage
 from kestrelctl.protocol.share_views import GroupView, UserView
+from kestrelctl.protocol.task_file_views import OutputPage
 
 NOW = 1_000_000.0
 

@@ -19,7 +19,7 @@ from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, Unreachable, UsageError
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.output_views import OutputPage, TaskFiles
+from kestrelctl.protocol.task_file_views import OutputPage, TaskFiles
 
 JOB = replace(ENDED_JOB, tasks=5, done=5)
 IDS = (1, 2, 3, 4, 5)

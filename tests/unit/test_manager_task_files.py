@@ -17,7 +17,7 @@ from kestrelctl.manager.task_file_requests import MOST_TASKS
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, work
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.output_views import OutputPage, TaskFiles
+from kestrelctl.protocol.task_file_views import OutputPage, TaskFiles
 
 ADA = "ada@users.pool/1"
 BOB = "bob@users.pool/1"
