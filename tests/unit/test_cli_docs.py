@@ -31,8 +31,7 @@ from kestrelctl.worker.joined_pools import Membership, Settings
 from kestrelctl.xmpp import joiner
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-FILES_PAGE = (Path(__file__).parents[2] / "docs" / "files.md").read_text()
-LINES = re.findall(r"^(kestrelctl .*)$", PAGE + FILES_PAGE, re.MULTILINE)
+LINES = re.findall(r"^(kestrelctl .*)$", PAGE, re.MULTILINE)
 BLOCKS = dict(re.findall(r"^```(toml|ini)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 TOKEN = Token(host="x", port=5222, pool="example.org", jid="join-1-a@x", password="p").encode()
 TOML = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
