@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from kestrelctl.core.jobs.job import how_stopped
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import how_it_ended
@@ -130,7 +131,10 @@ def job_line(view: JobView) -> str:
         return f"{view.job_id}{name}{state}: {', '.join([done, *parts])}"
     took = duration(view.ended_at - view.submitted_at)
     done = f"{view.done:,} done"
-    return f"{view.job_id}{name} {view.state}: {', '.join([done, *parts])} in {took}"
+    text = f"{view.job_id}{name} {view.state}: {', '.join([done, *parts])} in {took}"
+    if view.stopped_by:
+        text += f"; {how_stopped(view.stopped_by, view.failed + view.lost)}"
+    return text
 
 
 def job_list(active: Sequence[JobView], latest: Sequence[JobView], total: int) -> str:
@@ -249,6 +253,8 @@ def notice(record: JobRecord, bad_task: int | None) -> str:
     ]
     took = duration((record.ended_at or record.submitted_at) - record.submitted_at)
     text = f"job {record.job_id}{named} {record.state}: {', '.join(parts)} in {took}"
+    if record.stopped_by:
+        text += f"; {how_stopped(record.stopped_by, counts.failed + counts.lost)}"
     if bad_task is None:
         return text
     return f"{text}\nWhich: job {record.job_id}\nWhat one wrote: logs {record.job_id} {bad_task}"

@@ -24,11 +24,13 @@ _REFUSED: tuple[tuple[tuple[str, ...], bool, str], ...] = (
     (("--from-json",), True, _FILES),
     (("--wait",), False, _TELLS),
     (("--progress",), False, _TELLS),
+    (("--on-end",), True, _TELLS),
     (("-o",), True, _TERMINAL),
     (("--no-color",), False, _TERMINAL),
     (("-q", "--quiet"), False, _TERMINAL),
     (("-v", "--verbose"), False, _TERMINAL),
-    (("--workdir",), True, "what is submitted in a chat starts in scratch directories"),
+    (("--workdir", "--chdir"), True, "what is submitted in a chat starts in scratch directories"),
+    (("--export",), True, "the pool cannot see your environment: use the command line, or --env"),
     (("--pool",), True, "this chat is with one pool"),
 )
 

@@ -24,6 +24,7 @@ from kestrelctl.cli.jobview import (
     why_waiting,
 )
 from kestrelctl.cli.logs import logs
+from kestrelctl.cli.on_end import OnEnd, on_end_option
 from kestrelctl.cli.outputview import output_of
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
@@ -125,17 +126,35 @@ def info(invocation: Invocation, job_id: str) -> None:
 @click.option(
     "--progress", is_flag=True, help="Show how far they are: a bar, or a line every 10 s."
 )
+@click.option("--any", "any_one", is_flag=True, help="Return when the first of them has ended.")
+@on_end_option
 @pass_invocation
-def wait(invocation: Invocation, jobs: str, timeout: float | None, progress: bool) -> None:
+def wait(
+    invocation: Invocation,
+    jobs: str,
+    timeout: float | None,
+    progress: bool,
+    any_one: bool,
+    on_end: str | None,
+) -> None:
     """Return when jobs have ended; the status tells whether every task was done."""
 
     async def work(connection: Connection) -> None:
+        ends = OnEnd(on_end, invocation.screen, invocation.pool)
         try:
             async with asyncio.timeout(timeout):
-                look = Look.ANYWHERE if progress else Look.NONE
-                views = await waiting.until_ended(connection, jobs, invocation.screen, look=look)
+                views = await waiting.until_ended(
+                    connection,
+                    jobs,
+                    invocation.screen,
+                    look=Look.ANYWHERE if progress else Look.NONE,
+                    any_one=any_one,
+                    on_ended=ends.begin,
+                )
         except TimeoutError:
             raise TimedOut("the jobs have not ended in the given time") from None
+        finally:
+            await ends.finish()
         await invocation.show(job_list(views, invocation.now(), {}))
         await waiting.check(connection, views)
 

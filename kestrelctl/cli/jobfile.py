@@ -55,16 +55,21 @@ OPTIONS = (
     "deadline",
     "hold",
     "hold-after",
+    "stop-after",
     "stop-signal",
     "stop-grace",
     "on-worker-lost",
     "output",
+    "join",
     "env",
+    "export",
     "notify",
     "workdir",
 )
 #: The directory of a task that is a scratch directory of its own.
 SCRATCH = "scratch"
+#: Options that may be a list.
+_SEVERAL = ("array", "requires", "env", "export", "assets", "outputs")
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
 
 
@@ -118,8 +123,9 @@ def _read_toml(path: Path, text: str) -> JobFile:
             fields[key] = str(path.parent / _typed(path, key, fields[key], str))
     if fields.get("workdir", SCRATCH) != SCRATCH:
         fields["workdir"] = str(path.parent / _typed(path, "workdir", fields["workdir"], str))
-    if isinstance(fields.get("requires"), str):
-        fields["requires"] = fields["requires"].split()
+    for key in ("requires", "export"):
+        if isinstance(fields.get(key), str):
+            fields[key] = fields[key].split()
     if "array" in fields:
         fields["array"] = [str(_scalar(path, "array", fields["array"]))]
     if "env" in fields:
@@ -133,11 +139,9 @@ def _read_toml(path: Path, text: str) -> JobFile:
         found = fields.pop("output")
         fields["outputs"] = [found] if isinstance(found, str) else found
     for key, value in fields.items():
-        if key == "service" and isinstance(value, bool):
+        if key in ("service", "hold", "join") and isinstance(value, bool):
             continue
-        several = key in ("array", "requires", "env", "assets", "outputs") and isinstance(
-            value, list
-        )
+        several = key in _SEVERAL and isinstance(value, list)
         for each in value if several else [value]:
             _scalar(path, key, each)
     return JobFile(argv, cleanup, fields)

@@ -13,6 +13,7 @@ from kestrelctl.cli.command_output import Column, Listing, Record, Table
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid, cut
 from kestrelctl.cli.jobfile import SCRATCH
+from kestrelctl.core.jobs.job import how_stopped
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.quantities import ago, duration, size
@@ -149,7 +150,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
     span = f" ({view.ids})" if view.argv else ""
     blocks: list[tuple[str, str] | Table] = [
         ("job", f"{view.job_id} {view.name}"),
-        ("state", _state(view) + (f" by its {view.stopped_by}" if view.stopped_by else "")),
+        ("state", ", ".join(filter(None, (_state(view), stop_words(view))))),
         ("waits because", reason),
         ("on hold", _hold(view, now)),
         ("owner", view.owner),
@@ -164,6 +165,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("time of a task", duration(view.mean_seconds)),
         ("output", output),
         ("files", files),
+        ("standard error", "into standard output" if view.join else ""),
         ("priority", str(view.priority)),
         ("spans", f"{view.span:,} workers at once" if view.span > 1 else ""),
         ("cpus", f"{view.request.get('cpus', 0):g}"),
@@ -179,6 +181,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("endings", view.endings),
         ("back-off", _pauses(view)),
         ("hold after", f"{view.hold_after:,} failures in a row" if view.hold_after else ""),
+        ("stop after", plural(view.stop_after, "failed task") if view.stop_after else ""),
         ("max losses", str(view.max_losses) if view.argv else ""),
         ("on worker lost", view.on_worker_lost if view.argv else ""),
         ("time limit", duration(view.time_limit_seconds)),
@@ -235,6 +238,11 @@ def _spread(view: JobView) -> list[tuple[str, str] | Table]:
         rows.append([title, *shown])
     headings = [("OF A TASK", False), ("P50", True), ("P90", True), ("P99", True), ("MOST", True)]
     return [("percentiles", f"of {of} ended tasks"), Table(Grid(headings), rows)]
+
+
+def stop_words(view: JobView) -> str:
+    """What stopped a job that nobody cancelled; empty if nothing did."""
+    return how_stopped(view.stopped_by, view.failed + view.lost) if view.stopped_by else ""
 
 
 def _state(view: JobView) -> str:

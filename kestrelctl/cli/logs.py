@@ -14,14 +14,16 @@ from msgspec.structs import replace
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.follow import MOST_FOLLOWED, follow
 from kestrelctl.cli.jobview import one_job
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.terminal_text import TerminalText
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import Incomplete, NotFound, UsageError
-from kestrelctl.grammar.id_ranges import parse_job
-from kestrelctl.grammar.quantities import WholeNumber
-from kestrelctl.protocol.answers import Log, LogPage, TaskOutput
+from kestrelctl.grammar.id_ranges import parse_job, parse_tasks
+from kestrelctl.grammar.task_ranges import parse_array
+from kestrelctl.protocol.answers import JobView, Log, LogPage
+from kestrelctl.protocol.output_views import TaskOutput
 from kestrelctl.protocol.requests import AllLogs, Logs
 
 _ASK_SECONDS = 60.0
@@ -35,30 +37,53 @@ _MOST_HELD = 1_000
 
 @click.command("logs", cls=CliCommand)
 @click.argument("job", type=parse_job, metavar="JOB")
-@click.argument("task", type=WholeNumber(0), required=False, metavar="[TASK]")
+@click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
 @click.option("--stdout", "stream", flag_value="stdout", default="stdout", help="The default.")
 @click.option("--stderr", "stream", flag_value="stderr", help="The other stream.")
 @click.option("--all", "every", is_flag=True, help="Of every task that has started.")
+@click.option(
+    "-f", "--follow", "follows", is_flag=True, help="Go on until the tasks have ended; of up to 16."
+)
 @pass_invocation
-def logs(invocation: Invocation, job: str, task: int | None, stream: str, every: bool) -> None:
+def logs(
+    invocation: Invocation,
+    job: str,
+    task_ids: list[int] | None,
+    stream: str,
+    every: bool,
+    follows: bool,
+) -> None:
     """What a task wrote, unchanged; on a terminal, control characters but those for colours are
-    shown as escapes. TASK may be left out if the job has only one."""
-    if every and task is not None:
-        raise UsageError("one task or --all, not both")
+    shown as escapes. TASKS may be left out if the job has only one."""
+    if every and (task_ids or follows):
+        raise UsageError("--all stands alone, without tasks and without -f")
+    if follows and invocation.screen.mode.is_json:
+        raise UsageError("-f shows output as it comes, and JSON is made of whole ones")
+    if task_ids and len(task_ids) > 1 and not follows:
+        raise UsageError("the output of one task at a time", hint="-f for several, or --all")
 
     async def work(connection: Connection) -> None:
         view = await one_job(connection, job)
+        if follows:
+            chosen = list(dict.fromkeys(task_ids or _ids(view)))
+            if len(chosen) > MOST_FOLLOWED:
+                raise UsageError(
+                    f"-f is for at most {MOST_FOLLOWED} tasks at once",
+                    hint=f"kestrelctl job logs -f {view.job_id} {chosen[0]}",
+                )
+            await follow(connection, invocation.screen, view.job_id, chosen, stream)
+            return
         if every:
             found = TaskLogs(connection, view.job_id, stream)
             await invocation.show(found)
             found.missing.check()
             return
-        if task is None and view.tasks > 1:
+        if not task_ids and view.tasks > 1:
             raise UsageError(
                 f"job {view.job_id} has {plural(view.tasks, 'task')}; whose output?",
                 hint=f"kestrelctl job logs {view.job_id} {view.first}, or --all",
             )
-        task_id = view.first if task is None else task
+        task_id = task_ids[0] if task_ids else view.first
         missing = Missing()
         request = Logs(job=str(view.job_id), task_id=task_id, stream=stream)
         found_pieces = pieces(connection, request, missing)
@@ -66,6 +91,12 @@ def logs(invocation: Invocation, job: str, task: int | None, stream: str, every:
         missing.check()
 
     invocation.talk(work)
+
+
+def _ids(view: JobView) -> list[int]:
+    """The ids of the first tasks of a job: enough to see that there are too many."""
+    array = parse_array(view.ids)
+    return [array.task_id(index) for index in range(min(view.tasks, MOST_FOLLOWED + 1))]
 
 
 class Missing:

@@ -16,9 +16,11 @@ from kestrelctl.cli import wait
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.export import ALL, exported, names_text
 from kestrelctl.cli.fetch import fetch_files
 from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.jobfile import SCRATCH, JobFile, looks_like_job_file, read_job_file
+from kestrelctl.cli.on_end import OnEnd, on_end_option
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.screen import Mode
@@ -76,9 +78,17 @@ class _SubmitCommand(CliCommand):
 @job_options(Notify.NEVER)
 @click.option(
     "--workdir",
+    "--chdir",
+    "workdir",
     metavar="DIR|scratch",
     help="Where tasks start; scratch is an empty directory for each.  [default: the current "
     "directory on a pool of `up`, else scratch]",
+)
+@click.option(
+    "--export",
+    multiple=True,
+    metavar="NAME,…|ALL",
+    help="Variables of your environment that tasks find; ALL is every one that seems no secret.",
 )
 @click.option(
     "--wait", "waits", is_flag=True, help="Return when the job has ended; on a terminal with a bar."
@@ -93,6 +103,7 @@ class _SubmitCommand(CliCommand):
     metavar="DIR",
     help="When it has ended, bring home to DIR/TASK/ what --output says; waits, too.",
 )
+@on_end_option
 @click.pass_context
 @pass_invocation
 def submit(
@@ -104,6 +115,7 @@ def submit(
     waits: bool,
     progress: bool,
     fetch_to: Path | None,
+    on_end: str | None,
     **options: Any,
 ) -> None:
     """Run a command as a job of one or many tasks.
@@ -117,18 +129,20 @@ def submit(
     spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
     spec = checked_job(
         msgspec.structs.replace(
-            spec, workdir=_directory(invocation, options["workdir"], bool(spec.outputs))
+            spec,
+            workdir=_directory(invocation, options["workdir"], bool(spec.outputs)),
+            env=_exported(invocation, options["export"]) | spec.env,
         )
     )
     if fetch_to is not None and not spec.outputs:
         raise UsageError(
             "there will be nothing to fetch", hint="--output GLOB says what tasks leave"
         )
-    waits = waits or progress or fetch_to is not None
+    waits = waits or progress or on_end is not None or fetch_to is not None
     if spec.service and waits:
         raise UsageError(
             "a service does not end by itself, so there is nothing to wait for",
-            hint="leave --wait and --progress out",
+            hint="leave --wait, --progress and --on-end out",
         )
     if key is None:
         key = secrets.token_hex(16)
@@ -166,7 +180,11 @@ def submit(
             return
         invocation.screen.say(summary)
         await _warn_if_hopeless(invocation, connection, job_id)
-        [view] = await wait.until_ended(connection, str(job_id), invocation.screen, look=look)
+        ends = OnEnd(on_end, invocation.screen, invocation.pool)
+        [view] = await wait.until_ended(
+            connection, str(job_id), invocation.screen, look=look, on_ended=ends.begin
+        )
+        await ends.finish()
         await invocation.show(Record(str(job_id), view, [wait.sentence(view)]))
         fetched = None
         if fetch_to is not None:
@@ -253,6 +271,21 @@ async def _warn_if_hopeless(invocation: Invocation, connection: Connection, job_
         if explanation.waiting and not explanation.ever:
             why, hint = conclusion(explanation)
             invocation.screen.warn(f"job {job_id} waits: {why}", hint=hint)
+
+
+def _exported(invocation: Invocation, given: tuple[str, ...]) -> dict[str, str]:
+    """The variables of `--export`; what all keeps back is told.
+
+    Raises:
+        UsageError: one that is named is not set, or is no text.
+    """
+    found = exported(given, os.environ)
+    if found.kept_back:
+        invocation.screen.warn(
+            f"not exported, as it may be secret: {names_text(found.kept_back)}",
+            hint=f"what tasks need of it: --export {ALL},NAME",
+        )
+    return found.variables
 
 
 def _directory(invocation: Invocation, given: str | None, leaves_files: bool) -> str:

@@ -55,8 +55,13 @@ def check_size(request: SubmitJob | UploadItems) -> None:
             "the command or its environment is not UTF-8", cause="a job is described in JSON"
         ) from None
     if needed > codec.MAX_PAYLOAD_BYTES:
+        cause = f"{size(codec.MAX_PAYLOAD_BYTES)} is the most"
+        hint = "put data into files, and use --each-line or --from-json for what differs"
+        if isinstance(request, SubmitJob) and request.spec.env:
+            of_env = codec.text_bytes(msgspec.json.encode(request.spec.env).decode())
+            if 2 * of_env > needed:
+                cause += f"; its environment alone takes {size(of_env)}"
+                hint = "export by name what tasks need"
         raise UsageError(
-            f"the job's description is too large ({size(needed)})",
-            cause=f"{size(codec.MAX_PAYLOAD_BYTES)} is the most",
-            hint="put data into files, and use --each-line or --from-json for what differs",
+            f"the job's description is too large ({size(needed)})", cause=cause, hint=hint
         )

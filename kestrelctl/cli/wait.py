@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.jobview import stop_words
 from kestrelctl.cli.progress import Look, shown
 from kestrelctl.cli.screen import Screen
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.errors import NotAllowed, TasksFailed, TimedOut, Unreachable, UsageError
+from kestrelctl.errors import NotAllowed, NotFound, TasksFailed, TimedOut, Unreachable, UsageError
 from kestrelctl.grammar.quantities import duration, short_address
 from kestrelctl.protocol.answers import Ended, Jobs, JobView, Tasks, TaskView
 from kestrelctl.protocol.requests import ListTasks, Watch
@@ -29,19 +30,28 @@ _ACTIVE = ("active", "cancelling")
 
 
 async def until_ended(
-    connection: Connection, jobs: str, screen: Screen, *, look: Look = Look.NONE
+    connection: Connection,
+    jobs: str,
+    screen: Screen,
+    *,
+    look: Look = Look.NONE,
+    any_one: bool = False,
+    on_ended: Callable[[JobView], None] = lambda _view: None,
 ) -> list[JobView]:
     """Waits until all selected jobs have ended.
 
     Args:
         jobs: a selection; what it means is settled at the start.
         look: where to show how far they are.
+        any_one: until the first of them has ended.
+        on_ended: is told of each of them once, as soon as it has ended.
 
     Returns:
-        The jobs as they ended, in the order of their ids.
+        The jobs as they ended, in the order of their ids; of any one that which ended first.
 
     Raises:
         KestrelError: the selection was refused.
+        NotFound: any one is waited for, and there is none.
         UsageError: all of these jobs are services, which end by a cancel alone.
         Unreachable: the pool did not answer for two minutes.
     """
@@ -62,11 +72,23 @@ async def until_ended(
                 )
             if endless:
                 screen.say(f"not waited for: {', '.join(endless)}, which are services")
+            if any_one and not wanted:
+                raise NotFound("there is no job to wait for")
             holds: dict[int, Hold | None] = {}
+            known_ended: set[int] = set()
             while True:
                 _tell_holds([views[job_id] for job_id in wanted], holds, screen)
                 meter.show([views[job_id] for job_id in wanted])
                 active = [job_id for job_id in wanted if views[job_id].state in _ACTIVE]
+                ended = [views[job_id] for job_id in wanted if job_id not in active]
+                if any_one and ended:
+                    ended = [min(ended, key=lambda view: (view.ended_at or 0.0, view.job_id))]
+                for view in ended:
+                    if view.job_id not in known_ended:
+                        known_ended.add(view.job_id)
+                        on_ended(view)
+                if any_one and ended:
+                    return ended
                 if not active:
                     return [views[job_id] for job_id in wanted]
                 changed.clear()
@@ -112,7 +134,7 @@ async def check(connection: Connection, views: Sequence[JobView]) -> None:
     failed = sum(getattr(view, state.value) for state in _BAD)
     message = f"job {view.job_id}: {failed:,} of {plural(view.tasks, 'task')} not done ({counts})"
     if view.stopped_by:
-        message += f": its {view.stopped_by} stopped it"
+        message += f"; {stop_words(view)}"
     if len(bad) > 1:
         message += f"; {plural(len(bad) - 1, 'other job')} not done either"
     request = ListTasks(job=str(view.job_id), states=states, limit=_SHOWN_FAILURES)

@@ -291,6 +291,13 @@ def _job_violations(state: State, held: set[int], must: Must) -> None:
         queued_lines = [line for line in job.lines() if line.place is not None]
         must(job.hold is None or not queued_lines, "job %s is on hold and in the queue", job.id)
         must(job.hold is None or not job.cancelling, "job %s is on hold and cancelled", job.id)
+        most = job.spec.stop_after
+        over = most is not None and job.counts.failed + job.counts.lost >= most
+        must(
+            not over or job.cancelling or not state.connected,
+            "job %s goes on after its failed tasks",
+            job.id,
+        )
         limit = job.spec.max_running
         queued = job.place is not None
         must(limit is None or job.running <= max(limit, 0) or not queued, "max_running passed")

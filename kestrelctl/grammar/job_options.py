@@ -183,6 +183,12 @@ _OPTIONS = (
         help="Hold the job when N attempts in a row have failed, until `job release`.",
     ),
     click.option(
+        "--stop-after",
+        type=WholeNumber(1),
+        metavar="N",
+        help="Stop the job when N of its tasks have failed for good.",
+    ),
+    click.option(
         "--stop-signal",
         type=parse_stop_signal,
         default="",
@@ -208,6 +214,9 @@ _OPTIONS = (
         multiple=True,
         metavar="GLOB",
         help="Bring home what fits of what a task leaves in its scratch directory; repeatable.",
+    ),
+    click.option(
+        "--join", is_flag=True, help="Put standard error into standard output, as it is written."
     ),
     click.option(
         "--env", multiple=True, metavar="K=V", help="An environment variable; repeatable."
@@ -305,8 +314,10 @@ def job_of(
             max_backoff_seconds=options["max_backoff"],
             held=options["hold"],
             hold_after=options["hold_after"],
+            stop_after=options["stop_after"],
             stop_signal=options["stop_signal"],
             stop_grace_seconds=options["stop_grace"],
+            join=options["join"],
             max_losses=options["max_losses"],
             time_limit_seconds=options["time_limit"],
             on_worker_lost=OnWorkerLost(options["on_worker_lost"]),

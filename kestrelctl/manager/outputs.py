@@ -7,7 +7,8 @@ import itertools
 
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.protocol import work
-from kestrelctl.protocol.answers import Log, TaskOutput
+from kestrelctl.protocol.answers import Log
+from kestrelctl.protocol.output_views import TaskOutput
 
 FETCH_SECONDS = 10.0
 PIECE_BYTES = 65536

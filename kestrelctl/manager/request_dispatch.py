@@ -94,6 +94,7 @@ class RequestDispatcher:
             rq.ListTasks: tasks.list_tasks,
             rq.Logs: tasks.logs,
             rq.ListOutputs: TaskFileRequests(service, selection).list,
+            rq.FollowLogs: tasks.follow_logs,
             rq.AllLogs: tasks.all_logs,
             rq.TellStory: tasks.story,
             rq.ListWorkers: pool.list_workers,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, TaskRecord
+from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import Busy, NotFound, UsageError
 from kestrelctl.manager import job_story, views
@@ -29,10 +30,13 @@ from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
 from kestrelctl.protocol.work import Output
 
 log = logging.getLogger(__name__)
 
+#: Of an attempt of which no end was reported.
+GIVEN_UP = "given up"
 #: The most tasks in one answer; fewer if what is to be said of them takes much room.
 MAX_TASKS = 1000
 #: Bytes of a page of outputs around them.
@@ -174,7 +178,7 @@ class TaskRequests:
         live = job.live if job is not None else {}
         indexes = sorted({*rows, *(index for index in live if index > request.after)})
         whole = len(indexes) <= MAX_TASKS and len(rows) < MAX_TASKS
-        page: list[an.TaskOutput] = []
+        page: list[TaskOutput] = []
         room = codec.MAX_PAYLOAD_BYTES - _FRAME_BYTES
         after = request.after
         for index in indexes[:MAX_TASKS]:
@@ -189,11 +193,16 @@ class TaskRequests:
             after = index
         caller.reply(an.LogPage(id=request.id, outputs=page, after=None if whole else after))
 
-    async def logs(self, caller: Caller, request: rq.Logs) -> None:
+    def _asked(self, caller: Caller, request: rq.Logs | rq.FollowLogs) -> tuple[JobRecord, int]:
+        """The job, and the index of the task, whose output the caller may have."""
         _must_be_a_stream(request.stream)
         record = self._selection.one(caller, request.job)
         must_own(record, caller)
         (index,) = self._selection.indexes(record, [request.task_id])
+        return record, index
+
+    async def logs(self, caller: Caller, request: rq.Logs) -> None:
+        record, index = self._asked(caller, request)
         job = self._service.pool.job(record.job_id)
         live = job.live.get(index) if job is not None else None
         row = self._rows(record, indexes=[index]).get(index)
@@ -209,10 +218,8 @@ class TaskRequests:
         fetched: an.Log | str = ""
         if attempt is not None:
             fetched = await self._fetch(attempt.worker, attempt.number, request)
-        elif row is not None and row.result is not None and not whole_in_tail(row, request.stream):
-            fetched = await self._fetch(row.worker, row.result.number, request)
-            if isinstance(fetched, an.Log) and fetched.next_offset is None:
-                fetched = _with_what_was_cut(fetched, size_bytes(row, request.stream))
+        elif row is not None and row.result is not None:
+            fetched = await self._of_ended(row, row.result.number, request)
         if isinstance(fetched, an.Log):
             caller.reply(fetched)
         elif row is not None:
@@ -222,7 +229,52 @@ class TaskRequests:
                 f"the output of task {request.task_id} cannot be had just now", cause=fetched
             )
 
-    async def _fetch(self, worker: str, number: int, request: rq.Logs) -> an.Log | str:
+    async def follow_logs(self, caller: Caller, request: rq.FollowLogs) -> None:
+        record, index = self._asked(caller, request)
+        job = self._service.pool.job(record.job_id)
+        live = job.live.get(index) if job is not None else None
+        row = self._rows(record, indexes=[index]).get(index)
+        state = _state(record, job, index, row)
+        if state is None:
+            raise Busy(f"the end of task {request.task_id} is being written", hint="try again")
+        attempt = live.attempt if live is not None else None
+        result = row.result if row is not None else None
+        if attempt is not None and attempt.phase is not Phase.RUNNING:
+            attempt = None
+        piece: AttemptOutput | None = None
+        if live is not None and attempt is not None and request.attempt in (0, attempt.number):
+            fetched = await self._fetch(attempt.worker, attempt.number, request)
+            piece = AttemptOutput(
+                attempt=attempt.number, worker=attempt.worker, count=live.next_count
+            )
+            piece = _filled(piece, fetched)
+        elif request.attempt and (result is None or result.number != request.attempt):
+            piece = AttemptOutput(attempt=request.attempt, over=GIVEN_UP)
+        elif row is not None and result is not None and result.number != request.besides:
+            found = await self._of_ended(row, result.number, request)
+            if isinstance(found, str):
+                found = tail_log(request.id, row, request.stream, request.offset, found)
+            how = how_it_ended(result.reason, result.signal, result.exit_code)
+            piece = AttemptOutput(attempt=result.number, worker=row.worker, over=how)
+            piece = _filled(piece, found)
+        caller.reply(an.FollowedLog(id=request.id, state=state, piece=piece))
+
+    async def _of_ended(
+        self, row: TaskRecord, number: int, request: rq.Logs | rq.FollowLogs
+    ) -> an.Log | str:
+        """A piece of output from the worker that ran an attempt to its end, or why it cannot be
+        had: because it is not needed, if what the manager has is all.
+        """
+        if whole_in_tail(row, request.stream):
+            return ""
+        fetched = await self._fetch(row.worker, number, request)
+        if isinstance(fetched, an.Log) and fetched.next_offset is None:
+            return _with_what_was_cut(fetched, size_bytes(row, request.stream))
+        return fetched
+
+    async def _fetch(
+        self, worker: str, number: int, request: rq.Logs | rq.FollowLogs
+    ) -> an.Log | str:
         """A piece of output from the worker that has it, or why it cannot be had."""
         known = self._service.pool.workers.get(worker)
         if known is None or not known.online:
@@ -247,6 +299,35 @@ class TaskRequests:
         )
 
 
+def _state(
+    record: JobRecord, job: Job | None, index: int, row: TaskRecord | None
+) -> TaskState | None:
+    """The state of a task; None while its end is being written."""
+    if job is not None and (task := job.live.get(index)) is not None:
+        runs = task.attempt is not None and task.attempt.phase is Phase.RUNNING
+        return TaskState.RUNNING if runs else TaskState.WAITING
+    if index >= (job.cursor if job is not None else record.cursor):
+        over = job.cancelling if job is not None else record.cancelling
+        return TaskState.CANCELLED if over else TaskState.WAITING
+    if row is None or row.state is TaskState.WAITING:
+        return None
+    return row.state
+
+
+def _filled(piece: AttemptOutput, found: an.Log | str) -> AttemptOutput:
+    """The piece with what was found, or why that cannot be had just now."""
+    if isinstance(found, str):
+        return replace(piece, why_missing=found)
+    return replace(
+        piece,
+        data=found.data,
+        more=found.next_offset is not None,
+        skipped_bytes=found.skipped_bytes,
+        cut_bytes=found.cut_bytes,
+        why_missing=found.why_missing,
+    )
+
+
 def _must_be_a_stream(stream: str) -> None:
     if stream not in ("stdout", "stderr"):
         raise UsageError(f"a task has stdout and stderr, no {stream!r}")
@@ -254,20 +335,20 @@ def _must_be_a_stream(stream: str) -> None:
 
 def _output(
     record: JobRecord, index: int, task: Task | None, row: TaskRecord | None, stream: str
-) -> an.TaskOutput | None:
+) -> TaskOutput | None:
     """What is to be said of a task's output among those of others; None if it wrote nothing yet."""
     attempt = task.attempt if task is not None else None
     if attempt is not None:
         if attempt.phase is not Phase.RUNNING:
             return None
-        return an.TaskOutput(task_id=record.spec.task_id(index), more=True)
+        return TaskOutput(task_id=record.spec.task_id(index), more=True)
     if row is None:
         return None
     task_id = record.spec.task_id(index)
     if row.result is not None:
         return task_output(task_id, row, stream)
     if row.state is TaskState.LOST:
-        return an.TaskOutput(task_id=task_id, why_missing="it was lost with its worker")
+        return TaskOutput(task_id=task_id, why_missing="it was lost with its worker")
     return None
 
 

@@ -9,6 +9,7 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 from kestrelctl.protocol.reply import Reply as Reply
 from kestrelctl.protocol.share_views import GroupView, UserView
@@ -109,7 +110,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     span: int = 1  #: on so many workers at once its tasks run, all or none
     time_request_seconds: float | None = None
     deadline_at: float | None = None  #: when what has not ended is stopped
-    stopped_by: str = ""  #: `deadline` or `failed member` if that stopped it, and no user
+    stopped_by: str = ""  #: `deadline`, `failed member` or `failed tasks` if that stopped it
     retry_memory_bytes: list[int] = []  #: what a task asks for that ran out of memory
     backoff_seconds: float | None = None
     max_backoff_seconds: float | None = None
@@ -117,6 +118,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop_grace_seconds: float | None = None
     hold: Hold | None = None  #: while nothing more of it is handed out
     hold_after: int | None = None  #: failures in a row after which the pool puts it on hold
+    stop_after: int | None = None  #: failed tasks after which the pool stops it
+    join: bool = False  #: standard error goes into standard output
     mean_seconds: float | None = None
     #: What dispatch added to a task, seconds: from hand-out to report, less queue and run time.
     dispatch_p50_seconds: float | None = None
@@ -214,21 +217,11 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
     why_missing: str = ""
 
 
-class TaskOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
-    """The output of one task of many; an array, because pages of a thousand travel.
+class FollowedLog(Reply, frozen=True, kw_only=True, tag="followed_log"):
+    """The state of a task, and a piece of output; None if there is none to be read now."""
 
-    Attributes:
-        data: base64 in JSON; empty if `more`.
-        size_bytes: how much it wrote, as far as the manager knows.
-        more: whether its worker has more of it than the manager: `logs` asks for it.
-        why_missing: why nothing of it can be had.
-    """
-
-    task_id: int
-    data: bytes = b""
-    size_bytes: int = 0
-    more: bool = False
-    why_missing: str = ""
+    state: str
+    piece: AttemptOutput | None = None
 
 
 class LogPage(Reply, frozen=True, kw_only=True, tag="log_page"):
@@ -580,6 +573,7 @@ AnyAnswer = (
     | OutputPage
     | Log
     | LogPage
+    | FollowedLog
     | JobExplanation
     | Story
     | Workers

@@ -179,12 +179,13 @@ def task_message(attempt: LocalAttempt) -> RunTask:
     template = attempt.template
     task_id, index, item = template.task_id(attempt.index), attempt.index, attempt.item
     cleanup = fill(template.cleanup, task_id, index, item)
+    joined = "exec 2>&1; " if template.join else ""
     return RunTask(
         id=str(TaskId(attempt.number, attempt.seal)),
         job=template.job_id,
         task=task_id,
-        command=as_line(fill(template.argv, task_id, index, item)),
-        cleanup=as_line(cleanup) if cleanup else "",
+        command=joined + as_line(fill(template.argv, task_id, index, item)),
+        cleanup=joined + as_line(cleanup) if cleanup else "",
         env=variables(template, index, item, attempt.count, attempt.hosts),
         time_limit_seconds=template.time_limit_seconds,
     )

@@ -199,6 +199,22 @@ class Logs(Request, frozen=True, kw_only=True, tag="logs"):
     offset: Count = 0
 
 
+class FollowLogs(Request, frozen=True, kw_only=True, tag="follow_logs"):
+    """What a task has written by now. Answered by `followed_log`.
+
+    Attributes:
+        attempt: whose output is wanted, from `offset` on; 0 for that which runs, or else ran last.
+        besides: an attempt of which all has been read: of 0 that is not meant, unless it runs.
+    """
+
+    job: str
+    task_id: Whole
+    stream: str = "stdout"
+    attempt: Count = 0
+    offset: Count = 0
+    besides: Count = 0
+
+
 class AllLogs(Request, frozen=True, kw_only=True, tag="all_logs"):
     """Output of all tasks of a job that have, or may have, written something. Answered by
     `log_page`: as many as fit, in the order of the array.
@@ -461,6 +477,7 @@ AnyRequest = (
     | ListOutputs
     | Watch
     | Logs
+    | FollowLogs
     | AllLogs
     | RetryJobs
     | ScaleJob

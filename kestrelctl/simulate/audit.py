@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from kestrelctl.core.effects import Effect, Persist, Run
-from kestrelctl.core.jobs.job import FAILED_MEMBER
+from kestrelctl.core.jobs.job import FAILED_MEMBER, FAILED_TASKS
 from kestrelctl.core.jobs.quota import counted
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.members.worker import Worker
@@ -502,6 +503,11 @@ class Audit:
                 self.expect(limit, f"task {row.index} of {where} was lost at {row.losses}")
         blamed = job.stopped_by == FAILED_MEMBER and not (counts.failed or counts.lost)
         self.expect(not blamed, f"{where} was stopped, though no member of it has failed")
+        failed, most = counts.failed + counts.lost, spec.stop_after or math.inf
+        hasty = job.stopped_by == FAILED_TASKS and failed < most
+        self.expect(not hasty, f"{where} was stopped after {failed} failed tasks, not {most}")
+        late = failed >= most and not job.cancelling and counts.done + failed < spec.count
+        self.expect(not late, f"{where} went on after {failed} failed tasks")
         together = counts.done in (0, spec.count)
         self.expect(spec.span == 1 or together, f"{counts.done} members of {where} are done")
         self.expect(counts == job.counts, f"{where} says {job.counts}, its rows say {counts}")

@@ -159,6 +159,7 @@ def _spanning(spec: JobSpec) -> JobSpec:
     return msgspec.structs.replace(
         spec,
         span=spec.count,
+        stop_after=None,
         request={"cpus": min(1.0, spec.request["cpus"])},
         requires=(),
         requirements="",
@@ -255,6 +256,7 @@ def _held_for_a_while(random: Random, submission: Submission) -> Submission:
         submission.spec,
         held=held,
         hold_after=random.randint(1, 4) if random.random() < 0.3 else None,
+        stop_after=2 if submission.spec.max_running == 2 else None,
     )
     begins = None if held else random.uniform(0.0, 8.0) if random.random() < 0.3 else None
     ends = (begins or 0.0) + random.uniform(0.0, 10.0)

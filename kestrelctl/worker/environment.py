@@ -56,8 +56,8 @@ class Environments:
 def host_lines(hosts: Sequence[str], claim: Claim) -> tuple[str, ...]:
     """The lines of the host file of a job that spans workers.
 
-    MPI programs start as many processes on a host as it has lines (mpirun(1) of Open MPI and
-    MPICH): each member's is there once for each whole processor that it has.
+    Each member's is there once for each whole processor that it has: the list that `mpirun --host`
+    of Open MPI takes, which starts a process for each (mpirun(1)).
     """
     times = max(1, claim.amounts.get("cpus", 0) // MILLI)
     return tuple(host for host in hosts for _ in range(times))

@@ -34,6 +34,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
         host_lines: what its host file has; empty for none.
         outputs: globs of what it leaves in its scratch directory and that is stored.
         success_exits: exit codes that are a success; none named: 0. Only then outputs are stored.
+        join: whether what it writes to standard error goes into standard output.
     """
 
     number: int
@@ -49,6 +50,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     host_lines: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     success_exits: Exits = ()
+    join: bool = False
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):

@@ -36,7 +36,7 @@ from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.process_tree import descendants
 from kestrelctl.worker.running_process import RunningProcess
-from kestrelctl.worker.sandbox import FileActions, Sandbox
+from kestrelctl.worker.sandbox import JOINED, FileActions, Sandbox
 from kestrelctl.worker.spawner import Spawner
 from kestrelctl.worker.trash import Trash
 from kestrelctl.worker.usage import own_peak, used_now
@@ -251,6 +251,8 @@ class ProcessExecutor:
         Args:
             time_limit_seconds: None for no limit.
         """
+        if process.command.join:
+            file_actions = (*file_actions, JOINED)
         why_not = self._spawner.spawn(process, argv, file_actions)
         if not why_not:
             self._by_pid[process.pid] = process

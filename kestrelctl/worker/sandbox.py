@@ -45,6 +45,10 @@ _FEW_FILES = 64
 
 FileActions = tuple[tuple[int, ...] | tuple[int, int, str, int, int], ...]
 
+JOINED = (os.POSIX_SPAWN_DUP2, 1, 2)
+"""The last file action of a task whose standard error goes into its standard output. The file of
+the former is opened before, and so emptied of what an earlier task wrote there."""
+
 
 class Sandbox:
     """One task at a time runs here.

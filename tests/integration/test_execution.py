@@ -149,6 +149,27 @@ async def test_no_task_takes_more_processor_time_than_it_takes_time(machine: Mac
         assert ended.cpu_seconds <= ended.wall_seconds
 
 
+async def test_joined_streams_are_one_in_the_order_of_writing(machine: Machine) -> None:
+    await machine.sh("echo of an earlier task >&2")
+    script = "echo one; echo two >&2; echo three; exec sh -c 'echo four >&2'"
+    ended = await machine.sh(script, join=True, cleanup=("sh", "-c", "echo five >&2"))
+    assert (ended.stdout, ended.stderr) == (b"one\ntwo\nthree\nfour\nfive\n", b"")
+    assert (ended.stdout_bytes, ended.stderr_bytes) == (24, 0)
+    apart = await machine.sh("echo one; echo two >&2")
+    assert (apart.stdout, apart.stderr) == (b"one\n", b"two\n")
+
+
+async def test_what_cannot_be_started_says_so_though_its_streams_are_joined(
+    machine: Machine, tmp_path: Path
+) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    ended = await machine.run(str(script), join=True)
+    assert ended.reason.startswith("cannot-start: ")
+    assert (ended.stdout, ended.stderr) == (b"", b"")
+
+
 @pytest.mark.parametrize("code", [1, 7, 255])
 async def test_exit_codes_are_reported(machine: Machine, code: int) -> None:
     ended = await machine.sh(f"exit {code}")

@@ -92,6 +92,7 @@ specs = st.builds(
     on_worker_lost=st.sampled_from(OnWorkerLost),
     held=st.sampled_from([False, False, False, True]),
     hold_after=st.sampled_from([None, None, 1, 3]),
+    stop_after=st.sampled_from([None, None, None, 1, 2]),
 )
 specs = specs.flatmap(
     lambda spec: st.sampled_from([1, 1, 1, 2, 3]).map(

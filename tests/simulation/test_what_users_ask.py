@@ -14,6 +14,7 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, StoreFull
 from kestrelctl.manager.commits import RETRY_SECONDS
 from kestrelctl.protocol import answers, codec, requests, work
+from kestrelctl.protocol.output_views import TaskOutput
 from kestrelctl.simulate.network import DOMAIN
 
 
@@ -341,9 +342,9 @@ def test_a_selection_is_cancelled_as_one() -> None:
 # -- outputs of all tasks --------------------------------------------------------------------------
 
 
-def all_outputs(house: Manager, stream: str = "stdout") -> list[list[answers.TaskOutput]]:
+def all_outputs(house: Manager, stream: str = "stdout") -> list[list[TaskOutput]]:
     """Pages of outputs."""
-    found: list[list[answers.TaskOutput]] = []
+    found: list[list[TaskOutput]] = []
     after: int | None = -1
     while after is not None:
         page = answer(house, requests.AllLogs(id="a", job="1", stream=stream, after=after))

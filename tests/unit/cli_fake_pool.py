@@ -18,6 +18,7 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.task_file_views import OutputPage
 
@@ -285,8 +286,13 @@ class FakePool:
             "ListOutputs": OutputPage(id="", tasks=[]),
             "Watch": an.Jobs(id="", jobs=[ENDED_JOB]),
             "Logs": log_of(b"hello\n"),
+            "FollowLogs": an.FollowedLog(
+                id="",
+                state="done",
+                piece=AttemptOutput(attempt=1, worker=WORKER.worker, over="exit code 0"),
+            ),
             "AllLogs": an.LogPage(
-                id="", outputs=[an.TaskOutput(task_id=17, data=b"hello\n", size_bytes=6)]
+                id="", outputs=[TaskOutput(task_id=17, data=b"hello\n", size_bytes=6)]
             ),
             "ScaleJob": an.Changed(id="", what=["7"], tasks=2),
             "RetryJobs": an.Changed(id="", what=["7"], tasks=2),

@@ -39,6 +39,8 @@ FULL_SPEC = JobSpec(
     held=True,
     hold_after=20,
     outputs=("result.csv", "plots/*.größe"),
+    stop_after=3,
+    join=True,
 )
 
 #: Where the files of a task are.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kestrelctl.chat import sentences, typed_words, words
 from kestrelctl.chat.step import Step, no_such_job
@@ -159,7 +160,17 @@ def test_every_option_of_the_command_line_is_taken_or_refused_with_a_reason() ->
 
 @pytest.mark.parametrize(
     "option",
-    ["--each-line f", "--from-json f", "--wait", "--progress", "-o json", "-q"],
+    [
+        "--each-line f",
+        "--from-json f",
+        "--wait",
+        "--progress",
+        "-o json",
+        "-q",
+        "--chdir d",
+        "--export PATH",
+        "--on-end ls",
+    ],
 )
 def test_what_makes_no_sense_in_a_chat_is_refused(option: str) -> None:
     assert "does not work in a chat" in said(f"submit {option} -- x")
@@ -596,6 +607,15 @@ def test_the_end_of_a_job_is_one_line_or_three() -> None:
         'job 12 "name" done: 97 done, 0 failed, 3 lost in 3m 02s\n'
         "Which: job 12\nWhat one wrote: logs 12 5"
     )
+
+
+def test_what_stopped_a_job_is_said_of_its_end() -> None:
+    late = replace(ended(done=1, cancelled=3), stopped_by="deadline")
+    assert sentences.notice(late, None).endswith(" in 3m 02s; stopped by its deadline")
+    failed = replace(ended(failed=2, lost=1, cancelled=3), stopped_by="failed tasks")
+    assert "; stopped after 3 failed tasks\n" in sentences.notice(failed, 5)
+    line = sentences.job_line(view(**ENDED, failed=2, lost=1, stopped_by="failed tasks"))
+    assert line.endswith("; stopped after 3 failed tasks")
 
 
 @pytest.mark.parametrize(

@@ -165,3 +165,9 @@ def test_a_job_file_and_a_command_exclude_each_other(tmp_path: Path) -> None:
     result = run(FakePool(), "submit", str(file), "--", "sleep", "1")
     assert result.exit_code == 2
     assert "not both" in result.stderr
+
+
+def test_what_is_so_or_not_is_said_with_true(tmp_path: Path) -> None:
+    text = 'command = ["ls"]\nhold = true\njoin = true\nstop-after = 3\n'
+    spec = submitted(written(tmp_path, "sweep.toml", text))
+    assert (spec.held, spec.join, spec.stop_after) == (True, True, 3)

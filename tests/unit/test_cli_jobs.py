@@ -30,6 +30,7 @@ from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.output_views import TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 
 replace = msgspec.structs.replace
@@ -272,7 +273,7 @@ def test_logs_say_what_was_cut_off() -> None:
     assert (result.exit_code, found["size_bytes"], found["cut_bytes"]) == (13, 10, 6)
 
 
-def outputs(*found: an.TaskOutput) -> FakePool:
+def outputs(*found: TaskOutput) -> FakePool:
     """A pool whose manager has these, two on each page."""
 
     def answer(request: rq.AllLogs) -> an.LogPage:
@@ -284,12 +285,12 @@ def outputs(*found: an.TaskOutput) -> FakePool:
     return FakePool(AllLogs=answer)
 
 
-def short(task_id: int, data: bytes = b"x\n") -> an.TaskOutput:
-    return an.TaskOutput(task_id=task_id, data=data, size_bytes=len(data))
+def short(task_id: int, data: bytes = b"x\n") -> TaskOutput:
+    return TaskOutput(task_id=task_id, data=data, size_bytes=len(data))
 
 
-def long(task_id: int) -> an.TaskOutput:
-    return an.TaskOutput(task_id=task_id, more=True)
+def long(task_id: int) -> TaskOutput:
+    return TaskOutput(task_id=task_id, more=True)
 
 
 def test_short_outputs_of_all_tasks_are_asked_for_page_by_page() -> None:
@@ -335,7 +336,7 @@ def test_all_logs_are_shown_before_it_is_said_in_one_line_what_is_missing() -> N
             raise NotFound("it cannot be had just now")
         return log_of(b"x\n", skipped_bytes=2, why_missing="away")
 
-    lost = an.TaskOutput(task_id=9, why_missing="it was lost with its worker")
+    lost = TaskOutput(task_id=9, why_missing="it was lost with its worker")
     pool = outputs(*(long(n) for n in range(1, 5)), short(8), lost)
     pool.answers["Logs"] = answer
     result = run(pool, "job", "logs", "7", "--all")
@@ -764,6 +765,14 @@ def test_pool_status_says_who_is_in_quarantine_and_why() -> None:
     found = QuarantineView("w3@workers.pool/1", 0.0, "lost 5 times within 60 s")
     said = run(FakePool(PoolStatus=replace(POOL, quarantined=[found])), "pool", "status").stdout
     assert "quarantined   w3/1 for 0 ms more: lost 5 times within 60 s" in said
+
+
+def test_info_says_what_stopped_a_job() -> None:
+    stopped = replace(FAILED_JOB, stopped_by="failed tasks", stop_after=2, join=True)
+    result = run(FakePool(ListJobs=an.Jobs(id="", jobs=[stopped])), "job", "info", "7")
+    assert "failed, stopped after 2 failed tasks\n" in result.stdout
+    assert re.search(r"stop after +2 failed tasks\n", result.stdout)
+    assert re.search(r"standard error +into standard output\n", result.stdout)
 
 
 def test_info_says_how_many_workers_a_job_spans() -> None:

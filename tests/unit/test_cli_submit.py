@@ -372,4 +372,14 @@ def test_a_job_is_submitted_on_hold_and_the_next_step_is_its_release() -> None:
 def test_a_job_may_be_held_after_failures_in_a_row() -> None:
     assert submitted("--hold-after", "20", "--", "ls").hold_after == 20
     assert submitted("--", "ls").hold_after is None
+
+
+def test_standard_error_may_go_into_standard_output() -> None:
+    assert submitted("--join", "--", "ls").join
+    assert not submitted("--", "ls").join
+
+
+def test_a_job_may_be_stopped_after_failed_tasks() -> None:
+    assert submitted("--stop-after", "3", "--", "ls").stop_after == 3
+    assert submitted("--", "ls").stop_after is None
     assert "never fails" in refused("--service", "--hold-after", "3", "--", "ls")

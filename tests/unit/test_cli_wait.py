@@ -220,5 +220,108 @@ async def test_that_a_job_is_on_hold_is_said_once_and_waiting_goes_on(
 
 async def test_that_a_deadline_stopped_a_job_is_said() -> None:
     view = msgspec.structs.replace(job(7, "cancelled"), stopped_by="deadline")
-    with pytest.raises(TasksFailed, match="its deadline stopped it"):
+    with pytest.raises(TasksFailed, match="; stopped by its deadline"):
         await wait.check(FakePool(), [view])  # type: ignore[arg-type]
+
+
+async def test_how_many_failed_tasks_stopped_a_job_is_said() -> None:
+    view = msgspec.structs.replace(
+        job(7, "failed"), stopped_by="failed tasks", done=0, failed=2, lost=1
+    )
+    with pytest.raises(TasksFailed, match="; stopped after 3 failed tasks"):
+        await wait.check(FakePool(), [view])  # type: ignore[arg-type]
+
+
+# -- any one ---------------------------------------------------------------------------------------
+
+
+def ended_at(seconds: float, view: an.JobView) -> an.JobView:
+    return msgspec.structs.replace(view, ended_at=seconds)
+
+
+def test_the_first_that_ends_is_enough() -> None:
+    both = [job(3, "active"), job(5, "active")]
+    pool = watched(both, [ended_at(9.0, job(5, "failed"))], [ended_at(9.0, job(3, "done"))])
+    result = run(pool, "job", "wait", "--any", "3,5", "-o", "quiet")
+    assert (result.exit_code, result.stdout) == (3, "5\n")
+
+
+def test_of_several_that_have_ended_the_first_counts() -> None:
+    views = [ended_at(9.0, job(3, "failed")), ended_at(8.0, job(5, "done")), job(6, "active")]
+    result = run(watched(views), "job", "wait", "--any", "3-6", "-o", "quiet")
+    assert (result.exit_code, result.stdout) == (0, "5\n")
+
+
+def test_where_there_is_none_there_is_no_first() -> None:
+    result = run(watched([]), "job", "wait", "--any", "all")
+    assert result.exit_code == NotFound.exit_status
+    assert "there is no job to wait for" in result.stderr
+
+
+# -- a command at the end --------------------------------------------------------------------------
+
+SAY = "echo $KESTREL_JOB $KESTREL_OUTCOME $KESTREL_DONE $KESTREL_FAILED $KESTREL_TASKS"
+
+
+def test_a_command_is_run_when_a_job_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    result = run(watched([FAILED_JOB]), "job", "wait", "7", "-o", "quiet", "--on-end", SAY)
+    assert (result.exit_code, result.stdout) == (3, "7\n")
+    assert capfd.readouterr() == ("", "7 failed 998 1 1000\n")
+
+
+def test_it_is_run_for_each_job_as_it_ends(capfd: pytest.CaptureFixture[str]) -> None:
+    pool = watched([job(3, "active"), job(5, "done")], [job(3, "active")], [job(3, "failed")])
+    run(pool, "job", "wait", "3,5", "--on-end", "echo $KESTREL_JOB $KESTREL_OUTCOME")
+    assert capfd.readouterr().err == "5 done\n3 failed\n"
+
+
+def test_of_any_one_it_is_run_for_that(capfd: pytest.CaptureFixture[str]) -> None:
+    views = [ended_at(9.0, job(3, "done")), ended_at(8.0, job(5, "done"))]
+    run(watched(views), "job", "wait", "--any", "3,5", "--on-end", "echo $KESTREL_JOB")
+    assert capfd.readouterr().err == "5\n"
+
+
+def test_who_ran_out_of_time_has_it_run_for_what_had_ended(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    pool = watched([job(3, "active"), job(5, "done")], [job(3, "active")])
+    words = ("--timeout", "0.05", "--on-end", "echo $KESTREL_JOB")
+    result = run(pool, "job", "wait", "3,5", *words)
+    assert result.exit_code == TimedOut.exit_status
+    assert capfd.readouterr().err == "5\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("exit 4", "exit code 4"), ("kill -9 $$", "signal 9")],
+    ids=["code", "kill"],
+)
+def test_its_failure_is_told_and_changes_nothing_else(command: str, why: str) -> None:
+    result = run(watched([ENDED_JOB]), "job", "wait", "7", "--on-end", command)
+    assert result.exit_code == 0
+    assert f"warning: the command of --on-end for job 7 failed: {why}" in result.stderr
+
+
+def test_a_command_that_cannot_be_started_is_told_of() -> None:
+    result = run(watched([ENDED_JOB]), "job", "wait", "7", "--on-end", "x" * 5_000_000)
+    assert result.exit_code == 0
+    assert "job 7 failed: Argument list too long" in result.stderr
+
+
+def test_it_talks_to_the_same_pool(capfd: pytest.CaptureFixture[str]) -> None:
+    run(watched([ENDED_JOB]), "job", "wait", "7", "--pool", "lab", "--on-end", "echo $KESTREL_POOL")
+    assert capfd.readouterr().err == "lab\n"
+
+
+def test_a_submission_with_a_command_waits(capfd: pytest.CaptureFixture[str]) -> None:
+    pool = watched([ENDED_JOB])
+    result = run(pool, "submit", "--on-end", "echo $KESTREL_OUTCOME", "--", "ls")
+    assert result.exit_code == 0
+    assert pool.last(rq.SubmitJob).watch
+    assert capfd.readouterr().err == "done\n"
+
+
+def test_a_service_has_no_end_for_a_command() -> None:
+    result = run(FakePool(), "submit", "--service", "--on-end", "ls", "--", "serve")
+    assert result.exit_code == 2
+    assert "does not end by itself" in result.stderr

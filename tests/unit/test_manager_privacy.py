@@ -77,6 +77,8 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.ListOutputs(job="1", ids=[99]), REFUSED, REFUSED, REFUSED),
     (rq.Logs(job="1", task_id=0), ALL, REFUSED, ALL),
     (rq.Logs(job="1", task_id=0, stream="stderr"), ALL, REFUSED, ALL),
+    (rq.FollowLogs(job="1", task_id=0), ALL, REFUSED, ALL),
+    (rq.FollowLogs(job="2", task_id=0, stream="stderr"), ALL, REFUSED, ALL),
     (rq.AllLogs(job="1"), ALL, REFUSED, ALL),
     (rq.ExplainJob(job="2"), ALL, REFUSED, ALL),
     (rq.ExplainJob(job="1"), REFUSED, REFUSED, REFUSED),

@@ -107,6 +107,13 @@ def test_a_command_of_words_becomes_a_line_of_the_same_words() -> None:
     assert (message.cleanup, message.env["A"], message.env["KESTREL_ITEM"]) == ("", "b", "it's")
 
 
+def test_a_line_whose_streams_are_joined_says_so_to_the_shell() -> None:
+    spec = JobSpec(argv=("sh", "-c", "a; b"), cleanup=("c",), join=True)
+    message = task_message(attempt(spec))
+    assert message.command == "exec 2>&1; sh -c 'a; b'"
+    assert message.cleanup == "exec 2>&1; c"
+
+
 def test_a_line_with_the_number_is_what_it_was_made_of() -> None:
     words = fill(numbered(" ./run_task.sh a "), 5, 5, None)
     assert words == ("/bin/sh", "-c", './run_task.sh a "$0"', "5")

@@ -80,6 +80,7 @@ def test_here_is_the_default_on_a_pool_of_this_machine(
     assert submitted("--", "./simulate", local=False) == ""
     assert submitted("--workdir", "scratch", "--", "true") == ""
     assert submitted("--workdir", "sub", "--", "true") == str(tmp_path / "sub")
+    assert submitted("--chdir", "sub", "--", "true") == str(tmp_path / "sub")
     assert submitted("--workdir", "/srv", "--", "true", local=False) == "/srv"
 
 

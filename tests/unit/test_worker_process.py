@@ -11,6 +11,7 @@ import pytest
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
@@ -40,12 +41,14 @@ class Executor:
 
     Attributes:
         limits_bytes: of memory and disk, of what was started.
+        joined: whether its standard error goes into its standard output, of each.
     """
 
     def __init__(self, clock: Clock, on_completion: Callable[[Completion], None]) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
         self.started: list[int] = []
         self.limits_bytes: list[tuple[int, int]] = []
+        self.joined: list[bool] = []
         self.complete = on_completion
         self.broken_for: set[int] = set()
         self._clock = clock
@@ -56,6 +59,7 @@ class Executor:
             raise ValueError(command.number)
         self.started.append(command.number)
         self.limits_bytes.append((command.memory_bytes, command.disk_bytes))
+        self.joined.append(command.join)
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         return number in self.started
@@ -185,6 +189,16 @@ async def test_a_task_may_use_what_it_is_charged_unless_the_pool_says_more() -> 
     )
     await worker.turn()
     assert worker.executor.limits_bytes == [(64, 7), (100, 7), (0, 9)]
+
+
+@pytest.mark.parametrize("join", [True, False])
+async def test_a_task_writes_into_one_file_if_its_job_says_so(join: bool) -> None:
+    worker = Worker(sessions=1)
+    template = Template.of(1, JobSpec(argv=("true",), join=join))
+    run = work.Run(spans=[(0, 1, 0, 1, 0, 0)], claims=[{"cpus": 1000}], jobs=[template])
+    worker.tell(worker.process.sessions[0], run)
+    await worker.turn()
+    assert worker.executor.joined == [join]
 
 
 async def test_starts_give_way_to_everything_else() -> None:

@@ -236,6 +236,9 @@ def on_reconnected(state: State, event: Reconnected) -> None:
     state.reconcile_until = event.at + state.config.reconcile_seconds
     state.leases_checked_at = event.at
     state.asked.clear()
+    for job in state.jobs.values():
+        if job.spec.stop_after is not None:
+            state.touch_job(job)  # an earlier start may have left it to be stopped
     for worker in state.workers.values():
         if not worker.online and worker.incarnation:
             # It was lost, but may have come back and said so to nobody.

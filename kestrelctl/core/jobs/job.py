@@ -12,6 +12,7 @@ from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
@@ -28,8 +29,21 @@ SUSPECT_LOSSES = 2
 DEADLINE = "deadline"
 #: The same of a job that spans workers, of which a member cannot run any more.
 FAILED_MEMBER = "failed member"
+#: The same of a job that bears no more tasks that fail.
+FAILED_TASKS = "failed tasks"
 #: Where a job comes among others: the lower first. It ends with the job's id.
 Order = tuple[float, ...]
+
+
+def how_stopped(stopped_by: str, failed: int) -> str:
+    """What stopped a job that nobody cancelled, in words: `stopped by its deadline`.
+
+    Args:
+        failed: how many of its tasks have failed or are lost.
+    """
+    if stopped_by == FAILED_TASKS:
+        return f"stopped after {plural(failed, 'failed task')}"
+    return f"stopped by its {stopped_by}"
 
 
 class Standing(enum.Enum):
@@ -148,7 +162,8 @@ class Job:
         line: as whose id it counts in the queue: its own, until its tasks keep failing.
         failed_in_row: attempts that failed since one succeeded, or since a release.
         hold: while nothing more of it is handed out, who wants that; never while it is cancelled.
-        stopped_by: what stopped it if nobody cancelled it: `DEADLINE`, `FAILED_MEMBER`; else empty.
+        stopped_by: what stopped it if nobody cancelled it: `DEADLINE`, `FAILED_MEMBER`,
+            `FAILED_TASKS`; else empty.
         waits_since: its submission, or the retry that brought it back.
         served_at: when some of its tasks were last handed out; 0 before.
         latest_account, latest_seconds: who last brought a task to a good end, and its run time.

@@ -21,6 +21,8 @@ MOST_GRACE_SECONDS = 3_600.0
 MOST_BACKOFF_SECONDS = 7 * 86_400.0
 MOST_DEADLINE_SECONDS = 10 * 366 * 86_400.0
 MOST_COPIES = 100_000
+#: As many as a job has tasks (`core.model.validate`).
+MOST_FAILED_TASKS = 1_000_000_000
 MOST_MEMORY_STEPS = 16
 MOST_MEMORY_BYTES = 1 << 60
 #: How the reason of an attempt begins that took more memory than it may, whoever noticed.
@@ -100,6 +102,19 @@ def problem_with_endings(spec: JobSpec) -> str | None:
             spec.hold_after is None or 1 <= spec.hold_after <= MOST_FAILURES_IN_ROW,
             f"a job is put on hold after 1 to {MOST_FAILURES_IN_ROW:,} failures in a row, not "
             f"{spec.hold_after}",
+        ),
+        (
+            not (spec.service and spec.stop_after),
+            "a copy of a service never fails, so there are no failed tasks to stop it after",
+        ),
+        (
+            spec.span == 1 or spec.stop_after is None,
+            "a job that spans workers stops when a member has failed, so there is nothing to count",
+        ),
+        (
+            spec.stop_after is None or 1 <= spec.stop_after <= MOST_FAILED_TASKS,
+            f"a job is stopped after 1 to {MOST_FAILED_TASKS:,} failed tasks, not "
+            f"{spec.stop_after}",
         ),
         (
             len(spec.retry_memory_bytes) <= MOST_MEMORY_STEPS,

@@ -17,7 +17,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: of its submission; empty if that had none. No two jobs of an owner have the same.
-        stopped_by: what stopped it if nobody cancelled it: `deadline`; else empty.
+        stopped_by: what stopped it if nobody cancelled it: `deadline`, `failed member`,
+            `failed tasks`; else empty.
         untold: it has ended, and its owner is still to be told.
         hold: while nothing of it is handed out, who wants that; only of an active job.
     """

@@ -63,8 +63,11 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         held: it is submitted on hold: its tasks wait for its release.
         hold_after: after so many failed attempts in a row, whichever tasks they are of, the pool
             puts it on hold; None for never.
+        stop_after: when so many of its tasks have failed or are lost for good, the others are
+            stopped, as by a cancel; None for never.
         span: on so many workers at once its tasks run, all or none: as many as it has tasks, each a
             member of one program. 1 for tasks that have nothing to do with each other.
+        join: what a task writes to standard error goes into its standard output.
         stop_signal, stop_grace_seconds: what asks a task to end, without `SIG`, and how long before
             it is made to; `core.model.ending_rules` has the defaults.
     """
@@ -102,6 +105,8 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     span: int = 1
     held: bool = False
     hold_after: int | None = None
+    stop_after: int | None = None
+    join: bool = False
 
     def deadline(self, submitted_at: float) -> float | None:
         """When what has not ended is stopped, in seconds since the epoch; None for never."""

@@ -29,6 +29,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     success_exits: Exits = ()
     stop_signal: str = ""
     stop_grace_seconds: float | None = None
+    join: bool = False
 
     @classmethod
     def of(cls, job_id: int, spec: JobSpec) -> Template:
@@ -50,6 +51,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             success_exits=spec.success_exits,
             stop_signal=spec.stop_signal,
             stop_grace_seconds=spec.stop_grace_seconds,
+            join=spec.join,
         )
 
 

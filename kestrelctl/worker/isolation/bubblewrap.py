@@ -149,7 +149,7 @@ class Bubblewrap(Namespaced):
     def ended(self, place: str, code: int, *, asked: bool) -> Ending:
         if code not in self.own_failures or asked or _has_exit_code(f"{place}/{STATUS_FILE}"):
             return Ending(told_code(code))
-        said = _tail(f"{place}/stderr")
+        said = _tail(f"{place}/stderr") or _tail(f"{place}/stdout")  # where they are joined
         missing = _NOT_EXECUTED.search(said)
         if missing is None:
             return Ending(code, f"no-resources: {said.strip() or 'bwrap failed'}", ran=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import socket
 import subprocess
@@ -25,6 +26,8 @@ sys.path.insert(0, str(CHECKOUT / "tests/dashboards"))
 import dashboardkit  # noqa: E402
 
 INVENTORY = Path(__file__).parent / "inventory"
+MPI_PAGE = CHECKOUT / "docs/spanning.md"
+MPI_PROGRAM = (CHECKOUT / "tests/integration/allreduce.py").read_text()
 WHEELHOUSE = CHECKOUT / "tests/lab/.state/wheelhouse"
 LAB = [str(CHECKOUT / "tests/lab/lab"), "--name", "pool", "--subnet", "10.89.96"]
 NAT1 = "10.89.96.139"
@@ -138,6 +141,52 @@ def echo_after(seconds: float) -> tuple[str, ...]:
 def test_a_thousand_tasks(client: Client) -> None:
     tasks = client.require_all_done(client.submit(1000, *echo_after(0)), 1000)
     assert {task["worker"].partition("@")[0] for task in tasks} == {"w1", "w2"}
+
+
+def mpi(client: Client, *words: str) -> str:
+    """Submit the script of the page, for two processes on each of two workers."""
+    [script] = re.findall(r"^```sh\n(.*?)^```$", MPI_PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    key = f"MPI_KEY={secrets.token_hex(16)}"
+    spanning = ("--span", "2", "--cpus", "2", "--time-limit", "1m", "--env", key)
+    command = ("sh", "-c", script, "mpi.sh", *words)
+    return client("submit", "-o", "quiet", *spanning, "--", *command).split()[0]
+
+
+def test_an_mpi_program_runs_on_two_machines(client: Client) -> None:
+    for worker in ("w1", "w2"):
+        install = "apt-get -qq install --no-install-recommends openmpi-bin"
+        lab("ssh", worker, f"apt-get -qq update && {install}")
+    job_id = mpi(client, "python3", "-c", MPI_PROGRAM)
+    client("job", "wait", job_id, "--timeout", "90s")
+    tasks = client.tasks(job_id)
+    assert [task["state"] for task in tasks] == ["done", "done"]
+    first, second = (task["worker"].partition("@")[0] for task in tasks)
+    assert {first, second} == {"w1", "w2"}
+    assert sorted(client("job", "logs", job_id, "0").splitlines()) == [
+        f"process {rank} on {host}: 1111"
+        for rank, host in enumerate([first, first, second, second])
+    ]
+
+
+def test_a_member_that_mpirun_does_not_need_ends(client: Client) -> None:
+    job_id = mpi(client, "-n", "1", "hostname")
+    client("job", "wait", job_id, "--timeout", "90s")
+    assert client("job", "logs", job_id, "0") in ("w1\n", "w2\n")
+
+
+def test_what_mpirun_has_started_elsewhere_ends_with_the_job(client: Client) -> None:
+    def running() -> list[str]:
+        return [
+            line
+            for worker in ("w1", "w2")
+            for line in lab("ssh", worker, "pgrep -fx 'sleep 4242' || true").split()
+        ]
+
+    job_id = mpi(client, "sleep", "4242")
+    wait_until(lambda: len(running()) == 4)
+    client("job", "cancel", job_id)
+    client("job", "wait", job_id, "--timeout", "30s", status=3)
+    assert running() == []
 
 
 def test_a_machine_behind_nat_joins(client: Client) -> None:

@@ -1,0 +1,115 @@
+"""`submit --export`: variables of the submitter's environment that go along with a job.
+
+By name, or all; `sbatch` has the same option (sbatch(1), `--export`), HTCondor calls it `getenv`
+(condor_submit). Both send whatever the environment holds. Here all is without what looks like a
+secret: a job's environment is stored, and shown to admins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kestrelctl.core.model.plural import plural
+from kestrelctl.errors import UsageError
+from kestrelctl.grammar.quantities import split_words
+
+#: Stands for the whole environment.
+ALL = "ALL"
+#: How many names a warning or an error gives.
+_MOST_NAMED = 20
+#: Anywhere in a name, whatever its case: rather one variable too few than a secret too many.
+_SECRET_WORDS = re.compile(
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|PASSFILE|CREDENTIAL|KEY|COOKIE|PRIVATE"
+    r"|(?:^|_)(?:PASS|PWD|PAT|AUTH|PIN)(?:_|$)"
+    r"|^(?:AWS|AZURE|GOOGLE|GCP|GH|GITHUB|GITLAB|VAULT|SSH|GPG|GNUPG)_|^KRB5",
+    re.IGNORECASE,
+)
+#: A user name and a password before the host of an address (RFC 3986, 3.2.1).
+_PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+#: What is true of the submitter's terminal, session, shell or account, and of no task: the
+#: worker's own account has its home and its name.
+_OF_HERE = re.compile(
+    r"PWD|OLDPWD|SHLVL|_|HOST|HOSTNAME|HOME|USER|LOGNAME|SHELL|MAIL|TMPDIR|TMP|TEMP|EDITOR|VISUAL"
+    r"|TERM|TERM_.*|TERMINFO|COLORTERM|COLUMNS|LINES|TTY|PS[0-4]|PROMPT.*|HIST.*"
+    r"|DISPLAY|WAYLAND_.*|XAUTHORITY|WINDOWID|DESKTOP_SESSION|XDG_RUNTIME_DIR|XDG_SESSION_.*"
+    r"|XDG_SEAT.*|XDG_VTNR|XDG_CURRENT_DESKTOP|DBUS_.*|TMUX.*|STY|SSH_(?:CLIENT|CONNECTION|TTY)"
+    r"|SUDO_.*|INVOCATION_ID|JOURNAL_STREAM|NOTIFY_SOCKET|SYSTEMD_.*|KESTREL_.*"
+)
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """What of an environment goes along with a job.
+
+    Attributes:
+        variables: their values by name.
+        kept_back: names that all would mean, but for what they look like.
+    """
+
+    variables: dict[str, str]
+    kept_back: tuple[str, ...] = ()
+
+
+def exported(given: Iterable[str], environment: Mapping[str, str]) -> Exported:
+    """What an option `--export` takes along.
+
+    Args:
+        given: names with commas between them; `ALL` for the whole environment.
+        environment: the submitter's.
+
+    Raises:
+        UsageError: one that is named is not set, or is no text.
+    """
+    names = split_words(given)
+    found: dict[str, str] = {}
+    kept_back: tuple[str, ...] = ()
+    if ALL in names:
+        common = [name for name in environment if not _OF_HERE.fullmatch(name)]
+        kept_back = tuple(
+            sorted(name for name in common if name not in names and _is_kept(name, environment))
+        )
+        found = {name: environment[name] for name in common if name not in kept_back}
+    named = [name for name in names if name != ALL]
+    assigned = [name for name in named if "=" in name]
+    if assigned:
+        raise UsageError(
+            f"--export takes names, not {assigned[0]!r}", hint=f"write --env {assigned[0]}"
+        )
+    unset = [name for name in named if name not in environment]
+    if unset:
+        raise UsageError(
+            f"{names_text(unset)} {'is' if len(unset) == 1 else 'are'} not set in your environment",
+            hint=f"export {unset[0]}=…, or --env {unset[0]}=VALUE",
+        )
+    found |= {name: environment[name] for name in named}
+    odd = [name for name in found if not _is_text(name + found[name])]
+    if odd:
+        raise UsageError(
+            f"the environment cannot go along: {names_text(odd)} is not UTF-8",
+            cause="a job is described in JSON",
+            hint=f"unset {odd[0]}",
+        )
+    return Exported(found, kept_back)
+
+
+def names_text(names: Iterable[str]) -> str:
+    """The first of these names, and how many more there are."""
+    every = list(names)
+    more = len(every) - _MOST_NAMED
+    shown = ", ".join(every[:_MOST_NAMED])
+    return f"{shown} and {plural(more, 'other')}" if more > 0 else shown
+
+
+def _is_kept(name: str, environment: Mapping[str, str]) -> bool:
+    value = environment[name]
+    return bool(_SECRET_WORDS.search(name) or _PASSWORD_IN_ADDRESS.search(value))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
