@@ -32,9 +32,9 @@ class CommandSpec(msgspec.Struct, frozen=True):
         workdir: absolute path of the directory in which it starts; empty for its scratch directory.
         stop_signal, stop_grace_seconds: what asks it to end, and how long before it is made to.
         host_lines: what its host file has; empty for none.
+        join: whether what it writes to standard error goes into standard output.
         outputs: globs of what it leaves in its scratch directory and that is stored.
         success_exits: exit codes that are a success; none named: 0. Only then outputs are stored.
-        join: whether what it writes to standard error goes into standard output.
     """
 
     number: int
@@ -48,9 +48,9 @@ class CommandSpec(msgspec.Struct, frozen=True):
     stop_signal: int = signal.SIGTERM
     stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
     host_lines: tuple[str, ...] = ()
+    join: bool = False
     outputs: tuple[str, ...] = ()
     success_exits: Exits = ()
-    join: bool = False
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):

@@ -339,7 +339,7 @@ class WorkerSession:
             stop_signal_number(template.stop_signal),
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
-            join=template.join,
+            template.join,
             outputs=template.outputs,
             success_exits=template.success_exits,
         )
