@@ -25,7 +25,7 @@ _REFUSED: tuple[tuple[tuple[str, ...], bool, str], ...] = (
     (("--wait",), False, _TELLS),
     (("--progress",), False, _TELLS),
     (("--on-end",), True, _TELLS),
-    (("-o", "--output"), True, _TERMINAL),
+    (("-o",), True, _TERMINAL),
     (("--no-color",), False, _TERMINAL),
     (("-q", "--quiet"), False, _TERMINAL),
     (("-v", "--verbose"), False, _TERMINAL),

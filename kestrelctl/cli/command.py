@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from kestrelctl.cli.context import Context
     from kestrelctl.cli.inputs import Share
     from kestrelctl.cli.redial import Redial
+    from kestrelctl.core.model.stored_file import StoredFile
 
 
 class OpenPool(Protocol):
@@ -46,6 +48,19 @@ def _open_share(connection: Connection, context: Context) -> Share:
     return FileShare(connection.request_slot, ca_file=context.ca_file)
 
 
+class Downloads(Protocol):
+    """What files come from; `files.share.FileShare`, or a test's own."""
+
+    async def get(self, stored: StoredFile, target: Path) -> None:
+        """Writes a stored file. KestrelError if that cannot be done."""
+
+
+def _file_share(context: Context) -> Downloads:
+    from kestrelctl.files.share import FileShare
+
+    return FileShare(ca_file=context.ca_file)
+
+
 @dataclass(slots=True)
 class Invocation:
     """One invocation of kestrelctl.
@@ -59,6 +74,7 @@ class Invocation:
     open_pool: OpenPool = _open_pool
     find_context: Callable[[str], Context] = _find_context
     open_share: Callable[[Connection, Context], Share] = _open_share
+    file_share: Callable[[Context], Downloads] = _file_share
     now: Callable[[], float] = time.time
 
     def talk(
@@ -149,11 +165,15 @@ class CommonOption(click.Option):
     """An option that many commands have; it sets something of the invocation."""
 
 
-def common_options(*, talks: bool) -> list[click.Parameter]:
-    """The options of every command; `--pool` only for those that talk to one."""
+def common_options(*, talks: bool, taken: Collection[str] = ()) -> list[click.Parameter]:
+    """The options of every command; `--pool` only for those that talk to one.
+
+    Args:
+        taken: names that mean something else to the command.
+    """
     options: list[click.Parameter] = [
         CommonOption(
-            ["-o", "--output"],
+            ["output", *(name for name in ("-o", "--output") if name not in taken)],
             metavar="MODE",
             expose_value=False,
             callback=_on_output,
@@ -198,7 +218,8 @@ class CliCommand(click.Command):
 
     def __init__(self, *args: Any, talks: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.extend(common_options(talks=talks))
+        taken = {name for param in self.params for name in param.opts}
+        self.params.extend(common_options(talks=talks, taken=taken))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []

@@ -13,6 +13,7 @@ from kestrelctl.cli.command import Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection
 from kestrelctl.cli.explain import explain
+from kestrelctl.cli.fetch import fetch
 from kestrelctl.cli.job_history import history
 from kestrelctl.cli.jobview import (
     all_pages,
@@ -113,8 +114,8 @@ def info(invocation: Invocation, job_id: str) -> None:
     async def work(connection: Connection) -> CommandOutput:
         view = await one_job(connection, job_id, details=True)
         reasons = await why_waiting(connection, [view])
-        output = await output_of(connection, view) if invocation.screen.is_table else ""
-        return job_record(view, invocation.now(), reasons.get(view.job_id, ""), output)
+        told = await output_of(connection, view) if invocation.screen.is_table else ("", "")
+        return job_record(view, invocation.now(), reasons.get(view.job_id, ""), *told)
 
     invocation.talk(work)
 
@@ -275,5 +276,5 @@ async def _until_none_is_left(
             return replace(changed, what=what, tasks=tasks)
 
 
-for command in (history, tasks, logs, explain, story):
+for command in (history, tasks, logs, fetch, explain, story):
     job.add_command(command)

@@ -59,6 +59,7 @@ OPTIONS = (
     "stop-signal",
     "stop-grace",
     "on-worker-lost",
+    "output",
     "join",
     "env",
     "export",
@@ -68,6 +69,8 @@ OPTIONS = (
 )
 #: The directory of a task that is a scratch directory of its own.
 SCRATCH = "scratch"
+#: Options that may be a list.
+_SEVERAL = ("array", "requires", "env", "export", "assets", "inputs", "outputs")
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
 
 
@@ -139,12 +142,13 @@ def _read_toml(path: Path, text: str) -> JobFile:
         table = _typed(path, "asset", fields["asset"], dict)
         fields["assets"] = [f"{name}={_scalar(path, name, v)}" for name, v in table.items()]
         del fields["asset"]
+    if "output" in fields:
+        found = fields.pop("output")
+        fields["outputs"] = [found] if isinstance(found, str) else found
     for key, value in fields.items():
         if key in ("service", "hold", "join") and isinstance(value, bool):
             continue
-        several = key in ("array", "requires", "env", "export", "assets", "inputs") and isinstance(
-            value, list
-        )
+        several = key in _SEVERAL and isinstance(value, list)
         for each in value if several else [value]:
             _scalar(path, key, each)
     return JobFile(argv, cleanup, fields)

@@ -138,13 +138,14 @@ def totals(views: Sequence[JobView], of: int = 0) -> str:
     return f"{jobs}; tasks: {', '.join(counts) or 'none'}"
 
 
-def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
+def job_record(view: JobView, now: float, reason: str, output: str, files: str) -> Record:
     """Everything about a job.
 
     Args:
         now: seconds since the epoch.
         reason: why it waits, if it does.
         output: how much its tasks wrote, and where that is.
+        files: how many its tasks left.
     """
     span = f" ({view.ids})" if view.argv else ""
     blocks: list[tuple[str, str] | Table] = [
@@ -156,6 +157,7 @@ def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
         ("command", _command(view) or PRIVATE),
         ("directory", (view.workdir or SCRATCH) if view.argv else ""),
         ("inputs", shlex.join(view.inputs or ())),
+        ("outputs", shlex.join(view.outputs)),
         ("tasks", f"{view.tasks:,}{span}"),
         ("", totals([view]).partition("tasks: ")[2]),
         ("submitted", ago(view.submitted_at, now)),
@@ -163,6 +165,7 @@ def job_record(view: JobView, now: float, reason: str, output: str) -> Record:
         ("took", duration(view.ended_at - view.submitted_at) if view.ended_at else ""),
         ("time of a task", duration(view.mean_seconds)),
         ("output", output),
+        ("files", files),
         ("standard error", "into standard output" if view.join else ""),
         ("priority", str(view.priority)),
         ("spans", f"{view.span:,} workers at once" if view.span > 1 else ""),

@@ -17,15 +17,27 @@ MOST_TASKS = 1000
 _MOST_WORKERS = 5
 
 
-async def output_of(connection: Connection, view: JobView) -> str:
-    """A sentence on the output of a job's tasks that have ended; empty if they wrote nothing."""
+async def output_of(connection: Connection, view: JobView) -> tuple[str, str]:
+    """A sentence on the output of a job's tasks that have ended, and one on the files that they
+    left; empty where there is nothing."""
     states = [TaskState.DONE, TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED]
     request = ListTasks(job=str(view.job_id), states=states, limit=MOST_TASKS)
     page = await ask(connection, request, Tasks)
-    told = describe(page.tasks)
-    if told and page.after is not None:
-        return f"of the first {plural(len(page.tasks), 'task')} that ended: {told}"
+    told = describe(page.tasks), describe_files(page.tasks)
+    if page.after is not None:
+        some = f"of the first {plural(len(page.tasks), 'task')} that ended: "
+        output, files = (each and some + each for each in told)
+        return output, files
     return told
+
+
+def describe_files(tasks: Sequence[TaskView]) -> str:
+    """How many files they left, and what these take."""
+    left = [task for task in tasks if task.output_files]
+    if not left:
+        return ""
+    files = plural(sum(task.output_files for task in left), "file")
+    return f"{files} of {plural(len(left), 'task')}, {size(sum(t.outputs_bytes for t in left))}"
 
 
 def describe(tasks: Sequence[TaskView]) -> str:

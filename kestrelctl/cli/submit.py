@@ -17,12 +17,14 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.export import ALL, exported, names_text
+from kestrelctl.cli.fetch import fetch_files
 from kestrelctl.cli.inputs import find_inputs, send_inputs
 from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.jobfile import SCRATCH, JobFile, looks_like_job_file, read_job_file
 from kestrelctl.cli.on_end import OnEnd, on_end_option
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
+from kestrelctl.cli.screen import Mode
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.cli.upload_record import upload_record
 from kestrelctl.core.model.plural import plural
@@ -103,6 +105,13 @@ class _SubmitCommand(CliCommand):
 @click.option(
     "--progress", is_flag=True, help="Show how far it is also where nobody looks; waits, too."
 )
+@click.option(
+    "--fetch",
+    "fetch_to",
+    type=Path,
+    metavar="DIR",
+    help="When it has ended, bring home to DIR/TASK/ what --output says; waits, too.",
+)
 @on_end_option
 @click.pass_context
 @pass_invocation
@@ -114,6 +123,7 @@ def submit(
     key: str | None,
     waits: bool,
     progress: bool,
+    fetch_to: Path | None,
     on_end: str | None,
     **options: Any,
 ) -> None:
@@ -136,11 +146,15 @@ def submit(
     spec = checked_job(
         msgspec.structs.replace(
             spec,
-            workdir=_directory(invocation, SCRATCH if files else workdir),
+            workdir=_directory(invocation, workdir, bool(files or spec.outputs)),
             env=_exported(invocation, options["export"]) | spec.env,
         )
     )
-    waits = waits or progress or on_end is not None
+    if fetch_to is not None and not spec.outputs:
+        raise UsageError(
+            "there will be nothing to fetch", hint="--output GLOB says what tasks leave"
+        )
+    waits = waits or progress or on_end is not None or fetch_to is not None
     if spec.service and waits:
         raise UsageError(
             "a service does not end by itself, so there is nothing to wait for",
@@ -196,7 +210,13 @@ def submit(
         )
         await ends.finish()
         await invocation.show(Record(str(job_id), view, [wait.sentence(view)]))
+        fetched = None
+        if fetch_to is not None:
+            fetched = await fetch_files(invocation, connection, view, fetch_to)
+            invocation.screen.say(fetched.sentence())
         await wait.check(connection, [view])
+        if fetched is not None:
+            fetched.check()
 
     invocation.talk_again(work)
 
@@ -221,6 +241,12 @@ def _job_of(
     if len(given) > 1:
         names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{names} exclude each other", hint="one of them makes the tasks")
+    for mode in options["outputs"]:
+        if mode in list(Mode):  # as every other command understands --output
+            raise UsageError(
+                f"--output {mode} would bring home what tasks leave as {mode!r}",
+                hint=f"-o {mode} says how the answer is printed; a file of that name is ./{mode}",
+            )
     items = None
     if options["each_line"] is not None:
         items = read_lines(options["each_line"])
@@ -286,15 +312,19 @@ def _exported(invocation: Invocation, given: tuple[str, ...]) -> dict[str, str]:
     return found.variables
 
 
-def _directory(invocation: Invocation, given: str | None) -> str:
+def _directory(invocation: Invocation, given: str | None, leaves_files: bool) -> str:
     """Where tasks start: an absolute path, or nothing for a scratch directory.
+
+    Args:
+        given: on the command line or in the job file.
+        leaves_files: that is what tasks do in scratch directories only.
 
     Raises:
         UsageError: the current directory is gone, or its name cannot be said in JSON.
     """
-    if given == SCRATCH or (
-        given is None and not invocation.find_context(invocation.pool).own_directories
-    ):
+    if given == SCRATCH or (given is None and leaves_files):
+        return ""
+    if given is None and not invocation.find_context(invocation.pool).own_directories:
         return ""
     try:
         directory = Path(given or ".").resolve(strict=given is None)

@@ -30,6 +30,8 @@ _COLUMNS: list[Column[TaskView]] = [
     Column("MEMORY", lambda t: size(t.peak_bytes or t.memory_bytes or 0), right=True),
     Column("WAITED", lambda t: duration(t.waited_seconds), right=True, wide=True),
     Column("OUTPUT", lambda t: size(t.stdout_bytes + t.stderr_bytes), right=True, wide=True),
+    Column("FILES", lambda t: str(t.output_files or ""), right=True, wide=True),
+    Column("LEFT", lambda t: size(t.outputs_bytes), right=True, wide=True),
     Column("FAILURES", lambda t: str(t.failures), right=True, wide=True),
     Column("LOSSES", lambda t: str(t.losses), right=True, wide=True),
     Column("ADDRESS", lambda t: t.worker, wide=True),

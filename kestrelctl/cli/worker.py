@@ -194,6 +194,15 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     help="Leave after so long; what runs then is given back.  [default: stay]",
 )
 @click.option(
+    "--outputs-limit",
+    "outputs_limit_bytes",
+    type=parse_size,
+    metavar="SIZE",
+    default="4G",
+    show_default=True,
+    help="The most that a task may leave of files that its job asks for.",
+)
+@click.option(
     "--any-workdir",
     is_flag=True,
     hidden=True,

@@ -209,6 +209,13 @@ _OPTIONS = (
         help="Run a task elsewhere at once, or wait for its worker.",
     ),
     click.option(
+        "--output",
+        "outputs",
+        multiple=True,
+        metavar="GLOB",
+        help="Bring home what fits of what a task leaves in its scratch directory; repeatable.",
+    ),
+    click.option(
         "--join", is_flag=True, help="Put standard error into standard output, as it is written."
     ),
     click.option(
@@ -314,6 +321,7 @@ def job_of(
             max_losses=options["max_losses"],
             time_limit_seconds=options["time_limit"],
             on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
+            outputs=tuple(options["outputs"]),
             env=_environment(options["env"]),
             notify=Notify(options["notify"]),
         )

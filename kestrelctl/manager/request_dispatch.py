@@ -19,6 +19,7 @@ from kestrelctl.manager.resizes import Resizes
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.share_requests import ShareRequests
+from kestrelctl.manager.task_file_requests import TaskFileRequests
 from kestrelctl.manager.task_requests import TaskRequests
 from kestrelctl.manager.turns import USER_LINES, Turns
 from kestrelctl.manager.user_requests import UserRequests
@@ -92,6 +93,7 @@ class RequestDispatcher:
             rq.ForgetJobs: jobs.forget,
             rq.ListTasks: tasks.list_tasks,
             rq.Logs: tasks.logs,
+            rq.ListOutputs: TaskFileRequests(service, selection).list,
             rq.FollowLogs: tasks.follow_logs,
             rq.AllLogs: tasks.all_logs,
             rq.TellStory: tasks.story,

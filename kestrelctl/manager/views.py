@@ -36,6 +36,7 @@ from kestrelctl.protocol.answers import (
 from kestrelctl.protocol.asset_views import AssetView
 from kestrelctl.protocol.pool_troubles import SaturatedClass, UnmetShape
 from kestrelctl.protocol.share_views import GroupView, UserView
+from kestrelctl.protocol.task_file_views import TaskFiles
 from kestrelctl.store.sums import Spread, Used
 
 #: The longest command, and the longest requirements, in characters, in an answer about many jobs.
@@ -47,7 +48,9 @@ MOST_LACKING = 10
 #: Bytes of an answer around its page of views.
 _FRAME_BYTES = 1000
 
-V = TypeVar("V", JobView, TaskView, WorkerView, StoryEntry, UserLine, UserView, GroupView)
+V = TypeVar(
+    "V", JobView, TaskView, WorkerView, StoryEntry, UserLine, UserView, GroupView, TaskFiles
+)
 
 
 def shown(job: Job, unstored: Counts | None) -> tuple[Counts, int]:
@@ -106,6 +109,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         rank=spec.rank,
         max_running=spec.max_running,
         workdir=spec.workdir,
+        outputs=list(spec.outputs),
         max_failures=spec.max_failures,
         max_losses=spec.max_losses,
         time_limit_seconds=spec.time_limit_seconds,
@@ -163,6 +167,7 @@ def abridged(view: JobView) -> JobView:
         view,
         argv=cut_words(view.argv, LONGEST_COMMAND),
         requires=cut_words(view.requires, LONGEST_COMMAND),
+        outputs=cut_words(view.outputs, LONGEST_COMMAND),
         ids=ids if len(ids) <= LONGEST_COMMAND else f"{ids[:LONGEST_COMMAND]}…",
     )
 
@@ -271,6 +276,8 @@ def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
         waited_seconds=result.waited_seconds if result else None,
         stdout_bytes=result.stdout_bytes if result else 0,
         stderr_bytes=result.stderr_bytes if result else 0,
+        output_files=result.output_files if result else 0,
+        outputs_bytes=result.outputs.size_bytes if result and result.outputs else 0,
     )
 
 

@@ -11,14 +11,9 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
+from kestrelctl.protocol.reply import Reply as Reply
 from kestrelctl.protocol.share_views import GroupView, UserView
-from kestrelctl.protocol.work import Message
-
-
-class Reply(Message, frozen=True, kw_only=True):
-    """Anything the pool says to a user; `id` is that of the request."""
-
-    id: str
+from kestrelctl.protocol.task_file_views import OutputPage
 
 
 class Failed(Reply, frozen=True, kw_only=True, tag="error"):
@@ -105,6 +100,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rank: str = ""
     max_running: int | None = None
     workdir: str = ""  #: the directory in which tasks start; empty for a scratch directory
+    outputs: list[str] = []  #: globs of the files that tasks leave and that are kept
     max_failures: int = 1
     max_losses: int = 5
     time_limit_seconds: float | None = None
@@ -192,6 +188,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     stderr_bytes: int = 0
     memory_bytes: int | None = None  #: without the page cache
     said_at: float | None = None
+    output_files: int = 0  #: that it left and its job asked for
+    outputs_bytes: int = 0  #: what they take together
 
 
 class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):
@@ -573,6 +571,7 @@ AnyAnswer = (
     | Jobs
     | Ended
     | Tasks
+    | OutputPage
     | Log
     | LogPage
     | FollowedLog

@@ -168,6 +168,19 @@ class ListTasks(Request, frozen=True, kw_only=True, tag="tasks"):
     ids: list[Whole] = []
 
 
+class ListOutputs(Request, frozen=True, kw_only=True, tag="outputs"):
+    """Where the files are that tasks of one's own job left. Answered by `output_page`.
+
+    Attributes:
+        after: the index after which the page starts.
+        ids: only of these tasks, at most a thousand; empty for all.
+    """
+
+    job: str
+    after: Whole = -1
+    ids: list[Whole] = []
+
+
 class Watch(Request, frozen=True, kw_only=True, tag="watch"):
     """Be told when jobs end. Answered by `jobs` at once, then `ended` for each.
 
@@ -461,6 +474,7 @@ AnyRequest = (
     | ReleaseJobs
     | ListJobs
     | ListTasks
+    | ListOutputs
     | Watch
     | Logs
     | FollowLogs

@@ -267,6 +267,15 @@ _SIXTEENTH = (
     """,
 )
 
+_OUTPUTS = (
+    # What a task left that its job asked for: how many files, and where they are, as JSON. NULL for
+    # none.
+    "ALTER TABLE tasks ADD COLUMN output_files INTEGER",
+    "ALTER TABLE tasks ADD COLUMN outputs BLOB",
+    # How long it took until they were there.
+    "ALTER TABLE tasks ADD COLUMN stored_seconds REAL",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -284,6 +293,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FOURTEENTH,
     _FIFTEENTH,
     _SIXTEENTH,
+    _OUTPUTS,
 )
 
 

@@ -13,6 +13,7 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord, WorkerRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.store.sums import Used
 
@@ -30,7 +31,8 @@ STATES: tuple[TaskState, ...] = tuple(STATE_CODES)
 TASK_COLUMNS = (
     "job_id, idx, state, failures, losses, concluded, retried_after, memory_step, worker,"
     " number, outcome, started_at, wall_seconds, waited_seconds, cpu_seconds, peak_bytes,"
-    " exit_code, signal, reason, stdout, stderr, stdout_bytes, stderr_bytes"
+    " exit_code, signal, reason, stdout, stderr, stdout_bytes, stderr_bytes, output_files, outputs,"
+    " stored_seconds"
 )
 TASK_PARAMETERS = ", ".join("?" for _ in TASK_COLUMNS.split(","))
 
@@ -51,10 +53,11 @@ USED_COLUMNS = Used.__struct_fields__
 #: The order in which `worker_record` wants a worker's row.
 WORKER_COLUMNS = "worker, draining, ad"
 
-_NO_RESULT = (None,) * 14
+_NO_RESULT = (None,) * 17
 _encoder = msgspec.json.Encoder()
 _spec_decoder = msgspec.json.Decoder(JobSpec)
 _hold_decoder = msgspec.json.Decoder(Hold)
+_outputs_decoder = msgspec.json.Decoder(StoredFile)
 _ad_decoder = msgspec.json.Decoder(WorkerAd)
 
 
@@ -98,6 +101,9 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
         result.stderr,
         result.stdout_bytes,
         result.stderr_bytes,
+        result.output_files,
+        None if result.outputs is None else _encoder.encode(result.outputs),
+        result.stored_seconds,
     )
 
 
@@ -107,7 +113,10 @@ def task_record(row: tuple[Any, ...]) -> TaskRecord:
     worker, number, *rest = others
     result = None
     if number is not None:
-        rest[-4:-2] = map(_as_bytes, rest[-4:-2])
+        rest[-7:-5] = map(_as_bytes, rest[-7:-5])
+        files, outputs, stored_seconds = rest[-3:]
+        stored = None if outputs is None else _outputs_decoder.decode(outputs)
+        rest[-3:] = files or 0, stored, stored_seconds or 0.0
         result = Result(number, job_id, index, *rest)
     return TaskRecord(
         job_id,

@@ -6,21 +6,23 @@ import asyncio
 import logging
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import msgspec
 
 from kestrelctl import clock, garbage, logs
-from kestrelctl.core.model import isolation, job_inputs, workdir
+from kestrelctl.core.model import isolation, job_inputs, output_globs, workdir
 from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.validate import problem_with_ad
-from kestrelctl.errors import KestrelError, NotAllowed, UsageError
+from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError
 from kestrelctl.files.share import FileShare
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
+from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.worker.credentials import read_credentials
 from kestrelctl.worker.discovery import (
     Machine,
@@ -39,11 +41,14 @@ from kestrelctl.worker.isolation.probe import choose
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
 from kestrelctl.worker.options import WorkerOptions
+from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
+from kestrelctl.worker.session import WorkerSession
 from kestrelctl.worker.spool import DiskSpool
 from kestrelctl.worker.staging import StagingExecutor
 from kestrelctl.xmpp import xmpp_session
+from kestrelctl.xmpp.slots import request_slot
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +75,7 @@ def _add_sessions(
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
             *((job_inputs.TAG,) if _fetches_inputs(options) else ()),
+            *((output_globs.TAG,) if options.executor == "process" else ()),
         ),
         host=machine.hostname,
         os=machine.os,
@@ -128,6 +134,7 @@ def _executor(
     options: WorkerOptions,
     machine: Machine,
     rung: Rung,
+    sessions: Sequence[WorkerSession],
     on_completion: Callable[[Completion], None],
 ) -> Executor:
     if options.executor == "inline":
@@ -136,7 +143,7 @@ def _executor(
         memory_bytes=machine.memory_bytes,
         disk_bytes=disk_for_tasks_bytes(options.data_dir),
     )
-    share = FileShare(ca_file=options.ca_file)
+    share = _file_share(options, sessions)
     return StagingExecutor(
         on_completion,
         partial(
@@ -145,9 +152,30 @@ def _executor(
             rung=rung,
             task_limits=limits,
             any_workdir=options.any_workdir,
+            output_stage=OutputStage(
+                options.data_dir.absolute() / "outgoing",
+                share,
+                is_online=lambda: any(each.session.online for each in sessions),
+                limit_bytes=options.outputs_limit_bytes,
+                now=clock.now,
+            ),
         ),
         partial(InputCache, options.data_dir / "inputs", options.cache_bytes, share.get),
     )
+
+
+def _file_share(options: WorkerOptions, sessions: Sequence[WorkerSession]) -> FileShare:
+    """The pool's, in which any of the sessions may ask for a place."""
+
+    async def slot(size_bytes: int, filename: str) -> Slot:
+        online = next((each for each in sessions if each.session.online), None)
+        if online is None:
+            raise Unreachable("the server is away")
+        # In production a session is nothing else.
+        session = cast(xmpp_session.XmppSession, online.session)
+        return await request_slot(session, options.pool, size_bytes, filename)
+
+    return FileShare(slot, ca_file=options.ca_file)
 
 
 async def serve(options: WorkerOptions) -> int:
@@ -159,10 +187,11 @@ async def serve(options: WorkerOptions) -> int:
     """
     machine = discover()
     rung = _rung(options, machine)
+    sessions: list[WorkerSession] = []
     process = WorkerProcess(
         secrets.token_hex(8),
         DiskSpool(options.data_dir / "spool"),
-        partial(_executor, options, machine, rung),
+        partial(_executor, options, machine, rung, sessions),
         clock,
         Random(),
     )
@@ -175,6 +204,7 @@ async def serve(options: WorkerOptions) -> int:
     metrics_server = keeping = None
     try:
         _add_sessions(process, options, machine, rung)
+        sessions += process.sessions
         if options.metrics:
             from kestrelctl.worker.worker_metrics import serve_metrics
 

@@ -9,8 +9,10 @@ from typing import Protocol
 import msgspec
 
 from kestrelctl.core.counting.histogram import Histogram
-from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS
+from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
+from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.stored_file import StoredFile
 
 #: Seconds to start a command.
 START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
@@ -36,6 +38,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
         owner: whose attempt it is, where it has inputs.
         links: (name, path) of what it finds in its scratch directory as links to what was fetched.
         inputs_dir: absolute path of the directory in which that is; empty if there is nothing.
+        outputs: globs of what it leaves in its scratch directory and that is stored.
+        success_exits: exit codes that are a success; none named: 0. Only then outputs are stored.
     """
 
     number: int
@@ -54,6 +58,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
     owner: str = ""
     links: tuple[tuple[str, str], ...] = ()
     inputs_dir: str = ""
+    outputs: tuple[str, ...] = ()
+    success_exits: Exits = ()
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -67,14 +73,18 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             `process-limit: …`, `disk-limit: …`, `cannot-start: …` (all the task's fault),
             `no-input: …` (a file that travels with the job cannot be had),
             `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
-            exit code of a task that itself filled the disk), `cleanup-failed: …`, or what `kill`
-            was given.
+            exit code of a task that itself filled the disk), `cleanup-failed: …`,
+            `outputs-missing: …`, `outputs-too-large: …` and `outputs-failed: …` (beside the exit
+            code of a success), or what `kill` was given.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
         cpu_seconds: user and system time, with that of the children it waited for.
         peak_bytes: largest resident memory; 0 if it is not known.
         stdout, stderr: the last TAIL_BYTES of each.
         stdout_bytes, stderr_bytes: whole sizes.
+        output_files: how many files were stored.
+        outputs: where they are, as one archive.
+        stored_seconds: how long that took, from its end and that of its cleanup.
     """
 
     number: int
@@ -89,6 +99,23 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     stderr: bytes = b""
     stdout_bytes: int = 0
     stderr_bytes: int = 0
+    output_files: int = 0
+    outputs: StoredFile | None = None
+    stored_seconds: float = 0.0
+
+    def is_success(self, success_exits: Exits) -> bool:
+        """Whether the command did what it was to do.
+
+        Args:
+            success_exits: as of a `CommandSpec`.
+        """
+        # Who is asked to end may do so with status 0, which says nothing then.
+        was_ended = self.reason and not self.reason.startswith("cleanup-failed:")
+        return (
+            self.exit_code is not None
+            and not was_ended
+            and is_success(success_exits, self.exit_code)
+        )
 
 
 class Executor(Protocol):

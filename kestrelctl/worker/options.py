@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kestrelctl.worker.output_stage import DEFAULT_LIMIT_BYTES
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
@@ -32,6 +34,7 @@ class WorkerOptions:
         cache_bytes: the most that is kept of the inputs of tasks; None for a part of what is free.
             With 0 it takes no tasks that have some.
         lifetime_seconds: it leaves so long after its start; None if it stays.
+        outputs_limit_bytes: the most that files may have that a task leaves and its job asks for.
         executor: `process`, or `inline` to measure scheduling alone.
     """
 
@@ -55,6 +58,7 @@ class WorkerOptions:
     any_workdir: bool = False
     cache_bytes: int | None = None
     lifetime_seconds: float | None = None
+    outputs_limit_bytes: int = DEFAULT_LIMIT_BYTES
     executor: str = "process"
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()

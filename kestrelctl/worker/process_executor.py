@@ -16,8 +16,9 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -30,6 +31,8 @@ from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.limits import GRACE_SECONDS, LimitEnforcer
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
 from kestrelctl.worker.output import STREAMS, KeptOutputs
+from kestrelctl.worker.output_archive import OutputsRefused
+from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.process_tree import descendants
 from kestrelctl.worker.running_process import RunningProcess
@@ -65,6 +68,7 @@ class ProcessExecutor:
         rung: how tasks are isolated from each other and from this process.
         task_limits: for tasks that ask for nothing themselves.
         any_workdir: whether a command may say in which directory it starts.
+        output_stage: stores what commands leave; None where that is not possible.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class ProcessExecutor:
         rung: Rung | None = None,
         task_limits: TaskLimits | None = None,
         any_workdir: bool = False,
+        output_stage: OutputStage | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._child_signal = ChildSignal(self._loop, self._reap)  # before Trash has threads
@@ -100,6 +105,7 @@ class ProcessExecutor:
         self._free_sandboxes: list[Sandbox] = []
         self._room_until = 0.0
         self._looking: set[asyncio.Task[None]] = set()
+        self._output_stage = output_stage
         self._sandbox_names = map(str, itertools.count())
         self._rung = rung or Plain()
         if self._rung.hides_files:
@@ -145,6 +151,9 @@ class ProcessExecutor:
             False if there is no such task (any more); then nothing happens.
         """
         process = self._processes.get(number)
+        if process is not None and process.staging is not None:
+            self._stop_staging(process, reason)
+            return True
         if process is None or process.pid not in self._by_pid:
             return False
         self._limits.terminate(process, reason)
@@ -193,8 +202,12 @@ class ProcessExecutor:
                 self._rung.kill(process.pid)
             self._orphans.kill_all()
             await asyncio.sleep(0.005)
+        for process in self._processes.values():
+            self._stop_staging(process, "cancelled")
         if self._looking:
             await asyncio.wait(self._looking)
+        if self._output_stage is not None:
+            self._output_stage.close()
         await self._trash.close()
         self._child_signal.close()
         self._orphans.close()
@@ -306,7 +319,7 @@ class ProcessExecutor:
 
     def _has_process(self, number: int) -> bool:
         process = self._processes.get(number)
-        return process is not None and process.pid in self._by_pid
+        return process is not None and self._by_pid.get(process.pid) is process
 
     def _clean_up(self, process: RunningProcess, completion: Completion) -> None:
         """Start the cleanup of a task that has ended, if it has one."""
@@ -321,6 +334,46 @@ class ProcessExecutor:
         self._complete(process, completion)
 
     def _complete(self, process: RunningProcess, completion: Completion) -> None:
+        """Have what the task left stored, if it succeeded and its job wants that; then end it."""
+        command = process.command
+        succeeded = process.pid and completion.is_success(command.success_exits)
+        if not command.outputs or not succeeded:
+            self._end(process, completion)
+            return
+        process.completion = completion
+        process.reason = ""
+        process.staging = self._later(self._store_outputs(process, completion))
+
+    async def _store_outputs(self, process: RunningProcess, completion: Completion) -> None:
+        number, began = completion.number, time.monotonic()
+        try:
+            if self._output_stage is None:
+                raise OutputsRefused("outputs-failed: this worker cannot store files")
+            scratch = process.sandbox.open_scratch()
+            try:
+                left = await self._output_stage.store(number, scratch, process.command.outputs)
+            finally:
+                os.close(scratch)
+            completion = replace(completion, output_files=left.files, outputs=left.stored)
+        except OutputsRefused as error:
+            completion = replace(completion, reason=error.reason)
+        except OSError as error:
+            completion = replace(completion, reason=f"outputs-failed: {error.strerror}")
+        except asyncio.CancelledError:
+            completion = replace(completion, reason=process.reason)
+        except Exception as error:
+            log.exception("attempt %d: its outputs", number)
+            completion = replace(completion, reason=f"outputs-failed: {error!r}")
+        process.staging = None
+        completion = replace(completion, stored_seconds=time.monotonic() - began)
+        self._end(process, completion)
+
+    def _stop_staging(self, process: RunningProcess, reason: str) -> None:
+        if process.staging is not None and not process.reason:  # once: it tidies up meanwhile
+            process.reason = reason
+            self._loop.call_soon(process.staging.cancel)  # it has begun by then
+
+    def _end(self, process: RunningProcess, completion: Completion) -> None:
         """Free the sandbox and hand the completion out."""
         sandbox = process.sandbox
         failed = process.pid and completion.exit_code != 0 and not completion.reason
@@ -336,11 +389,16 @@ class ProcessExecutor:
         except OSError as error:
             log.warning("attempt %d: its files: %s", completion.number, error)
         if full:
-            looking = self._loop.create_task(self._complete_full(process, completion))
-            self._looking.add(looking)
-            looking.add_done_callback(self._looking.discard)
+            self._later(self._complete_full(process, completion))
         else:
             self._hand_out(process, completion)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Does something beside the rest; `close` waits for it."""
+        later = self._loop.create_task(work)
+        self._looking.add(later)
+        later.add_done_callback(self._looking.discard)
+        return later
 
     def _is_full(self) -> bool:
         """Whether the disk is full. It is not tried each time, so that failures cost little."""

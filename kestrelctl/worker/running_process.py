@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import resource
 
@@ -30,6 +31,7 @@ class RunningProcess:
         "sandbox",
         "scratch",
         "since",
+        "staging",
         "started_at",
         "summed_bytes",
         "terminated",
@@ -54,7 +56,8 @@ class RunningProcess:
         self.peak_bytes = 0
         self.summed_bytes = 0  # resident memory of all processes when the peak was last measured
         self.left_something = False
-        self.completion: Completion | None = None  # of the task itself, while its cleanup runs
+        self.completion: Completion | None = None  # of the task itself, while more is done for it
+        self.staging: asyncio.Task[None] | None = None  # while what it left is stored
 
     def add(self, usage: resource.struct_rusage) -> None:
         """Counts what a process of the task has used, as wait4 tells it."""

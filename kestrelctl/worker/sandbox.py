@@ -122,6 +122,16 @@ class Sandbox:
             os.close(scratch)
         self._entered_ns = time.time_ns()
 
+    def open_scratch(self) -> int:
+        """Open the scratch directory to read what the task left. OSError if that is another now."""
+        scratch = os.open(
+            f"{self._name}/scratch", os.O_RDONLY | os.O_DIRECTORY | NO_LINKS, dir_fd=self._parent.fd
+        )
+        if not self._is_ours(os.fstat(scratch)):
+            os.close(scratch)
+            raise NotADirectoryError(errno.ENOTDIR, "the task replaced its scratch directory")
+        return scratch
+
     def from_elsewhere(self, actions: FileActions) -> FileActions:
         """The same file actions for a process that does not start in the scratch directory.
 

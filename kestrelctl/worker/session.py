@@ -15,7 +15,6 @@ from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS
 from kestrelctl.core.model.ending_rules import (
     DEFAULT_GRACE_SECONDS,
-    is_success,
     stop_signal_number,
 )
 from kestrelctl.core.model.exits import Exits
@@ -47,6 +46,9 @@ LONGEST_UNANSWERED_SECONDS = 320.0
 #: Results travel in stanzas of about this size at most.
 REPORT_BYTES = 100_000
 REPORT_RESULTS = 512
+#: What a stored file takes there, and each of its pieces, with its address.
+FILE_BYTES = 150
+PIECE_BYTES = 400
 #: What running tasks use is said of at most so many in one message: some 200 kB.
 USES_TOGETHER = 4_000
 
@@ -340,6 +342,8 @@ class WorkerSession:
             join=template.join,
             inputs=template.inputs,
             owner=template.owner,
+            outputs=template.outputs,
+            success_exits=template.success_exits,
         )
 
     def on_completion(self, end: Completion) -> None:
@@ -362,6 +366,9 @@ class WorkerSession:
             stderr=end.stderr,
             stdout_bytes=end.stdout_bytes,
             stderr_bytes=end.stderr_bytes,
+            output_files=end.output_files,
+            outputs=end.outputs,
+            stored_seconds=round(end.stored_seconds, 6),
         )
         self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
@@ -456,6 +463,8 @@ class WorkerSession:
         for result in self.agent.take_report():
             batch.append(result)
             size += 80 + 2 * (len(result.stdout) + len(result.stderr) + len(result.reason))
+            if result.outputs is not None:
+                size += FILE_BYTES + PIECE_BYTES * len(result.outputs.pieces)
             if size > REPORT_BYTES or len(batch) >= REPORT_RESULTS:
                 self._send_report(batch)
                 batch, size = [], 0
@@ -520,9 +529,7 @@ class WorkerSession:
 
 
 def _outcome(end: Completion, success_exits: Exits) -> int:
-    # Who is asked to end may do so with status 0, which says nothing then.
-    was_ended = end.reason and not end.reason.startswith("cleanup-failed:")
-    if end.exit_code is not None and not was_ended and is_success(success_exits, end.exit_code):
+    if end.is_success(success_exits):
         return Outcome.DONE
     if end.reason == "cancelled":
         return Outcome.KILLED

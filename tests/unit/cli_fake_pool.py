@@ -24,6 +24,7 @@ from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
 from kestrelctl.protocol.share_views import GroupView, UserView
+from kestrelctl.protocol.task_file_views import OutputPage
 from kestrelctl.protocol.upload_slots import Slot
 
 NOW = 1_000_000.0
@@ -287,6 +288,7 @@ class FakePool:
             "ReleaseJobs": an.Changed(id="", what=["7"], tasks=998),
             "ListJobs": an.Jobs(id="", jobs=[JOB]),
             "ListTasks": an.Tasks(id="", tasks=[TASK]),
+            "ListOutputs": OutputPage(id="", tasks=[]),
             "Watch": an.Jobs(id="", jobs=[ENDED_JOB]),
             "Logs": log_of(b"hello\n"),
             "FollowLogs": an.FollowedLog(

@@ -8,6 +8,7 @@ from typing import Any
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.task_state import TaskState
 
 FULL_SPEC = JobSpec(
@@ -37,8 +38,19 @@ FULL_SPEC = JobSpec(
     stop_grace_seconds=30.0,
     held=True,
     hold_after=20,
+    outputs=("result.csv", "plots/*.größe"),
     stop_after=3,
     join=True,
+)
+
+#: Where the files of a task are.
+STORED = StoredFile(
+    sha256="5a" * 32,
+    size_bytes=3 << 30,
+    pieces=(
+        Piece(sha256="a5" * 32, size_bytes=1 << 30, url="https://share.pool/x/piece"),
+        Piece(sha256="7e" * 32, size_bytes=2 << 30, url="https://share.pool/ü?a=1&b=<2>"),
+    ),
 )
 
 

@@ -166,7 +166,6 @@ def test_every_option_of_the_command_line_is_taken_or_refused_with_a_reason() ->
         "--wait",
         "--progress",
         "-o json",
-        "--output=json",
         "-q",
         "--chdir d",
         "--export PATH",

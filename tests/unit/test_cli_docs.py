@@ -16,6 +16,7 @@ from kestrelctl.bench import run as bench_run
 from kestrelctl.bench import saved as bench_saved
 from kestrelctl.bench import sweep as bench_sweep
 from kestrelctl.cli.jobfile import read_job_file
+from kestrelctl.files import share
 from kestrelctl.fleet import inventory
 from kestrelctl.grafana import client as grafana_client
 from kestrelctl.local import control
@@ -77,6 +78,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (bench_saved, "read_result"),
         (bench_report, "write_page"),
         (grafana_client, "connect"),
+        (share, "FileShare"),
     ):
         monkeypatch.setattr(module, name, reached)
     # Ports of this machine may be taken; that is not what the page is about.

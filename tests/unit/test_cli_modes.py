@@ -85,6 +85,7 @@ WITHOUT_POOL = {
     "up",
     "down",
     "bench",
+    "job fetch",
     "worker run",
     "worker join",
     "worker service",
@@ -243,6 +244,7 @@ def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
 def test_every_command_has_the_common_options() -> None:
     by_name = {
         "bench",
+        "job fetch",
         "pool chat",
         "pool metrics",
         "pool traffic",

@@ -32,10 +32,10 @@ WORKER = "w1@workers.pool/1"
 STRANGER = "eve@users.elsewhere/desk"
 NOBODYS = "join-1795193600-5f2c-w2@workers.pool/1"
 
-#: A word for each thing that is the owner's alone.
+#: A word for each thing that is the owner's alone; the last two are s-output and s-error.
 SECRETS = (
     "s-name", "s-command", "s-argument", "s-variable", "s-value", "s-item", "s-cleanup", "s-key",
-    "s-reason", "s-tag", "cy1vdXRwdXQ=", "cy1lcnJvcg==",  # the last two are s-output and s-error
+    "s-reason", "s-tag", "s-glob", "cy1vdXRwdXQ=", "cy1lcnJvcg==",
 )  # fmt: skip
 SPEC = JobSpec(
     argv=("./s-command", "s-argument", "{}"),
@@ -45,6 +45,7 @@ SPEC = JobSpec(
     env={"s-variable": "s-value"},
     cleanup=("s-cleanup",),
     requires=("s-tag",),
+    outputs=("s-glob",),
 )
 FREE = JobSpec(argv=("true",))
 
@@ -71,6 +72,9 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.Watch(jobs="1,2"), ALL, SUMMARY, ALL),
     (rq.ListTasks(job="1"), ALL, REFUSED, ALL),
     (rq.ListTasks(job="1", ids=[99]), REFUSED, REFUSED, REFUSED),
+    (rq.ListOutputs(job="1"), ALL, REFUSED, ALL),
+    (rq.ListOutputs(job="1", ids=[0]), ALL, REFUSED, ALL),
+    (rq.ListOutputs(job="1", ids=[99]), REFUSED, REFUSED, REFUSED),
     (rq.Logs(job="1", task_id=0), ALL, REFUSED, ALL),
     (rq.Logs(job="1", task_id=0, stream="stderr"), ALL, REFUSED, ALL),
     (rq.FollowLogs(job="1", task_id=0), ALL, REFUSED, ALL),
@@ -122,7 +126,7 @@ def start(tmp_path: Path) -> Open:
 async def at_work(manager: PlayedManager) -> PlayedManager:
     """Job 1 has failed, with output; job 2 waits. Nobody's tag is the owner's."""
     hello = work.Hello(
-        version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd(tags=("s-tag",))
+        version=work.VERSION, incarnation="one", greeting=1, ad=WorkerAd(tags=("s-tag", "outputs"))
     )
     await manager.work(WORKER, hello)
     await manager.ask(OWNER, rq.SubmitJob(spec=SPEC, key="s-key"))

@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from store_samples import FULL_SPEC, cancelled, done, failed, happening, job, lost, result, waiting
+from store_samples import (
+    FULL_SPEC,
+    STORED,
+    cancelled,
+    done,
+    failed,
+    happening,
+    job,
+    lost,
+    result,
+    waiting,
+)
 
 from kestrelctl.core.effects import Persist, Run
 from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Reported, Submit
@@ -359,6 +370,9 @@ class TestTasks:
             stderr=b'it\'s "broken"',
             stdout_bytes=2**40,
             stderr_bytes=3,
+            output_files=7,
+            outputs=STORED,
+            stored_seconds=12.25,
         )
         record = TaskRecord(1, 4, TaskState.CANCELLED, 2, 3, "w@pool.internal/ü", report)
         await store.commit([job(), record])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from store_samples import FULL_SPEC, happening, job
+from store_samples import FULL_SPEC, STORED, happening, job
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.hold import Hold
@@ -114,6 +114,9 @@ def task_records(draw: st.DrawFn) -> TaskRecord:
         reason=words,
         stdout=st.binary(max_size=8),
         stderr=st.binary(max_size=8),
+        output_files=st.integers(0, 2**63 - 1),
+        outputs=st.none() | st.just(STORED),
+        stored_seconds=durations,
     )
     return TaskRecord(
         job_id,

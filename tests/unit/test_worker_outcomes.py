@@ -17,6 +17,9 @@ from kestrelctl.worker.session import _outcome
         ("cancelled", Outcome.KILLED),
         ("time-limit", Outcome.FAILED),
         ("no-space: it could not be written", Outcome.UNABLE),
+        ("outputs-missing: no file is 'a'", Outcome.FAILED),
+        ("outputs-too-large: 20 GB", Outcome.FAILED),
+        ("outputs-failed: the share is away", Outcome.FAILED),
     ],
 )
 def test_who_ends_with_status_0_has_succeeded_unless_he_was_asked_to_end(

@@ -12,6 +12,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.simulated_spool import SimulatedSpool
@@ -235,6 +236,20 @@ async def test_a_result_is_reported_when_the_start_of_the_next_leaves_as_little_
     assert await worker.turn() == [1]
     await worker.turn()
     assert [report.results[0].number for report in worker.said] == [0]  # type: ignore[union-attr]
+
+
+async def test_results_with_many_pieces_of_files_do_not_travel_in_one_message() -> None:
+    piece = Piece(sha256="5a" * 32, size_bytes=1, url="https://share.pool/" + "x" * 200)
+    stored = StoredFile(sha256="5a" * 32, size_bytes=300, pieces=(piece,) * 300)
+    worker = Worker(sessions=1)
+    worker.give(attempts=20)
+    for number in range(20):
+        await worker.turn()
+        worker.executor.complete(Completion(number, 0, output_files=1, outputs=stored))
+    await worker.turn()
+    reports = [said for said in worker.said if isinstance(said, work.Report)]
+    assert [result.outputs for report in reports for result in report.results] == [stored] * 20
+    assert all(codec.fits(payload) for payload in worker.connection.sent)
 
 
 async def test_an_attempt_that_was_killed_before_its_turn_does_not_start() -> None:

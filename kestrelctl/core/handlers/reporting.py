@@ -132,12 +132,12 @@ def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at:
         job = task.job
         if result.outcome == Outcome.DONE and not job.spec.service:
             job.failed_in_row = 0
-            wall_seconds = result.wall_seconds
+            ran.append(result.wall_seconds)
+            wall_seconds = result.wall_seconds + result.stored_seconds  # it had its place so long
             if attempt.sent_at:
                 added = at - attempt.sent_at - wall_seconds - result.waited_seconds
                 dispatched.append(added)
                 job.latencies.append(added)
-            ran.append(wall_seconds)
             if had is not worker:
                 job.learn(wall_seconds, 1)
                 if had is not None:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import msgspec
 
+from kestrelctl.core.model.stored_file import StoredFile, problem_with_stored_file
+
 #: A count that every store can hold; more is refused when it is decoded.
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -52,6 +54,9 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     stderr: bytes = b""  #: the tail
     stdout_bytes: Count = 0  #: the whole size; the rest is kept by the worker
     stderr_bytes: Count = 0
+    output_files: Count = 0  #: how many files it left that were asked for
+    outputs: StoredFile | None = None  #: where they are, as one archive
+    stored_seconds: Seconds = 0.0  #: from its end until they were there
 
 
 #: No attempt has more processors, or more memory, than any machine.
@@ -61,6 +66,9 @@ MOST_BYTES = 1 << 48
 CLOCK_SLACK_SECONDS = 3600.0
 #: The kernel counts processor time in ticks, and rounds up.
 CPU_SLACK_SECONDS = 1.0
+#: A stored file of more pieces, or longer addresses, would fill the store and pages of files.
+MOST_PIECES = 1024
+MOST_URL_CHARACTERS = 1024
 
 
 def bounded(result: Result, submitted_at: float, now: float) -> Result:
@@ -85,7 +93,9 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         and 0.0 <= wall_seconds <= longest_seconds
         and 0.0 <= result.cpu_seconds <= MOST_CPUS * wall_seconds + CPU_SLACK_SECONDS
         and result.waited_seconds >= 0.0
+        and 0.0 <= result.stored_seconds <= longest_seconds
         and result.peak_bytes <= MOST_BYTES
+        and _can_be_had(result.outputs)
     ):
         return result
     wall_seconds = possible_seconds(wall_seconds, longest_seconds)
@@ -99,6 +109,18 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         reason=result.reason[:MOST_REASON_CHARACTERS],
         stdout=result.stdout[-TAIL_BYTES:],
         stderr=result.stderr[-TAIL_BYTES:],
+        stored_seconds=possible_seconds(result.stored_seconds, longest_seconds),
+        outputs=result.outputs if _can_be_had(result.outputs) else None,
+    )
+
+
+def _can_be_had(outputs: StoredFile | None) -> bool:
+    if outputs is None:
+        return True
+    return (
+        len(outputs.pieces) <= MOST_PIECES
+        and all(len(piece.url) <= MOST_URL_CHARACTERS for piece in outputs.pieces)
+        and problem_with_stored_file(outputs) is None
     )
 
 

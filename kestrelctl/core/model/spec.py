@@ -48,6 +48,8 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         workdir: absolute path of the directory in which tasks start, on the machines of workers
             that allow it (`core.model.workdir`); empty for a scratch directory of each task's own.
         inputs: files that each task finds in its scratch directory.
+        outputs: globs of what tasks leave in their scratch directories and that comes home
+            (`core.model.output_globs`).
         requirements: a ClassAd expression that must be true of a worker; empty for none.
         rank: one that comes to a number: workers with a higher one are preferred.
         success_exits: exit codes that are a success; none named: 0.
@@ -88,6 +90,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     notify: Notify = Notify.NEVER
     workdir: str = ""
     inputs: tuple[Input, ...] = ()
+    outputs: tuple[str, ...] = ()
     requirements: str = ""
     rank: str = ""
     success_exits: Exits = ()
@@ -133,6 +136,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             env={},
             inputs=(),
             cleanup=(),
+            outputs=tuple(cut_words(self.outputs, HEAD_CHARACTERS)),
             requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),
             requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),
             rank=" ".join(cut_words((self.rank,), HEAD_CHARACTERS)),

@@ -30,6 +30,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     cleanup: tuple[str, ...] = ()
     time_limit_seconds: float | None = None
     workdir: str = ""
+    outputs: tuple[str, ...] = ()
     success_exits: Exits = ()
     stop_signal: str = ""
     stop_grace_seconds: float | None = None
@@ -53,6 +54,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             cleanup=spec.cleanup,
             time_limit_seconds=spec.time_limit_seconds,
             workdir=spec.workdir,
+            outputs=spec.outputs,
             success_exits=spec.success_exits,
             stop_signal=spec.stop_signal,
             stop_grace_seconds=spec.stop_grace_seconds,

@@ -13,6 +13,7 @@ from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.job_inputs import problem_with_inputs
 from kestrelctl.core.model.matching_ads import problem_with_attributes
+from kestrelctl.core.model.output_globs import problem_with_outputs
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.core.model.span import problem_with_span
 from kestrelctl.core.model.spec import JobSpec
@@ -109,6 +110,7 @@ def problem_with_job(spec: JobSpec) -> str | None:
         or _problem_with_expression("rank", spec.rank)
         or problem_with_endings(spec)
         or problem_with_span(spec)
+        or problem_with_outputs(spec)
     )
 
 

@@ -1,0 +1,212 @@
+"""Packs what a task left and its job asks for into one archive.
+
+Something of the task may still run and swap one thing for another. So names are looked up in open
+directories, no link is followed, nothing is opened that could wait for somebody, and what counts of
+a file is what was found out about it once it was open (open(2), O_NOFOLLOW; fifo(7)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import tarfile
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, NamedTuple
+
+from kestrelctl.core.model.output_globs import OutputGlobs, Places
+from kestrelctl.errors import KestrelError
+from kestrelctl.worker.own_files import NO_LINKS
+
+#: Of one task. Deeper directories, and more names, are refused rather than left out in silence.
+MOST_DEPTH = 64
+MOST_FILES = 100_000
+MOST_NAMES = 1_000_000
+_READ = os.O_RDONLY | os.O_NONBLOCK | NO_LINKS
+_CHUNK_BYTES = 1 << 20
+#: So many globs, or names, are told of an attempt.
+_MOST_NAMED = 3
+
+
+class OutputsRefused(KestrelError):
+    """What a task left is not stored, and why: the reason of its attempt."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Stopped(Exception):
+    """Nobody wants the archive any more."""
+
+
+class _Found(NamedTuple):
+    """A file that a glob names: where it is below the scratch directory, and how large it was."""
+
+    names: tuple[str, ...]
+    size_bytes: int
+
+
+class OutputArchive:
+    """One archive, of the outputs of one task.
+
+    Args:
+        scratch: the open directory in which they are.
+        globs: which.
+        limit_bytes: the most that they may have together.
+        stopped: asked now and then whether to give up.
+    """
+
+    def __init__(
+        self, scratch: int, globs: OutputGlobs, limit_bytes: int, stopped: Callable[[], bool]
+    ) -> None:
+        self._scratch = scratch
+        self._globs = globs
+        self._limit_bytes = limit_bytes
+        self._stopped = stopped
+        self._device = os.fstat(scratch).st_dev
+        self._names = 0
+        self._matched: set[str] = set()
+        self._passed_over: list[str] = []
+
+    def write(self, target: BinaryIO) -> int:
+        """Writes it; the same files give the same bytes. Returns how many files are in it.
+
+        Raises:
+            OutputsRefused: a glob names nothing, or it is too much.
+            Stopped: it was given up.
+            OSError: it cannot be written, or a file not be read.
+        """
+        found = sorted(self._walk((), self._scratch, self._globs.start))
+        missing = [glob for glob in self._globs.all if glob not in self._matched]
+        if missing:
+            raise OutputsRefused(self._nothing_is(missing))
+        if len(found) > MOST_FILES:
+            raise OutputsRefused(f"outputs-too-large: more than {MOST_FILES:,} files")
+        self._must_be_few(sum(each.size_bytes for each in found))
+        with tarfile.TarFile(
+            fileobj=target,
+            mode="w",
+            format=tarfile.GNU_FORMAT,
+            encoding="utf-8",
+            errors="surrogateescape",
+            copybufsize=_CHUNK_BYTES,
+        ) as archive:
+            packed_bytes = 0
+            for each in found:
+                packed_bytes = self._add(archive, each, packed_bytes)
+        return len(found)
+
+    # ---- what there is
+
+    def _walk(self, above: tuple[str, ...], directory: int, places: Places) -> Iterator[_Found]:
+        self._check()
+        names = sorted(os.listdir(directory))
+        self._names += len(names)
+        if self._names > MOST_NAMES:
+            raise OutputsRefused(f"outputs-too-large: more than {MOST_NAMES:,} names to look at")
+        for name in names:
+            there = self._globs.below(places, name)
+            if not there:
+                continue
+            try:
+                state = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            fits = self._globs.matched(there)
+            if stat.S_ISDIR(state.st_mode):
+                if self._globs.go_on(there):
+                    yield from self._below((*above, name), directory, there)
+                elif fits:
+                    self._pass_over((*above, name), "is a directory; with / at its end all of it")
+            elif fits and stat.S_ISREG(state.st_mode):
+                self._matched |= fits
+                yield _Found((*above, name), state.st_size)
+            elif fits:
+                link = stat.S_ISLNK(state.st_mode)
+                self._pass_over((*above, name), "is a link" if link else "is no file")
+
+    def _below(self, names: tuple[str, ...], parent: int, places: Places) -> Iterator[_Found]:
+        if len(names) > MOST_DEPTH:
+            raise OutputsRefused(f"outputs-too-large: more than {MOST_DEPTH} directories deep")
+        try:
+            directory = os.open(names[-1], _READ | os.O_DIRECTORY, dir_fd=parent)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # it was swapped for a link
+                return
+            raise
+        try:
+            if os.fstat(directory).st_dev == self._device:  # nothing that is mounted there
+                yield from self._walk(names, directory, places)
+        finally:
+            os.close(directory)
+
+    def _pass_over(self, names: tuple[str, ...], why: str) -> None:
+        if len(self._passed_over) < _MOST_NAMED:
+            self._passed_over.append(f"{_shown('/'.join(names))} {why}")
+
+    def _nothing_is(self, missing: list[str]) -> str:
+        globs = ", ".join(map(_shown, missing[:_MOST_NAMED]))
+        more = ", …" if len(missing) > _MOST_NAMED else ""
+        return "; ".join((f"outputs-missing: no file is {globs}{more}", *self._passed_over))
+
+    def _must_be_few(self, size_bytes: int) -> None:
+        if size_bytes > self._limit_bytes:
+            raise OutputsRefused(
+                f"outputs-too-large: {size_bytes:,} bytes; this worker stores up to "
+                f"{self._limit_bytes:,} of a task"
+            )
+
+    # ---- what goes into it
+
+    def _add(self, archive: tarfile.TarFile, found: _Found, packed_bytes: int) -> int:
+        """Adds a file, as large as it is now. Returns how much is packed with it."""
+        file = self._open(found.names)
+        try:
+            state = os.fstat(file)
+            if not stat.S_ISREG(state.st_mode) or state.st_dev != self._device:
+                raise OSError(errno.EINVAL, "it was replaced meanwhile")
+            packed_bytes += state.st_size
+            self._must_be_few(packed_bytes)
+            entry = tarfile.TarInfo("/".join(found.names))
+            entry.size = state.st_size
+            entry.mode = 0o755 if state.st_mode & stat.S_IXUSR else 0o644
+            with open(file, "rb", closefd=False) as reader:
+                archive.addfile(entry, _Checked(reader, self._check))
+            return packed_bytes
+        finally:
+            os.close(file)
+
+    def _open(self, names: tuple[str, ...]) -> int:
+        """Opens a file from the scratch directory down, through directories only."""
+        with contextlib.ExitStack() as opened:
+            parent = self._scratch
+            for name in names[:-1]:
+                parent = os.open(name, _READ | os.O_DIRECTORY, dir_fd=parent)
+                opened.callback(os.close, parent)
+            return os.open(names[-1], _READ, dir_fd=parent)
+
+    def _check(self) -> None:
+        if self._stopped():
+            raise Stopped
+
+
+def _shown(name: str) -> str:
+    """A name in words for people: short, and without what is no text."""
+    text = os.fsencode(name).decode(errors="backslashreplace")
+    return repr(text[:80] + ("…" if len(text) > 80 else ""))
+
+
+class _Checked:
+    """A file that is read as long as somebody wants it."""
+
+    def __init__(self, file: BinaryIO, check: Callable[[], None]) -> None:
+        self._file = file
+        self._check = check
+
+    def read(self, size: int = _CHUNK_BYTES) -> bytes:
+        self._check()
+        return self._file.read(size)

@@ -1,0 +1,168 @@
+"""Stores what tasks leave, beside everything else that the worker does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, Protocol
+
+from kestrelctl.core.model.output_globs import OutputGlobs
+from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.core.pacing.backoff import pause_seconds
+from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
+from kestrelctl.worker.output_archive import OutputArchive, OutputsRefused, Stopped
+from kestrelctl.worker.own_files import OwnDirectory, make_file
+
+log = logging.getLogger(__name__)
+
+#: The outputs of one task.
+DEFAULT_LIMIT_BYTES = 4 << 30
+#: So many archives are made and sent at a time: each may take as much of the disk as the limit.
+MOST_AT_ONCE = 4
+#: An upload that fails is tried again for so long. What the XMPP server is away does not count: as
+#: every worker then, this one goes on, and reports later.
+GIVE_UP_SECONDS = 600.0
+LONGEST_PAUSE_SECONDS = 30.0
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Uploader(Protocol):
+    """What takes files: `files.share.FileShare`."""
+
+    async def put(self, path: Path) -> StoredFile:
+        """Stores a file. KestrelError if that cannot be done."""
+        ...
+
+
+class Left(NamedTuple):
+    """What a task has left.
+
+    Attributes:
+        files: how many.
+        stored: where they are, as one archive.
+    """
+
+    files: int
+    stored: StoredFile
+
+
+class OutputStage:
+    """Packs outputs in threads of its own and uploads them, a few at a time.
+
+    Args:
+        directory: for archives under way, which is emptied.
+        uploader: where they go.
+        is_online: whether there is a connection to the XMPP server.
+        limit_bytes: the most of one task.
+        now: seconds of a steady clock.
+        sleep: pauses for so many seconds.
+        random: spreads over time what many workers do.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        uploader: Uploader,
+        *,
+        is_online: Callable[[], bool],
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        now: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Random | None = None,
+    ) -> None:
+        self._directory = OwnDirectory(directory)
+        for name in os.listdir(self._directory.fd):
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=self._directory.fd)
+        self._uploader = uploader
+        self._is_online = is_online
+        self._limit_bytes = limit_bytes
+        self._now = now
+        self._sleep = sleep
+        self._random = random or Random()
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "outputs")
+
+    async def store(self, number: int, scratch: int, globs: Sequence[str]) -> Left:
+        """Stores what a task has left.
+
+        Args:
+            number: of the attempt.
+            scratch: its open scratch directory.
+            globs: of the job.
+
+        Raises:
+            OutputsRefused: they are not stored, and why.
+        """
+        async with self._places:
+            name = f"{number}.tar"
+            try:
+                files = await self._pack(name, scratch, globs)
+                return Left(files, await self._upload(number, self._directory.path / name))
+            except OSError as error:
+                full = error.errno in _NO_SPACE
+                why = "no room for the archive on the worker's disk" if full else error.strerror
+                raise OutputsRefused(f"outputs-failed: {why}") from error
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=self._directory.fd)
+
+    def close(self) -> None:
+        """Give everything back; nothing is under way any more."""
+        self._threads.shutdown()
+        self._directory.close()
+
+    async def _pack(self, name: str, scratch: int, globs: Sequence[str]) -> int:
+        """Writes the archive. It has ended when this returns, also by a cancel."""
+        stopped = threading.Event()
+        packing = asyncio.get_running_loop().run_in_executor(
+            self._threads, self._write, name, scratch, OutputGlobs(globs), stopped.is_set
+        )
+        try:
+            return await asyncio.shield(packing)
+        except asyncio.CancelledError:
+            stopped.set()
+            with contextlib.suppress(OSError, OutputsRefused, Stopped):
+                await packing
+            raise
+
+    def _write(
+        self, name: str, scratch: int, globs: OutputGlobs, stopped: Callable[[], bool]
+    ) -> int:
+        self._directory.renew()
+        target = make_file(name, os.O_WRONLY | os.O_TRUNC, self._directory.fd)
+        with open(target, "wb") as file:
+            return OutputArchive(scratch, globs, self._limit_bytes, stopped).write(file)
+
+    async def _upload(self, number: int, path: Path) -> StoredFile:
+        """Uploads an archive, again after a pause if that fails."""
+        left_seconds = GIVE_UP_SECONDS
+        failures = 0
+        while True:
+            began = self._now()
+            try:
+                return await self._uploader.put(path)
+            except (NotAllowed, NotFound, UsageError) as error:  # another try would end the same
+                raise _failed(error) from error
+            except KestrelError as error:
+                failures += 1
+                pause = pause_seconds(failures, self._random.random(), LONGEST_PAUSE_SECONDS)
+                if self._is_online():
+                    left_seconds -= self._now() - began + pause
+                if left_seconds <= 0:
+                    raise _failed(error) from error
+                log.warning("the outputs of attempt %d are sent again: %s", number, error)
+            await self._sleep(pause)
+
+
+def _failed(error: KestrelError) -> OutputsRefused:
+    cause = f": {error.cause}" if error.cause else ""
+    return OutputsRefused(f"outputs-failed: {error.message}{cause}")

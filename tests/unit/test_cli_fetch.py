@@ -1,0 +1,337 @@
+"""`kestrelctl job fetch`: what tasks left comes home once and right, and what does not is told."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_fake_pool import ENDED_JOB, FAILED_JOB, FakePool, run
+from click.testing import Result
+from msgspec.structs import replace
+
+from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, Unreachable, UsageError
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.task_file_views import OutputPage, TaskFiles
+
+JOB = replace(ENDED_JOB, tasks=5, done=5)
+IDS = (1, 2, 3, 4, 5)
+
+
+class Share:
+    """Archives by their hash.
+
+    Attributes:
+        fails: what the download of a task's archive ends with.
+        given: how often each was asked for.
+    """
+
+    def __init__(self) -> None:
+        self.archives: dict[str, bytes] = {}
+        self.fails: dict[str, KestrelError] = {}
+        self.given: list[str] = []
+
+    def put(self, files: dict[str, bytes], link: str = "") -> StoredFile:
+        made = io.BytesIO()
+        with tarfile.open(
+            fileobj=made, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape"
+        ) as archive:
+            for name, data in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(data)
+                archive.addfile(entry, io.BytesIO(data))
+            if link:
+                entry = tarfile.TarInfo("link")
+                entry.type, entry.linkname = tarfile.SYMTYPE, link
+                archive.addfile(entry)
+        data = made.getvalue()
+        sha256 = hashlib.sha256(data).hexdigest()
+        self.archives[sha256] = data
+        piece = Piece(sha256=sha256, size_bytes=len(data), url="https://share/1")
+        return StoredFile(sha256=sha256, size_bytes=len(data), pieces=(piece,))
+
+    async def get(self, stored: StoredFile, target: Path) -> None:
+        self.given.append(stored.sha256)
+        if stored.sha256 in self.fails:
+            raise self.fails[stored.sha256]
+        target.write_bytes(self.archives[stored.sha256])
+
+
+class Home:
+    """Five tasks that left two files each, and who fetches them."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = path
+        self.share = Share()
+        self.stored = {n: self.share.put(self.left(n)) for n in IDS}
+        self.job = JOB
+        monkeypatch.setattr("kestrelctl.files.share.FileShare", lambda ca_file=None: self.share)
+        monkeypatch.chdir(path)
+
+    @staticmethod
+    def left(n: int) -> dict[str, bytes]:
+        return {"result": b"%d\n" % n, "deep/two\nlines-\udcff": b"x" * n}
+
+    def _page(self, request: rq.ListOutputs) -> OutputPage:
+        """Two tasks a page."""
+        ids = [n for n in (request.ids or self.stored) if n > request.after and n in self.stored]
+        tasks = [TaskFiles(task_id=n, files=2, stored=self.stored[n]) for n in sorted(ids)[:2]]
+        after = tasks[-1].task_id if len(ids) > 2 else None
+        return OutputPage(id="", tasks=tasks, after=after)
+
+    def pool(self) -> FakePool:
+        jobs = an.Jobs(id="", jobs=[self.job])
+        return FakePool(ListJobs=jobs, ListOutputs=self._page, Watch=jobs)
+
+    def fetch(self, *words: str) -> Result:
+        return run(self.pool(), "job", "fetch", "7", *words)
+
+    def here(self, place: str = "job-7") -> dict[str, bytes]:
+        """The files below a directory, but for the notes of it."""
+        top = self.path / place
+        files = (path for path in top.rglob("*") if path.is_file())
+        named = ((str(path.relative_to(top)), path) for path in files)
+        return {name: path.read_bytes() for name, path in named if name[0] != "."}
+
+    def wanted(self, *ids: int) -> dict[str, bytes]:
+        return {
+            f"{n}/{name}": data for n in ids or self.stored for name, data in self.left(n).items()
+        }
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    return Home(tmp_path, monkeypatch)
+
+
+def test_the_files_of_each_task_have_a_directory(home: Home) -> None:
+    result = home.fetch()
+    assert result.exit_code == 0, result.stderr
+    assert home.here() == home.wanted()
+    assert result.stdout.startswith("job 7: 10 files of 5 tasks, ")
+    assert set(os.listdir(home.path / "job-7")) == {".kestrel", *map(str, IDS)}
+
+
+def test_what_is_there_and_right_is_not_fetched_again(home: Home) -> None:
+    home.fetch("--to", "here")
+    home.share.given.clear()
+    again = home.fetch("--to", "here", "-o", "json")
+    assert json.loads(again.stdout)["were_there"] == 5
+    assert home.share.given == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: (path / "result").unlink(),
+        lambda path: (path / "result").write_bytes(b"other\n"),
+        lambda path: os.utime(path / "result", (1, 1)),
+        lambda path: (path / "result").rename(path / "elsewhere"),
+    ],
+)
+def test_what_is_not_as_it_came_is_fetched_again(home: Home, spoil: Callable[[Path], None]) -> None:
+    home.fetch()
+    spoil(home.path / "job-7" / "3")
+    (home.path / "job-7" / "3" / "notes").write_text("mine")
+    home.share.given.clear()
+    assert home.fetch().exit_code == 0
+    assert home.share.given == [home.stored[3].sha256]
+    found = home.here()
+    assert home.wanted().items() <= found.items()
+    assert found["3/notes"] == b"mine"
+
+
+def test_a_fetch_that_was_cut_goes_on(home: Home) -> None:
+    home.share.fails[home.stored[4].sha256] = Unreachable("the share is away")
+    cut = home.fetch()
+    assert (cut.exit_code, "the share is away" in cut.stderr) == (5, True)
+    home.share.fails.clear()
+    before = len(home.here())
+    home.share.given.clear()
+    assert home.fetch().exit_code == 0
+    assert home.here() == home.wanted()
+    assert len(home.share.given) == 5 - before // 2
+
+
+def test_files_of_another_attempt_replace_those_of_before(home: Home) -> None:
+    home.fetch()
+    home.stored[2] = home.share.put({"result": b"better\n"})
+    assert home.fetch().exit_code == 0
+    assert home.here()["2/result"] == b"better\n"
+
+
+@pytest.mark.parametrize("words", [("--tasks", "2,4"), ("--tasks", "4,2,4")])
+def test_only_some_tasks(home: Home, words: tuple[str, ...]) -> None:
+    assert home.fetch(*words).exit_code == 0
+    assert home.here() == home.wanted(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [(FileExpired("the share does not have it any more"), "any more"), (FileDamaged(), "not the")],
+)
+def test_what_cannot_be_had_is_told_with_a_status_and_the_rest_comes(
+    home: Home, error: KestrelError, word: str
+) -> None:
+    for n in (2, 5):
+        home.share.fails[home.stored[n].sha256] = error
+    result = home.fetch("-o", "json")
+    assert result.exit_code == 13
+    assert home.here() == home.wanted(1, 3, 4)
+    missing = json.loads(result.stdout)["missing"]
+    assert list(missing) == ["2", "5"]
+    assert word in missing["2"]
+    assert "files of 2 tasks (2, 5) did not come" in result.stderr
+
+
+def test_tasks_that_left_nothing_are_told(home: Home) -> None:
+    del home.stored[3]
+    result = home.fetch()
+    assert result.exit_code == 13
+    assert "1 task of job 7 left no files, or not yet" in result.stderr
+    assert home.here() == home.wanted(1, 2, 4, 5)
+    assert home.fetch("--tasks", "1,2").exit_code == 0
+
+
+def test_a_directory_is_for_one_job(home: Home) -> None:
+    home.fetch("--to", "here")
+    for other in (replace(JOB, job_id=8), replace(JOB, submitted_at=1.0)):
+        home.job = other
+        refused = home.fetch("--to", "here")
+        assert (refused.exit_code, "another job" in refused.stderr) == (2, True)
+
+
+def test_what_was_there_before_is_left_alone(home: Home) -> None:
+    (home.path / "here" / "3").mkdir(parents=True)
+    (home.path / "here" / "3" / "result").write_text("mine")
+    os.symlink("/nowhere", home.path / "here" / "4")
+    result = home.fetch("--to", "here", "-o", "json")
+    assert result.exit_code == 13
+    assert sorted(json.loads(result.stdout)["missing"]) == ["3", "4"]
+    assert home.here("here") == home.wanted(1, 2, 5) | {"3/result": b"mine"}
+
+
+def test_nothing_is_written_elsewhere(home: Home) -> None:
+    home.stored[1] = home.share.put({"../escaped": b"x"})
+    home.stored[2] = home.share.put({"a": b"x"}, link="../../..")
+    home.stored[3] = home.share.put({f"{home.path}/absolute": b"x"})
+    result = home.fetch("-o", "json")
+    assert sorted(json.loads(result.stdout)["missing"]) == ["1", "2", "3"]
+    assert home.here() == home.wanted(4, 5)
+    assert set(os.listdir(home.path)) == {"job-7"}
+
+
+def test_one_archive_instead(home: Home) -> None:
+    result = home.fetch("--tar", "all.tar")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    with tarfile.open(home.path / "all.tar", errors="surrogateescape") as archive:
+        found = {each.name: archive.extractfile(each) for each in archive}
+        read = {name: file.read() for name, file in found.items() if file is not None}
+    assert read == home.wanted()
+    assert list(found) == [name for n in IDS for name in home.wanted(n)]
+    assert set(os.listdir(home.path)) == {"all.tar"}
+
+
+def test_an_archive_on_stdout_is_nothing_but_that(home: Home) -> None:
+    del home.stored[5]
+    result = home.fetch("--tar", "-")
+    assert result.exit_code == 13
+    with tarfile.open(fileobj=io.BytesIO(result.stdout_bytes), errors="surrogateescape") as archive:
+        assert set(archive.getnames()) == set(home.wanted())
+
+
+def test_an_archive_says_what_is_not_in_it(home: Home) -> None:
+    home.stored[2] = home.share.put({"../escaped": b"x"})
+    home.stored[3] = home.share.put({}, link="/etc/passwd")
+    home.share.fails[home.stored[4].sha256] = FileExpired("gone")
+    result = home.fetch("--tar", "all.tar")
+    assert result.exit_code == 13
+    assert "files of 3 tasks (2, 3, 4) did not come" in result.stderr
+    with tarfile.open(home.path / "all.tar", errors="surrogateescape") as archive:
+        assert set(archive.getnames()) == set(home.wanted(1, 5))
+
+
+def test_an_archive_that_is_cut_is_not_there(home: Home) -> None:
+    home.share.fails[home.stored[4].sha256] = Unreachable("away")
+    assert home.fetch("--tar", "all.tar").exit_code == 5
+    assert os.listdir(home.path) == []
+
+
+def test_a_directory_and_an_archive_exclude_each_other(home: Home) -> None:
+    assert home.fetch("--tar", "x", "--to", "y").exit_code == 2
+
+
+def test_a_job_that_leaves_nothing_makes_no_directory(home: Home) -> None:
+    jobs = an.Jobs(id="", jobs=[JOB])
+    pool = FakePool(ListJobs=jobs, ListOutputs=UsageError("job 7 leaves no files"))
+    assert run(pool, "job", "fetch", "7").exit_code == 2
+    assert os.listdir(home.path) == []
+
+
+def test_submit_fetches_when_the_job_has_ended(home: Home) -> None:
+    pool = home.pool()
+    result = run(pool, "submit", "--output", "result", "--fetch", "here", "--", "true")
+    assert result.exit_code == 0, result.stderr
+    assert home.here("here") == home.wanted()
+    assert pool.last(rq.SubmitJob).spec.outputs == ("result",)
+    assert pool.last(rq.SubmitJob).watch
+
+
+def test_of_a_job_that_failed_comes_what_there_is(home: Home) -> None:
+    home.job = replace(FAILED_JOB, tasks=5, done=4, failed=1, lost=0)
+    del home.stored[1]
+    result = run(home.pool(), "submit", "--output", "*", "--fetch", "here", "--", "true")
+    assert result.exit_code == 3
+    assert home.here("here") == home.wanted(2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--fetch", "x"), "nothing to fetch"),
+        (("--output", "/x"), "relative to the scratch directory"),
+        (("--output", "a/../../x"), "may leave it"),
+        (("--output", "x", "--workdir", "/tmp"), "stays there"),
+        (("--output", "x", "--service"), "service"),
+        (("--output", "json"), "a file of that name is ./json"),
+    ],
+)
+def test_what_cannot_come_home_is_refused(home: Home, words: tuple[str, ...], why: str) -> None:
+    result = run(home.pool(), "submit", *words, "--", "true")
+    assert (result.exit_code, why in result.stderr) == (2, True), result.stderr
+
+
+def test_a_file_may_be_called_like_a_mode(home: Home) -> None:
+    pool = home.pool()
+    assert run(pool, "submit", "--output", "./json", "-o", "json", "--", "true").exit_code == 0
+    assert pool.last(rq.SubmitJob).spec.outputs == ("./json",)
+
+
+def test_a_job_file_may_name_outputs(home: Home) -> None:
+    for value, outputs in (('"*.csv"', ("*.csv",)), ('["a", "out/"]', ("a", "out/"))):
+        Path("job.toml").write_text(f'command = ["true"]\noutput = {value}\n')
+        pool = home.pool()
+        assert run(pool, "submit", "job.toml").exit_code == 0
+        assert pool.last(rq.SubmitJob).spec.outputs == outputs
+    Path("job.toml").write_text('command = ["true"]\noutput = [["x"]]\n')
+    assert run(home.pool(), "submit", "job.toml").exit_code == 2
+
+
+def test_job_info_says_what_tasks_left(home: Home) -> None:
+    task = an.TaskView(
+        index=0, task_id=1, state=an.TaskState.DONE, output_files=3, outputs_bytes=2048
+    )
+    pool = FakePool(
+        ListTasks=an.Tasks(id="", tasks=[task, replace(task, task_id=2)]),
+        ListJobs=an.Jobs(id="", jobs=[replace(JOB, outputs=["*.csv", "out/"])]),
+    )
+    assert "outputs         '*.csv' out/\n" in run(pool, "job", "info", "7").stdout
+    assert "files           6 files of 2 tasks, 4 KiB" in run(pool, "job", "info", "7").stdout
