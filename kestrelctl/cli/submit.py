@@ -16,8 +16,15 @@ from kestrelctl.cli import wait
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.graph_submission import as_data, jobs_of, lines_of, send_graph, summary
 from kestrelctl.cli.item_files import read_elements, read_lines
-from kestrelctl.cli.jobfile import SCRATCH, JobFile, looks_like_job_file, read_job_file
+from kestrelctl.cli.jobfile import (
+    SCRATCH,
+    GraphFile,
+    JobFile,
+    looks_like_job_file,
+    read_job_file,
+)
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
@@ -35,7 +42,10 @@ INLINE_BYTES = 100_000
 UPLOAD_TIMEOUT_SECONDS = 60.0
 #: How long a submission waits for its answer before it is sent again.
 ANSWER_SECONDS = 30.0
+#: So many jobs one request can ask about.
+MOST_WAITED_FOR = 500
 _JOB_FILE = "kestrelctl.job_file"
+_ARGS = "kestrelctl.args"
 
 
 class _SubmitCommand(CliCommand):
@@ -57,11 +67,23 @@ class _SubmitCommand(CliCommand):
         if words and not after_dashes and looks_like_job_file(words[0]):
             job_file = read_job_file(Path(words[0]))
             ctx.meta[_JOB_FILE] = job_file
-            ctx.default_map = {
-                name.replace("-", "_"): value for name, value in job_file.options.items()
-            }
+            ctx.meta[_ARGS] = list(args)
+            if isinstance(job_file, JobFile):
+                ctx.default_map = _defaults(job_file.options)
             ctx.allow_interspersed_args = True
         return super().parse_args(ctx, args)
+
+    def parsed(self, ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+        """The values of all options, for a job of a file that sets some; the line wins."""
+        own = click.Context(self, info_name=ctx.info_name, parent=ctx.parent)
+        own.default_map = _defaults(options)
+        own.allow_interspersed_args = True
+        super().parse_args(own, list(ctx.meta[_ARGS]))
+        return own.params
+
+
+def _defaults(options: dict[str, Any]) -> dict[str, Any]:
+    return {name.replace("-", "_"): value for name, value in options.items()}
 
 
 @click.command(cls=_SubmitCommand)
@@ -102,8 +124,20 @@ def submit(
     index from 0, and {key} a field of its JSON item.
 
     A JOBFILE is TOML with the names of these options and `command`, or an INI file with a section
-    [job]; options on the command line win over it.
+    [job]; options on the command line win over it. One with tables [job.NAME] is several jobs,
+    submitted as one.
     """
+    graph = ctx.meta.get(_JOB_FILE)
+    if isinstance(graph, GraphFile):
+        _submit_graph(
+            invocation,
+            ctx,
+            graph,
+            key,
+            Look.ANYWHERE if progress else Look.TERMINAL,
+            waits=waits or progress,
+        )
+        return
     spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
     spec = checked_job(
         msgspec.structs.replace(spec, workdir=_directory(invocation, options["workdir"]))
@@ -153,6 +187,58 @@ def submit(
         [view] = await wait.until_ended(connection, str(job_id), invocation.screen, look=look)
         await invocation.show(Record(str(job_id), view, [wait.sentence(view)]))
         await wait.check(connection, [view])
+
+    invocation.talk_again(work)
+
+
+def _submit_graph(
+    invocation: Invocation,
+    ctx: click.Context,
+    graph: GraphFile,
+    given_key: str | None,
+    look: Look,
+    *,
+    waits: bool,
+) -> None:
+    """Submits the jobs of a file as one."""
+    command = ctx.command
+    assert isinstance(command, _SubmitCommand)
+
+    def make(job_file: JobFile, options: dict[str, Any]) -> tuple[JobSpec, tuple[str, ...] | None]:
+        for name in ("key", "waits", "progress", "words"):
+            options.pop(name)
+        spec, items = _job_of((), job_file, options)
+        directory = _directory(invocation, options["workdir"])
+        return checked_job(msgspec.structs.replace(spec, workdir=directory)), items
+
+    jobs = jobs_of(graph, lambda options: command.parsed(ctx, options), make)
+    if waits and len(jobs) > MOST_WAITED_FOR:
+        raise UsageError(
+            f"{MOST_WAITED_FOR:,} jobs can be waited for at once, not {len(jobs):,}",
+            hint="leave --wait out, and wait for the last of them: kestrelctl job wait JOB",
+        )
+    if waits and any(job.spec.service for job in jobs):
+        raise UsageError("a service does not end by itself", hint="leave --wait out")
+    lines = lines_of(jobs)
+    key = given_key or secrets.token_hex(16)
+
+    async def work(redial: Redial) -> None:
+        again = f"the same command with --key {shlex.quote(key)} sends them again, once in all"
+        answer = await redial.until_answered(
+            lambda connection: send_graph(connection, lines, key), again
+        )
+        ids = f"{answer.job_id}-{answer.job_id + answer.jobs - 1}"
+        if answer.repeated:
+            invocation.screen.say(f"jobs {ids} are there already: a submission had come before")
+        if not waits:
+            record = Record(ids, as_data(answer), [summary(answer)])
+            await invocation.show(record)
+            invocation.screen.say(f"next: kestrelctl job graph {answer.job_id}")
+            return
+        invocation.screen.say(summary(answer))
+        views = await wait.until_ended(redial.connection, ids, invocation.screen, look=look)
+        await invocation.show(Record(ids, views, [wait.sentence(view) for view in views]))
+        await wait.check(redial.connection, views)
 
     invocation.talk_again(work)
 

@@ -9,15 +9,10 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.graph_answers import GraphSubmitted, JobGraph
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
+from kestrelctl.protocol.reply import Reply as Reply
 from kestrelctl.protocol.share_views import GroupView, UserView
-from kestrelctl.protocol.work import Message
-
-
-class Reply(Message, frozen=True, kw_only=True):
-    """Anything the pool says to a user; `id` is that of the request."""
-
-    id: str
 
 
 class Failed(Reply, frozen=True, kw_only=True, tag="error"):
@@ -575,6 +570,8 @@ class Overview(Reply, frozen=True, kw_only=True, tag="overview"):
 AnyAnswer = (
     Failed
     | Submitted
+    | GraphSubmitted
+    | JobGraph
     | Changed
     | Jobs
     | Ended

@@ -154,6 +154,9 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "DROP TABLE users",
         "DROP TABLE user_groups",
         "ALTER TABLE jobs DROP COLUMN hold",
+        "DROP TABLE edges",
+        "ALTER TABLE jobs DROP COLUMN freed",
+        "ALTER TABLE jobs DROP COLUMN settled",
         "PRAGMA user_version = 7",
     )
     store = SqliteStore(data_dir)
