@@ -13,6 +13,7 @@ from kestrelctl.cli.command import Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection
 from kestrelctl.cli.explain import explain
+from kestrelctl.cli.job_graph import graph
 from kestrelctl.cli.job_history import history
 from kestrelctl.cli.jobview import (
     all_pages,
@@ -256,5 +257,5 @@ async def _until_none_is_left(
             return replace(changed, what=what, tasks=tasks)
 
 
-for command in (history, tasks, logs, explain, story):
+for command in (history, tasks, logs, explain, graph, story):
     job.add_command(command)
