@@ -28,6 +28,7 @@ from kestrelctl.core.agent.agent import ENDED
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.members.worker import Worker as Member
 from kestrelctl.core.model.ad import AssetChange, AssetUnit, WorkerAd, changed
+from kestrelctl.core.model.after import After, IfParentFails, WantedEnd, ids_of
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
@@ -174,6 +175,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.accepted: set[int] = set()
         self.stopped: set[tuple[int, int]] = set()  #: tasks that ended after they were cancelled
         self.retried: set[int] = set()
+        self.begun: set[int] = set()  #: jobs of which something was handed out
         self.on_hold: set[int] = set()  #: jobs that are, as far as records say that were decided
         self.requests = 0
         self.broken = False
@@ -229,6 +231,9 @@ class PoolMachine(RuleBasedStateMachine):
         if isinstance(effect, fx.Run):
             handed_out = {job_id for _, job_id, _, _, _ in effect.spans}
             assert not handed_out & self.on_hold, "a task of a held job was handed out"
+            for job_id in handed_out - self.begun:
+                self.must_be_free(job_id)
+            self.begun |= handed_out
         match effect:
             case fx.Feed(event=event):
                 self.tell(event)
@@ -251,6 +256,15 @@ class PoolMachine(RuleBasedStateMachine):
                     }
             case fx.Kill(numbers=numbers) if worker:
                 self.kill(worker, numbers)
+
+    def must_be_free(self, job_id: int) -> None:
+        """Nothing is handed out of a job before the jobs that it waits for have ended, durably."""
+        [record] = self.store.jobs(ids=[job_id])
+        any_end = record.spec.if_parent_fails is IfParentFails.RUN
+        for each in record.spec.after:
+            for parent in self.store.jobs(ids=range(each.first, each.last + 1)):
+                assert parent.state != "active", f"{job_id} did not wait for {parent.job_id}"
+                assert any_end or each.ending.is_met(parent.state), f"{job_id} is not to run"
 
     def kill(self, worker: Worker, numbers: list[int]) -> None:
         for number in numbers:
@@ -307,6 +321,35 @@ class PoolMachine(RuleBasedStateMachine):
         request = f"submit {self.requests}"
         self.tell(ev.Submit(at=self.now, request=request, owner="ada", spec=spec))
 
+    @rule(
+        spec=specs,
+        parents=st.sets(st.integers(0, 3), min_size=1, max_size=2),
+        ending=st.sampled_from(WantedEnd),
+        otherwise=st.sampled_from(IfParentFails),
+    )
+    def submit_after(
+        self, spec: JobSpec, parents: set[int], ending: WantedEnd, otherwise: IfParentFails
+    ) -> None:
+        """A job that waits for others."""
+        ids = sorted({self.some_job(which) for which in parents})
+        after = tuple(After(job_id, job_id, ending) for job_id in ids)
+        spec = msgspec.structs.replace(spec, after=after, if_parent_fails=otherwise)
+        self.requests += 1
+        self.tell(
+            ev.Submit(
+                at=self.now,
+                request=f"submit {self.requests}",
+                owner="ada",
+                spec=spec,
+                ended=self.ended(spec),
+            )
+        )
+
+    def ended(self, spec: JobSpec) -> dict[int, str]:
+        """The final states of what a job waits for, as the store knows them."""
+        found = self.store.jobs(ids=list(ids_of(spec.after)))
+        return {job.job_id: job.state for job in found if job.state != "active"}
+
     @rule(which=st.integers(0, 3))
     def cancel(self, which: int) -> None:
         job_id = self.some_job(which)
@@ -356,6 +399,7 @@ class PoolMachine(RuleBasedStateMachine):
                 record=record,
                 indexes=self.store.ended_badly(job_id),
                 rest=True,
+                ended={} if record is None else self.ended(record.spec),
             )
         )
 
@@ -715,6 +759,7 @@ class PoolMachine(RuleBasedStateMachine):
             for job_id in sorted(self.on_hold):
                 self.release_job(job_id)
             self.give_up_what_spans_too_many()
+            self.give_up_what_waits_in_vain()
             for name, worker in self.workers.items():
                 known = self.pool.state.workers.get(name)
                 self.resume(name)
@@ -733,6 +778,12 @@ class PoolMachine(RuleBasedStateMachine):
             over = sum(1 for key in self.final if key[0] == job_id)
             assert job.state != "active"
             assert over + job.counts.cancelled >= job.spec.count
+
+    def give_up_what_waits_in_vain(self) -> None:
+        """There are jobs that wait until somebody retries what they wait for."""
+        for job in list(self.pool.jobs):
+            if job.parents is not None and job.parents.failed:
+                self.tell(ev.Cancel(at=self.now, request="c", by="root", admin=True, job_id=job.id))
 
     def give_up_what_spans_too_many(self) -> None:
         """There are jobs whose tasks any worker could run, but not so many of them at once."""

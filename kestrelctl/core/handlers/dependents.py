@@ -44,8 +44,8 @@ def _settle(state: State, parent: int, outcome: str) -> None:
 def _look_at(state: State, waits: list[Parents]) -> None:
     """Frees or cancels those that wait for no more, and what waits for these in turn.
 
-    A cancelled child that has nothing running has ended with that: those behind it need not wait
-    until each before them is durable, because what ended the first one is.
+    What waits for the good end of a cancelled child is cancelled with it: it need not wait until
+    each before it is durable, because what ended the first one is.
     """
     to_do = deque(waits)
     while to_do:
@@ -56,9 +56,8 @@ def _look_at(state: State, waits: list[Parents]) -> None:
                 _free(state, child)
             elif parents.doom(otherwise) and child.stored:
                 _cancel(state, child, parents)
-                if not child.remaining:
-                    behind = state.dependencies.of(child.id)
-                    to_do.extend(each for each in behind if each.settle(child.id, "cancelled"))
+                behind = state.dependencies.of(child.id)
+                to_do.extend(each for each in behind if each.give_up(child.id))
 
 
 def _free(state: State, child: Job) -> None:

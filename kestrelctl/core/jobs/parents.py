@@ -38,6 +38,13 @@ class Parents:
         self.failed[parent] = None
         return len(self.failed) == 1 or not self.left
 
+    def give_up(self, parent: int) -> bool:
+        """Notes that a parent will have ended as cancelled; returns whether that dooms anybody."""
+        if _ending_of(self.after, parent).is_met("cancelled"):
+            return False
+        self.failed[parent] = None
+        return True
+
     def revive(self, parent: int) -> None:
         """Notes that a parent that had ended has not: it was brought back."""
         self.failed.pop(parent, None)
