@@ -32,6 +32,9 @@ MOST_JOBS = 20_000
 #: The most that are drawn.
 MOST_DRAWN = 1_000
 
+#: Stands for the name of a job that has none.
+_MOST_OF_A_COMMAND = 60
+
 _decoder = msgspec.json.Decoder(GraphJob)
 
 
@@ -136,7 +139,7 @@ class GraphRequests:
         counts = record.counts if job is None else job.counts
         return GraphNode(
             job_id=record.job_id,
-            name=record.spec.name,
+            name=record.spec.name or " ".join(record.spec.argv)[:_MOST_OF_A_COMMAND],
             state=state,
             tasks=record.spec.count,
             ended=counts.total(),

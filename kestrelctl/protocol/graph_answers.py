@@ -41,6 +41,7 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job in a drawing.
 
     Attributes:
+        name: or the beginning of its command, if it has none.
         state: as of `JobView`; `waiting` of an active one that waits for others.
         ended: tasks with a final state.
     """

@@ -175,7 +175,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.accepted: set[int] = set()
         self.stopped: set[tuple[int, int]] = set()  #: tasks that ended after they were cancelled
         self.retried: set[int] = set()
-        self.begun: set[int] = set()  #: jobs of which something was handed out
+        self.freed: set[int] = set()  #: jobs that wait for no others any more
         self.on_hold: set[int] = set()  #: jobs that are, as far as records say that were decided
         self.requests = 0
         self.broken = False
@@ -225,15 +225,17 @@ class PoolMachine(RuleBasedStateMachine):
             if isinstance(record, JobRecord):
                 (self.on_hold.discard if record.hold is None else self.on_hold.add)(record.job_id)
                 assert record.hold is None or record.state == "active"
+                if record.freed and record.job_id not in self.freed:
+                    self.freed.add(record.job_id)
+                    self.must_be_free(record)
 
     def do_one(self, effect: fx.Effect) -> None:
         worker = self.workers.get(getattr(effect, "worker", ""))
         if isinstance(effect, fx.Run):
             handed_out = {job_id for _, job_id, _, _, _ in effect.spans}
             assert not handed_out & self.on_hold, "a task of a held job was handed out"
-            for job_id in handed_out - self.begun:
-                self.must_be_free(job_id)
-            self.begun |= handed_out
+            waiting = {job.id for job in self.pool.jobs if job.spec.after} - self.freed
+            assert not handed_out & waiting, "a task was handed out before others had ended"
         match effect:
             case fx.Feed(event=event):
                 self.tell(event)
@@ -257,14 +259,13 @@ class PoolMachine(RuleBasedStateMachine):
             case fx.Kill(numbers=numbers) if worker:
                 self.kill(worker, numbers)
 
-    def must_be_free(self, job_id: int) -> None:
-        """Nothing is handed out of a job before the jobs that it waits for have ended, durably."""
-        [record] = self.store.jobs(ids=[job_id])
+    def must_be_free(self, record: JobRecord) -> None:
+        """What a job waited for has ended as it wants, durably."""
         any_end = record.spec.if_parent_fails is IfParentFails.RUN
         for each in record.spec.after:
             for parent in self.store.jobs(ids=range(each.first, each.last + 1)):
-                assert parent.state != "active", f"{job_id} did not wait for {parent.job_id}"
-                assert any_end or each.ending.is_met(parent.state), f"{job_id} is not to run"
+                assert parent.state != "active", "it did not wait"
+                assert any_end or each.ending.is_met(parent.state), "it is not to run"
 
     def kill(self, worker: Worker, numbers: list[int]) -> None:
         for number in numbers:
