@@ -138,6 +138,25 @@ def test_what_waits_behind_a_cancelled_child_is_cancelled_with_it(driver: PoolDr
     assert jobs_at(driver) == [first + 3]
 
 
+def test_a_chain_is_cancelled_in_one_commit(driver: PoolDriver) -> None:
+    first = driver.submit_graph((), *[after(n) for n in range(30)])
+    driver.wait(1)
+    [(number, job_id, index)] = driver.held("w")
+    result = Result(number, job_id, index, Outcome.FAILED, driver.now, 1.0)
+    seals = driver.seals("w", [(number, job_id, index)])
+    reported = ev.Reported(at=driver.now, worker="w", results=[result], seals=seals)
+    [closed] = [each for each in driver.pool.handle(reported) if isinstance(each, fx.Feed)]
+    effects = driver.pool.handle(closed.event)
+    cancelled = {
+        record.job_id
+        for effect in effects
+        if isinstance(effect, fx.Persist)
+        for record in effect.records
+        if isinstance(record, JobRecord) and record.state == "cancelled"
+    }
+    assert cancelled == set(range(first + 1, first + 31))
+
+
 def test_a_child_may_go_on_waiting_until_the_parent_was_retried(driver: PoolDriver) -> None:
     parent = driver.submit()
     child = driver.submit(after=after(parent), if_parent_fails=IfParentFails.WAIT)
