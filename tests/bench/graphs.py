@@ -1,8 +1,9 @@
-"""Jobs that wait for jobs, on an idle pool of this machine: `python tests/bench/graphs.py [rounds]`.
+"""Jobs that wait for jobs, on an idle pool: `python tests/bench/graphs.py [rounds]`.
 
-A chain of 1,000 jobs of one task, each after the one before; 100 layers of 100 such jobs, each after
-all of the layer before; and the tasks of the layers as one array. Of the graphs also how long it took
-from sending them to the acknowledgement. In turn, as often as is asked; the middle of each is printed.
+A chain of 1,000 jobs of one task, each after the one before; 100 layers of 100 such jobs, each
+after all of the layer before; and the tasks of the layers as one array. Of the layers also how long
+it took from sending them to the acknowledgement. In turn, as often as is asked; the middle of each
+is printed.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ async def measure(rounds: int) -> None:
     async with throw_away_pool(1) as state, connect_local(state) as user:
         await array(user, 1_000)
         for turn in range(rounds):
+            print(f"round {turn + 1} of {rounds}", file=sys.stderr)
             chain.append((await graph(user, CHAIN, f"chain {turn}"))[1])
             sent, ran = await graph(user, LAYERS, f"layers {turn}")
             sending.append(sent)
