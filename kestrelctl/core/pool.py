@@ -212,7 +212,8 @@ class Pool:
 
     def _recall(self, now: float) -> None:
         state = self.state
-        for worker, numbers in recalls(state.workers.values(), state.supply, state.config, now):
+        found = recalls(state.workers.values(), state.demand, state.supply, state.config, now)
+        for worker, numbers in found:
             worker.recalling = True
             state.emit(Recall(worker=worker.jid, numbers=numbers))
 

@@ -116,7 +116,15 @@ class PoolRequests:
                 f"worker {jid} is away",
                 hint="kestrelctl worker list",
             )
-        message, future = self._resizes.ask(jid, request.change)
+        change = request.change
+        named = {*change.amounts, *change.units, *change.shared, *change.unknown}
+        for asset in service.pool.tokens():
+            if asset.name in named:
+                raise UsageError(
+                    f"{asset.name} is an asset of the whole pool, not of a worker",
+                    hint=f"kestrelctl pool asset set {asset.name} COUNT",
+                )
+        message, future = self._resizes.ask(jid, change)
         service.send_to_worker(jid, message)
         try:
             answer = await asyncio.wait_for(future, ANSWER_SECONDS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -49,7 +50,7 @@ async def rate(tasks: int, users: int, jobs_of_each: int) -> float:
             spawn(
                 "manager", "run", "--domain", server.domain, "--data-dir", directory / "manager",
                 "--secret-file", directory / "secret", "--port", server.component_port,
-                stderr=None,
+                stderr=subprocess.DEVNULL,
             )  # fmt: skip
             connections = [
                 await stack.enter_async_context(_connect(server, name, password))
@@ -64,7 +65,7 @@ async def rate(tasks: int, users: int, jobs_of_each: int) -> float:
                 "worker", "run", "--pool", server.domain, "--data-dir", directory / "worker",
                 "--credentials", directory / "credentials", "--port", server.client_port,
                 "--no-tls", "--executor", "inline", "--cpus", "1", "--sessions", WORKERS,
-                stderr=None,
+                stderr=subprocess.DEVNULL,
             )  # fmt: skip
             await _all_there(connections[0])
             began = time.monotonic()

@@ -91,6 +91,14 @@ async def test_tasks_are_told_their_units(user: UserConnection, worker: Path) ->
     assert [(unit.id, unit.free) for unit in view.units["gpus"]] == [("0", 1.0), ("1", 1.0)]
 
 
+async def test_a_worker_is_not_resized_for_what_the_whole_pool_has(
+    user: UserConnection, admin: UserConnection, worker: Path
+) -> None:
+    await admin.ask(rq.SetAsset(name="matlab", total=5))
+    with pytest.raises(UsageError, match="matlab is an asset of the whole pool"):
+        await resize(admin, AssetChange(amounts={"cpus": 1.0, "matlab": 5.0}))
+
+
 async def test_a_resize_lets_run_what_runs(
     user: UserConnection, admin: UserConnection, worker: Path
 ) -> None:

@@ -125,12 +125,13 @@ class PoolDriver:
         fpga: float = 0,
         matlab: float = 0,
         seats: float = 0,
+        argv: tuple[str, ...] = ("true",),
         **spec: Any,
     ) -> int:
         """A job of so many tasks; returns its id."""
         self._requests += 1
         request = _present(cpus=cpus, memory=memory_bytes, fpga=fpga, matlab=matlab, seats=seats)
-        job = JobSpec(argv=("true",), count=count, request=request, **spec)
+        job = JobSpec(argv=argv, count=count, request=request, **spec)
         ended = self._ended(owner, job)
         self.tell(
             ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job, ended=ended)

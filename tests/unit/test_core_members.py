@@ -431,10 +431,26 @@ def test_a_manager_without_connection_is_not_kept_awake_by_what_it_cannot_end() 
 def with_supplies(driver: PoolDriver, worker: str) -> list[int]:
     """A worker has all tasks of a job, most of them behind the first; returns their numbers."""
     driver.join(worker)
-    driver.submit(6)
+    driver.submit(6, argv=("true", worker))
     driver.report(worker, seconds=0.001)
     assert not driver.pool.state.demand
     return [number for number, *_ in driver.held(worker)]
+
+
+def test_a_stuck_worker_gives_back_what_another_user_would_wait_behind() -> None:
+    driver = PoolDriver()
+    with_supplies(driver, "stuck")
+    driver.submit(1, owner="bob")
+    driver.wait(1.0)
+    assert driver.of(fx.Recall)
+
+
+def test_a_stuck_worker_keeps_what_only_its_own_user_would_wait_behind() -> None:
+    driver = PoolDriver()
+    with_supplies(driver, "stuck")
+    driver.submit(1, owner="ada", cpus=2)
+    driver.wait(1.0)
+    assert not driver.of(fx.Recall)
 
 
 def test_a_worker_that_was_asked_to_give_back_is_not_asked_again_before_it_has_answered() -> None:

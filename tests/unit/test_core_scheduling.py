@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.handlers.reporting import LETS_OTHERS_BY
+from kestrelctl.core.jobs.sharer import COMMANDS
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
@@ -175,7 +178,7 @@ def test_short_tasks_do_not_wait_behind_another_jobs_long_one() -> None:
     while driver.held("w"):
         driver.cancel(short)
         driver.report("w", *driver.held("w"), outcome=2)
-    driver.submit()
+    driver.submit(argv=("sleep", "60"))
     again = driver.submit(1000)
     assert again not in driver.jobs_at("w")
 
@@ -202,10 +205,79 @@ def test_nothing_is_sent_ahead_of_a_task_that_comes_first_and_cannot_wait_there(
     driver.submit(10_000)
     for _ in range(3):
         driver.report("w", seconds=0.001)
+    urgent = driver.submit(1, cpus=0.5, priority=200, argv=("sleep", "60"))
+    for _ in range(40):
+        driver.report("w", seconds=0.001)
+    assert urgent not in driver.pool.state.jobs
+
+
+def test_a_short_task_of_another_shape_finds_its_place_among_many_short_ones() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit(10_000)
+    for _ in range(3):
+        driver.report("w", seconds=0.001)
     urgent = driver.submit(1, cpus=0.5, priority=200)
     for _ in range(40):
         driver.report("w", seconds=0.001)
     assert urgent not in driver.pool.state.jobs
+
+
+def test_of_the_next_job_with_the_same_command_as_much_is_expected_as_the_one_before_took() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit()
+    driver.report("w", seconds=0.001)
+    again = driver.submit(1000)
+    assert len(driver.held("w")) == 1 + driver.pool.state.config.ahead_per_slot
+    assert driver.pool.state.jobs[again].mean_seconds is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"argv": ("true", "{}")},
+        {"owner": "bob"},
+    ],
+    ids=["another command", "another user"],
+)
+def test_of_others_nothing_is_expected(other: dict[str, Any]) -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit()
+    driver.report("w", seconds=0.001)
+    driver.submit(1000, **other)
+    assert len(driver.held("w")) == 1
+
+
+def test_of_few_commands_it_is_remembered_how_long_they_take() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    for number in range(COMMANDS + 5):
+        driver.submit(argv=("true", str(number)))
+        driver.report("w", seconds=0.001)
+    assert len(driver.pool.state.sharers.of("ada").expected) == COMMANDS
+
+
+def test_what_the_first_task_took_counts_more_than_what_was_expected() -> None:
+    driver = PoolDriver()
+    driver.join("w")
+    driver.submit()
+    driver.report("w", seconds=0.001)
+    again = driver.submit(1000)
+    driver.report("w", seconds=60.0)
+    assert driver.pool.state.jobs[again].mean_seconds == 60.0
+
+
+def test_a_worker_is_believed_that_tasks_are_short_if_that_was_expected() -> None:
+    driver = PoolDriver()
+    driver.join("learner")
+    driver.submit()
+    driver.report("learner", seconds=0.001)
+    driver.join("w")
+    driver.submit(1000)
+    driver.report("w", *driver.held("w"), seconds=0.001)
+    assert len(driver.held("w")) > 10
 
 
 def test_an_earlier_job_of_unknown_run_time_is_not_passed_for_ever() -> None:
@@ -215,7 +287,7 @@ def test_an_earlier_job_of_unknown_run_time_is_not_passed_for_ever() -> None:
     for _ in range(3):
         driver.report("w", seconds=0.001)
     state = driver.pool.state
-    earlier = driver.submit(1, cpus=0.5)
+    earlier = driver.submit(1, cpus=0.5, argv=("sleep", "60"))
     state.jobs[short].line = driver.submit(1, cpus=64) + 1
     state.touch_job(state.jobs[short])
     for _ in range(40):
@@ -238,7 +310,7 @@ def test_short_tasks_are_sent_ahead_though_a_larger_one_waits_that_has_no_room_t
 def test_no_more_are_sent_ahead_than_short_tasks_run_there() -> None:
     driver = PoolDriver()
     driver.join("w", cpus=2)
-    driver.submit(1, priority=200)
+    driver.submit(1, priority=200, argv=("sleep", "60"))
     driver.submit(10_000)
     [_, short] = driver.held("w")
     driver.report("w", short, seconds=0.0001)

@@ -168,7 +168,8 @@ def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at:
         if worker is not None:
             ahead_seconds = -min(dispatched, default=0.0)
             note_successes(state, worker, job, sent[job], seconds, ahead_seconds)
-    state.emit(Acknowledge(worker=jid, numbers=[result.number for result in results]))
+    if results:
+        state.emit(Acknowledge(worker=jid, numbers=[result.number for result in results]))
 
 
 def _late(state: State, result: Result, jid: str) -> tuple[Task, Attempt] | None:

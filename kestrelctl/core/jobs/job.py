@@ -320,17 +320,33 @@ class Job:
         return passed
 
     def seconds_elsewhere(self, account: str) -> float | None:
-        """The latest run time of a task that another account's worker brought to a good end."""
+        """The latest run time of a task that another account's worker brought to a good end; until
+        one of its own has ended, what is expected.
+        """
+        if self.mean_seconds is None:
+            return self.expected_seconds
         return self.before_seconds if account == self.latest_account else self.latest_seconds
 
     def learn(self, wall_seconds: float, n: int) -> None:
         """Folds the total run time of n tasks into the mean; recent tasks weigh more."""
         sample = wall_seconds / n
         if self.mean_seconds is None:
+            # What the one before took is as good as a word of another worker.
+            self.latest_seconds = self.expected_seconds
             self.mean_seconds = sample
         else:
             weight = min(0.5, n * 0.05)
             self.mean_seconds += (sample - self.mean_seconds) * weight
+        self.sharer.expect(self.spec.argv, self.mean_seconds)
+
+    @property
+    def expected_seconds(self) -> float | None:
+        """How long a task of it is expected to run: the mean of its own, or, until one has ended,
+        that of its owner's latest tasks of the same command; None if there are none.
+        """
+        if self.mean_seconds is not None:
+            return self.mean_seconds
+        return self.sharer.expected.get(self.spec.argv)
 
     def record(self, state: str = "active", ended_at: float | None = None) -> JobRecord:
         """The job as it goes to the store."""
@@ -379,6 +395,11 @@ class LargerRequest(Job):
     @property
     def whole(self) -> Job:
         return self._whole
+
+    @property
+    def expected_seconds(self) -> None:
+        """Nobody knows: the tasks that took as long as others are in the line of the job."""
+        return None
 
     @property
     def template(self) -> Template:

@@ -36,6 +36,9 @@ HORIZON_SECONDS = 10.0
 #: What an attempt counts for its user that costs nothing.
 COSTLESS = 1.0
 
+#: Of so many commands of a user it is remembered how long they take.
+COMMANDS = 32
+
 
 def weight_of(claim: Claim) -> float:
     """What one attempt counts for its user: what the match costs, and one if it costs nothing."""
@@ -62,6 +65,8 @@ class Sharer:
         passed_over_seconds: for how long others were handed something while he had nothing, and was
             not ahead.
         quotas: on what he, and his group, may have at workers at once; those that bound something.
+        expected: some of his commands -> the smoothed run time of their tasks, in seconds: what his
+            next job with such a command is expected to take until its first task has ended.
     """
 
     __slots__ = (
@@ -71,6 +76,7 @@ class Sharer:
         "_usage_at",
         "ahead_seconds",
         "charged",
+        "expected",
         "handed",
         "latest_weight",
         "lead",
@@ -94,6 +100,7 @@ class Sharer:
         self.served = self.passed_over_seconds = 0.0
         self.latest_weight = COSTLESS
         self.quotas: tuple[Quota, ...] = ()
+        self.expected: dict[tuple[str, ...], float] = {}
         self._since = 0.0
         self._unfolded = 0.0
         self._usage = record.usage
@@ -113,6 +120,12 @@ class Sharer:
     def held_for_share(self) -> float:
         """What he runs for each unit of his share, with his lead: the least is served next."""
         return self.charged / self.share + self.lead
+
+    def expect(self, command: tuple[str, ...], seconds: float) -> None:
+        """Notes what tasks of a command take now; of too many commands the first is forgotten."""
+        if command not in self.expected and len(self.expected) >= COMMANDS:
+            del self.expected[next(iter(self.expected))]
+        self.expected[command] = seconds
 
     def hand(self, weight: float, attempts: int) -> None:
         """Counts attempts that were handed out, each with this weight."""

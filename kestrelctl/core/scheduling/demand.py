@@ -265,14 +265,15 @@ class Demand:
 
 
 def is_short(job: Job, config: Config) -> bool:
-    """Whether a job's tasks are known to be short: then some may wait at a worker for others.
+    """Whether a job's tasks are expected to be short: then some may wait at a worker for others.
 
     None that holds tokens does: others could use these meanwhile. Nor does a member of a job that
     spans workers: the others would wait for it.
     """
     if job.shape.tokens or job.shape.span > 1:
         return False
-    return job.mean_seconds is not None and job.mean_seconds < config.short_seconds
+    seconds = job.expected_seconds
+    return seconds is not None and seconds < config.short_seconds
 
 
 def _place(job: Job) -> Order:

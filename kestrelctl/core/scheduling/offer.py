@@ -37,7 +37,9 @@ class Offer:
         self._remaining_seconds = worker.remaining_seconds(now)
         self._stuck = bool(worker.held) and worker.silence.is_stuck(now, config.stuck_seconds)
 
-    def room_for(self, job: Job, waiting: int, members: int, terms: Terms, *, ahead: bool) -> int:
+    def room_for(
+        self, job: Job, waiting: int, members: int, terms: Terms, *, ahead: bool, alone: bool = True
+    ) -> int:
         """How many more tasks of a job the worker should get.
 
         Those that run at once and, for short tasks, enough behind them to bridge `ahead_seconds`:
@@ -51,13 +53,15 @@ class Offer:
             waiting: tasks of the job that the plan has not given away.
             members: online workers that could run them.
             ahead: whether any may wait there; others may have a better claim to the room.
+            alone: whether no other short tasks wait for room there. Those would keep a worker full,
+                and a job with few tasks would never find it as empty as these few want it.
         """
         remaining = self._remaining_seconds
         if remaining is not None and job.shape.time_request_seconds > remaining:
             return 0
         queued = self.queued
         free = startable(terms.claim, self.free, queued)
-        mean, config = job.mean_seconds, self._config
+        mean, config = job.expected_seconds, self._config
         if mean is None or not (ahead and is_short(job, config)) or self._stuck:
             return free
         if not terms.may_queue:
@@ -78,10 +82,12 @@ class Offer:
             behind = per_slot * side_by_side
         # Not more than a worker's share of what is left, so that the last tasks are spread evenly;
         # but a quarter of the time to be bridged is not worth more messages.
-        behind = min(behind, max(waiting // members, behind // 4))
+        most = max(waiting // members, behind // 4)
+        if alone:
+            behind = min(behind, most)
         if not free and queued > behind // 2:
             return 0
-        return max(0, free + behind - queued)
+        return max(0, free + min(behind - queued, most))
 
     def _short_tasks(self) -> int:
         """How many short tasks run there, or would with what the plan has given."""

@@ -354,7 +354,8 @@ class Planner:
                 waiting = head.waiting
                 if bit & left.short:
                     waiting = max(waiting, self._waiting_alike(bit))
-                room = offer.room_for(head.job, waiting, able, terms, ahead=ahead)
+                alone = not usable & self._short & ~bit
+                room = offer.room_for(head.job, waiting, able, terms, ahead=ahead, alone=alone)
                 if not room:
                     # It has none for others who ask alike either.
                     usable &= ~bit

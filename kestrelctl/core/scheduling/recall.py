@@ -1,4 +1,4 @@
-"""Whose waiting tasks to recall while other workers idle. Pure, like the plan."""
+"""What to recall that waits at stuck workers: others idle, or users wait. Pure, like the plan."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Iterable
 
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 
 
 def recalls(
-    workers: Iterable[Worker], supply: Supply, config: Config, now: float
+    workers: Iterable[Worker], demand: Demand, supply: Supply, config: Config, now: float
 ) -> list[tuple[Worker, list[int]]]:
-    """Chooses attempts to be given back, as far as others idle that can run them.
+    """Chooses attempts to be given back, as far as others idle that can run them, or another user
+    waits, who would come after them though it may be his turn.
 
     Only workers that are silent for longer than is their habit, and than `stuck_seconds`, are
     asked: what waits is worth `ahead_seconds` of work, so at any other worker it is about to run.
@@ -33,15 +35,17 @@ def recalls(
     if not stuck:
         return []
     idle, classes = _idle(supply)
+    users = {turn.sharer for turn in demand.turns()}
     stuck.sort(key=lambda worker: worker.queued, reverse=True)
     found: list[tuple[Worker, list[int]]] = []
     for worker in stuck:
-        if idle <= 0:
+        if idle <= 0 and not users:
             break
         waiting = [
             number
             for number in worker.queued_numbers()
-            if any(isinstance(cls.terms(worker.held[number].line.shape), Terms) for cls in classes)
+            if users - {(line := worker.held[number].line).sharer}
+            or (idle > 0 and any(isinstance(cls.terms(line.shape), Terms) for cls in classes))
         ]
         if waiting:
             later_half = waiting[len(waiting) // 2 :]
