@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
@@ -11,7 +12,6 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
-from tests.unit.poolkit import PoolDriver
 
 OK, ENDED, FAILED = WantedEnd.OK, WantedEnd.ENDED, WantedEnd.FAILED
 
