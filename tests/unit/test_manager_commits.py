@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kestrelctl.core.effects import Effect, Note
+from kestrelctl.core.effects import Effect, Feed, Note
+from kestrelctl.core.events import JobClosed
 from kestrelctl.core.model.records import Progress, Record
 from kestrelctl.manager.commits import GroupCommit
 
@@ -65,6 +66,28 @@ async def test_what_waits_is_released_in_the_order_in_which_it_came() -> None:
         "leads to more", "before the commit", "during the commit", "more", "later"
     ]  # fmt: skip
     assert disk.commits.idle
+
+
+async def test_a_commit_that_something_waits_for_does_not_wait_for_company(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kestrelctl.manager.commits.COMMIT_BURST", 1.0)
+    monkeypatch.setattr("kestrelctl.manager.commits.COMMITS_PER_SECOND", 0.001)
+    disk = Disk()
+    disk.commits.write([Progress(1, 1)])
+    await disk.turn()
+    disk.under_way[0].set_result(None)
+    await disk.turn()
+    disk.commits.write([Progress(1, 2)])
+    await disk.turn()
+    assert len(disk.under_way) == 1
+    closed = JobClosed(at=1.0, job_id=1)
+    disk.commits.after(Feed(event=closed))
+    await disk.turn()
+    assert len(disk.under_way) == 1
+    disk.commits.after(Feed(event=closed, urgent=True))
+    await disk.turn()
+    assert len(disk.under_way) == 2
 
 
 async def test_a_store_that_broke_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
