@@ -154,6 +154,7 @@ class GroupCommit:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._urgent.wait()
+                self._pace.give_back()
                 await asyncio.sleep(self._urgent_pace.pause_seconds(self._loop.time()))
 
     async def _commit_all(self) -> None:
