@@ -353,8 +353,8 @@ def test_why_it_waits_is_told(driver: PoolDriver) -> None:
 
 
 def test_a_commit_that_somebody_waits_for_is_urgent(driver: PoolDriver) -> None:
-    alone, parent = driver.submit(), driver.submit()
-    driver.submit(after=after(parent))
+    alone, parent, other = driver.submit(), driver.submit(), driver.submit()
+    driver.submit(after=after(parent, other))
     driver.wait(1)
     ended: list[fx.Effect] = []
     for attempt in driver.held("w"):
@@ -364,4 +364,4 @@ def test_a_commit_that_somebody_waits_for_is_urgent(driver: PoolDriver) -> None:
         for feed in ended
         if isinstance(feed, fx.Feed) and isinstance(feed.event, ev.JobClosed)
     }
-    assert closed == {alone: False, parent: True}
+    assert closed == {alone: False, parent: False, other: True}

@@ -246,4 +246,12 @@ def settle_job(state: State, job: Job, now: float) -> None:
     state.record(record)
     state.emit(JobEnded(record=record, dispatch_seconds=sorted(job.latencies)))
     closed = JobClosed(at=now, cause=state.cause, job_id=job.id)
-    state.emit(Feed(event=closed, urgent=job.id in state.dependencies))
+    state.emit(Feed(event=closed, urgent=_sets_free(state, job)))
+
+
+def _sets_free(state: State, job: Job) -> bool:
+    """Whether somebody waits for nobody's end any more but those that are not yet durable."""
+    return any(
+        not any(parent in state.jobs for parent in parents.left)
+        for parents in state.dependencies.of(job.id)
+    )
