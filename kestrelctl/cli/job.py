@@ -14,6 +14,7 @@ from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection
 from kestrelctl.cli.explain import explain
 from kestrelctl.cli.fetch import fetch
+from kestrelctl.cli.job_graph import graph
 from kestrelctl.cli.job_history import history
 from kestrelctl.cli.jobview import (
     all_pages,
@@ -276,5 +277,5 @@ async def _until_none_is_left(
             return replace(changed, what=what, tasks=tasks)
 
 
-for command in (history, tasks, logs, fetch, explain, story):
+for command in (history, tasks, logs, fetch, explain, graph, story):
     job.add_command(command)

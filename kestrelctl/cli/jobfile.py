@@ -6,6 +6,9 @@ from-json = "seeds.json"              queue=5
 memory = "2G"                         command=./run_task.sh
 requires = ["LINUX"]                  cleanup=./cleanup.sh
                                       requires=FOO BAR
+
+A TOML file with tables `[job.NAME]` describes several jobs that are submitted as one: each has its
+own command, and `after` with names of others; what stands before the tables holds for all of them.
 """
 
 from __future__ import annotations
@@ -53,6 +56,8 @@ OPTIONS = (
     "copies",
     "time-request",
     "deadline",
+    "after",
+    "if-parent-fails",
     "hold",
     "hold-after",
     "stop-after",
@@ -70,7 +75,7 @@ OPTIONS = (
 #: The directory of a task that is a scratch directory of its own.
 SCRATCH = "scratch"
 #: Options that may be a list.
-_SEVERAL = ("array", "requires", "env", "export", "assets", "inputs", "outputs")
+_SEVERAL = ("after", "array", "requires", "env", "export", "assets", "inputs", "outputs")
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
 
 
@@ -88,13 +93,25 @@ class JobFile(msgspec.Struct, frozen=True):
     options: dict[str, Any]
 
 
+class GraphFile(msgspec.Struct, frozen=True):
+    """What a job file with several jobs says.
+
+    Attributes:
+        jobs: by name; each has the option `name`.
+        after: for each, the words that say what it waits for.
+    """
+
+    jobs: dict[str, JobFile]
+    after: dict[str, list[str]]
+
+
 def looks_like_job_file(word: str) -> bool:
     """Whether the first word after `submit` names a job file and does not begin a command."""
     path = Path(word)
     return path.suffix in JOB_FILE_SUFFIXES or path.is_file()
 
 
-def read_job_file(path: Path) -> JobFile:
+def read_job_file(path: Path) -> JobFile | GraphFile:
     """Reads a job file: TOML if its name ends so, otherwise INI.
 
     Raises:
@@ -109,15 +126,50 @@ def read_job_file(path: Path) -> JobFile:
     return _read_toml(path, text) if path.suffix == ".toml" else _read_ini(path, text)
 
 
-def _read_toml(path: Path, text: str) -> JobFile:
+def _read_toml(path: Path, text: str) -> JobFile | GraphFile:
     try:
         fields = tomllib.loads(text)
     except ValueError as error:  # a TOMLDecodeError, or a number of too many digits
         raise UsageError(f"{path} is not TOML", cause=str(error)) from None
+    if "job" in fields:
+        return _several(path, fields)
+    return _one(path, fields)
+
+
+def _several(path: Path, fields: dict[str, Any]) -> GraphFile:
+    tables = _typed(path, "job", fields.pop("job"), dict)
+    if not tables:
+        raise UsageError(f"{path} has no job", hint='write [job.NAME] and command = ["./run"]')
+    jobs: dict[str, JobFile] = {}
+    after: dict[str, list[str]] = {}
+    for name, table in tables.items():
+        own = fields | {"name": name} | _typed(path, f"job.{name}", table, dict)
+        after[name] = _words(path, own.pop("after", []))
+        jobs[name] = _one(path, own, f"job {name}: ")
+    return GraphFile(jobs, after)
+
+
+def _words(path: Path, value: object) -> list[str]:
+    """What a job waits for: a word, or a list of them; ids may be numbers."""
+    return [str(_scalar(path, "after", each)) for each in _as_list(value)]
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
+    """What the fields of one job say.
+
+    Args:
+        which: of several jobs, for messages.
+    """
     _refuse_unknown(path, fields, ("command", "cleanup", *OPTIONS))
     argv = _command(path, "command", fields.pop("command", []))
     if not argv:
-        raise UsageError(f"{path} has no command", hint='write command = ["./run", "{}"]')
+        raise UsageError(
+            f"{path}: {which}there is no command", hint='write command = ["./run", "{}"]'
+        )
     cleanup = _command(path, "cleanup", fields.pop("cleanup", []))
     for key in ("each-line", "from-json"):
         if key in fields:
@@ -125,14 +177,13 @@ def _read_toml(path: Path, text: str) -> JobFile:
     if fields.get("workdir", SCRATCH) != SCRATCH:
         fields["workdir"] = str(path.parent / _typed(path, "workdir", fields["workdir"], str))
     if "input" in fields:
-        given = fields.pop("input")
-        words = [
-            _typed(path, "input", w, str) for w in (given if isinstance(given, list) else [given])
-        ]
-        fields["inputs"] = [str(path.parent / word) for word in words]
+        given = _as_list(fields.pop("input"))
+        fields["inputs"] = [str(path.parent / _typed(path, "input", word, str)) for word in given]
     for key in ("requires", "export"):
         if isinstance(fields.get(key), str):
             fields[key] = fields[key].split()
+    if "after" in fields:
+        fields["after"] = _words(path, fields["after"])
     if "array" in fields:
         fields["array"] = [str(_scalar(path, "array", fields["array"]))]
     if "env" in fields:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,23 @@ from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.export import ALL, exported, names_text
 from kestrelctl.cli.fetch import fetch_files
-from kestrelctl.cli.inputs import find_inputs, send_inputs
+from kestrelctl.cli.graph_submission import as_data, jobs_of, lines_of, send_graph, summary
+from kestrelctl.cli.inputs import InputFile, find_inputs, send_inputs
 from kestrelctl.cli.item_files import read_elements, read_lines
-from kestrelctl.cli.jobfile import SCRATCH, JobFile, looks_like_job_file, read_job_file
+from kestrelctl.cli.jobfile import (
+    SCRATCH,
+    GraphFile,
+    JobFile,
+    looks_like_job_file,
+    read_job_file,
+)
 from kestrelctl.cli.on_end import OnEnd, on_end_option
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.screen import Mode
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.cli.upload_record import upload_record
+from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.template import unfilled
@@ -34,6 +43,7 @@ from kestrelctl.errors import KestrelError, StoreFull, UsageError
 from kestrelctl.grammar.job_options import array_option, checked_job, job_of, job_options
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.answers import JobExplanation, Submitted
+from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
 from kestrelctl.protocol.requests import ExplainJob, SubmitJob, UploadItems
 
 #: Above this, items travel ahead of the job, in pieces.
@@ -41,7 +51,10 @@ INLINE_BYTES = 100_000
 UPLOAD_TIMEOUT_SECONDS = 60.0
 #: How long a submission waits for its answer before it is sent again.
 ANSWER_SECONDS = 30.0
+#: So many jobs one request can ask about.
+MOST_WAITED_FOR = 500
 _JOB_FILE = "kestrelctl.job_file"
+_ARGS = "kestrelctl.args"
 
 
 class _SubmitCommand(CliCommand):
@@ -63,11 +76,23 @@ class _SubmitCommand(CliCommand):
         if words and not after_dashes and looks_like_job_file(words[0]):
             job_file = read_job_file(Path(words[0]))
             ctx.meta[_JOB_FILE] = job_file
-            ctx.default_map = {
-                name.replace("-", "_"): value for name, value in job_file.options.items()
-            }
+            ctx.meta[_ARGS] = list(args)
+            if isinstance(job_file, JobFile):
+                ctx.default_map = _defaults(job_file.options)
             ctx.allow_interspersed_args = True
         return super().parse_args(ctx, args)
+
+    def parsed(self, ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+        """The values of all options, for a job of a file that sets some; the line wins."""
+        own = click.Context(self, info_name=ctx.info_name, parent=ctx.parent)
+        own.default_map = _defaults(options)
+        own.allow_interspersed_args = True
+        super().parse_args(own, list(ctx.meta[_ARGS]))
+        return own.params
+
+
+def _defaults(options: dict[str, Any]) -> dict[str, Any]:
+    return {name.replace("-", "_"): value for name, value in options.items()}
 
 
 @click.command(cls=_SubmitCommand)
@@ -133,23 +158,28 @@ def submit(
     index from 0, and {key} a field of its JSON item.
 
     A JOBFILE is TOML with the names of these options and `command`, or an INI file with a section
-    [job]; options on the command line win over it.
+    [job]; options on the command line win over it. One with tables [job.NAME] is several jobs,
+    submitted as one.
     """
+    graph = ctx.meta.get(_JOB_FILE)
+    if isinstance(graph, GraphFile):
+        if fetch_to is not None or on_end is not None:
+            raise UsageError(
+                f"{'--on-end' if fetch_to is None else '--fetch'} is for one job",
+                hint="kestrelctl job fetch JOB, and kestrelctl job wait JOBS --on-end COMMAND",
+            )
+        _submit_graph(
+            invocation,
+            ctx,
+            graph,
+            key,
+            Look.ANYWHERE if progress else Look.TERMINAL,
+            waits=waits or progress,
+        )
+        return
     spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
     files = find_inputs(options["inputs"])
-    workdir = options["workdir"]
-    if files and workdir not in (None, SCRATCH):
-        raise UsageError(
-            "inputs are put into scratch directories, and --workdir has the tasks start elsewhere",
-            hint="leave one of --input and --workdir out",
-        )
-    spec = checked_job(
-        msgspec.structs.replace(
-            spec,
-            workdir=_directory(invocation, workdir, bool(files or spec.outputs)),
-            env=_exported(invocation, options["export"]) | spec.env,
-        )
-    )
+    spec = checked_job(_with_surroundings(invocation, spec, options))
     if fetch_to is not None and not spec.outputs:
         raise UsageError(
             "there will be nothing to fetch", hint="--output GLOB says what tasks leave"
@@ -175,10 +205,7 @@ def submit(
     async def send_all(connection: Connection) -> Submitted:
         whole = spec
         if files:
-            context = invocation.find_context(invocation.pool)
-            share = invocation.open_share(connection, context)
-            record = upload_record(context, invocation.now)
-            inputs = await send_inputs(files, share, record, invocation.screen)
+            inputs = await _sent(invocation, connection, files)
             whole = checked_job(msgspec.structs.replace(spec, inputs=inputs))
         return await send(connection, whole, items, key, watch=waits)
 
@@ -217,6 +244,98 @@ def submit(
         await wait.check(connection, [view])
         if fetched is not None:
             fetched.check()
+
+    invocation.talk_again(work)
+
+
+def _with_surroundings(
+    invocation: Invocation, spec: JobSpec, options: Mapping[str, Any]
+) -> JobSpec:
+    """The job with what comes from where it is submitted: its directory, and the environment."""
+    workdir = options["workdir"]
+    if options["inputs"] and workdir not in (None, SCRATCH):
+        raise UsageError(
+            "inputs are put into scratch directories, and --workdir has the tasks start elsewhere",
+            hint="leave one of --input and --workdir out",
+        )
+    in_scratch = bool(options["inputs"] or spec.outputs)
+    return msgspec.structs.replace(
+        spec,
+        workdir=_directory(invocation, workdir, in_scratch),
+        env=_exported(invocation, options["export"]) | spec.env,
+    )
+
+
+async def _sent(
+    invocation: Invocation, connection: Connection, files: Sequence[InputFile]
+) -> tuple[Input, ...]:
+    """Sends what a job's tasks are to find, as far as it is not there yet."""
+    context = invocation.find_context(invocation.pool)
+    share = invocation.open_share(connection, context)
+    record = upload_record(context, invocation.now)
+    return await send_inputs(files, share, record, invocation.screen)
+
+
+def _submit_graph(
+    invocation: Invocation,
+    ctx: click.Context,
+    graph: GraphFile,
+    given_key: str | None,
+    look: Look,
+    *,
+    waits: bool,
+) -> None:
+    """Submits the jobs of a file as one."""
+    command = ctx.command
+    assert isinstance(command, _SubmitCommand)
+
+    files: dict[tuple[str, ...], list[InputFile]] = {}
+    sent: dict[tuple[str, ...], tuple[Input, ...]] = {}
+
+    def make(job_file: JobFile, options: dict[str, Any]) -> tuple[JobSpec, tuple[str, ...] | None]:
+        for name in ("key", "waits", "progress", "words", "fetch_to", "on_end"):
+            options.pop(name)
+        spec, items = _job_of((), job_file, options)
+        named = tuple(options["inputs"])
+        if named and named not in files:
+            files[named] = find_inputs(named)
+        spec = _with_surroundings(invocation, spec, options)
+        return checked_job(msgspec.structs.replace(spec, inputs=sent.get(named, ()))), items
+
+    def jobs_now() -> list[GraphJob]:
+        return jobs_of(graph, lambda options: command.parsed(ctx, options), make)
+
+    async def send_all(connection: Connection) -> GraphSubmitted:
+        for named, those in files.items():
+            sent[named] = await _sent(invocation, connection, those)
+        return await send_graph(connection, lines_of(jobs_now()) if sent else lines, key)
+
+    jobs = jobs_now()
+    if waits and len(jobs) > MOST_WAITED_FOR:
+        raise UsageError(
+            f"{MOST_WAITED_FOR:,} jobs can be waited for at once, not {len(jobs):,}",
+            hint="leave --wait out, and wait for the last of them: kestrelctl job wait JOB",
+        )
+    if waits and any(job.spec.service for job in jobs):
+        raise UsageError("a service does not end by itself", hint="leave --wait out")
+    lines = lines_of(jobs)
+    key = given_key or secrets.token_hex(16)
+
+    async def work(redial: Redial) -> None:
+        again = f"the same command with --key {shlex.quote(key)} sends them again, once in all"
+        answer = await redial.until_answered(send_all, again)
+        ids = f"{answer.job_id}-{answer.job_id + answer.jobs - 1}"
+        if answer.repeated:
+            invocation.screen.say(f"jobs {ids} are there already: a submission had come before")
+        if not waits:
+            record = Record(ids, as_data(answer), [summary(answer)])
+            await invocation.show(record)
+            invocation.screen.say(f"next: kestrelctl job graph {answer.job_id}")
+            return
+        invocation.screen.say(summary(answer))
+        views = await wait.until_ended(redial.connection, ids, invocation.screen, look=look)
+        await invocation.show(Record(ids, views, [wait.sentence(view) for view in views]))
+        await wait.check(redial.connection, views)
 
     invocation.talk_again(work)
 

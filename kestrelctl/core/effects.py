@@ -132,10 +132,15 @@ class Answer(Announcement, frozen=True, kw_only=True):
 
 
 class Feed(Effect, frozen=True, kw_only=True):
-    """Hand this event back to the pool, now that what came before it is durable."""
+    """Hand this event back to the pool, now that what came before it is durable.
+
+    Attributes:
+        urgent: whether something waits for that which could run.
+    """
 
     after_commit: ClassVar[bool] = True
     event: JobStored | JobClosed
+    urgent: bool = False
 
 
 class TasksEnded(Announcement, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.after import After
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Result
@@ -33,6 +34,8 @@ class Submit(Event, frozen=True, kw_only=True):
         key: the user's own word for this submission; empty if there is none. One that comes again
             is no second job.
         earlier: the job that the store has under this key of this owner.
+        ended: the final states of those of its parents that the store knows as the owner's, and as
+            ended.
     """
 
     request: str
@@ -40,12 +43,36 @@ class Submit(Event, frozen=True, kw_only=True):
     spec: JobSpec
     key: str = ""
     earlier: JobRecord | None = None
+    ended: dict[int, str] = {}
+
+
+class SubmitGraph(Event, frozen=True, kw_only=True):
+    """A user hands in several jobs as one, of which some wait for others.
+
+    Attributes:
+        specs: the first has the `graph`. What is in their `after` are jobs that are there already.
+        after: for each, the jobs of `specs` that it waits for, by their places; all come before it.
+        key, earlier, ended: as of `Submit`; the key becomes that of the first job.
+    """
+
+    request: str
+    owner: str
+    specs: list[JobSpec]
+    after: list[tuple[After, ...]]
+    key: str = ""
+    earlier: JobRecord | None = None
+    ended: dict[int, str] = {}
 
 
 class JobStored(Event, frozen=True, kw_only=True):
-    """A submitted job is durable, so its tasks may run."""
+    """A submitted job is durable, so its tasks may run; and so are those that came with it.
+
+    Attributes:
+        jobs: how many these are, with ids in a row.
+    """
 
     job_id: int
+    jobs: int = 1
 
 
 class JobClosed(Event, frozen=True, kw_only=True):
@@ -163,6 +190,7 @@ class Retry(Event, frozen=True, kw_only=True):
         rest: whether the job is meant as a whole: those that it never started when it was cancelled
             come back too.
         happenings: how many records the story of an ended job has.
+        ended: of an ended job, the final states of those of its parents that have ended.
     """
 
     request: str
@@ -173,6 +201,7 @@ class Retry(Event, frozen=True, kw_only=True):
     indexes: list[tuple[int, str]]
     rest: bool = False
     happenings: int = 0
+    ended: dict[int, str] = {}
 
 
 class Forget(Event, frozen=True, kw_only=True):

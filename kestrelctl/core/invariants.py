@@ -12,6 +12,7 @@ from kestrelctl.core.jobs.job import Standing
 from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import closed
+from kestrelctl.core.model.after import count_parents, ids_of
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.state import State
@@ -76,7 +77,37 @@ def violations(state: State) -> list[str]:
     _matching_violations(state, must)
     _sharing_violations(state, must)
     _spanning_violations(state, must)
+    _waiting_violations(state, must)
     return found
+
+
+def _waiting_violations(state: State, must: Must) -> None:
+    """Nothing runs of a job that waits for others, and who waits for whom is counted rightly."""
+    for job in state.jobs.values():
+        parents = job.parents
+        waits = bool(job.spec.after) and not job.freed and not job.cancelling
+        must(waits == (parents is not None), "job %s: what it waits for is off", job.id)
+        if parents is None:
+            continue
+        known = job in state.dependencies.children(parents)
+        must(known, "job %s waits, and nobody knows", job.id)
+        otherwise = job.spec.if_parent_fails
+        if not parents.let_go(otherwise):
+            queued = any(line.place is not None for line in job.lines())
+            must(not queued and not job.running, "job %s runs before its parents end", job.id)
+        must(not (parents.doom(otherwise) and job.stored), "job %s waits in vain", job.id)
+    named: Counter[str] = Counter()
+    for parents in state.dependencies.all():
+        must(bool(state.dependencies.children(parents)), "nobody waits for %s", parents.after)
+        there = {parent for parent in parents.left if state.job(parent) is not None}
+        must(there == parents.left, "jobs %s are waited for in vain", parents.left - there)
+        must(
+            all(parents in state.dependencies.of(each) for each in ids_of(parents.after)),
+            "not all of %s know that they are waited for",
+            parents.after,
+        )
+        named[parents.owner] += count_parents(parents.after)
+    must(state.dependencies.named == named, "the parents that users name are counted wrongly")
 
 
 def _spanning_violations(state: State, must: Must) -> None:

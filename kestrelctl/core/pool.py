@@ -57,11 +57,13 @@ from kestrelctl.core.events import (
     StoreFailing,
     StoreWell,
     Submit,
+    SubmitGraph,
     Tick,
     Using,
     Wanted,
 )
 from kestrelctl.core.handlers import (
+    dependents,
     durability,
     fail_fast,
     holds,
@@ -98,8 +100,9 @@ FEW_WORKERS = 100
 
 _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Submit: submission.on_submit,
-    JobStored: submission.on_job_stored,
-    JobClosed: submission.on_job_closed,
+    SubmitGraph: submission.on_submit_graph,
+    JobStored: dependents.on_job_stored,
+    JobClosed: dependents.on_job_closed,
     OwnersTold: submission.on_owners_told,
     Cancel: submission.on_cancel,
     PutOnHold: holds.on_put_on_hold,

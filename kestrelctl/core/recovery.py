@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kestrelctl.core.attempts.endings import ask_for_more, settle_job
-from kestrelctl.core.jobs.job import Standing, Task
+from kestrelctl.core.handlers.waits import wait_for_parents
+from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd, with_cpus
 from kestrelctl.core.model.config import Config
@@ -29,8 +30,10 @@ def restore(config: Config, snapshot: Snapshot) -> State:
         state.tokens.put(token)
     state.sharers.settled = False
     state.sharers.restore(snapshot.users, snapshot.groups)
-    for unfinished in snapshot.jobs:
-        _restore_job(state, unfinished)
+    restored = [_restore_job(state, unfinished) for unfinished in snapshot.jobs]
+    for job in restored:
+        wait_for_parents(state, job, snapshot.parents)
+        settle_job(state, job, job.submitted_at)
     for known in snapshot.workers:
         _restore_worker(state, known)
     return state
@@ -46,7 +49,7 @@ def _restore_policies(state: State, records: list[PolicyRecord]) -> None:
             )
 
 
-def _restore_job(state: State, unfinished: UnfinishedJob) -> None:
+def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
     record = unfinished.record
     job = state.restored_job(record)
     job.cancelling = record.cancelling
@@ -60,7 +63,7 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> None:
         task.retried_after = unfinished.retried_after.get(index, 0)
         ask_for_more(state, task, unfinished.memory_steps.get(index, 0))
     state.totals.tasks_restored += job.remaining
-    settle_job(state, job, record.submitted_at)
+    return job
 
 
 def _restore_worker(state: State, known: WorkerRecord) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from kestrelctl.core.counting.totals import Totals
 from kestrelctl.core.effects import Effect, Note, Persist
+from kestrelctl.core.jobs.dependencies import Dependencies
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.sharer import Sharers
@@ -85,6 +86,7 @@ class State:
         self.habits: WeakValueDictionary[str, Habit] = WeakValueDictionary()
         self.sharers = Sharers(config.usage_half_life_seconds)
         self.tokens = Tokens()
+        self.dependencies = Dependencies()
         self.demand = Demand(self.sharers, config, self.tokens)
         self.supply = Supply()
         self.online = 0
@@ -146,6 +148,8 @@ class State:
         job.counts = copy(record.counts)
         job.stopped_by = record.stopped_by
         job.hold = record.hold
+        job.freed = record.freed
+        job.settled = record.settled
         return job
 
     def class_of(self, ad: WorkerAd | None, jid: str) -> WorkerClass:

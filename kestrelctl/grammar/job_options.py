@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
+from kestrelctl.core.model.after import IfParentFails
 from kestrelctl.core.model.isolation import RUNGS, tag
 from kestrelctl.core.model.spec import JobSpec, Notify, OnWorkerLost
 from kestrelctl.core.model.task_array import TaskArray
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.after_words import parse_after
 from kestrelctl.grammar.asset_words import asked_assets
 from kestrelctl.grammar.deadline_words import Deadline, parse_deadline
 from kestrelctl.grammar.exit_codes import parse_exits, parse_stop_signal
@@ -175,6 +177,21 @@ _OPTIONS = (
         metavar="TIME",
         help="What has not ended then is stopped: 2h (from now), 2030-12-24T18:00.",
     ),
+    click.option(
+        "--after",
+        multiple=True,
+        metavar="JOB[:ok|ended|failed]",
+        callback=lambda _ctx, _param, given: parse_after(given),
+        help="Start nothing of it before this job, or range of jobs, has ended so; repeatable.  "
+        "[default: ok]",
+    ),
+    click.option(
+        "--if-parent-fails",
+        type=click.Choice([each.value for each in IfParentFails]),
+        default=IfParentFails.CANCEL.value,
+        show_default=True,
+        help="What becomes of it when a job of --after has ended otherwise.",
+    ),
     click.option("--hold", is_flag=True, help="Start nothing of it until `job release`."),
     click.option(
         "--hold-after",
@@ -315,6 +332,8 @@ def job_of(
             held=options["hold"],
             hold_after=options["hold_after"],
             stop_after=options["stop_after"],
+            after=options["after"],
+            if_parent_fails=IfParentFails(options["if_parent_fails"]),
             stop_signal=options["stop_signal"],
             stop_grace_seconds=options["stop_grace"],
             join=options["join"],

@@ -11,6 +11,7 @@ from kestrelctl.protocol.answers import JobExplanation
 
 _SENTENCES = {
     Reason.HELD: "it is on hold",
+    Reason.PARENTS: "it waits",
     Reason.MAX_RUNNING: "as many of its tasks run as --max-running allows",
     Reason.TOGETHER: "its tasks start together or not at all",
     Reason.TOKENS: "too few of the pool's own are free",
@@ -45,6 +46,7 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
             hints = {
                 Reason.BACKOFF: f"kestrelctl job tasks {job_id} --state failed",
                 Reason.HELD: f"kestrelctl job release {job_id}",
+                Reason.PARENTS: f"kestrelctl job graph {job_id}",
                 Reason.QUOTA: f"kestrelctl user info {explanation.job.owner}",
             }
             if reason.reason is Reason.TOKENS and not explanation.ever:
@@ -128,7 +130,7 @@ def _lack(refusal: Refusal) -> str:
 def reason_text(refusal: Refusal) -> str:
     """What holds a job back, or a worker from taking a task, and what was wanted and found."""
     sentence = _SENTENCES.get(refusal.reason, refusal.reason.value)
-    if refusal.reason is Reason.HELD:
+    if refusal.reason in (Reason.HELD, Reason.PARENTS):
         return f"{sentence} {refusal.found}"
     facts = [
         f"{label} {text}"

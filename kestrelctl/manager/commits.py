@@ -7,12 +7,13 @@ with all that has gathered.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from kestrelctl.core.counting.histogram import Histogram
-from kestrelctl.core.effects import Effect
+from kestrelctl.core.effects import Effect, Feed
 from kestrelctl.core.model.records import (
     GroupGone,
     GroupRecord,
@@ -50,6 +51,8 @@ CLOSE_LOOK_SECONDS = 0.02
 #: answers without delay, a busy one pays for fewer disk flushes.
 COMMIT_BURST = 20.0
 COMMITS_PER_SECOND = 50.0
+#: The same of those that something waits for which could run.
+URGENT_COMMITS_PER_SECOND = 200.0
 #: Seconds of a commit.
 COMMIT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
@@ -90,7 +93,9 @@ class GroupCommit:
         self._durable: deque[Effect] = deque()
         self._committing = False
         self._work = asyncio.Event()
+        self._urgent = asyncio.Event()
         self._pace = Pace(COMMITS_PER_SECOND, COMMIT_BURST)
+        self._urgent_pace = Pace(URGENT_COMMITS_PER_SECOND, COMMIT_BURST)
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run())
 
@@ -106,6 +111,8 @@ class GroupCommit:
         """
         if self._records or self._committing:
             self._waiting.append(effect)
+            if isinstance(effect, Feed) and effect.urgent:
+                self._urgent.set()
         elif self._durable:
             self._durable.append(effect)
         else:
@@ -129,16 +136,26 @@ class GroupCommit:
         try:
             while True:
                 await self._work.wait()
-                pause = self._pace.pause_seconds(self._loop.time())
-                if pause:
-                    await asyncio.sleep(pause)
+                await self._pause()
                 self._work.clear()
+                self._urgent.clear()
                 await self._commit_all()
         except KestrelError as error:
             self._on_broken(error)
         except Exception as error:
             log.exception("a commit failed in a way that should not exist")
             self._on_broken(KestrelError("the store failed", cause=repr(error)))
+
+    async def _pause(self) -> None:
+        """Waits for company, but not for long if something could run after the commit."""
+        pause = self._pace.pause_seconds(self._loop.time())
+        if not pause:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._urgent.wait()
+                self._pace.give_back()
+                await asyncio.sleep(self._urgent_pace.pause_seconds(self._loop.time()))
 
     async def _commit_all(self) -> None:
         records, self._records = self._records, []

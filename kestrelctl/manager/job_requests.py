@@ -14,6 +14,7 @@ from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.descent import below, ended_parents, stopped_in_vain_no_more
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import (
     MAX_RECORDS,
@@ -68,6 +69,7 @@ class JobRequests:
                 spec=spec,
                 key=request.key,
                 earlier=earlier,
+                ended=ended_parents(self._service.store, caller.user, spec.after),
             )
         )
         if request.watch and self._service.pool.job(answer.job_id):
@@ -80,6 +82,14 @@ class JobRequests:
                 repeated=answer.repeated,
             )
         )
+
+    def uploaded(self, caller: Caller, name: str) -> list[str]:
+        """The lines that a caller has sent ahead; they are kept no longer.
+
+        Raises:
+            UsageError: there are none of that name.
+        """
+        return self._uploads.take(caller.jid, name)
 
     async def upload_items(self, caller: Caller, request: rq.UploadItems) -> None:
         held = self._uploads.add(caller.jid, request.upload, request.lines, self._service.now())
@@ -173,7 +183,50 @@ class JobRequests:
             finally:
                 self._retrying.discard(job_id)
             done.append(str(job_id))
+        found = await self._retry_behind(caller, [record.job_id for record in records])
+        tasks += sum(answer.tasks for answer in found)
+        done += [str(answer.job_id) for answer in found]
         caller.reply(an.Changed(id=request.id, what=done, tasks=tasks))
+
+    async def _retry_behind(self, caller: Caller, job_ids: list[int]) -> list[Answer]:
+        """Brings jobs back that ended because these did not end well: they wait again."""
+        store = self._service.store
+        behind = [
+            job_id
+            async for job_id in below(store, job_ids)
+            if self._service.pool.job(job_id) is None
+        ]
+        answers: list[Answer] = []
+        for start in range(0, len(behind), MAX_RECORDS):
+            ids = behind[start : start + MAX_RECORDS]
+            stopped = stopped_in_vain_no_more(store, ids, self._service.pool.job)
+            answers += await self._pending.answers_to(
+                lambda token, record=record: self._retry_of(  # type: ignore[misc]
+                    caller, token, record.job_id, []
+                )
+                for record in stopped
+            )
+        return answers
+
+    def _retry_of(self, caller: Caller, token: str, job_id: int, indexes: list[int]) -> ev.Retry:
+        """That these tasks, or all that ended badly, of a job shall run again."""
+        store = self._service.store
+        active = self._service.pool.job(job_id) is not None
+        record = None if active else self._selection.whole(job_id)
+        after = record.spec.after if record is not None else ()
+        return ev.Retry(
+            at=self._service.now(),
+            cause=caller.jid,
+            request=token,
+            by=caller.user,
+            admin=caller.admin,
+            job_id=job_id,
+            record=record,
+            indexes=store.ended_badly(job_id, indexes),
+            rest=not indexes,
+            happenings=len(store.happenings(job_id, limit=MAX_HAPPENINGS + 1)),
+            ended=ended_parents(store, record.owner, after) if record is not None else {},
+        )
 
     async def _retry(self, caller: Caller, job_id: int, task_ids: list[int]) -> int:
         record = self._selection.record(job_id)
@@ -184,22 +237,8 @@ class JobRequests:
             raise UsageError(
                 f"job {record.job_id} has no such task that failed, was lost or cancelled"
             )
-        active = self._service.pool.job(record.job_id) is not None
-        whole_record = None if active else self._selection.whole(record.job_id)
-        told = self._service.store.happenings(record.job_id, limit=MAX_HAPPENINGS + 1)
         answer = await self._pending.answer_to(
-            lambda token: ev.Retry(
-                at=self._service.now(),
-                cause=caller.jid,
-                request=token,
-                by=caller.user,
-                admin=caller.admin,
-                job_id=record.job_id,
-                record=whole_record,
-                indexes=bad,
-                rest=whole,
-                happenings=len(told),
-            )
+            lambda token: self._retry_of(caller, token, record.job_id, indexes)
         )
         return answer.tasks
 

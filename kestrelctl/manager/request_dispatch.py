@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.asset_requests import AssetRequests
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.graph_requests import GraphRequests
 from kestrelctl.manager.job_requests import JobRequests
 from kestrelctl.manager.outbox import Outbox
 from kestrelctl.manager.outputs import Outputs
@@ -73,6 +74,7 @@ class RequestDispatcher:
         selection = Selection(service.pool, service.store)
         pending = PendingAnswers(service)
         jobs = JobRequests(service, selection, pending)
+        graphs = GraphRequests(service, selection, pending, jobs.uploaded)
         tasks = TaskRequests(service, selection, self.outputs)
         pool = PoolRequests(service, selection, self.resizes, usage)
         policies = PolicyRequests(service, pending)
@@ -81,6 +83,7 @@ class RequestDispatcher:
         self._serve: dict[type, Callable[[Caller, Any], Awaitable[None]]] = {
             rq.SubmitJob: jobs.submit,
             rq.SubmitLine: lambda caller, line: jobs.submit(caller, line.submission()),
+            rq.SubmitJobs: graphs.submit,
             rq.UploadItems: jobs.upload_items,
             rq.CancelJobs: jobs.cancel,
             rq.HoldJobs: jobs.hold,
@@ -90,6 +93,7 @@ class RequestDispatcher:
             rq.RetryJobs: jobs.retry,
             rq.ScaleJob: jobs.scale,
             rq.ExplainJob: jobs.explain,
+            rq.DrawGraph: graphs.draw,
             rq.ForgetJobs: jobs.forget,
             rq.ListTasks: tasks.list_tasks,
             rq.Logs: tasks.logs,

@@ -9,6 +9,7 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.graph_answers import GraphSubmitted, JobGraph
 from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 from kestrelctl.protocol.reply import Reply as Reply
@@ -567,6 +568,8 @@ class Overview(Reply, frozen=True, kw_only=True, tag="overview"):
 AnyAnswer = (
     Failed
     | Submitted
+    | GraphSubmitted
+    | JobGraph
     | Changed
     | Jobs
     | Ended

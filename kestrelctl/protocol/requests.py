@@ -85,6 +85,19 @@ class SubmitLine(Request, frozen=True, kw_only=True, tag="job"):
         return SubmitJob(id=self.id, spec=spec)
 
 
+class SubmitJobs(Request, frozen=True, kw_only=True, tag="submit_jobs"):
+    """Run several jobs, of which some wait for others: all of them or none. Answered by
+    `graph_submitted` once they are durable.
+
+    Attributes:
+        upload: name of lines sent before with `upload_items`: a `GraphJob` each, as JSON.
+        key: as of `submit`, for all of them; it goes with the first.
+    """
+
+    upload: str
+    key: Annotated[str, msgspec.Meta(max_length=MAX_KEY_CHARACTERS)] = ""
+
+
 class UploadItems(Request, frozen=True, kw_only=True, tag="upload_items"):
     """Lines for a job to come, in pieces that fit into a stanza. Kept for a minute."""
 
@@ -246,6 +259,12 @@ class ExplainJob(Request, frozen=True, kw_only=True, tag="explain"):
     """Why tasks of a job wait. Answered by `explanation`."""
 
     job: str
+
+
+class DrawGraph(Request, frozen=True, kw_only=True, tag="job_graph"):
+    """What jobs wait for, and what waits for them. Answered by `graph`."""
+
+    jobs: str
 
 
 class TellStory(Request, frozen=True, kw_only=True, tag="story"):
@@ -468,6 +487,7 @@ class RemoveGroup(Request, frozen=True, kw_only=True, tag="group_remove"):
 AnyRequest = (
     SubmitJob
     | SubmitLine
+    | SubmitJobs
     | UploadItems
     | CancelJobs
     | HoldJobs
@@ -482,6 +502,7 @@ AnyRequest = (
     | RetryJobs
     | ScaleJob
     | ExplainJob
+    | DrawGraph
     | TellStory
     | ForgetJobs
     | ListWorkers

@@ -14,6 +14,7 @@ from kestrelctl.core.jobs.quota import counted
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import GPUS, WorkerAd
+from kestrelctl.core.model.after import IfParentFails, ids_of
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts
 from kestrelctl.core.model.ending_rules import OUT_OF_MEMORY, asks_for_more_memory, may_be_retried
 from kestrelctl.core.model.matching_ads import in_lower_case, job_ad, worker_ad
@@ -97,6 +98,7 @@ class Audit:
         self._begun: set[tuple[int, int]] = set()
         #: Jobs that the pool has decided to hold, whether that is durable yet or not.
         self._held: set[int] = set()
+        self._freed: set[int] = set()
         #: When a task or job was last over that is so no more.
         self._brought_back_at: dict[object, float] = {}
 
@@ -297,16 +299,34 @@ class Audit:
                     if isinstance(record, JobRecord):
                         held = record.hold is not None
                         (self._held.add if held else self._held.discard)(record.job_id)
+                        self._freed_now(record)
             elif isinstance(effect, Run):
                 for number, job_id, _, n, _ in effect.spans:
                     self._bounds.sent(number, n, self._clock.now)
                     together[job_id] += n
+                    job = self._jobs.get(job_id)
+                    free = job is None or not job.spec.after or job_id in self._freed
+                    self.expect(free, f"job {job_id} is handed out, and waits for others")
                     text = f"attempt {number} of job {job_id} is handed out, which is on hold"
                     self.expect(job_id not in self._held, text)
         for job_id, sent in together.items():
             job = self._jobs.get(job_id)
             whole = job is None or job.spec.span in (1, sent)
             self.expect(whole, f"{sent} members of job {job_id} are handed out")
+
+    def _freed_now(self, job: JobRecord) -> None:
+        """A job waits no more: all that it waited for have ended as it wants, durably."""
+        if not job.freed or job.job_id in self._freed:
+            return
+        self._freed.add(job.job_id)
+        any_end = job.spec.if_parent_fails is IfParentFails.RUN
+        for parent, ending in (
+            (id, each.ending) for each in job.spec.after for id in ids_of([each])
+        ):
+            state = self._jobs[parent].state if parent in self._jobs else "unknown"
+            met = state != "active" and (any_end or ending.is_met(state))
+            text = f"job {job.job_id} goes on after job {parent}, which is {state}"
+            self.expect(met, f"{text} and should be {ending}")
 
     def answered_submission(self, job_id: int, *, repeated: bool) -> None:
         """A user is told that this job is safe, and whether an earlier submission had made it."""

@@ -29,6 +29,7 @@ from kestrelctl.simulate.workload import (
     some_tokens,
     with_holds,
     with_owners,
+    with_parents,
     with_spans,
     with_unknown,
 )
@@ -98,7 +99,9 @@ def small(seed: int) -> WorldSettings:
     return WorldSettings(
         ads=ads,
         hidden=hidden,
-        submissions=with_owners(Random(f"owners {seed}"), jobs),
+        submissions=with_parents(
+            Random(f"parents {seed}"), with_owners(Random(f"owners {seed}"), jobs)
+        ),
         policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
         tokens=tuple(some_tokens(Random(f"tokens {seed}"), fault_seconds)),
         shares=tuple(some_shares(Random(f"shares {seed}"), fault_seconds)),

@@ -8,6 +8,7 @@ from random import Random
 
 import msgspec
 
+from kestrelctl.core.model.after import After
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import StoreFull
@@ -164,7 +165,16 @@ class Owner(User):
         self._submit(len(self._plans) - 1)
 
     def _submit(self, which: int) -> None:
-        request = requests.SubmitJob(spec=self._plans[which].spec, watch=True, key=f"plan {which}")
+        plan = self._plans[which]
+        spec = plan.spec
+        if plan.after_plan is not None:
+            parent = self.submissions.get(plan.after_plan)
+            if parent is None:
+                self.clock.after(PATIENCE_SECONDS, self._submit, which)
+                return
+            after = (After(parent, parent, plan.after_end),)
+            spec = msgspec.structs.replace(spec, after=after)
+        request = requests.SubmitJob(spec=spec, watch=True, key=f"plan {which}")
         self._plan_of[self.ask(request)] = which
 
     def on_answer(self, answer: answers.Reply) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import msgspec
 
 from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
+from kestrelctl.core.model.after import IfParentFails, WantedEnd
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.simulate.truth import KINDS
@@ -47,6 +49,9 @@ class Submission(msgspec.Struct, frozen=True):
     retry_after_seconds: float | None = None
     hold_after_seconds: float | None = None
     release_after_seconds: float | None = None
+    #: An earlier one of the same owner, by its place among his, that it waits for.
+    after_plan: int | None = None
+    after_end: WantedEnd = WantedEnd.OK
 
 
 class PolicyChange(msgspec.Struct, frozen=True):
@@ -204,6 +209,25 @@ def with_owners(random: Random, submissions: list[Submission]) -> list[Submissio
     """The same jobs, of one or of several owners."""
     owners = OWNERS[: random.choice((1, 2, 3, 3))]
     return [msgspec.structs.replace(each, owner=random.choice(owners)) for each in submissions]
+
+
+def with_parents(random: Random, submissions: list[Submission]) -> list[Submission]:
+    """The same jobs, some of them after another of their owner, or whatever comes of that."""
+    places: Counter[str] = Counter()
+    found = []
+    for each in submissions:
+        place = places[each.owner]
+        places[each.owner] += 1
+        if place and random.random() < 0.3:
+            otherwise = random.choice((IfParentFails.CANCEL, IfParentFails.RUN))
+            each = msgspec.structs.replace(
+                each,
+                spec=msgspec.structs.replace(each.spec, if_parent_fails=otherwise),
+                after_plan=random.randrange(place),
+                after_end=random.choice(tuple(WantedEnd)),
+            )
+        found.append(each)
+    return found
 
 
 def some_ads(random: Random, n: int) -> list[WorkerAd]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
+from kestrelctl.core.model.after import ids_of
 from kestrelctl.core.model.records import (
     GroupGone,
     GroupRecord,
@@ -29,6 +30,7 @@ from kestrelctl.core.model.records import (
 )
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.errors import StoreFull
+from kestrelctl.store.edges import Edge
 from kestrelctl.store.port import Statistics
 from kestrelctl.store.sums import (
     Measures,
@@ -93,7 +95,26 @@ class MemoryStore:
             tokens=[self._tokens[name] for name in sorted(self._tokens)],
             users=[self._users[name] for name in sorted(self._users)],
             groups=[self._groups[name] for name in sorted(self._groups)],
+            parents=self._ended_parents(jobs),
         )
+
+    def _ended_parents(self, active: Sequence[JobRecord]) -> dict[int, str]:
+        waiting = [job.spec.after for job in active if not job.freed]
+        named = {parent for after in waiting for parent in ids_of(after)}
+        found = (self._jobs[parent] for parent in named if parent in self._jobs)
+        return {job.job_id: job.state for job in found if job.state != "active"}
+
+    def edges(
+        self, *, ids: Sequence[int] | None = None, above: int = 0, limit: int | None = None
+    ) -> list[Edge]:
+        wanted = None if ids is None else set(ids)
+        found = [
+            Edge(job_id, *astuple(each))
+            for job_id, job in sorted(self._jobs.items())
+            if job_id > above and (wanted is None or job_id in wanted)
+            for each in job.spec.after
+        ]
+        return found[:limit]
 
     def _unfinished(self, job: JobRecord) -> UnfinishedJob:
         tasks = self._tasks.get(job.job_id, {})

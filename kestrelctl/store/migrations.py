@@ -267,7 +267,24 @@ _SIXTEENTH = (
     """,
 )
 
-_OUTPUTS = (
+_SEVENTEENTH = (
+    # Jobs that a job waits for: ids in a row that must all end in one way. A child's id is higher.
+    """
+    CREATE TABLE edges (
+        child INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        ending TEXT NOT NULL,  -- ok, ended or failed
+        PRIMARY KEY (child, first)
+    ) WITHOUT ROWID
+    """,
+    # All of these have ended as it wants: it waits for none of them again.
+    "ALTER TABLE jobs ADD COLUMN freed INTEGER NOT NULL DEFAULT 0",
+    # How those ended that were forgotten while it waited, as JSON; NULL for none.
+    "ALTER TABLE jobs ADD COLUMN settled BLOB",
+)
+
+_EIGHTEENTH = (
     # What a task left that its job asked for: how many files, and where they are, as JSON. NULL for
     # none.
     "ALTER TABLE tasks ADD COLUMN output_files INTEGER",
@@ -293,7 +310,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FOURTEENTH,
     _FIFTEENTH,
     _SIXTEENTH,
-    _OUTPUTS,
+    _SEVENTEENTH,
+    _EIGHTEENTH,
 )
 
 

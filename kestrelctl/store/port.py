@@ -9,6 +9,7 @@ import msgspec
 
 from kestrelctl.core.model.records import Happening, JobRecord, Record, Snapshot, TaskRecord
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.store.edges import Edge
 from kestrelctl.store.sums import Spread, Used
 
 
@@ -165,6 +166,18 @@ class Store(Protocol):
         Args:
             states: only those in one of these; empty for any.
             indexes: only these; empty for any.
+        """
+        ...
+
+    def edges(
+        self, *, ids: Sequence[int] | None = None, above: int = 0, limit: int | None = None
+    ) -> list[Edge]:
+        """Who waits for whom, or did, of the jobs that are kept, by child and then by parent.
+
+        Args:
+            ids: only those in which one of these is the child; None for any.
+            above: only those whose child has a higher id.
+            limit: the first so many; None for all.
         """
         ...
 

@@ -23,6 +23,7 @@ from kestrelctl.core.model.records import (
 )
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.errors import KestrelError
+from kestrelctl.store.edges import ended_parents
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     HEAD_COLUMNS,
@@ -72,16 +73,20 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
     workers = connection.execute(f"SELECT {WORKER_COLUMNS} FROM workers ORDER BY worker")
     tokens = connection.execute("SELECT name, total FROM tokens ORDER BY name")
     policies = connection.execute("SELECT name, workers, text FROM policies ORDER BY name")
+    jobs = list(_unfinished_jobs(connection, active.fetchall(), set_aside))
     return Snapshot(
         epoch=epoch,
         secret=secret,
         next_job_id=last_job_id + 1,
-        jobs=list(_unfinished_jobs(connection, active.fetchall(), set_aside)),
+        jobs=jobs,
         workers=[worker_record(row) for row in workers if isinstance(row[0], str)],
         policies=[PolicyRecord(*map(str, row)) for row in policies],
         tokens=[TokenRecord(str(name), total) for name, total in tokens if type(total) is int],
         users=stored_users(connection),
         groups=stored_groups(connection),
+        parents=ended_parents(
+            connection, (job.record.spec.after for job in jobs if not job.record.freed)
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.after import problem_with_parents
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord, WorkerRecord
 from kestrelctl.core.model.result import Result
@@ -42,7 +43,7 @@ HAPPENING_COLUMNS = "job_id, idx, at, what, number, worker, cause, detail"
 #: The order in which `job_record` wants a job's row, with its whole spec.
 JOB_COLUMNS = (
     "job_id, owner, spec, submitted_at, submission_key, state, cancelling, cursor, done, failed,"
-    " lost, cancelled, ended_at, untold, stopped_by, hold"
+    " lost, cancelled, ended_at, untold, stopped_by, hold, freed, settled"
 )
 #: The same, with the head of the spec instead.
 HEAD_COLUMNS = JOB_COLUMNS.replace("spec", "head")
@@ -58,6 +59,7 @@ _encoder = msgspec.json.Encoder()
 _spec_decoder = msgspec.json.Decoder(JobSpec)
 _hold_decoder = msgspec.json.Decoder(Hold)
 _outputs_decoder = msgspec.json.Decoder(StoredFile)
+_settled_decoder = msgspec.json.Decoder(dict[int, str])
 _ad_decoder = msgspec.json.Decoder(WorkerAd)
 
 
@@ -174,6 +176,10 @@ def encode_hold(hold: Hold | None) -> bytes | None:
     return None if hold is None else _encoder.encode(hold)
 
 
+def encode_settled(settled: dict[int, str]) -> bytes | None:
+    return _encoder.encode(settled) if settled else None
+
+
 def encode_ad(ad: WorkerAd | None) -> bytes | None:
     return None if ad is None else _encoder.encode(ad)
 
@@ -232,6 +238,8 @@ def _must_make_sense(record: JobRecord) -> None:
         raise ValueError("its owner is no address")
     if record.state not in ("active", "done", "failed", "cancelled"):
         raise ValueError(f"there is no state {record.state!r}")
+    if problem := problem_with_parents(spec.after):
+        raise ValueError(problem)
     if record.cursor > spec.count or not spec.argv:
         raise ValueError(f"a cursor of {record.cursor} in {spec.count} tasks")
     if spec.items is not None and len(spec.items) != spec.count:
@@ -240,7 +248,7 @@ def _must_make_sense(record: JobRecord) -> None:
 
 def _job_record(row: tuple[Any, ...]) -> JobRecord:
     job_id, owner, spec, submitted_at, key, state, cancelling, cursor, *rest = row
-    done, failed, lost, cancelled, ended_at, untold, stopped_by, hold = rest
+    done, failed, lost, cancelled, ended_at, untold, stopped_by, hold, freed, settled = rest
     return JobRecord(
         job_id=job_id,
         owner=owner,
@@ -255,4 +263,6 @@ def _job_record(row: tuple[Any, ...]) -> JobRecord:
         untold=bool(untold),
         stopped_by=stopped_by,
         hold=None if hold is None else _hold_decoder.decode(hold),
+        freed=bool(freed),
+        settled={} if settled is None else _settled_decoder.decode(settled),
     )

@@ -26,6 +26,7 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import StoreUnusable
 from kestrelctl.store import reading
 from kestrelctl.store.directory import claim, create_private, unusable
+from kestrelctl.store.edges import Edge, edges
 from kestrelctl.store.mark import Mark, Reached, read_mark
 from kestrelctl.store.migrations import migrate
 from kestrelctl.store.opening import Gap, begin_epoch, gaps, must_be_ours, must_be_whole
@@ -255,6 +256,12 @@ class SqliteStore:
     ) -> list[TaskRecord]:
         with explained(self.path):
             return reading.tasks(self._reader, job_id, states, after, limit, indexes)
+
+    def edges(
+        self, *, ids: Sequence[int] | None = None, above: int = 0, limit: int | None = None
+    ) -> list[Edge]:
+        with explained(self.path):
+            return edges(self._reader, ids, above, limit)
 
     def ended_badly(self, job_id: int, indexes: Sequence[int] = ()) -> list[tuple[int, str]]:
         with explained(self.path):

@@ -29,6 +29,7 @@ from kestrelctl.core.model.records import (
     WorkerGone,
     WorkerRecord,
 )
+from kestrelctl.store.edges import put_edges
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     TASK_COLUMNS,
@@ -36,6 +37,7 @@ from kestrelctl.store.rows import (
     USED_COLUMNS,
     encode_ad,
     encode_hold,
+    encode_settled,
     encode_spec,
     happening_row,
     task_row,
@@ -57,7 +59,7 @@ _ADD_HAPPENING = f"INSERT INTO happenings ({HAPPENING_COLUMNS}) VALUES (?, ?, ?,
 
 _UPDATE_JOB = """
     UPDATE jobs SET state = ?, cancelling = ?, cursor = ?, done = ?, failed = ?, lost = ?,
-        cancelled = ?, ended_at = ?, untold = ?, stopped_by = ?, hold = ?
+        cancelled = ?, ended_at = ?, untold = ?, stopped_by = ?, hold = ?, freed = ?, settled = ?
     WHERE job_id = ?
 """
 
@@ -65,8 +67,8 @@ _OWNER_TOLD = "UPDATE jobs SET untold = 0 WHERE job_id = ? AND ended_at IS ?"
 
 _INSERT_JOB = """
     INSERT INTO jobs (state, cancelling, cursor, done, failed, lost, cancelled, ended_at,
-        untold, stopped_by, hold, job_id, owner, submitted_at, submission_key)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        untold, stopped_by, hold, freed, settled, job_id, owner, submitted_at, submission_key)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _DELETE_SOME_TASKS = """
@@ -206,6 +208,8 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
         record.untold,
         record.stopped_by,
         encode_hold(record.hold),
+        record.freed,
+        encode_settled(record.settled),
         record.job_id,
     )
     if connection.execute(_UPDATE_JOB, changing).rowcount:
@@ -223,6 +227,8 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
         "INSERT INTO heads (job_id, head) VALUES (?, ?)",
         (record.job_id, encode_spec(record.spec.head())),
     )
+    if record.spec.after:
+        put_edges(connection, record.job_id, record.spec.after)
     connection.execute("UPDATE pool SET last_job_id = max(last_job_id, ?)", (record.job_id,))
 
 
@@ -231,6 +237,7 @@ def _forget_job(connection: sqlite3.Connection, job_id: int) -> None:
     connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM specs WHERE job_id = ?", (job_id,))
     connection.execute("DELETE FROM heads WHERE job_id = ?", (job_id,))
+    connection.execute("DELETE FROM edges WHERE child = ?", (job_id,))
     connection.execute("INSERT OR IGNORE INTO forgotten (job_id) VALUES (?)", (job_id,))
 
 

@@ -8,7 +8,10 @@ from page_desk import Desk, as_far_as_shown, typed_lines
 pytestmark = pytest.mark.timeout(180)
 
 
-@pytest.mark.parametrize(("page", "lines"), [("queue.md", 8), ("spanning.md", 5), ("files.md", 19)])
+@pytest.mark.parametrize(
+    ("page", "lines"),
+    [("queue.md", 8), ("spanning.md", 5), ("files.md", 19), ("workflows.md", 8)],
+)
 def test_a_page_shows_what_happens(desk: Desk, page: str, lines: int) -> None:
     typed = 0
     for line, shown in typed_lines(page):

@@ -28,6 +28,7 @@ from kestrelctl.core.agent.agent import ENDED
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.members.worker import Worker as Member
 from kestrelctl.core.model.ad import AssetChange, AssetUnit, WorkerAd, changed
+from kestrelctl.core.model.after import After, IfParentFails, WantedEnd, ids_of
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
@@ -175,6 +176,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.accepted: set[int] = set()
         self.stopped: set[tuple[int, int]] = set()  #: tasks that ended after they were cancelled
         self.retried: set[int] = set()
+        self.freed: set[int] = set()  #: jobs that wait for no others any more
         self.on_hold: set[int] = set()  #: jobs that are, as far as records say that were decided
         self.requests = 0
         self.broken = False
@@ -224,12 +226,17 @@ class PoolMachine(RuleBasedStateMachine):
             if isinstance(record, JobRecord):
                 (self.on_hold.discard if record.hold is None else self.on_hold.add)(record.job_id)
                 assert record.hold is None or record.state == "active"
+                if record.freed and record.job_id not in self.freed:
+                    self.freed.add(record.job_id)
+                    self.must_be_free(record)
 
     def do_one(self, effect: fx.Effect) -> None:
         worker = self.workers.get(getattr(effect, "worker", ""))
         if isinstance(effect, fx.Run):
             handed_out = {job_id for _, job_id, _, _, _ in effect.spans}
             assert not handed_out & self.on_hold, "a task of a held job was handed out"
+            waiting = {job.id for job in self.pool.jobs if job.spec.after} - self.freed
+            assert not handed_out & waiting, "a task was handed out before others had ended"
         match effect:
             case fx.Feed(event=event):
                 self.tell(event)
@@ -252,6 +259,14 @@ class PoolMachine(RuleBasedStateMachine):
                     }
             case fx.Kill(numbers=numbers) if worker:
                 self.kill(worker, numbers)
+
+    def must_be_free(self, record: JobRecord) -> None:
+        """What a job waited for has ended as it wants, durably."""
+        any_end = record.spec.if_parent_fails is IfParentFails.RUN
+        for each in record.spec.after:
+            for parent in self.store.jobs(ids=range(each.first, each.last + 1)):
+                assert parent.state != "active", "it did not wait"
+                assert any_end or each.ending.is_met(parent.state), "it is not to run"
 
     def kill(self, worker: Worker, numbers: list[int]) -> None:
         for number in numbers:
@@ -308,6 +323,35 @@ class PoolMachine(RuleBasedStateMachine):
         request = f"submit {self.requests}"
         self.tell(ev.Submit(at=self.now, request=request, owner="ada", spec=spec))
 
+    @rule(
+        spec=specs,
+        parents=st.sets(st.integers(0, 3), min_size=1, max_size=2),
+        ending=st.sampled_from(WantedEnd),
+        otherwise=st.sampled_from(IfParentFails),
+    )
+    def submit_after(
+        self, spec: JobSpec, parents: set[int], ending: WantedEnd, otherwise: IfParentFails
+    ) -> None:
+        """A job that waits for others."""
+        ids = sorted({self.some_job(which) for which in parents})
+        after = tuple(After(job_id, job_id, ending) for job_id in ids)
+        spec = msgspec.structs.replace(spec, after=after, if_parent_fails=otherwise)
+        self.requests += 1
+        self.tell(
+            ev.Submit(
+                at=self.now,
+                request=f"submit {self.requests}",
+                owner="ada",
+                spec=spec,
+                ended=self.ended(spec),
+            )
+        )
+
+    def ended(self, spec: JobSpec) -> dict[int, str]:
+        """The final states of what a job waits for, as the store knows them."""
+        found = self.store.jobs(ids=list(ids_of(spec.after)))
+        return {job.job_id: job.state for job in found if job.state != "active"}
+
     @rule(which=st.integers(0, 3))
     def cancel(self, which: int) -> None:
         job_id = self.some_job(which)
@@ -357,6 +401,7 @@ class PoolMachine(RuleBasedStateMachine):
                 record=record,
                 indexes=self.store.ended_badly(job_id),
                 rest=True,
+                ended={} if record is None else self.ended(record.spec),
             )
         )
 
@@ -716,6 +761,7 @@ class PoolMachine(RuleBasedStateMachine):
             for job_id in sorted(self.on_hold):
                 self.release_job(job_id)
             self.give_up_what_spans_too_many()
+            self.give_up_what_waits_in_vain()
             for name, worker in self.workers.items():
                 known = self.pool.state.workers.get(name)
                 self.resume(name)
@@ -734,6 +780,12 @@ class PoolMachine(RuleBasedStateMachine):
             over = sum(1 for key in self.final if key[0] == job_id)
             assert job.state != "active"
             assert over + job.counts.cancelled >= job.spec.count
+
+    def give_up_what_waits_in_vain(self) -> None:
+        """There are jobs that wait until somebody retries what they wait for."""
+        for job in list(self.pool.jobs):
+            if job.parents is not None and job.parents.failed:
+                self.tell(ev.Cancel(at=self.now, request="c", by="root", admin=True, job_id=job.id))
 
     def give_up_what_spans_too_many(self) -> None:
         """There are jobs whose tasks any worker could run, but not so many of them at once."""

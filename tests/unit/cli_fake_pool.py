@@ -22,6 +22,7 @@ from kestrelctl.errors import NotFound, OverQuota
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.graph_answers import GraphNode, GraphSubmitted, JobGraph
 from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.task_file_views import OutputPage
@@ -282,6 +283,10 @@ class FakePool:
     def __init__(self, **answers: Answering) -> None:
         self.answers: dict[str, Answering] = {
             "SubmitJob": an.Submitted(id="", job_id=7, tasks=1000),
+            "SubmitJobs": GraphSubmitted(id="", job_id=7, jobs=3, tasks=102),
+            "DrawGraph": JobGraph(
+                id="", nodes=[GraphNode(job_id=7, name="n", state="done")], edges=[]
+            ),
             "UploadItems": lambda r: an.Changed(id="", what=[r.upload], tasks=len(r.lines)),
             "CancelJobs": an.Changed(id="", what=["7"], tasks=999),
             "HoldJobs": an.Changed(id="", what=["7"], tasks=998),

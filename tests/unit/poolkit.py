@@ -10,6 +10,7 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.after import After, ids_of
 from kestrelctl.core.model.assets import Amounts, amounts
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import Record, Snapshot
@@ -131,7 +132,40 @@ class PoolDriver:
         self._requests += 1
         request = _present(cpus=cpus, memory=memory_bytes, fpga=fpga, matlab=matlab, seats=seats)
         job = JobSpec(argv=argv, count=count, request=request, **spec)
-        self.tell(ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job))
+        ended = self._ended(owner, job)
+        self.tell(
+            ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job, ended=ended)
+        )
+        return self.answers[-1].job_id
+
+    def _ended(self, owner: str, spec: JobSpec) -> dict[int, str]:
+        """The final states of parents, as the store knows them."""
+        if not spec.after:
+            return {}
+        ids = list(ids_of(spec.after))
+        found = self.store().jobs(ids=ids, owner=owner, limit=len(ids))
+        return {job.job_id: job.state for job in found if job.state != "active"}
+
+    def submit_graph(
+        self, *after: tuple[After, ...], owner: str = "ada", key: str = "", **spec: Any
+    ) -> int:
+        """Jobs of one task as one, each with the places of those that it waits for.
+
+        Returns:
+            The id of the first.
+        """
+        specs = [JobSpec(argv=("true",), **spec) for _ in after]
+        self.tell(
+            ev.SubmitGraph(
+                at=self.now,
+                request="g",
+                owner=owner,
+                specs=specs,
+                after=[*after],
+                key=key,
+                earlier=self.store().job_of_key(owner, key) if key else None,
+            )
+        )
         return self.answers[-1].job_id
 
     def hold(
@@ -174,6 +208,7 @@ class PoolDriver:
                 record=record,
                 indexes=store.ended_badly(job_id),
                 rest=rest,
+                ended={} if record is None else self._ended(by, record.spec),
             )
         )
         return self.answers[-1]

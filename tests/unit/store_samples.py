@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kestrelctl.core.model.after import After, GraphHead, IfParentFails, WantedEnd
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
@@ -38,6 +39,9 @@ FULL_SPEC = JobSpec(
     stop_grace_seconds=30.0,
     held=True,
     hold_after=20,
+    after=(After(1, 3), After(7, 7, WantedEnd.FAILED)),
+    if_parent_fails=IfParentFails.WAIT,
+    graph=GraphHead(3, "digest"),
     outputs=("result.csv", "plots/*.größe"),
     stop_after=3,
     join=True,

@@ -16,7 +16,8 @@ from kestrelctl.cli.context import Account
 from kestrelctl.core.model.job_inputs import MOST_PIECES, Input
 from kestrelctl.errors import OverQuota
 from kestrelctl.files.share import PIECE_BYTES
-from kestrelctl.protocol.requests import SubmitJob
+from kestrelctl.protocol.graph_answers import GraphJob
+from kestrelctl.protocol.requests import SubmitJob, SubmitJobs, UploadItems
 
 LOCAL = msgspec.structs.replace(CONTEXT, own_directories=True)
 
@@ -151,6 +152,38 @@ def test_a_record_that_cannot_be_read_costs_a_second_sending(desk: Desk, tmp_pat
     file.write_text("[")
     desk.sends("--input", "big.bin")
     assert len(desk.share.sent) == 2
+
+
+def test_each_job_of_a_graph_has_its_inputs_and_what_they_share_is_sent_once(desk: Desk) -> None:
+    Path("graph.toml").write_text(
+        'input = ["big.bin"]\n'
+        '[job.first]\ncommand = ["true"]\n'
+        '[job.second]\ncommand = ["true"]\nafter = "first"\n'
+        '[job.third]\ncommand = ["true"]\ninput = ["x*.csv"]\noutput = "*.png"\n'
+    )
+    result = desk.submit("graph.toml")
+    assert result.exit_code == 0, result.stderr
+    jobs = [msgspec.json.decode(line, type=GraphJob) for line in desk.pool.last(UploadItems).lines]
+    inputs = {job.spec.name: [each.name for each in job.spec.inputs] for job in jobs}
+    assert inputs == {"first": ["big.bin"], "second": ["big.bin"], "third": ["x1.csv", "x2.csv"]}
+    assert len(desk.share.sent) == 3
+
+
+def test_a_graph_with_a_missing_input_is_not_submitted(desk: Desk) -> None:
+    Path("graph.toml").write_text(
+        '[job.first]\ncommand = ["true"]\n[job.second]\ncommand = ["true"]\ninput = ["gone"]\n'
+    )
+    result = desk.submit("graph.toml")
+    assert (result.exit_code, desk.pool.count(SubmitJobs)) == (2, 0)
+    assert "job second: there is no file gone" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("--fetch", "there"), ("--on-end", "true")])
+def test_what_is_for_one_job_is_refused_for_a_graph(desk: Desk, words: tuple[str, str]) -> None:
+    Path("graph.toml").write_text('[job.first]\ncommand = ["true"]\noutput = "*"\n')
+    result = desk.submit("graph.toml", *words)
+    assert (result.exit_code, desk.pool.count(SubmitJobs)) == (2, 0)
+    assert f"{words[0]} is for one job" in result.stderr
 
 
 def test_a_job_file_names_inputs_beside_it(desk: Desk) -> None:

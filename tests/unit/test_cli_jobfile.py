@@ -113,7 +113,7 @@ def test_a_job_file_of_2009_needs_no_more_than_a_command(tmp_path: Path) -> None
     [
         ("j.toml", "command = ['x']\nmax_running = 3", "unknown key max_running", "max-running"),
         ("j.toml", "command = ['x']\nwait = true", "unknown key wait", None),
-        ("j.toml", "name = 'x'", "has no command", "command ="),
+        ("j.toml", "name = 'x'", "there is no command", "command ="),
         ("j.toml", "command = [1]", "a word of command is no string", "quotes"),
         ("j.toml", "command = ", "is not TOML", None),
         ("j.toml", f"command = 'x'\ncpus = {'9' * 5000}", "is not TOML", None),

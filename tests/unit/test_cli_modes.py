@@ -53,6 +53,7 @@ COMMAND_LINES = {
     "job retry 7": "7",
     "job scale 7 3": "7",
     "job explain 7": "7",
+    "job graph 7": "7",
     "job story 7": "7",
     "job forget 7": "7",
     "worker list": "w1@workers.example.org/k3bW0",

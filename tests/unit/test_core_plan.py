@@ -13,6 +13,7 @@ from stepcount import steps
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.jobs.gates import GATES, passing, takeable
+from kestrelctl.core.model.after import After
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.scheduling.plan import Plan, plan
@@ -179,10 +180,13 @@ def test_every_gate_holds_tasks_back_and_says_why() -> None:
     capped.cancelling = True
     assert takeable(capped) == 0
     capped.cancelling = False
+    child = driver.pool.state.jobs[driver.submit(after=(After(job.id, job.id),))]
+    assert passing(child) == (0, Reason.PARENTS)
     assert {reason for reason, _ in GATES} == {
         Reason.CANCELLING,
         Reason.NOT_STORED,
         Reason.HELD,
+        Reason.PARENTS,
         Reason.MAX_RUNNING,
         Reason.TOGETHER,
     }

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from kestrelctl.core.effects import Effect, Note
+from kestrelctl.core.effects import Effect, Feed, Note
+from kestrelctl.core.events import JobClosed
 from kestrelctl.core.model.records import Progress, Record
+from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.manager.commits import GroupCommit
 
 
@@ -36,6 +38,8 @@ class Disk:
         await future
 
     def _release(self, effect: Effect) -> None:
+        if isinstance(effect, Feed):
+            return
         assert isinstance(effect, Note)
         self.released.append(effect.text)
         if effect.text == "leads to more":
@@ -65,6 +69,54 @@ async def test_what_waits_is_released_in_the_order_in_which_it_came() -> None:
         "leads to more", "before the commit", "during the commit", "more", "later"
     ]  # fmt: skip
     assert disk.commits.idle
+
+
+async def test_a_commit_that_something_waits_for_does_not_wait_for_company(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kestrelctl.manager.commits.COMMIT_BURST", 1.0)
+    monkeypatch.setattr("kestrelctl.manager.commits.COMMITS_PER_SECOND", 0.001)
+    disk = Disk()
+    disk.commits.write([Progress(1, 1)])
+    await disk.turn()
+    disk.under_way[0].set_result(None)
+    await disk.turn()
+    disk.commits.write([Progress(1, 2)])
+    await disk.turn()
+    assert len(disk.under_way) == 1
+    closed = JobClosed(at=1.0, job_id=1)
+    disk.commits.after(Feed(event=closed))
+    await disk.turn()
+    assert len(disk.under_way) == 1
+    disk.commits.after(Feed(event=closed, urgent=True))
+    await disk.turn()
+    assert len(disk.under_way) == 2
+
+
+async def test_many_of_these_do_not_delay_what_comes_after_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kestrelctl.manager.commits.COMMIT_BURST", 1.0)
+    monkeypatch.setattr("kestrelctl.manager.commits.COMMITS_PER_SECOND", 0.001)
+    monkeypatch.setattr("kestrelctl.manager.commits.URGENT_COMMITS_PER_SECOND", 1e9)
+    disk = Disk()
+    for number in range(20):
+        disk.commits.write([Progress(1, number)])
+        disk.commits.after(Feed(event=JobClosed(at=1.0, job_id=1), urgent=True))
+        await disk.turn()
+        disk.under_way[-1].set_result(None)
+        await disk.turn()
+    assert len(disk.under_way) == 20
+    pace = disk.commits._pace
+    assert pace.pause_seconds(pace._at) <= 2_000.0  # and not twenty thousand
+
+
+def test_a_token_that_is_given_back_can_be_taken_again() -> None:
+    pace = Pace(0.5, 1.0)
+    assert pace.pause_seconds(10.0) == 0.0
+    for _ in range(20):
+        assert pace.pause_seconds(10.0) == 2.0
+        pace.give_back()
 
 
 async def test_a_store_that_broke_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,8 @@ ALL, SUMMARY, REFUSED = "allowed", "summary", "refused"
 TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.SubmitJob(spec=FREE), ALL, ALL, ALL),
     (rq.SubmitLine(command="true"), ALL, ALL, ALL),
+    # Nobody has sent anything ahead under this name.
+    (rq.SubmitJobs(upload="u"), REFUSED, REFUSED, REFUSED),
     (rq.UploadItems(upload="u", lines=["x"]), ALL, ALL, ALL),
     (rq.CancelJobs(jobs="2"), ALL, REFUSED, ALL),
     (rq.RetryJobs(jobs="1"), ALL, REFUSED, ALL),
@@ -82,6 +84,7 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.AllLogs(job="1"), ALL, REFUSED, ALL),
     (rq.ExplainJob(job="2"), ALL, REFUSED, ALL),
     (rq.ExplainJob(job="1"), REFUSED, REFUSED, REFUSED),
+    (rq.DrawGraph(jobs="2"), ALL, REFUSED, ALL),
     (rq.TellStory(job="1"), ALL, REFUSED, ALL),
     (rq.TellStory(job="1", task_ids=[0]), ALL, REFUSED, ALL),
     (rq.PoolOverview(), ALL, SUMMARY, ALL),

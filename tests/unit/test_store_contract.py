@@ -25,6 +25,7 @@ from store_samples import (
 from kestrelctl.core.effects import Persist, Run
 from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Reported, Submit
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.after import After, WantedEnd
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import (
     GroupGone,
@@ -50,6 +51,7 @@ from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
 from kestrelctl.store import sqlite
+from kestrelctl.store.edges import Edge
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
@@ -85,6 +87,9 @@ def without_space(store: Any) -> Iterator[None]:
         store._writer.execute(f"PRAGMA max_page_count = {pages}")
         yield
         store._writer.execute("PRAGMA max_page_count = 1000000")
+
+
+OK, FAILED = WantedEnd.OK, WantedEnd.FAILED
 
 
 class TestOpening:
@@ -136,6 +141,37 @@ class TestOpening:
             WorkerRecord("a", ad=second),
             WorkerRecord("b", draining=True, ad=first),
         ]
+
+
+class TestEdges:
+    async def test_who_waits_for_whom_is_kept(self, store: Store) -> None:
+        await store.commit(
+            [
+                job(1),
+                job(3, spec=JobSpec(argv=("a",), after=(After(1, 1), After(2, 2, FAILED)))),
+                job(4, spec=JobSpec(argv=("a",), after=(After(1, 3),))),
+            ]
+        )
+        kept = [Edge(3, 1, 1, OK), Edge(3, 2, 2, FAILED), Edge(4, 1, 3, OK)]
+        assert store.edges() == kept
+        assert store.edges(limit=2) == kept[:2]
+        assert store.edges(above=3) == kept[2:]
+        assert store.edges(ids=[1, 3]) == kept[:2]
+        await store.commit([JobForgotten(3)])
+        assert store.edges() == kept[2:]
+
+    async def test_how_parents_ended_is_found_for_those_that_wait(self, store: Store) -> None:
+        waits = JobSpec(argv=("a",), after=(After(1, 3),))
+        await store.commit([job(1, state="done"), job(2), job(3, state="failed")])
+        await store.commit([job(4, spec=waits, settled={9: "done"})])
+        found = reopened(store)
+        assert found.parents == {1: "done", 3: "failed"}
+        assert found.jobs[-1].record.settled == {9: "done"}
+        await store.commit([job(4, spec=waits, freed=True)])
+        found = reopened(store)
+        assert found.parents == {}
+        assert found.jobs[-1].record.freed
+        assert found.jobs[-1].record.settled == {}
 
 
 class TestShares:

@@ -95,6 +95,8 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         counts=draw(counts),
         ended_at=draw(st.none() | seconds),
         hold=draw(st.none() | st.builds(Hold, names, seconds, words)),
+        freed=draw(st.booleans()),
+        settled=draw(st.dictionaries(job_ids, st.sampled_from(["done", "failed"]))),
     )
 
 

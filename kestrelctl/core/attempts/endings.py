@@ -239,9 +239,19 @@ def settle_job(state: State, job: Job, now: float) -> None:
         return
     del state.jobs[job.id]
     state.ending[job.id] = job
+    state.dependencies.release(job)
     outcome = job.counts.outcome()
     state.totals.jobs_finished[outcome] += 1
     record = job.record(outcome, now)
     state.record(record)
     state.emit(JobEnded(record=record, dispatch_seconds=sorted(job.latencies)))
-    state.emit(Feed(event=JobClosed(at=now, cause=state.cause, job_id=job.id)))
+    closed = JobClosed(at=now, cause=state.cause, job_id=job.id)
+    state.emit(Feed(event=closed, urgent=_sets_free(state, job)))
+
+
+def _sets_free(state: State, job: Job) -> bool:
+    """Whether somebody waits for nobody's end any more but those that are not yet durable."""
+    return any(
+        not any(parent in state.jobs for parent in parents.left)
+        for parents in state.dependencies.of(job.id)
+    )

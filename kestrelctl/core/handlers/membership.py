@@ -20,6 +20,7 @@ from kestrelctl.core.events import (
     Revoked,
     Wanted,
 )
+from kestrelctl.core.handlers.dependents import settle_all
 from kestrelctl.core.handlers.health import release, take_over
 from kestrelctl.core.handlers.offers import admitted, ask_for_more
 from kestrelctl.core.handlers.presence import (
@@ -250,4 +251,5 @@ def on_reconnected(state: State, event: Reconnected) -> None:
         state.touch(worker)
         renew(state, worker, event.at + RETURN_SECONDS)
         ask(state, worker.jid)
+    settle_all(state)
     end_reconciliation_if_all_spoke(state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kestrelctl.core.attempts.adoption import reach
 from kestrelctl.core.attempts.book import withdraw
 from kestrelctl.core.attempts.endings import finish, remember
@@ -18,9 +20,18 @@ from kestrelctl.core.events import (
     Retry,
     ScaleService,
     Submit,
+    SubmitGraph,
 )
 from kestrelctl.core.handlers.admission import over_quota
+from kestrelctl.core.handlers.waits import (
+    keep_outcome,
+    retried_in_vain,
+    revive,
+    wait_for_parents,
+    why_not,
+)
 from kestrelctl.core.jobs.job import Job, Standing, Task
+from kestrelctl.core.model.after import shifted
 from kestrelctl.core.model.hold import SUBMITTED_SO, Hold
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobForgotten, OwnerTold, Swept
@@ -40,63 +51,115 @@ def on_submit(state: State, event: Submit) -> None:
 
     A submission that comes again under its key is answered with the job that it has made.
     """
-    if event.key and _was_submitted(state, event):
+    if event.key and _was_submitted(state, event, event.spec, event.spec.count):
         return
-    if _has_too_many_expressions(state, event.request, event.owner, event.spec):
+    if not _may_submit(state, event, [event.spec]):
         return
-    deadline = event.spec.deadline(event.at)
-    if deadline is not None and deadline <= event.at:
-        text = f"the deadline was {event.at - deadline:,.0f} s ago"
-        refuse(state, event.request, "usage", text, "give one that is still to come")
+    refusal = why_not(state, event.owner, [event.spec.after], [event.spec.after], event.ended)
+    if refusal is not None:
+        refuse(state, event.request, *refusal)
         return
-    if refuse_over_quota(state, event.request, event.owner, event.spec.count):
-        return
-    job_id = state.next_job_id
-    state.next_job_id += 1
-    job = state.new_job(job_id, event.owner, event.spec, event.at)
+    job = _take_in(state, event, event.spec)
     if event.key:
         job.key = event.key
-        state.keys[event.owner, event.key] = job_id
+        state.keys[event.owner, event.key] = job.id
+    state.record(job.record())
+    state.emit(Feed(event=JobStored(at=event.at, cause=event.cause, job_id=job.id)))
+    state.emit(Answer(request=event.request, job_id=job.id, tasks=event.spec.count))
+
+
+def on_submit_graph(state: State, event: SubmitGraph) -> None:
+    """Takes several jobs in, all or none; their ids are in a row, in the order of the event."""
+    tasks = sum(spec.count for spec in event.specs)
+    if event.key and _was_submitted(state, event, event.specs[0], tasks):
+        return
+    if not _may_submit(state, event, event.specs):
+        return
+    first = state.next_job_id
+    afters = [
+        (*spec.after, *shifted(after, first))
+        for spec, after in zip(event.specs, event.after, strict=True)
+    ]
+    named = [spec.after for spec in event.specs]
+    refusal = why_not(state, event.owner, named, afters, event.ended)
+    if refusal is not None:
+        refuse(state, event.request, *refusal)
+        return
+    for spec, after in zip(event.specs, afters, strict=True):
+        job = _take_in(state, event, msgspec.structs.replace(spec, after=after) if after else spec)
+        if event.key and job.id == first:
+            job.key = event.key
+            state.keys[event.owner, event.key] = first
+        state.record(job.record())
+    stored = JobStored(at=event.at, cause=event.cause, job_id=first, jobs=len(event.specs))
+    state.emit(Feed(event=stored))
+    state.emit(Answer(request=event.request, job_id=first, tasks=tasks))
+
+
+def _may_submit(state: State, event: Submit | SubmitGraph, specs: list[JobSpec]) -> bool:
+    """Whether a user may have these jobs too; if not, he has been told why."""
+    if _has_too_many_expressions(state, event.request, event.owner, specs):
+        return False
+    for spec in specs:
+        deadline = spec.deadline(event.at)
+        if deadline is not None and deadline <= event.at:
+            text = f"the deadline was {event.at - deadline:,.0f} s ago"
+            return refuse(state, event.request, "usage", text, "give one that is still to come")
+    tasks = sum(spec.count for spec in specs)
+    return not refuse_over_quota(state, event.request, event.owner, tasks)
+
+
+def _take_in(state: State, event: Submit | SubmitGraph, spec: JobSpec) -> Job:
+    """A new job; the caller has it recorded."""
+    job = state.new_job(state.next_job_id, event.owner, spec, event.at)
+    state.next_job_id += 1
     state.totals.jobs_submitted += 1
-    state.totals.tasks_submitted += event.spec.count
-    if event.spec.held:
+    state.totals.tasks_submitted += spec.count
+    if spec.held:
         job.hold = Hold(event.owner, event.at, SUBMITTED_SO)
         state.tell(job, -1, "held", detail=SUBMITTED_SO)
-    state.record(job.record())
-    state.emit(Feed(event=JobStored(at=event.at, cause=event.cause, job_id=job_id)))
-    state.emit(Answer(request=event.request, job_id=job_id, tasks=event.spec.count))
+    wait_for_parents(state, job, event.ended)
+    return job
 
 
-def _has_too_many_expressions(state: State, request: str, owner: str, spec: JobSpec) -> bool:
+def _has_too_many_expressions(state: State, request: str, owner: str, specs: list[JobSpec]) -> bool:
     """Whether one user would have everybody's matches take longer; if so, the user has been told.
 
     Each expression is held against each class of workers, in each pass.
     """
-    if not spec.requirements and not spec.rank:
+    asked = {(spec.requirements, spec.rank) for spec in specs} - {("", "")}
+    if not asked:
         return False
     used = {
         (job.spec.requirements, job.spec.rank)
         for job in state.jobs.values()
         if job.owner == owner and (job.spec.requirements or job.spec.rank)
     }
-    if len(used) < MOST_EXPRESSIONS or (spec.requirements, spec.rank) in used:
+    together = len(used | asked)
+    if together <= MOST_EXPRESSIONS or asked <= used:
         return False
     text = f"your active jobs have {len(used)} different requirements and ranks, which is the most"
+    if len(used) < MOST_EXPRESSIONS:
+        text = (
+            f"your active jobs would have {together} different requirements and ranks,"
+            f" and {MOST_EXPRESSIONS} is the most"
+        )
     hint = "wait until some of them have ended, or put what differs into tags or the items of a job"
     refuse(state, request, "usage", text, hint)
     return True
 
 
 def on_job_stored(state: State, event: JobStored) -> None:
-    """Lets the tasks of a job run that is durable now."""
-    job = state.jobs.get(event.job_id)
-    if job is not None:
-        job.stored = True
-        state.keys.pop((job.owner, job.key), None)
-        state.touch_job(job)
+    """Lets the tasks of jobs run that are durable now."""
+    for job_id in range(event.job_id, event.job_id + event.jobs):
+        job = state.jobs.get(job_id)
+        if job is not None:
+            job.stored = True
+            state.keys.pop((job.owner, job.key), None)
+            state.touch_job(job)
 
 
-def _was_submitted(state: State, event: Submit) -> bool:
+def _was_submitted(state: State, event: Submit | SubmitGraph, wanted: JobSpec, tasks: int) -> bool:
     """Whether the owner has a job under this key; if so, the user has been told.
 
     A forgotten job's key is free again: nothing of such a job is kept.
@@ -108,19 +171,13 @@ def _was_submitted(state: State, event: Submit) -> bool:
         job_id, spec = event.earlier.job_id, event.earlier.spec
     else:
         return False
-    if spec == event.spec:
-        state.emit(Answer(request=event.request, job_id=job_id, tasks=spec.count, repeated=True))
+    if spec == wanted:
+        state.emit(Answer(request=event.request, job_id=job_id, tasks=tasks, repeated=True))
     else:
         text = f"the key {event.key!r} belongs to job {job_id}, which is another one"
         hint = "give each job a key of its own; the same key is for sending the same job again"
         refuse(state, event.request, "usage", text, hint)
     return True
-
-
-def on_job_closed(state: State, event: JobClosed) -> None:
-    """Drops what was kept about a job until the store had the last word."""
-    state.ending.pop(event.job_id, None)
-    state.forgetting.discard(event.job_id)
 
 
 def on_owners_told(state: State, event: OwnersTold) -> None:
@@ -152,9 +209,10 @@ def on_cancel(state: State, event: Cancel) -> None:
 def cancel_all(state: State, job: Job) -> None:
     """Drops what waits of a job, kills what runs. It ends when the last of that is reported.
 
-    That ends a hold: there is nothing more to hold back.
+    That ends a hold, and a wait for other jobs: there is nothing more to hold back.
     """
     job.hold = None
+    state.dependencies.release(job)
     if not job.cancelling:
         state.tell(job, -1, "cancelled", detail=plural(job.remaining, "task"))
         job.cancelling = True
@@ -222,11 +280,13 @@ def on_retry(state: State, event: Retry) -> None:
         job.stopped_by = ""
         if event.record.cancelling:
             job.counts.cancelled -= job.never_started
+        wait_for_parents(state, job, event.ended)
     for index, was in reversed(event.indexes):
         if index not in job.live and index < job.cursor:
             bring_back(state, job, index, was, tell=not event.rest)
     brought_back = job.remaining - before
     if brought_back:
+        revive(state, job.id)
         job.waits_since = event.at
         if event.rest:
             state.tell(job, -1, "retried", detail=plural(brought_back, "task"))
@@ -236,6 +296,7 @@ def on_retry(state: State, event: Retry) -> None:
         state.touch_job(job)
     elif not before:
         del state.jobs[job.id]
+        state.dependencies.release(job)
     state.emit(Answer(request=event.request, job_id=job.id, tasks=brought_back))
 
 
@@ -260,12 +321,12 @@ def _may_retry(state: State, event: Retry) -> bool:
     if record is not None and record.cancelling and not event.rest:
         text = f"job {event.job_id} was cancelled; it can only be retried as a whole"
         return refuse(state, event.request, "usage", text, "leave the selection of tasks out")
-    if (
-        job is None
-        and record is not None
-        and _has_too_many_expressions(state, event.request, owner, record.spec)
-    ):
-        return False
+    if job is None and record is not None:
+        if _has_too_many_expressions(state, event.request, owner, [record.spec]):
+            return False
+        refusal = retried_in_vain(state, record, event.ended)
+        if refusal is not None:
+            return refuse(state, event.request, *refusal)
     return not refuse_over_quota(state, event.request, owner, _to_bring_back(event, job))
 
 
@@ -292,6 +353,7 @@ def on_forget(state: State, event: Forget) -> None:
         refuse(state, event.request, "usage", f"job {job_id} is active", hint)
         return
     state.forgetting.add(job_id)
+    keep_outcome(state, job_id)
     state.record(JobForgotten(job_id))
     state.emit(Feed(event=JobClosed(at=event.at, cause=event.cause, job_id=job_id)))
     state.emit(Answer(request=event.request, job_id=job_id))
@@ -303,6 +365,7 @@ def on_expire(state: State, event: Expire) -> None:
         if state.job(job_id) is None and job_id not in state.forgetting:
             state.forgetting.add(job_id)
             state.totals.jobs_expired += 1
+            keep_outcome(state, job_id)
             state.record(JobForgotten(job_id))
             state.emit(Feed(event=JobClosed(at=event.at, cause=event.cause, job_id=job_id)))
     if event.sweep:

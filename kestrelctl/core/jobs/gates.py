@@ -27,6 +27,11 @@ def _held(job: Job) -> int | None:
     return None if job.hold is None else 0
 
 
+def _parents(job: Job) -> int | None:
+    parents = job.parents
+    return None if parents is None or parents.let_go(job.spec.if_parent_fails) else 0
+
+
 def _max_running(job: Job) -> int | None:
     limit = job.spec.max_running
     return None if limit is None else max(0, limit - job.running)
@@ -41,6 +46,7 @@ GATES: tuple[tuple[Reason, Gate], ...] = (
     (Reason.CANCELLING, _cancelling),
     (Reason.NOT_STORED, _stored),
     (Reason.HELD, _held),
+    (Reason.PARENTS, _parents),
     (Reason.MAX_RUNNING, _max_running),
     (Reason.TOGETHER, _together),
 )

@@ -9,6 +9,7 @@ from copy import copy
 import msgspec
 
 from kestrelctl.core.jobs.attempt import Attempt
+from kestrelctl.core.jobs.parents import Parents
 from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.hold import Hold
@@ -31,6 +32,8 @@ DEADLINE = "deadline"
 FAILED_MEMBER = "failed member"
 #: The same of a job that bears no more tasks that fail.
 FAILED_TASKS = "failed tasks"
+#: The same of a job of which a parent has ended otherwise than it wants.
+PARENT = "parent"
 #: Where a job comes among others: the lower first. It ends with the job's id.
 Order = tuple[float, ...]
 
@@ -162,8 +165,11 @@ class Job:
         line: as whose id it counts in the queue: its own, until its tasks keep failing.
         failed_in_row: attempts that failed since one succeeded, or since a release.
         hold: while nothing more of it is handed out, who wants that; never while it is cancelled.
+        parents: what it waits for; None for nothing, or nothing any more.
+        freed: whether its parents have all ended as it wants: it waits for none of them again.
+        settled: the final states of parents that were forgotten while it waited.
         stopped_by: what stopped it if nobody cancelled it: `DEADLINE`, `FAILED_MEMBER`,
-            `FAILED_TASKS`; else empty.
+            `FAILED_TASKS`, `PARENT`; else empty.
         waits_since: its submission, or the retry that brought it back.
         served_at: when some of its tasks were last handed out; 0 before.
         latest_account, latest_seconds: who last brought a task to a good end, and its run time.
@@ -182,6 +188,7 @@ class Job:
         "counts",
         "cursor",
         "failed_in_row",
+        "freed",
         "happenings",
         "hold",
         "id",
@@ -194,11 +201,13 @@ class Job:
         "live",
         "mean_seconds",
         "owner",
+        "parents",
         "place",
         "ready",
         "recent",
         "running",
         "served_at",
+        "settled",
         "shape",
         "sharer",
         "spec",
@@ -223,6 +232,9 @@ class Job:
         self.line = job_id
         self.failed_in_row = 0
         self.hold: Hold | None = None
+        self.parents: Parents | None = None
+        self.freed = False
+        self.settled: dict[int, str] = {}
         self.waits_since = submitted_at
         self.served_at = 0.0
         self.cursor = 0
@@ -370,6 +382,8 @@ class Job:
             ),
             stopped_by=self.stopped_by,
             hold=self.hold if state == "active" else None,
+            freed=self.freed,
+            settled=self.settled,
         )
 
 

@@ -13,14 +13,17 @@ from kestrelctl.core.model.task_state import Counts, TaskState
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A job. Written when it is submitted, held, released, cancelled, brought back, and at its end.
+    """A job. Written when it is submitted, held, released, freed, cancelled and brought back, and
+    at its end.
 
     Attributes:
         key: of its submission; empty if that had none. No two jobs of an owner have the same.
         stopped_by: what stopped it if nobody cancelled it: `deadline`, `failed member`,
-            `failed tasks`; else empty.
+            `failed tasks`, `parent`; else empty.
         untold: it has ended, and its owner is still to be told.
         hold: while nothing of it is handed out, who wants that; only of an active job.
+        freed: its parents have all ended as it wants: it waits for none of them again.
+        settled: the final states of parents that were forgotten while it waited.
     """
 
     job_id: int
@@ -36,6 +39,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     untold: bool = False
     stopped_by: str = ""
     hold: Hold | None = None
+    freed: bool = False
+    settled: dict[int, str] = {}
 
 
 class OwnerTold(msgspec.Struct, frozen=True):
@@ -304,3 +309,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[TokenRecord] = []
     users: list[UserRecord] = []
     groups: list[GroupRecord] = []
+    parents: dict[int, str] = {}  #: of those that waiting jobs name, the final states

@@ -31,6 +31,7 @@ class Reason(enum.StrEnum):
     QUARANTINED = "quarantined"
     NO_WORKERS = "no-workers"
     HELD = "held"
+    PARENTS = "parents"
     MAX_RUNNING = "max-running"
     TOGETHER = "together"
     TOKENS = "tokens"

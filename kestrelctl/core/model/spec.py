@@ -7,12 +7,15 @@ from collections.abc import Iterable
 
 import msgspec
 
+from kestrelctl.core.model.after import After, GraphHead, IfParentFails
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.task_array import TaskArray
 
 #: The longest command, and the longest requirements, in characters, in the head of a job.
 HEAD_CHARACTERS = 1_000
+#: And the most ranges of parents there.
+HEAD_RANGES = 100
 
 
 class OnWorkerLost(enum.StrEnum):
@@ -63,6 +66,9 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         retry_memory_bytes: what the next attempts ask for, one after the other, when one ran out of
             memory; each more than the one before, and the first more than the request's.
         held: it is submitted on hold: its tasks wait for its release.
+        after: the jobs that it waits for, its parents, in rising order.
+        if_parent_fails: what becomes of it when one of them has ended otherwise than it wants.
+        graph: of the first of several jobs that were submitted as one; None for others.
         hold_after: after so many failed attempts in a row, whichever tasks they are of, the pool
             puts it on hold; None for never.
         stop_after: when so many of its tasks have failed or are lost for good, the others are
@@ -110,6 +116,9 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     hold_after: int | None = None
     stop_after: int | None = None
     join: bool = False
+    after: tuple[After, ...] = ()
+    if_parent_fails: IfParentFails = IfParentFails.CANCEL
+    graph: GraphHead | None = None
 
     def deadline(self, submitted_at: float) -> float | None:
         """When what has not ended is stopped, in seconds since the epoch; None for never."""
@@ -140,6 +149,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),
             requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),
             rank=" ".join(cut_words((self.rank,), HEAD_CHARACTERS)),
+            after=self.after[:HEAD_RANGES],
         )
 
     def shows_all(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from kestrelctl.core.classad.rules import shown
 from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
+from kestrelctl.core.model.after import problem_with_parents
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
@@ -111,6 +112,7 @@ def problem_with_job(spec: JobSpec) -> str | None:
         or problem_with_endings(spec)
         or problem_with_span(spec)
         or problem_with_outputs(spec)
+        or problem_with_parents(spec.after)
     )
 
 

@@ -23,3 +23,7 @@ class Pace:
         self._at = now
         self._tokens -= 1.0
         return max(0.0, -self._tokens / self._per_second)
+
+    def give_back(self) -> None:
+        """Returns the latest token: what it was taken for went ahead at another pace."""
+        self._tokens += 1.0

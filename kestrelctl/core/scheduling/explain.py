@@ -136,6 +136,8 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
     elif job.hold is not None:
         why = f": {job.hold.reason}" if job.hold.reason else ""
         found.append(Refusal(Reason.HELD, found=f"by {job.hold.by}{why}"))
+    elif gate is Reason.PARENTS and job.parents is not None:
+        found.append(Refusal(gate, found=job.parents.told()))
     elif gate is Reason.MAX_RUNNING and not may_go:
         limit = f"at most {job.spec.max_running}"
         found.append(Refusal(gate, wanted=limit, found=f"{job.running}"))

@@ -1,0 +1,140 @@
+"""Submits the jobs of one file as one: all of them or none."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.jobfile import GraphFile, JobFile
+from kestrelctl.cli.upload import items_bytes, pieces
+from kestrelctl.core.model.after import After, problem_with_parents
+from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.errors import UsageError
+from kestrelctl.grammar.graph_order import Placed, arrange
+from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
+from kestrelctl.protocol.handout import MAX_ITEM_BYTES
+from kestrelctl.protocol.requests import SubmitJobs, UploadItems
+
+#: The most jobs that a pool takes as one.
+MOST_JOBS = 20_000
+_UPLOAD_SECONDS = 60.0
+_ANSWER_SECONDS = 60.0
+
+#: Makes the job that options describe, and its items.
+Making = Callable[[JobFile, dict[str, Any]], tuple[JobSpec, tuple[str, ...] | None]]
+
+
+def jobs_of(
+    graph: GraphFile, parsed: Callable[[dict[str, Any]], dict[str, Any]], make: Making
+) -> list[GraphJob]:
+    """The jobs that a file describes, parents first.
+
+    Jobs with the same options have these parsed once: a file may have thousands.
+
+    Args:
+        parsed: the values of all options of `submit`, given those that a file sets.
+
+    Raises:
+        UsageError: they are too many, wait for each other, or the pool would not take them.
+    """
+    if len(graph.jobs) > MOST_JOBS:
+        raise UsageError(
+            f"{plural(len(graph.jobs), 'job')} cannot be submitted as one",
+            cause=f"{MOST_JOBS:,} is the most",
+            hint="put tasks that differ by a number or a line into one job, as an array",
+        )
+    made: dict[bytes, JobSpec] = {}
+    return [_job(each, graph, made, parsed, make) for each in arrange(graph.after)]
+
+
+def _job(
+    placed: Placed,
+    graph: GraphFile,
+    made: dict[bytes, JobSpec],
+    parsed: Callable[[dict[str, Any]], dict[str, Any]],
+    make: Making,
+) -> GraphJob:
+    job = graph.jobs[placed.name]
+    options = dict(job.options)
+    name = options.pop("name")
+    same = msgspec.json.encode((options, job.cleanup))
+    spec = made.get(same)
+    if spec is None:
+        try:
+            spec, items = make(job, parsed(options))
+        except UsageError as error:
+            raise UsageError(
+                f"job {placed.name}: {error.message}", cause=error.cause, hint=error.hint
+            ) from None
+        if items is not None:
+            spec = msgspec.structs.replace(spec, items=items)
+        made[same] = spec
+    after = _both(spec.after, placed)
+    changed = msgspec.structs.replace(spec, argv=job.argv, name=str(name), after=after)
+    return GraphJob(spec=changed, after=placed.after)
+
+
+def _both(given: tuple[After, ...], placed: Placed) -> tuple[After, ...]:
+    """The jobs that are there already and that a job waits for: by its options, and by its file."""
+    if not given or not placed.outside:
+        return given or placed.outside
+    both = tuple(sorted({*given, *placed.outside}, key=lambda each: each.first))
+    problem = problem_with_parents(both)
+    if problem is not None:
+        raise UsageError(f"job {placed.name} cannot wait for these", cause=problem)
+    return both
+
+
+def lines_of(jobs: list[GraphJob]) -> list[str]:
+    """What is sent of each job.
+
+    Raises:
+        UsageError: one is too large for a message.
+    """
+    lines = []
+    for job in jobs:
+        line = msgspec.json.encode(job).decode()
+        if 2 * len(line) > MAX_ITEM_BYTES and items_bytes([line]) > MAX_ITEM_BYTES:
+            raise UsageError(
+                f"job {job.spec.name} is too large to be one of several",
+                cause=f"its description and items take {len(line):,} characters",
+                hint="submit it by itself first, and name its id in the file",
+            )
+        lines.append(line)
+    return lines
+
+
+async def send_graph(connection: Connection, lines: list[str], key: str) -> GraphSubmitted:
+    """Submits jobs; called again with the same key it makes no second ones.
+
+    Raises:
+        KestrelError: the pool refused them, or cannot be reached.
+    """
+    upload = secrets.token_hex(8)
+    for part in pieces(lines):
+        await connection.ask(UploadItems(upload=upload, lines=part), _UPLOAD_SECONDS)
+    request = SubmitJobs(upload=upload, key=key)
+    return await ask(connection, request, GraphSubmitted, _ANSWER_SECONDS)
+
+
+def summary(answer: GraphSubmitted) -> str:
+    """What was submitted, in a line."""
+    last = answer.job_id + answer.jobs - 1
+    return (
+        f"jobs {answer.job_id}-{last}: {plural(answer.jobs, 'job')}, {plural(answer.tasks, 'task')}"
+    )
+
+
+def as_data(answer: GraphSubmitted) -> Mapping[str, object]:
+    """The same for programs."""
+    return {
+        "job_id": answer.job_id,
+        "jobs": answer.jobs,
+        "tasks": answer.tasks,
+        "repeated": answer.repeated,
+    }

@@ -1,0 +1,63 @@
+"""Which jobs a job waits for: `12`, `12:failed`, `3-9:ended`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from kestrelctl.core.model.after import After, WantedEnd, problem_with_parents
+from kestrelctl.errors import UsageError
+
+_JOBS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
+ENDINGS = tuple(each.value for each in WantedEnd)
+
+
+def parse_after(words: Iterable[str]) -> tuple[After, ...]:
+    """The jobs that some words name, in rising order.
+
+    Raises:
+        UsageError: a word names none, or a job is named twice.
+    """
+    found = []
+    for word in words:
+        jobs, ending = split_ending(word)
+        match = _JOBS.fullmatch(jobs.replace(" ", ""))
+        if match is None:
+            raise UsageError(
+                f"not a job to wait for: {word[:80]!r}",
+                hint="write an id or a range, and how they must end: 12, 12:failed, 3-9:ended",
+            )
+        found.append(After(int(match[1]), int(match[2] or match[1]), ending))
+    after = tuple(sorted(found, key=lambda each: each.first))
+    problem = problem_with_parents(after)
+    if problem is not None:
+        raise UsageError("these jobs cannot be waited for", cause=problem)
+    return after
+
+
+def split_ending(word: str) -> tuple[str, WantedEnd]:
+    """What is waited for, and how it must end: `ok` unless the word says so.
+
+    Raises:
+        UsageError: there is no such way to end.
+    """
+    what, colon, ending = word.strip().rpartition(":")
+    if not colon:
+        return ending, WantedEnd.OK
+    if ending not in ENDINGS:
+        raise UsageError(
+            f"not a way to end: {ending[:80]!r}", hint=f"it is one of {', '.join(ENDINGS)}"
+        )
+    return what.strip(), WantedEnd(ending)
+
+
+def in_ranges(numbers: Sequence[tuple[int, WantedEnd]]) -> tuple[After, ...]:
+    """Numbers with how each must end, as few ranges."""
+    found: list[After] = []
+    for number, ending in sorted(numbers):
+        last = found[-1] if found else None
+        if last is not None and last.last == number - 1 and last.ending is ending:
+            found[-1] = After(last.first, number, ending)
+        else:
+            found.append(After(number, number, ending))
+    return tuple(found)

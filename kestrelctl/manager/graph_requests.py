@@ -1,0 +1,179 @@
+"""Serves what users ask about jobs that depend on jobs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from kestrelctl.core import events as ev
+from kestrelctl.core.model.after import GraphHead, problem_with_parents
+from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.validate import problem_with_job
+from kestrelctl.errors import UsageError
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.descent import below, ended_parents
+from kestrelctl.manager.pending_answers import PendingAnswers
+from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_see
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.graph_answers import (
+    GraphEdge,
+    GraphJob,
+    GraphNode,
+    GraphSubmitted,
+    JobGraph,
+)
+from kestrelctl.protocol.handout import problem_with_size
+
+#: The most jobs that are submitted as one.
+MOST_JOBS = 20_000
+#: The most that are drawn.
+MOST_DRAWN = 1_000
+
+#: Stands for the name of a job that has none.
+_MOST_OF_A_COMMAND = 60
+
+_decoder = msgspec.json.Decoder(GraphJob)
+
+
+class GraphRequests:
+    """Submits jobs as one, and shows who waits for whom.
+
+    Args:
+        uploaded: the lines that a caller has sent ahead under a name.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        selection: Selection,
+        pending: PendingAnswers,
+        uploaded: Callable[[Caller, str], list[str]],
+    ) -> None:
+        self._service = service
+        self._selection = selection
+        self._pending = pending
+        self._uploaded = uploaded
+
+    async def submit(self, caller: Caller, request: rq.SubmitJobs) -> None:
+        lines = self._uploaded(caller, request.upload)
+        jobs = _jobs(lines)
+        head = GraphHead(len(jobs), hashlib.sha256("\n".join(lines).encode()).hexdigest())
+        specs = [job.spec for job in jobs]
+        specs[0] = msgspec.structs.replace(specs[0], graph=head)
+        store = self._service.store
+        earlier = store.job_of_key(caller.user, request.key) if request.key else None
+        named = {each for spec in specs for each in spec.after}
+        answer = await self._pending.answer_to(
+            lambda token: ev.SubmitGraph(
+                at=self._service.now(),
+                cause=caller.jid,
+                request=token,
+                owner=caller.user,
+                specs=specs,
+                after=[job.after for job in jobs],
+                key=request.key,
+                earlier=earlier,
+                ended=ended_parents(store, caller.user, named),
+            )
+        )
+        caller.reply(
+            GraphSubmitted(
+                id=request.id,
+                job_id=answer.job_id,
+                jobs=len(jobs),
+                tasks=answer.tasks,
+                repeated=answer.repeated,
+            )
+        )
+
+    async def draw(self, caller: Caller, request: rq.DrawGraph) -> None:
+        records = self._selection.records(caller, request.jobs)
+        for record in records:
+            must_see(record, caller)
+        store = self._service.store
+        found = {record.job_id: record for record in records}
+        more = False
+        level = list(found)
+        while level and not more:
+            parents = {
+                each
+                for edge in store.edges(ids=level)
+                for each in range(edge.first, edge.last + 1)
+                if each not in found
+            }
+            more = len(found) + len(parents) > MOST_DRAWN
+            level = [] if more else self._take(found, parents)
+        async for child in below(store, list(found)):
+            if len(found) >= MOST_DRAWN:
+                more = True
+                break
+            self._take(found, [child])
+        ids = sorted(found)
+        edges = [GraphEdge(*edge) for edge in store.edges(ids=ids)]
+        nodes = [self._node(found[job_id]) for job_id in ids]
+        caller.reply(JobGraph(id=request.id, nodes=nodes, edges=edges, more=more))
+
+    def _take(self, found: dict[int, JobRecord], ids: Iterable[int]) -> list[int]:
+        """Adds the records of jobs; returns the ids of those that are kept."""
+        wanted = sorted(ids)
+        records = [
+            record
+            for start in range(0, len(wanted), MAX_RECORDS)
+            for record in self._service.store.jobs(
+                ids=wanted[start : start + MAX_RECORDS], limit=MAX_RECORDS
+            )
+        ]
+        found.update((record.job_id, record) for record in records)
+        return [record.job_id for record in records]
+
+    def _node(self, record: JobRecord) -> GraphNode:
+        job = self._service.pool.job(record.job_id)
+        state = record.state
+        if job is not None:
+            state = "cancelling" if job.cancelling else "active" if job.hold is None else "held"
+            if job.parents is not None:
+                state = "waiting"
+        counts = record.counts if job is None else job.counts
+        return GraphNode(
+            job_id=record.job_id,
+            name=record.spec.name or " ".join(record.spec.argv)[:_MOST_OF_A_COMMAND],
+            state=state,
+            tasks=record.spec.count,
+            ended=counts.total(),
+        )
+
+
+def _jobs(lines: list[str]) -> list[GraphJob]:
+    """The jobs that lines describe.
+
+    Raises:
+        UsageError: the pool does not take them.
+    """
+    if not 1 <= len(lines) <= MOST_JOBS:
+        raise UsageError(
+            f"{len(lines):,} jobs cannot be submitted as one",
+            cause=f"{MOST_JOBS:,} is the most",
+            hint="put tasks that differ by a number or a line into one job, as an array",
+        )
+    jobs = []
+    for place, line in enumerate(lines):
+        try:
+            job = _decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+            raise UsageError("the jobs cannot be accepted", cause=str(error)[:200]) from None
+        problem = (
+            problem_with_job(job.spec)
+            or problem_with_size(job.spec)
+            or problem_with_parents(job.after, least=0)
+        )
+        if not problem and job.after and job.after[-1].last >= place:
+            problem = f"it waits for job {job.after[-1].last + 1} of them, which comes no earlier"
+        if problem:
+            which = f"job {place + 1} of {len(lines):,}"
+            name = f" ({job.spec.name[:40]})" if job.spec.name else ""
+            raise UsageError(f"{which}{name} cannot be accepted", cause=problem)
+        jobs.append(job)
+    return jobs

@@ -1,0 +1,58 @@
+"""Which jobs wait for which, in the SQLite store."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kestrelctl.core.model.after import After, WantedEnd
+
+
+class Edge(NamedTuple):
+    """A job, and others with ids in a row that must end in one way before it starts."""
+
+    child: int
+    first: int
+    last: int
+    ending: WantedEnd
+
+
+def put_edges(connection: sqlite3.Connection, child: int, after: Iterable[After]) -> None:
+    """Writes what a new job waits for."""
+    connection.executemany(
+        "INSERT INTO edges (child, first, last, ending) VALUES (?, ?, ?, ?)",
+        [(child, each.first, each.last, each.ending.value) for each in after],
+    )
+
+
+def edges(
+    connection: sqlite3.Connection, ids: Sequence[int] | None, above: int, limit: int | None
+) -> list[Edge]:
+    """As `Store.edges`."""
+    condition = "child > ?"
+    values: list[int | str] = [above]
+    if ids is not None:
+        condition += " AND child IN (SELECT value FROM json_each(?))"
+        values.append(json.dumps(list(ids)))
+    rows = connection.execute(
+        f"SELECT child, first, last, ending FROM edges WHERE {condition} ORDER BY child, first"
+        " LIMIT ?",
+        (*values, -1 if limit is None else limit),
+    )
+    return [Edge(child, first, last, WantedEnd(ending)) for child, first, last, ending in rows]
+
+
+def ended_parents(
+    connection: sqlite3.Connection, waits: Iterable[tuple[After, ...]]
+) -> dict[int, str]:
+    """The final states of jobs that these name, of those that have one."""
+    found: dict[int, str] = {}
+    for first, last in {(each.first, each.last) for after in set(waits) for each in after}:
+        rows = connection.execute(
+            "SELECT job_id, state FROM jobs WHERE job_id BETWEEN ? AND ? AND state <> 'active'",
+            (first, last),
+        )
+        found.update((job_id, str(state)) for job_id, state in rows)
+    return found

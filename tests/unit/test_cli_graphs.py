@@ -1,0 +1,210 @@
+"""Files with several jobs, and drawings of who waits for whom."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cli_fake_pool import ENDED_JOB, FakePool, run
+
+from kestrelctl.cli import job_graph
+from kestrelctl.core.model.after import After, IfParentFails, WantedEnd
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol.graph_answers import GraphEdge, GraphJob, GraphNode, JobGraph
+from kestrelctl.protocol.requests import DrawGraph, SubmitJob, SubmitJobs, UploadItems, Watch
+
+THREE = """
+memory = "1G"
+[job.prepare]
+command = "./prepare"
+[job.fit]
+command = ["./fit", "{n}"]
+array = "1-100"
+after = "prepare"
+[job.report]
+command = ["./report"]
+after = ["fit:ended", 12]
+if-parent-fails = "wait"
+memory = "2G"
+"""
+
+
+def sent(tmp_path: Path, text: str, *args: str) -> list[GraphJob]:
+    file = tmp_path / "flow.toml"
+    file.write_text(text)
+    pool = FakePool()
+    result = run(pool, "submit", str(file), *args)
+    assert result.exit_code == 0, result.stderr
+    [upload] = [request for request in pool.asked if isinstance(request, UploadItems)]
+    assert pool.last(SubmitJobs).upload == upload.upload
+    return [msgspec.json.decode(line, type=GraphJob) for line in upload.lines]
+
+
+def refused(tmp_path: Path, text: str, *args: str) -> str:
+    file = tmp_path / "flow.toml"
+    file.write_text(text)
+    pool = FakePool()
+    result = run(pool, "submit", str(file), *args)
+    assert result.exit_code == 2
+    assert not pool.asked, "nothing is sent that is wrong"
+    return result.stderr
+
+
+def test_jobs_of_a_file_are_sent_as_one(tmp_path: Path) -> None:
+    prepare, fit, report = sent(tmp_path, THREE)
+    assert (prepare.spec.name, prepare.spec.request["memory"]) == ("prepare", 2**30)
+    assert (fit.spec.argv, fit.spec.count, fit.after) == (("./fit", "{n}"), 100, (After(0, 0),))
+    assert report.after == (After(1, 1, WantedEnd.ENDED),)
+    assert report.spec.after == (After(12, 12),)
+    assert report.spec.if_parent_fails is IfParentFails.WAIT
+    assert report.spec.request["memory"] == 2 * 2**30
+
+
+def test_options_on_the_line_win_over_those_of_every_job(tmp_path: Path) -> None:
+    assert {job.spec.priority for job in sent(tmp_path, THREE, "--priority", "7")} == {7}
+    memory = {job.spec.request["memory"] for job in sent(tmp_path, THREE, "--memory", "3G")}
+    assert memory == {3 * 2**30}
+
+
+def test_what_was_submitted_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "flow.toml"
+    file.write_text(THREE)
+    result = run(FakePool(), "submit", str(file))
+    assert result.stdout == "jobs 7-9: 3 jobs, 102 tasks\n"
+    told = json.loads(run(FakePool(), "-o", "json", "submit", str(file)).stdout)
+    assert told == {"job_id": 7, "jobs": 3, "tasks": 102, "repeated": False}
+
+
+def test_all_jobs_of_a_file_can_be_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "flow.toml"
+    file.write_text(THREE)
+    pool = FakePool(Watch=an.Jobs(id="", jobs=[ENDED_JOB]))
+    assert run(pool, "submit", str(file), "--wait").exit_code == 0
+    assert pool.last(Watch).jobs == "7-9"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[job.a]\ncommand = "x"\nafter = "b"\n[job.b]\ncommand = "x"\nafter = "a"', "a → b → a"),
+        ('[job.a]\ncommand = "x"\nafter = "bb"', "job a is after bb, which is no job"),
+        ('[job.a]\nafter = "b"', "job a: there is no command"),
+        ('[job.a]\ncommand = "x"\npriorty = 3', "unknown key priorty"),
+        ('[job.a]\ncommand = "x"\nmemory = "many"', "job a: "),
+        ("job = 3", "job is not a table"),
+        ("[job]", "has no job"),
+    ],
+)
+def test_a_file_that_says_something_wrong_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refused(tmp_path, text)
+
+
+def test_too_many_jobs_are_refused_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelctl.cli.graph_submission.MOST_JOBS", 2)
+    said = refused(tmp_path, THREE)
+    assert "3 jobs cannot be submitted as one" in said
+    assert "2 is the most" in said
+
+
+def test_a_single_job_names_what_it_waits_for(tmp_path: Path) -> None:
+    def spec(*args: str) -> JobSpec:
+        pool = FakePool()
+        result = run(pool, "submit", *args)
+        assert result.exit_code == 0, result.stderr
+        found: JobSpec = pool.last(SubmitJob).spec
+        return found
+
+    line = spec("--after", "3", "--after", "5-9:failed", "--", "true")
+    assert line.after == (After(3, 3), After(5, 9, WantedEnd.FAILED))
+    file = tmp_path / "one.toml"
+    file.write_text('command = "x"\nafter = ["3:ended", 4]\nif-parent-fails = "run"')
+    from_file = spec(str(file))
+    assert from_file.after == (After(3, 3, WantedEnd.ENDED), After(4, 4))
+    assert from_file.if_parent_fails is IfParentFails.RUN
+
+
+# -- drawings --------------------------------------------------------------------------------------
+
+GRAPH = JobGraph(
+    id="",
+    nodes=[
+        GraphNode(job_id=3, name='the "first"', state="done", ended=1),
+        GraphNode(job_id=4, name="fit", state="active", tasks=1000, ended=400),
+        GraphNode(job_id=5, name="report", state="waiting"),
+    ],
+    edges=[
+        GraphEdge(4, 2, 3, WantedEnd.OK),
+        GraphEdge(5, 4, 4, WantedEnd.ENDED),
+    ],
+)
+
+
+def drawn(*args: str, **answers: Any) -> tuple[FakePool, Any]:
+    pool = FakePool(**({"DrawGraph": GRAPH} | answers))
+    return pool, run(pool, "job", "graph", "4", *args)
+
+
+def test_a_graph_is_drawn_as_text() -> None:
+    pool, result = drawn()
+    assert pool.last(DrawGraph).jobs == "4"
+    assert [line.rstrip() for line in result.stdout.splitlines()] == [
+        "JOB    NAME         STATE        ENDED  AFTER",
+        '3      the "first"  done           1/1',
+        "  4    fit          active   400/1,000  2-3",
+        "    5  report       waiting        0/1  4:ended",
+    ]
+
+
+def test_a_graph_is_written_for_graphviz() -> None:
+    _, result = drawn("--dot")
+    assert result.stdout.splitlines() == [
+        "digraph jobs {",
+        '  node [shape=box, style="rounded,filled"];',
+        '  3 [label="3 the \\"first\\"\\ndone 1/1", fillcolor=palegreen];',
+        '  4 [label="4 fit\\nactive 400/1,000", fillcolor=lightskyblue];',
+        '  5 [label="5 report\\nwaiting 0/1", fillcolor=white];',
+        "  3 -> 4;",
+        '  4 -> 5 [label="ended"];',
+        "}",
+    ]
+
+
+def test_graphviz_draws_it_into_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "dot"
+    program.write_text('#!/bin/sh\necho "$1" > "$3"; cat >> "$3"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(job_graph.shutil, "which", lambda name: str(program))
+    svg = tmp_path / "x.svg"
+    _, result = drawn("--svg", str(svg))
+    assert result.exit_code == 0, result.stderr
+    assert svg.read_text().startswith("-Tsvg\ndigraph jobs {")
+
+
+def test_without_graphviz_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_graph.shutil, "which", lambda name: None)
+    pool, result = drawn("--svg", "x.svg")
+    assert (result.exit_code, pool.asked) == (2, [])
+    assert "no program `dot`" in result.stderr
+    assert "--dot" in result.stderr
+
+
+def test_that_graphviz_failed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "dot"
+    program.write_text("#!/bin/sh\ncat > /dev/null; echo no such folder >&2; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(job_graph.shutil, "which", lambda name: str(program))
+    _, result = drawn("--svg", "/nowhere/x.svg")
+    assert result.exit_code != 0
+    assert "no such folder" in result.stderr
+
+
+def test_that_there_are_more_is_told() -> None:
+    more = msgspec.structs.replace(GRAPH, more=True)
+    _, result = drawn(DrawGraph=more)
+    assert "only 3 jobs are shown" in result.stderr

@@ -1,0 +1,154 @@
+"""Users submit jobs that wait for others, as one, retry them, and have them drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from managerkit import PlayedManager
+
+from kestrelctl.core.model.after import After, WantedEnd
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.manager import graph_requests
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import codec
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted, JobGraph
+
+ADA = "ada@users.pool/1"
+BOB = "bob@users.pool/1"
+ONE = JobSpec(argv=("true",))
+CHAIN = [GraphJob(spec=ONE), GraphJob(spec=ONE, after=(After(0, 0),))]
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> PlayedManager:
+    return PlayedManager(tmp_path)
+
+
+async def asked(manager: PlayedManager, request: rq.Request, whom: str = ADA) -> an.AnyAnswer:
+    return codec.answers.decode(await manager.ask(whom, request))
+
+
+async def graph(
+    manager: PlayedManager, *jobs: GraphJob, key: str = "", whom: str = ADA
+) -> an.AnyAnswer:
+    lines = [msgspec.json.encode(job).decode() for job in jobs]
+    await asked(manager, rq.UploadItems(upload="u", lines=lines), whom)
+    return await asked(manager, rq.SubmitJobs(upload="u", key=key), whom)
+
+
+async def test_jobs_are_submitted_as_one(manager: PlayedManager) -> None:
+    many = msgspec.structs.replace(ONE, count=5)
+    found = await graph(manager, GraphJob(spec=many), CHAIN[1])
+    assert isinstance(found, GraphSubmitted), found
+    assert (found.job_id, found.jobs, found.tasks, found.repeated) == (1, 2, 6, False)
+    assert [job.spec.after for job in manager.store.jobs()] == [(), (After(1, 1),)]
+
+
+async def test_one_key_is_for_all_of_them(manager: PlayedManager) -> None:
+    await graph(manager, *CHAIN, key="k")
+    again = await graph(manager, *CHAIN, key="k")
+    assert isinstance(again, GraphSubmitted), again
+    assert (again.job_id, again.jobs, again.tasks, again.repeated) == (1, 2, 2, True)
+    other = msgspec.structs.replace(CHAIN[1], spec=JobSpec(argv=("false",)))
+    refused = await graph(manager, CHAIN[0], other, key="k")
+    assert isinstance(refused, an.Failed)
+    assert len(manager.store.jobs()) == 2
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        ([GraphJob(spec=ONE, after=(After(0, 0),))], "it waits for job 1 of them"),
+        ([CHAIN[0], GraphJob(spec=ONE, after=(After(0, 5),))], "it waits for job 6 of them"),
+        ([CHAIN[0], GraphJob(spec=ONE, after=(After(-1, 0),))], "there is no job -1"),
+        ([CHAIN[0], GraphJob(spec=JobSpec(argv=()))], "the command is empty"),
+    ],
+)
+async def test_of_jobs_with_a_fault_none_comes(
+    manager: PlayedManager, jobs: list[GraphJob], said: str
+) -> None:
+    refused = await graph(manager, *jobs)
+    assert isinstance(refused, an.Failed), refused
+    assert said in refused.cause
+    assert manager.store.jobs() == []
+
+
+async def test_too_many_jobs_are_refused(
+    manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_requests, "MOST_JOBS", 1)
+    refused = await graph(manager, *CHAIN)
+    assert isinstance(refused, an.Failed), refused
+    assert (refused.message, refused.cause) == (
+        "2 jobs cannot be submitted as one",
+        "1 is the most",
+    )
+
+
+async def test_another_user_s_jobs_are_unknown(manager: PlayedManager) -> None:
+    await graph(manager, *CHAIN)
+    spec = msgspec.structs.replace(ONE, after=(After(1, 1),))
+    refused = await asked(manager, rq.SubmitJob(spec=spec), BOB)
+    assert isinstance(refused, an.Failed), refused
+    assert (refused.code, refused.message) == ("not-found", "there is no job 1")
+
+
+async def test_a_retry_brings_back_what_waited_for_it(manager: PlayedManager) -> None:
+    last = GraphJob(spec=ONE, after=(After(1, 1),))
+    aside = GraphJob(spec=ONE, after=(After(0, 0, WantedEnd.FAILED),))
+    await graph(manager, *CHAIN, last, aside)
+    await asked(manager, rq.CancelJobs(jobs="1"))
+    assert [job.state for job in manager.store.jobs()] == ["cancelled"] * 3 + ["active"]
+    changed = await asked(manager, rq.RetryJobs(jobs="1"))
+    assert isinstance(changed, an.Changed), changed
+    assert (changed.what, changed.tasks) == (["1", "2", "3"], 3)
+    assert [job.state for job in manager.store.jobs()] == ["active"] * 4
+
+
+async def test_what_another_failed_parent_stops_stays(manager: PlayedManager) -> None:
+    both = GraphJob(spec=ONE, after=(After(0, 1),))
+    await graph(manager, CHAIN[0], CHAIN[0], both)
+    await asked(manager, rq.CancelJobs(jobs="1,2"))
+    changed = await asked(manager, rq.RetryJobs(jobs="2"))
+    assert isinstance(changed, an.Changed), changed
+    assert changed.what == ["2"]
+    changed = await asked(manager, rq.RetryJobs(jobs="1"))
+    assert isinstance(changed, an.Changed), changed
+    assert changed.what == ["1", "3"]
+
+
+async def test_a_job_is_drawn_with_all_before_and_behind_it(manager: PlayedManager) -> None:
+    await graph(manager, *CHAIN, GraphJob(spec=ONE, after=(After(1, 1, WantedEnd.ENDED),)))
+    await graph(manager, *CHAIN)
+    drawn = await asked(manager, rq.DrawGraph(jobs="2"))
+    assert isinstance(drawn, JobGraph), drawn
+    assert [(node.job_id, node.state) for node in drawn.nodes] == [
+        (1, "active"),
+        (2, "waiting"),
+        (3, "waiting"),
+    ]
+    assert [tuple(edge) for edge in map(msgspec.structs.astuple, drawn.edges)] == [
+        (2, 1, 1, WantedEnd.OK),
+        (3, 2, 2, WantedEnd.ENDED),
+    ]
+    assert not drawn.more
+
+
+async def test_of_a_large_graph_a_part_is_drawn(
+    manager: PlayedManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_requests, "MOST_DRAWN", 2)
+    await graph(manager, *CHAIN, GraphJob(spec=ONE, after=(After(1, 1),)))
+    drawn = await asked(manager, rq.DrawGraph(jobs="1"))
+    assert isinstance(drawn, JobGraph), drawn
+    assert ([node.job_id for node in drawn.nodes], drawn.more) == ([1, 2], True)
+
+
+async def test_another_user_s_graph_is_not_drawn(manager: PlayedManager) -> None:
+    await graph(manager, *CHAIN)
+    refused = await asked(manager, rq.DrawGraph(jobs="1"), BOB)
+    assert isinstance(refused, an.Failed), refused
+    assert refused.code == "not-allowed"
