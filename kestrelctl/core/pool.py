@@ -225,8 +225,8 @@ class Pool:
             for job in list(state.touched_jobs):
                 if job.spec.span > 1 and job.id in state.jobs:
                     spanning.settle_members(state, job)
-        for job in list(state.touched_jobs):
-            if job.spec.stop_after is not None and job.id in state.jobs:
+        for job in [job for job in state.touched_jobs if job.spec.stop_after is not None]:
+            if job.id in state.jobs:
                 fail_fast.stop_if_failed(state, job)
         if state.ended_tasks:
             ended, state.ended_tasks = state.ended_tasks, []

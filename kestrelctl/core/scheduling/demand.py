@@ -272,7 +272,9 @@ def is_short(job: Job, config: Config) -> bool:
     """
     if job.shape.tokens or job.shape.span > 1:
         return False
-    seconds = job.expected_seconds
+    seconds = job.mean_seconds
+    if seconds is None:
+        seconds = job.expected_seconds
     return seconds is not None and seconds < config.short_seconds
 
 
