@@ -16,6 +16,8 @@ from kestrelctl.errors import FileChanged, FileDamaged, KestrelError, NoSpace, U
 
 #: Names are bytes in it, of any length, and files of any size.
 _FORMAT = tarfile.GNU_FORMAT
+#: After the last member: two empty blocks. tarfile adds more of them, up to 10 KiB, as for a tape.
+END_BYTES = 2 * tarfile.BLOCKSIZE
 _ENCODING, _ERRORS = "utf-8", "surrogateescape"
 _KINDS = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE)
 _PERMISSIONS = 0o777  # no set-user-ID where others unpack it
@@ -51,6 +53,8 @@ def pack(entries: Mapping[str, Path], target: Path) -> None:
         ) as archive:
             for name in sorted(found, key=lambda each: os.fsencode(each).split(b"/")):
                 _add(archive, name, found[name])
+            packed_bytes = archive.offset
+        os.truncate(draft, packed_bytes + END_BYTES)
         draft.replace(target)
     except OSError as error:
         raise _unwritable(target, error) from None

@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 from kestrelctl.core.model.output_globs import OutputGlobs, Places
 from kestrelctl.errors import KestrelError
+from kestrelctl.files.archive import END_BYTES
 from kestrelctl.worker.own_files import NO_LINKS
 
 #: Of one task. Deeper directories, and more names, are refused rather than left out in silence.
@@ -96,6 +97,8 @@ class OutputArchive:
             packed_bytes = 0
             for each in found:
                 packed_bytes = self._add(archive, each, packed_bytes)
+            end = archive.offset + END_BYTES
+        target.truncate(end)
         return len(found)
 
     # ---- what there is

@@ -47,6 +47,12 @@ def test_what_was_packed_is_unpacked_with_any_name(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"source", "copy", "all.tar"}
 
 
+def test_a_small_file_makes_a_small_archive(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("hi")
+    pack({"a": tmp_path / "a"}, tmp_path / "small.tar")
+    assert (tmp_path / "small.tar").stat().st_size == 512 + 512 + 1024
+
+
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         source = tree(tmp_path / name)

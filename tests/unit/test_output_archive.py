@@ -69,6 +69,13 @@ def test_what_globs_name_is_packed_and_nothing_else(scratch: Scratch) -> None:
     assert scratch.pack("*.csv", "out/", "**/*.csv") == wanted
 
 
+def test_a_small_file_makes_a_small_archive(scratch: Scratch) -> None:
+    scratch.put("a")
+    made = io.BytesIO()
+    OutputArchive(scratch.fd, OutputGlobs(["a"]), LIMIT_BYTES, lambda: False).write(made)
+    assert len(made.getvalue()) == 512 + 512 + 1024
+
+
 def test_links_lead_nowhere(scratch: Scratch) -> None:
     scratch.put("real")
     for name, target in (
