@@ -54,6 +54,8 @@ _NAME = click.option(
 _NOT_THERE = "these tasks have ended"
 #: Selections that may mean other jobs when they are sent again.
 _MOVING = ("last", "all")
+#: So many jobs are retried by one request.
+_PIECE = 500
 
 
 @click.group("job", cls=Noun)
@@ -221,15 +223,35 @@ def release(invocation: Invocation, jobs: str | None, name: str) -> None:
 @job.command("retry")
 @click.argument("jobs", type=parse_jobs, metavar="JOBS")
 @click.argument("task_ids", type=parse_tasks, required=False, metavar="[TASKS]")
+@click.option(
+    "--failed",
+    is_flag=True,
+    help="Only of jobs that have failed or lost tasks, such as of a graph.",
+)
 @pass_invocation
-def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None) -> None:
+def retry(invocation: Invocation, jobs: str, task_ids: list[int] | None, *, failed: bool) -> None:
     """Run tasks again that failed, were lost or cancelled."""
 
     async def work(redial: Redial) -> CommandOutput:
-        request = RetryJobs(jobs=jobs, task_ids=task_ids or [])
-        return Changes(await redial.change(request, twice=False), "retried", "job")
+        words = await _failed_among(redial.connection, jobs) if failed else [jobs]
+        what: list[str] = []
+        tasks = 0
+        for each in words:
+            request = RetryJobs(jobs=each, task_ids=task_ids or [])
+            changed = await redial.change(request, twice=False)
+            what += changed.what
+            tasks += changed.tasks
+        changed = Changed(id="", what=what, tasks=tasks)
+        return Changes(changed, "retried", "job", nothing="none of these jobs has failed tasks")
 
     invocation.talk_again(work)
+
+
+async def _failed_among(connection: Connection, jobs: str) -> list[str]:
+    """Those of some jobs that have failed or lost tasks, in words for requests."""
+    views, _ = await all_pages(connection, ListJobs(jobs=jobs), 0)
+    ids = [str(view.job_id) for view in views if view.failed or view.lost]
+    return [",".join(ids[start : start + _PIECE]) for start in range(0, len(ids), _PIECE)]
 
 
 @job.command("scale")

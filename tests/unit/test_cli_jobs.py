@@ -582,6 +582,21 @@ def test_retry_names_tasks() -> None:
     assert pool.last(rq.RetryJobs).task_ids == [3, 5, 6]
 
 
+def test_of_several_jobs_only_those_are_retried_that_have_failed_tasks() -> None:
+    lost = replace(ENDED_JOB, job_id=9, lost=2)
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[replace(FAILED_JOB, job_id=6), ENDED_JOB, lost]))
+    assert run(pool, "job", "retry", "6-9", "--failed").stdout == "retried job 7 (2 tasks)\n"
+    assert pool.last(rq.ListJobs).jobs == "6-9"
+    assert pool.last(rq.RetryJobs).jobs == "6,9"
+
+
+def test_when_no_job_has_failed_tasks_none_is_retried() -> None:
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[ENDED_JOB]))
+    result = run(pool, "job", "retry", "6-9", "--failed")
+    assert (result.stdout, result.stderr) == ("", "none of these jobs has failed tasks\n")
+    assert not pool.count(rq.RetryJobs)
+
+
 def test_no_change_is_told_too() -> None:
     pool = FakePool(CancelJobs=an.Changed(id="", what=[]))
     result = run(pool, "job", "cancel", "all")
