@@ -30,6 +30,7 @@ from kestrelctl.cli.jobfile import (
     read_job_file,
 )
 from kestrelctl.cli.on_end import OnEnd, on_end_option
+from kestrelctl.cli.output_files import OutputFiles, check_pattern
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.screen import Mode
@@ -137,6 +138,13 @@ def _defaults(options: dict[str, Any]) -> dict[str, Any]:
     metavar="DIR",
     help="When it has ended, bring home to DIR/TASK/ what --output says; waits, too.",
 )
+@click.option(
+    "--stdout",
+    default="",
+    metavar="PATTERN",
+    help="When it has ended, what tasks wrote, as files here: out-{n}.txt; waits, too.",
+)
+@click.option("--stderr", default="", metavar="PATTERN", help="The same of the other stream.")
 @on_end_option
 @click.pass_context
 @pass_invocation
@@ -149,6 +157,8 @@ def submit(
     waits: bool,
     progress: bool,
     fetch_to: Path | None,
+    stdout: str,
+    stderr: str,
     on_end: str | None,
     **options: Any,
 ) -> None:
@@ -162,12 +172,9 @@ def submit(
     submitted as one.
     """
     graph = ctx.meta.get(_JOB_FILE)
+    files_to = {"--stdout": stdout, "--stderr": stderr}
     if isinstance(graph, GraphFile):
-        if fetch_to is not None or on_end is not None:
-            raise UsageError(
-                f"{'--on-end' if fetch_to is None else '--fetch'} is for one job",
-                hint="kestrelctl job fetch JOB, and kestrelctl job wait JOBS --on-end COMMAND",
-            )
+        _refuse_of_graph({"--fetch": fetch_to, "--on-end": on_end, **files_to})
         _submit_graph(
             invocation,
             ctx,
@@ -184,7 +191,8 @@ def submit(
         raise UsageError(
             "there will be nothing to fetch", hint="--output GLOB says what tasks leave"
         )
-    waits = waits or progress or on_end is not None or fetch_to is not None
+    wrote = _files_of(files_to, spec.count)
+    waits = waits or progress or on_end is not None or fetch_to is not None or bool(wrote)
     if spec.service and waits:
         raise UsageError(
             "a service does not end by itself, so there is nothing to wait for",
@@ -237,6 +245,9 @@ def submit(
         )
         await ends.finish()
         await invocation.show(Record(str(job_id), view, [wait.sentence(view)]))
+        for each in wrote:
+            await each.write(connection, view)
+            invocation.screen.say(each.sentence(job_id))
         fetched = None
         if fetch_to is not None:
             fetched = await fetch_files(invocation, connection, view, fetch_to)
@@ -246,6 +257,31 @@ def submit(
             fetched.check()
 
     invocation.talk_again(work)
+
+
+def _files_of(patterns: Mapping[str, str], tasks: int) -> list[OutputFiles]:
+    """The files that are wanted of what tasks write.
+
+    Raises:
+        UsageError: one file would be that of several tasks, or of both streams.
+    """
+    if patterns["--stdout"] and patterns["--stdout"] == patterns["--stderr"]:
+        raise UsageError(
+            f"{patterns['--stdout']} would be the file of both streams",
+            hint="--join has both come as one, in the order in which they are written",
+        )
+    for pattern in filter(None, patterns.values()):
+        check_pattern(pattern, tasks)
+    return [OutputFiles(option[2:], pattern) for option, pattern in patterns.items() if pattern]
+
+
+def _refuse_of_graph(options: Mapping[str, object]) -> None:
+    for option, value in options.items():
+        if value:
+            raise UsageError(
+                f"{option} is for one job",
+                hint="kestrelctl job fetch JOB, job logs JOB --to PATTERN, job wait JOBS --on-end",
+            )
 
 
 def _with_surroundings(
@@ -293,7 +329,9 @@ def _submit_graph(
     sent: dict[tuple[str, ...], tuple[Input, ...]] = {}
 
     def make(job_file: JobFile, options: dict[str, Any]) -> tuple[JobSpec, tuple[str, ...] | None]:
-        for name in ("key", "waits", "progress", "words", "fetch_to", "on_end"):
+        for name in (
+            "key", "waits", "progress", "words", "fetch_to", "stdout", "stderr", "on_end",
+        ):  # fmt: skip
             options.pop(name)
         spec, items = _job_of((), job_file, options)
         named = tuple(options["inputs"])

@@ -314,7 +314,7 @@ def test_long_outputs_among_them_come_whole_and_in_order() -> None:
 
 
 def test_a_slow_output_does_not_gather_all_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelctl.cli.logs._MOST_HELD", 5)
+    monkeypatch.setattr("kestrelctl.cli.task_logs._MOST_HELD", 5)
     pool = outputs(long(1), *(short(n) for n in range(2, 40)))
     asked_before: list[int] = []
 
