@@ -32,6 +32,7 @@ _REFUSED: tuple[tuple[tuple[str, ...], bool, str], ...] = (
     (("--no-color",), False, _TERMINAL),
     (("-q", "--quiet"), False, _TERMINAL),
     (("-v", "--verbose"), False, _TERMINAL),
+    (("--stdin",), True, "the pool cannot see your files: use the command line"),
     (("--input",), True, "the pool cannot see your files: use the command line"),
     (("--workdir", "--chdir"), True, "what is submitted in a chat starts in scratch directories"),
     (("--export",), True, "the pool cannot see your environment: use the command line, or --env"),

@@ -50,6 +50,42 @@ class InputFile(NamedTuple):
         return self.path.is_dir()
 
 
+class JobFiles(NamedTuple):
+    """The files of this machine that travel with a job.
+
+    Attributes:
+        inputs: what each task finds in its scratch directory.
+        stdin: what it reads; None for nothing.
+    """
+
+    inputs: Sequence[InputFile]
+    stdin: InputFile | None
+
+    @property
+    def all(self) -> list[InputFile]:
+        """Each of them."""
+        return [*self.inputs, *([self.stdin] if self.stdin else [])]
+
+
+def find_files(inputs: Iterable[str], stdin: str | None) -> JobFiles:
+    """What the words of `--input`, and of `--stdin`, name.
+
+    Raises:
+        UsageError: there is no such file, or it cannot travel so.
+    """
+    found = find_inputs(inputs)
+    if not stdin:
+        return JobFiles(found, None)
+    path = Path(stdin)
+    if not path.is_file():
+        why = "it is not there" if not os.path.lexists(path) else "it is no file"
+        raise UsageError(f"{path} cannot be the standard input", cause=why)
+    # Nobody sees it in a directory: the name is for people.
+    read = InputFile(path, "stdin" if problem_with_input_name(path.name) else path.name)
+    _check_size([read])
+    return JobFiles(found, read)
+
+
 def find_inputs(words: Iterable[str]) -> list[InputFile]:
     """What the words of `--input` name: `FILE`, `FILE=NAME`, or a pattern of files.
 

@@ -71,6 +71,7 @@ OPTIONS = (
     "notify",
     "workdir",
     "input",
+    "stdin",
 )
 #: The directory of a task that is a scratch directory of its own.
 SCRATCH = "scratch"
@@ -171,7 +172,7 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
             f"{path}: {which}there is no command", hint='write command = ["./run", "{}"]'
         )
     cleanup = _command(path, "cleanup", fields.pop("cleanup", []))
-    for key in ("each-line", "from-json"):
+    for key in ("each-line", "from-json", "stdin"):
         if key in fields:
             fields[key] = str(path.parent / _typed(path, key, fields[key], str))
     if fields.get("workdir", SCRATCH) != SCRATCH:

@@ -157,6 +157,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("command", _command(view) or PRIVATE),
         ("directory", (view.workdir or SCRATCH) if view.argv else ""),
         ("inputs", shlex.join(view.inputs or ())),
+        ("standard input", view.stdin),
         ("outputs", shlex.join(view.outputs)),
         ("tasks", f"{view.tasks:,}{span}"),
         ("", totals([view]).partition("tasks: ")[2]),

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.export import ALL, exported, names_text
 from kestrelctl.cli.fetch import fetch_files
 from kestrelctl.cli.graph_submission import as_data, jobs_of, lines_of, send_graph, summary
-from kestrelctl.cli.inputs import InputFile, find_inputs, send_inputs
+from kestrelctl.cli.inputs import JobFiles, find_files, send_inputs
 from kestrelctl.cli.item_files import read_elements, read_lines
 from kestrelctl.cli.jobfile import (
     SCRATCH,
@@ -36,7 +36,6 @@ from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.screen import Mode
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.cli.upload_record import upload_record
-from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.template import unfilled
@@ -126,6 +125,9 @@ def _defaults(options: dict[str, Any]) -> dict[str, Any]:
     help="A file or directory that each task finds in its scratch directory; repeatable.",
 )
 @click.option(
+    "--stdin", metavar="FILE", help="What each task reads as its standard input; empty without it."
+)
+@click.option(
     "--wait", "waits", is_flag=True, help="Return when the job has ended; on a terminal with a bar."
 )
 @click.option(
@@ -185,7 +187,7 @@ def submit(
         )
         return
     spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
-    files = find_inputs(options["inputs"])
+    files = find_files(options["inputs"], options["stdin"])
     spec = checked_job(_with_surroundings(invocation, spec, options))
     if fetch_to is not None and not spec.outputs:
         raise UsageError(
@@ -212,9 +214,8 @@ def submit(
 
     async def send_all(connection: Connection) -> Submitted:
         whole = spec
-        if files:
-            inputs = await _sent(invocation, connection, files)
-            whole = checked_job(msgspec.structs.replace(spec, inputs=inputs))
+        if files.all:
+            whole = checked_job(await _with_files(invocation, connection, spec, files))
         return await send(connection, whole, items, key, watch=waits)
 
     async def work(redial: Redial) -> None:
@@ -302,14 +303,18 @@ def _with_surroundings(
     )
 
 
-async def _sent(
-    invocation: Invocation, connection: Connection, files: Sequence[InputFile]
-) -> tuple[Input, ...]:
-    """Sends what a job's tasks are to find, as far as it is not there yet."""
+async def _with_files(
+    invocation: Invocation, connection: Connection, spec: JobSpec, files: JobFiles
+) -> JobSpec:
+    """Sends what a job's tasks are to have, as far as it is not there yet; the job with that."""
     context = invocation.find_context(invocation.pool)
     share = invocation.open_share(connection, context)
     record = upload_record(context, invocation.now)
-    return await send_inputs(files, share, record, invocation.screen)
+    sent = await send_inputs(files.all, share, record, invocation.screen)
+    count = len(files.inputs)
+    return msgspec.structs.replace(
+        spec, inputs=sent[:count], stdin=sent[count] if files.stdin else None
+    )
 
 
 def _submit_graph(
@@ -325,8 +330,8 @@ def _submit_graph(
     command = ctx.command
     assert isinstance(command, _SubmitCommand)
 
-    files: dict[tuple[str, ...], list[InputFile]] = {}
-    sent: dict[tuple[str, ...], tuple[Input, ...]] = {}
+    files: dict[tuple[str | None, ...], JobFiles] = {}
+    sent: dict[tuple[str | None, ...], JobSpec] = {}
 
     def make(job_file: JobFile, options: dict[str, Any]) -> tuple[JobSpec, tuple[str, ...] | None]:
         for name in (
@@ -334,18 +339,21 @@ def _submit_graph(
         ):  # fmt: skip
             options.pop(name)
         spec, items = _job_of((), job_file, options)
-        named = tuple(options["inputs"])
-        if named and named not in files:
-            files[named] = find_inputs(named)
+        named = (options["stdin"], *options["inputs"])
+        if any(named) and named not in files:
+            files[named] = find_files(options["inputs"], options["stdin"])
         spec = _with_surroundings(invocation, spec, options)
-        return checked_job(msgspec.structs.replace(spec, inputs=sent.get(named, ()))), items
+        if named in sent:
+            have = sent[named]
+            spec = msgspec.structs.replace(spec, inputs=have.inputs, stdin=have.stdin)
+        return checked_job(spec), items
 
     def jobs_now() -> list[GraphJob]:
         return jobs_of(graph, lambda options: command.parsed(ctx, options), make)
 
     async def send_all(connection: Connection) -> GraphSubmitted:
         for named, those in files.items():
-            sent[named] = await _sent(invocation, connection, those)
+            sent[named] = await _with_files(invocation, connection, jobs[0].spec, those)
         return await send_graph(connection, lines_of(jobs_now()) if sent else lines, key)
 
     jobs = jobs_now()

@@ -129,6 +129,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] | None = None
     cleanup: list[str] | None = None
     inputs: list[str] | None = None  #: names of what its tasks find in their scratch directories
+    stdin: str = ""  #: the name of the file that they read
     #: Only with `details` or `used`: what its attempts took of which there are results, together.
     attempts: int | None = None
     cpu_seconds: float | None = None

@@ -40,7 +40,8 @@ def problem_with_size(spec: JobSpec) -> str | None:
         room -= spec.span * (MOST_HOST_CHARACTERS + _QUOTES)
     needed = codec.text_bytes(msgspec.json.encode(Template.of(0, spec)).decode())
     if needed > room:
-        what = "command, environment and inputs" if spec.inputs else "command and environment"
+        files = spec.inputs or spec.stdin
+        what = "command, environment and inputs" if files else "command and environment"
         return f"{what} take {needed:,} bytes; {room:,} is the most"
     return None
 

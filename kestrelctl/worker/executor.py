@@ -35,6 +35,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
         host_lines: what its host file has; empty for none.
         join: whether what it writes to standard error goes into standard output.
         inputs: what is to be fetched before it starts.
+        stdin: its standard input, which is to be fetched, too; None for an empty one.
+        stdin_path: absolute path of that when it was fetched; empty before, and for none.
         owner: whose attempt it is, where it has inputs.
         links: (name, path) of what it finds in its scratch directory as links to what was fetched.
         inputs_dir: absolute path of the directory in which that is; empty if there is nothing.
@@ -55,6 +57,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
     host_lines: tuple[str, ...] = ()
     join: bool = False
     inputs: tuple[Input, ...] = ()
+    stdin: Input | None = None
+    stdin_path: str = ""
     owner: str = ""
     links: tuple[tuple[str, str], ...] = ()
     inputs_dir: str = ""

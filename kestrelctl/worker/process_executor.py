@@ -36,7 +36,7 @@ from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.process_tree import descendants
 from kestrelctl.worker.running_process import RunningProcess
-from kestrelctl.worker.sandbox import JOINED, FileActions, Sandbox
+from kestrelctl.worker.sandbox import JOINED, FileActions, Sandbox, reading
 from kestrelctl.worker.spawner import Spawner
 from kestrelctl.worker.trash import Trash
 from kestrelctl.worker.usage import own_peak, used_now
@@ -139,7 +139,10 @@ class ProcessExecutor:
         process = self._processes[number] = RunningProcess(
             command, sandbox, self._limits_of(command), time.time()
         )
-        why_not = self._spawn(process, command.argv, sandbox.for_task, command.time_limit_seconds)
+        actions = sandbox.for_task
+        if command.stdin_path:
+            actions = (*actions, reading(command.stdin_path))
+        why_not = self._spawn(process, command.argv, actions, command.time_limit_seconds)
         if why_not:
             completion = Completion(number, reason=why_not, started_at=process.started_at)
             self._loop.call_soon(self._complete, process, completion)

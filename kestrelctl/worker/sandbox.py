@@ -141,7 +141,7 @@ class Sandbox:
         place = self.place
         return tuple(
             (kind, descriptor, place + str(more[0]).removeprefix(".."), *more[1:])
-            if kind == os.POSIX_SPAWN_OPEN
+            if kind == os.POSIX_SPAWN_OPEN and not str(more[0]).startswith("/")
             else (kind, descriptor, *more)
             for kind, descriptor, *more in actions
         )
@@ -353,6 +353,11 @@ _SPOILED = {
     errno.ENXIO,
     errno.EBUSY,
 }
+
+
+def reading(path: str) -> tuple[int, int, str, int, int]:
+    """The file action of a task whose standard input is the file at this absolute path."""
+    return (os.POSIX_SPAWN_OPEN, 0, path, os.O_RDONLY | os.O_NOFOLLOW, 0)
 
 
 def is_spoiled(error: Exception) -> bool:

@@ -341,6 +341,7 @@ class WorkerSession:
             host_lines(attempt.hosts, attempt.claim),
             join=template.join,
             inputs=template.inputs,
+            stdin=template.stdin,
             owner=template.owner,
             outputs=template.outputs,
             success_exits=template.success_exits,

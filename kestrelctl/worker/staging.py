@@ -48,7 +48,7 @@ class StagingExecutor:
         number = command.number
         if number in self._taken:
             raise ValueError(f"attempt {number} runs already")
-        if not command.inputs:
+        if not command.inputs and command.stdin is None:
             self._inner.start(command)
             return
         self._taken[number] = []
@@ -60,9 +60,14 @@ class StagingExecutor:
             for wanted in command.inputs:
                 taken.append(await self.cache.take(command.owner, wanted))
             links = tuple((i.name, e.path) for i, e in zip(command.inputs, taken, strict=True))
-            directory = self.cache.directory_of(command.owner)
+            there = replace(command, inputs=(), links=links)
+            if links:
+                there = replace(there, inputs_dir=self.cache.directory_of(command.owner))
+            if command.stdin is not None:
+                taken.append(await self.cache.take(command.owner, command.stdin))
+                there = replace(there, stdin=None, stdin_path=taken[-1].path)
             del self._staging[number]
-            self._inner.start(replace(command, inputs=(), links=links, inputs_dir=directory))
+            self._inner.start(there)
         except asyncio.CancelledError:
             self._let_go(taken)
             raise

@@ -279,3 +279,36 @@ def test_a_pool_without_a_file_share_says_so(desk: Desk) -> None:
     result = run(desk.pool, "submit", "--input", "big.bin", "--", "true")
     assert "no file share" in result.stderr
     assert not desk.pool.count(SubmitJob)
+
+
+def test_one_file_may_be_the_standard_input(desk: Desk) -> None:
+    assert desk.sends("--stdin", "big.bin", "--workdir", "/data") == ()
+    spec = desk.pool.last(SubmitJob).spec
+    assert spec.stdin is not None
+    assert (spec.stdin.name, spec.stdin.stored.size_bytes, spec.workdir) == ("big.bin", 3, "/data")
+
+
+def test_it_goes_beside_inputs(desk: Desk) -> None:
+    [found] = desk.sends("--stdin", "big.bin", "--input", "x1.csv")
+    spec = desk.pool.last(SubmitJob).spec
+    assert (found.name, spec.stdin.name if spec.stdin else "") == ("x1.csv", "big.bin")
+
+
+@pytest.mark.parametrize(("file", "why"), [("gone", "it is not there"), ("src", "it is no file")])
+def test_what_is_no_file_is_no_standard_input(desk: Desk, file: str, why: str) -> None:
+    said = desk.refusal("--stdin", file)
+    assert f"error: {file} cannot be the standard input\ncause: {why}\n" in said
+
+
+def test_a_job_file_names_a_standard_input_beside_it(desk: Desk) -> None:
+    Path("jobs").mkdir()
+    Path("jobs/table").write_text("t")
+    Path("jobs/one.toml").write_text('command = ["true"]\nstdin = "table"\n')
+    assert desk.submit("jobs/one.toml").exit_code == 0
+    stdin = desk.pool.last(SubmitJob).spec.stdin
+    assert stdin is not None
+    assert stdin.name == "table"
+    Path("jobs/two.toml").write_text('[job.a]\ncommand = ["true"]\nstdin = "table"\n')
+    assert desk.submit("jobs/two.toml").exit_code == 0
+    [line] = desk.pool.last(UploadItems).lines
+    assert msgspec.json.decode(line, type=GraphJob).spec.stdin == stdin

@@ -112,3 +112,28 @@ def test_an_operator_cannot_give_the_tag() -> None:
     result = run(FakePool(), "worker", "run", "--tags", "Inputs", "--pool", "p")
     assert result.exit_code == 2
     assert "cannot be given" in result.stderr
+
+
+def with_stdin(**stdin: object) -> JobSpec:
+    [one] = named("table").inputs
+    return JobSpec(argv=("true",), stdin=msgspec.structs.replace(one, **stdin))
+
+
+def test_a_job_with_a_standard_input_may_start_anywhere_and_goes_to_who_fetches_files() -> None:
+    spec = msgspec.structs.replace(with_stdin(), workdir="/srv")
+    assert problem_with_job(spec) is None
+    assert "INPUTS" in shape_key(with_stdin())[1]
+    assert Template.of(1, with_stdin(), "ada").owner == "ada"
+
+
+def test_what_cannot_be_a_standard_input_is_refused() -> None:
+    assert "directory" in (problem_with_job(with_stdin(directory=True)) or "")
+    assert "control character" in (problem_with_job(with_stdin(name="a\nb")) or "")
+    stored = StoredFile(sha256="x", size_bytes=0, pieces=())
+    assert "standard input: the hash" in (problem_with_job(with_stdin(stored=stored)) or "")
+
+
+def test_job_info_names_the_standard_input() -> None:
+    told = detailed(JOB, with_stdin())
+    shown = run(FakePool(ListJobs=an.Jobs(id="", jobs=[told])), "job", "info", "7").stdout
+    assert "standard input  table\n" in shown

@@ -187,3 +187,22 @@ async def test_a_close_ends_what_is_under_way_and_reports_nothing(tmp_path: Path
     await machine.executor.close()
     assert machine.runner.closed
     assert (machine.share.ended, machine.ends) == (1, [])
+
+
+async def test_a_standard_input_is_fetched_and_is_no_link(machine: Machine) -> None:
+    command = CommandSpec(7, ("true",), {}, stdin=an_input("read"), owner=ADA, workdir="/data")
+    machine.executor.start(command)
+    await machine.settled()
+    [started] = machine.runner.started
+    assert Path(started.stdin_path).read_text() == "read"
+    assert (started.links, started.inputs_dir, started.workdir) == ((), "", "/data")
+
+
+async def test_a_standard_input_stays_while_its_task_runs(machine: Machine) -> None:
+    command = CommandSpec(7, ("true",), {}, stdin=an_input("read"), owner=ADA)
+    machine.executor.start(command)
+    await machine.settled()
+    [entry] = machine.cache._entries.values()
+    assert entry.users == 1
+    machine.runner.complete(Completion(7))
+    assert entry.users == 0

@@ -57,6 +57,20 @@ def problem_with_input_name(name: str) -> str | None:
     return None
 
 
+def problem_with_stdin(stdin: Input | None) -> str | None:
+    """What is wrong with the standard input of a job's tasks; None if all is well."""
+    if stdin is None:
+        return None
+    if problem := problem_with_input_name(stdin.name):
+        return problem
+    if stdin.directory:
+        return "a directory cannot be the standard input"
+    if len(stdin.stored.pieces) > MOST_PIECES:
+        return f"the standard input has up to {MOST_PIECES} pieces"
+    problem = problem_with_stored_file(stdin.stored)
+    return f"the standard input: {problem}" if problem else None
+
+
 def problem_with_inputs(inputs: tuple[Input, ...], workdir: str) -> str | None:
     """The first thing wrong with the inputs of a job; None if all is well.
 

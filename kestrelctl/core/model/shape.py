@@ -105,7 +105,7 @@ def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) ->
     requires = (
         *spec.requires,
         *((workdir.TAG,) if spec.workdir else ()),
-        *((job_inputs.TAG,) if spec.inputs else ()),
+        *((job_inputs.TAG,) if spec.inputs or spec.stdin else ()),
         *((output_globs.TAG,) if spec.outputs else ()),
     )
     tags = frozenset(tag.upper() for tag in requires)

@@ -51,6 +51,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         workdir: absolute path of the directory in which tasks start, on the machines of workers
             that allow it (`core.model.workdir`); empty for a scratch directory of each task's own.
         inputs: files that each task finds in its scratch directory.
+        stdin: the file that each task reads as its standard input; None for an empty one.
         outputs: globs of what tasks leave in their scratch directories and that comes home
             (`core.model.output_globs`).
         requirements: a ClassAd expression that must be true of a worker; empty for none.
@@ -96,6 +97,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     notify: Notify = Notify.NEVER
     workdir: str = ""
     inputs: tuple[Input, ...] = ()
+    stdin: Input | None = None
     outputs: tuple[str, ...] = ()
     requirements: str = ""
     rank: str = ""
@@ -144,6 +146,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             items=None,
             env={},
             inputs=(),
+            stdin=None,
             cleanup=(),
             outputs=tuple(cut_words(self.outputs, HEAD_CHARACTERS)),
             requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),

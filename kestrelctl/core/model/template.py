@@ -19,7 +19,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     """A job without its items. Sent to a worker once; later attempts name the job's id.
 
     Attributes:
-        owner: of a job with inputs: what is kept of one owner's is nobody else's.
+        owner: of a job with files: what is kept of one owner's is nobody else's.
     """
 
     job_id: int
@@ -36,6 +36,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     stop_grace_seconds: float | None = None
     join: bool = False
     inputs: tuple[Input, ...] = ()
+    stdin: Input | None = None
     owner: str = ""
 
     @classmethod
@@ -60,7 +61,8 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             stop_grace_seconds=spec.stop_grace_seconds,
             join=spec.join,
             inputs=spec.inputs,
-            owner=owner if spec.inputs else "",
+            stdin=spec.stdin,
+            owner=owner if spec.inputs or spec.stdin else "",
         )
 
 

@@ -12,7 +12,7 @@ from kestrelctl.core.model.after import problem_with_parents
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
-from kestrelctl.core.model.job_inputs import problem_with_inputs
+from kestrelctl.core.model.job_inputs import problem_with_inputs, problem_with_stdin
 from kestrelctl.core.model.matching_ads import problem_with_attributes
 from kestrelctl.core.model.output_globs import problem_with_outputs
 from kestrelctl.core.model.significance import problem_with_expression
@@ -69,7 +69,7 @@ def problem_with_job(spec: JobSpec) -> str | None:
     """The first thing wrong with a job, in words for its user; None if all is well."""
     ids = problem_with_ids(spec) or ""
     workdir = problem_with_workdir(spec.workdir) or ""
-    inputs = problem_with_inputs(spec.inputs, spec.workdir) or ""
+    inputs = problem_with_inputs(spec.inputs, spec.workdir) or problem_with_stdin(spec.stdin) or ""
     checks = (
         (bool(spec.argv) and bool(spec.argv[0]), "the command is empty"),
         (1 <= spec.count <= MAX_TASKS, f"an array has 1 to {MAX_TASKS:,} tasks, not {spec.count}"),
