@@ -7,6 +7,7 @@ tests/bench/faults.py.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -14,6 +15,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from brokenpool import BrokenPool
 
+from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol.requests import CancelJobs
 
@@ -21,6 +23,10 @@ StartPool = Callable[[int], AbstractAsyncContextManager[BrokenPool]]
 
 TASKS = 600
 SECONDS = 0.05
+#: What a worker may hold: a task that runs, and those that bridge the time to the next message.
+#: Of these some have ended and wait to be reported together; if the worker is killed then, the pool
+#: hands them out again before it is back.
+HELD = 1 + math.ceil(Config().ahead_seconds / SECONDS)
 
 
 def kill_worker(pool: BrokenPool) -> None:
@@ -40,10 +46,12 @@ def kill_server(pool: BrokenPool) -> None:
 
 
 @pytest.mark.parametrize(
-    "blow", [kill_worker, kill_keeper, kill_manager, kill_server], ids=lambda blow: blow.__name__
+    ("blow", "lost"),
+    [(kill_worker, 4 * HELD), (kill_keeper, 4 * HELD), (kill_manager, 8), (kill_server, 8)],
+    ids=["kill_worker", "kill_keeper", "kill_manager", "kill_server"],
 )
 async def test_the_promise_holds_when_a_process_is_killed_under_load(
-    broken_pool: StartPool, blow: Callable[[BrokenPool], None]
+    broken_pool: StartPool, blow: Callable[[BrokenPool], None], lost: int
 ) -> None:
     async with broken_pool(8) as pool:
         job_id = await pool.submit(pool.job(TASKS, SECONDS, max_losses=20))
@@ -59,7 +67,7 @@ async def test_the_promise_holds_when_a_process_is_killed_under_load(
     assert {task.state for task in tasks} == {"done"}
     assert set(ran) == set(range(TASKS)), "a task that counts as done never ran to its end"
     repeated = sum(ran.values()) - TASKS
-    assert repeated <= 2 * 8, f"{repeated} repetitions; at most what ran when it was killed"
+    assert repeated <= 2 * lost, f"{repeated} repetitions; at most what was lost with the killed"
 
 
 async def test_all_blows_together_at_random(broken_pool: StartPool) -> None:
