@@ -6,11 +6,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from kestrelctl.core.model.result import Result
 from kestrelctl.protocol.answers import AnyAnswer
 from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
 from kestrelctl.protocol.requests import AnyRequest, RequestId
-from kestrelctl.protocol.work import FromWorker, Message, ToWorker
+from kestrelctl.protocol.work import FromWorker, Message, Report, ToWorker
 
 #: The XEP-0335 container that carries a message in a stanza.
 JSON_NAMESPACE = "urn:xmpp:json:0"
@@ -81,10 +82,17 @@ def id_in(payload: str | bytes) -> str:
 
 _encoder = msgspec.json.Encoder()
 
+_FIELDS = msgspec.structs.fields(Result)
+_ENDING = [field.default for field in _FIELDS[Result.__struct_fields__.index("exit_code") :]]
+#: How a result ends of a task that succeeded in silence: msgspec writes all fields of an array. It
+#: holds empty texts, so it is in no text itself, where quotes are escaped.
+_SILENT_END = "," + _encoder.encode(_ENDING).decode().removeprefix("[")
+
 
 def encode(message: Message) -> str:
     """The JSON text of a message."""
-    return _encoder.encode(message).decode()
+    text = _encoder.encode(message).decode()
+    return text.replace(_SILENT_END, "]") if type(message) is Report else text
 
 
 #: What a chat message cannot carry, as escapes of JSON.

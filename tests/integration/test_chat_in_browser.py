@@ -41,7 +41,8 @@ async def web_pool(tmp_path: Path, spawn: Spawn) -> AsyncIterator[WebPool]:
     Authority(tmp_path / "authority").issue(server.directory, "127.0.0.1")
     file = server.directory / "prosody.cfg.lua"
     options = _WEBSOCKET.format(port=port, directory=server.directory)
-    text = file.read_text().replace("VirtualHost", options, 1)
+    text = re.sub(r"^https?_ports = .*\n", "", file.read_text(), flags=re.MULTILINE)
+    text = text.replace("VirtualHost", options, 1)
     text = text.replace('"roster", "disco"', '"websocket", "roster", "disco"')
     file.write_text(text.replace("disco_items", 'http_host = "127.0.0.1"\n    disco_items'))
     (tmp_path / "secret").write_text(server.secret)

@@ -211,8 +211,10 @@ async def test_two_do_not_write_one_file(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Line, "get", get)
     first = asyncio.create_task(FileShare().get(STORED, tmp_path / "target"))
     await inside.wait()
-    with pytest.raises(KestrelError, match="fetched already"):
-        await FileShare().get(STORED, tmp_path / "target")
-    go_on.set()
-    await first
+    try:
+        with pytest.raises(KestrelError, match="fetched already"):
+            await asyncio.wait_for(FileShare().get(STORED, tmp_path / "target"), 5)
+    finally:
+        go_on.set()
+        await first
     assert (tmp_path / "target").read_bytes() == b"whole"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kestrelctl.core.model.result import Result
 from kestrelctl.protocol import answers, codec, joining, profile, requests, work
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
@@ -48,6 +49,14 @@ def test_every_documented_example_decodes_and_comes_back_unchanged(
     again = decoder.decode(codec.encode(message))
     assert again == message
     assert not unknown_fields(message, json.loads(example))
+
+
+def test_what_succeeded_in_silence_is_told_in_few_bytes_and_no_text_is_changed_for_that() -> None:
+    silent = Result(7, 1, 2, 0, 1795190000.25, 0.5, 0.0, 0.25, 9_437_184)
+    spiteful = Result(8, 1, 2, 1, 0.0, 0.0, reason=codec._SILENT_END, stderr=b"x")
+    text = codec.encode(work.Report(results=[silent, spiteful]))
+    assert "[7,1,2,0,1795190000.25,0.5,0.0,0.25,9437184]" in text
+    assert codec.from_worker.decode(text) == work.Report(results=[silent, spiteful])
 
 
 def unknown_fields(message: typing.Any, example: typing.Any) -> set[str]:
