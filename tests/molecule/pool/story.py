@@ -56,6 +56,36 @@ print(store.execute("PRAGMA user_version").fetchone()[0])
 store.execute(f"PRAGMA user_version = {sys.argv[1]}")
 """
 
+#: Jobs with files, of which one fails.
+FLOW = """
+input = "table"
+cpus = 0.5
+
+[job.square]
+command = ["sh", "-c", "sleep 0.2; grep '^{n} ' table >square"]
+array = "1-300"
+output = "square"
+
+[job.far]
+command = ["sh", "-c", "grep '^{n} ' table >square"]
+array = "1-20"
+output = "square"
+requires = "NAT"
+after = "square"
+
+[job.fails]
+command = ["test", "!", "-e", "table"]
+after = "far"
+
+[job.never]
+command = "true"
+after = "fails"
+
+[job.sorry]
+command = ["echo", "sorry"]
+after = "fails:failed"
+"""
+
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -219,6 +249,37 @@ def test_a_machine_behind_nat_joins(client: Client) -> None:
     job_id = client.submit(100, *echo_after(0), options=("--requires", "NAT"))
     tasks = client.require_all_done(job_id, 100)
     assert {task["worker"].partition("@")[0] for task in tasks} == {"nat1"}
+
+
+def test_a_workflow_with_files_while_manager_and_server_are_killed(
+    client: Client, tmp_path: Path
+) -> None:
+    (tmp_path / "table").write_text("".join(f"{n} {n * n}\n" for n in range(1, 301)))
+    (tmp_path / "flow.toml").write_text(FLOW)
+    words = ("submit", "-o", "quiet", str(tmp_path / "flow.toml"))
+    first, last = map(int, client(*words).strip().split("-"))
+    ids = [str(job_id) for job_id in range(first, last + 1)]
+    square, far, fails, never, sorry = ids
+
+    def done() -> int:
+        return int(client.jobs([square])[square]["done"])
+
+    wait_until(lambda: done() > 20)
+    lab("ssh", "mgr", "systemctl kill --signal=KILL kestrel-manager")
+    wait_until(lambda: done() > 100)
+    lab("ssh", "srv", "systemctl kill --signal=KILL prosody")
+    client("job", "wait", ",".join(ids), "--timeout", "3m", status=3)
+
+    states = {job_id: job["state"] for job_id, job in client.jobs(ids).items()}
+    wanted = ("done", "done", "failed", "cancelled", "done")
+    assert states == dict(zip((square, far, fails, never, sorry), wanted, strict=True))
+    assert {task["worker"].partition("@")[0] for task in client.tasks(far)} == {"nat1"}
+    for job_id, count in ((square, 300), (far, 20)):
+        client("job", "fetch", job_id, "--to", str(tmp_path / job_id))
+        home = {int(each.parent.name): each for each in (tmp_path / job_id).glob("*/square")}
+        assert {n: each.read_text() for n, each in home.items()} == {
+            n: f"{n} {n * n}\n" for n in range(1, count + 1)
+        }
 
 
 def test_a_user_joins_with_a_service_of_his_own(client: Client) -> None:
