@@ -86,13 +86,15 @@ _FIELDS = msgspec.structs.fields(Result)
 _ENDING = [field.default for field in _FIELDS[Result.__struct_fields__.index("exit_code") :]]
 #: How a result ends of a task that succeeded in silence: msgspec writes all fields of an array. It
 #: holds empty texts, so it is in no text itself, where quotes are escaped.
-_SILENT_END = "," + _encoder.encode(_ENDING).decode().removeprefix("[")
+_SILENT_END = b"," + _encoder.encode(_ENDING).removeprefix(b"[")
 
 
 def encode(message: Message) -> str:
     """The JSON text of a message."""
-    text = _encoder.encode(message).decode()
-    return text.replace(_SILENT_END, "]") if type(message) is Report else text
+    text = _encoder.encode(message)
+    if type(message) is Report:
+        text = text.replace(_SILENT_END, b"]")
+    return text.decode()
 
 
 #: What a chat message cannot carry, as escapes of JSON.

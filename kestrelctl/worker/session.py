@@ -9,6 +9,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.ad import WorkerAd, bookable, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
@@ -327,7 +329,7 @@ class WorkerSession:
         self._go_on()
         template = attempt.template
         task_id = template.task_id(attempt.index)
-        return CommandSpec(
+        command = CommandSpec(
             attempt.number,
             fill(template.argv, task_id, attempt.index, attempt.item),
             self._environments.of(attempt),
@@ -339,6 +341,11 @@ class WorkerSession:
             stop_signal_number(template.stop_signal),
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
+        )
+        if not (template.owner or template.outputs or template.join):
+            return command  # most: it has none of the rest
+        return replace(
+            command,
             join=template.join,
             inputs=template.inputs,
             stdin=template.stdin,
@@ -367,10 +374,14 @@ class WorkerSession:
             stderr=end.stderr,
             stdout_bytes=end.stdout_bytes,
             stderr_bytes=end.stderr_bytes,
-            output_files=end.output_files,
-            outputs=end.outputs,
-            stored_seconds=round(end.stored_seconds, 6),
         )
+        if end.outputs is not None or end.stored_seconds:
+            result = replace(
+                result,
+                output_files=end.output_files,
+                outputs=end.outputs,
+                stored_seconds=round(end.stored_seconds, 6),
+            )
         self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
 

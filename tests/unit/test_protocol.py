@@ -53,7 +53,7 @@ def test_every_documented_example_decodes_and_comes_back_unchanged(
 
 def test_what_succeeded_in_silence_is_told_in_few_bytes_and_no_text_is_changed_for_that() -> None:
     silent = Result(7, 1, 2, 0, 1795190000.25, 0.5, 0.0, 0.25, 9_437_184)
-    spiteful = Result(8, 1, 2, 1, 0.0, 0.0, reason=codec._SILENT_END, stderr=b"x")
+    spiteful = Result(8, 1, 2, 1, 0.0, 0.0, reason=codec._SILENT_END.decode(), stderr=b"x")
     text = codec.encode(work.Report(results=[silent, spiteful]))
     assert "[7,1,2,0,1795190000.25,0.5,0.0,0.25,9437184]" in text
     assert codec.from_worker.decode(text) == work.Report(results=[silent, spiteful])
