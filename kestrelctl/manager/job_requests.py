@@ -202,14 +202,21 @@ class JobRequests:
             stopped = stopped_in_vain_no_more(store, ids, self._service.pool.job)
             answers += await self._pending.answers_to(
                 lambda token, record=record: self._retry_of(  # type: ignore[misc]
-                    caller, token, record.job_id, []
+                    caller, token, record.job_id, store.ended_badly(record.job_id, []), rest=True
                 )
                 for record in stopped
             )
         return answers
 
-    def _retry_of(self, caller: Caller, token: str, job_id: int, indexes: list[int]) -> ev.Retry:
-        """That these tasks, or all that ended badly, of a job shall run again."""
+    def _retry_of(
+        self, caller: Caller, token: str, job_id: int, bad: list[tuple[int, str]], *, rest: bool
+    ) -> ev.Retry:
+        """That tasks of a job shall run again that have ended badly.
+
+        Args:
+            bad: these, with their states.
+            rest: whether those that never started come back, too.
+        """
         store = self._service.store
         active = self._service.pool.job(job_id) is not None
         record = None if active else self._selection.whole(job_id)
@@ -222,8 +229,8 @@ class JobRequests:
             admin=caller.admin,
             job_id=job_id,
             record=record,
-            indexes=store.ended_badly(job_id, indexes),
-            rest=not indexes,
+            indexes=bad,
+            rest=rest,
             happenings=len(store.happenings(job_id, limit=MAX_HAPPENINGS + 1)),
             ended=ended_parents(store, record.owner, after) if record is not None else {},
         )
@@ -238,7 +245,7 @@ class JobRequests:
                 f"job {record.job_id} has no such task that failed, was lost or cancelled"
             )
         answer = await self._pending.answer_to(
-            lambda token: self._retry_of(caller, token, record.job_id, indexes)
+            lambda token: self._retry_of(caller, token, record.job_id, bad, rest=whole)
         )
         return answer.tasks
 
