@@ -238,6 +238,18 @@ def test_when_a_job_starves_is_the_operators_to_say() -> None:
     assert "--starving-after 10m" in unit("manager", manager_starving_after="10m")
 
 
+def test_mail_is_sent_only_where_the_operator_says_so_and_its_password_is_a_credential() -> None:
+    assert "smtp" not in unit("manager")
+    open_relay = unit("manager", manager_smtp="mail.example.org")
+    assert "--smtp mail.example.org --mail-from kestrel@" in open_relay
+    assert "smtp.password" not in open_relay
+    logs_in = {"manager_smtp": "mail.example.org:465", "manager_smtp_tls": "tls"}
+    text = unit("manager", **logs_in, manager_smtp_user="pool", manager_smtp_password="s3cret")
+    assert "--smtp-tls tls --smtp-user pool --smtp-password-file %d/smtp.password" in text
+    assert "LoadCredential=smtp.password:/etc/kestrel/smtp.password" in text
+    assert "s3cret" not in text
+
+
 def test_users_see_each_others_jobs_only_where_the_operator_says_so() -> None:
     assert "--share-jobs" not in unit("manager")
     assert "--share-jobs" in unit("manager", manager_share_jobs=True)
