@@ -167,7 +167,13 @@ class JobEnded(Announcement, frozen=True, kw_only=True):
 
 
 class NoticesSettled(Announcement, frozen=True, kw_only=True):
-    """That owners were told of the ends of their jobs is durable."""
+    """That owners were told of the ends of their jobs is durable.
+
+    Attributes:
+        by_mail: whether they were told by mail, and not by chat.
+    """
+
+    by_mail: bool = False
 
 
 class Note(Effect, frozen=True, kw_only=True):

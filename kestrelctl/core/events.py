@@ -118,12 +118,13 @@ class DropPolicy(Event, frozen=True, kw_only=True):
 
 
 class SetUser(Event, frozen=True, kw_only=True):
-    """An admin sets something for a user, whether he was ever seen or not.
+    """An admin, or he himself, sets something for a user, whether he was ever seen or not.
 
     Attributes:
         name: his account.
         group: whose weight he shares from now on; empty for none, None to leave that as it is.
         reset_usage: whether what he has used counts no more.
+        mail: where he is sent word of ends of his jobs; empty for nowhere, None to leave that.
     """
 
     request: str
@@ -131,6 +132,7 @@ class SetUser(Event, frozen=True, kw_only=True):
     change: ShareChange
     group: str | None = None
     reset_usage: bool = False
+    mail: str | None = None
 
 
 class SetGroup(Event, frozen=True, kw_only=True):
@@ -243,9 +245,11 @@ class OwnersTold(Event, frozen=True, kw_only=True):
 
     Attributes:
         ends: (job id, when it ended) of each.
+        by_mail: whether it is the server for mail, and not the one for chat.
     """
 
     ends: list[tuple[int, float | None]]
+    by_mail: bool = False
 
 
 class Joined(Event, frozen=True, kw_only=True):

@@ -190,7 +190,8 @@ class MemoryStore:
             case OwnerTold():
                 job = self._jobs.get(record.job_id)
                 if job is not None and job.ended_at == record.ended_at:
-                    self._jobs[record.job_id] = replace(job, untold=False)
+                    told = {"unmailed" if record.by_mail else "untold": False}
+                    self._jobs[record.job_id] = replace(job, **told)
             case Happening():
                 self._happenings.setdefault(record.job_id, []).append(record)
             case WorkerRecord():
@@ -240,10 +241,18 @@ class MemoryStore:
         found = [job for _, job in sorted(self._jobs.items()) if job.untold]
         return [replace(job, spec=job.spec.head()) for job in found[:limit]]
 
+    def unmailed(self, owner: str, limit: int) -> list[JobRecord]:
+        jobs = [job for _, job in sorted(self._jobs.items()) if job.unmailed]
+        found = [job for job in jobs if job.owner == owner]
+        return [replace(job, spec=job.spec.head()) for job in found[:limit]]
+
+    def unmailed_owners(self) -> list[str]:
+        return sorted({job.owner for job in self._jobs.values() if job.unmailed})
+
     def ended_before(self, before: float, *, keep: int = 0, limit: int) -> list[int]:
-        jobs = self._jobs.values()
-        ended = sorted((j.ended_at, j.job_id, j.untold) for j in jobs if j.ended_at is not None)
-        due = [job_id for at, job_id, untold in ended if at < before and not untold]
+        jobs = [job for job in self._jobs.values() if job.ended_at is not None]
+        ended = sorted((j.ended_at or 0.0, j.job_id, j.untold or j.unmailed) for j in jobs)
+        due = [job_id for at, job_id, kept in ended if at < before and not kept]
         return due[: max(0, min(limit, len(ended) - keep))]
 
     def has_forgotten(self) -> bool:

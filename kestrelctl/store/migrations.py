@@ -293,6 +293,14 @@ _EIGHTEENTH = (
     "ALTER TABLE tasks ADD COLUMN stored_seconds REAL",
 )
 
+_NINETEENTH = (
+    # Where a user is sent mail; empty for nowhere.
+    "ALTER TABLE users ADD COLUMN mail TEXT NOT NULL DEFAULT ''",
+    # Whether a job has ended and its owner is still to be sent a mail.
+    "ALTER TABLE jobs ADD COLUMN unmailed INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX jobs_unmailed ON jobs (owner, job_id) WHERE unmailed",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -312,6 +320,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _SIXTEENTH,
     _SEVENTEENTH,
     _EIGHTEENTH,
+    _NINETEENTH,
 )
 
 

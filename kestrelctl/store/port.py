@@ -114,7 +114,7 @@ class Store(Protocol):
     def ended_before(self, before: float, *, keep: int = 0, limit: int) -> list[int]:
         """The first `limit` jobs that have ended before that time, the first to end first.
 
-        Jobs whose owners are still to be told are not among them.
+        Jobs whose owners are still to be told, or to be sent a mail, are not among them.
 
         Args:
             before: seconds since the epoch.
@@ -131,6 +131,18 @@ class Store(Protocol):
 
         Those that cannot be read are left out, and noted in `damaged`.
         """
+        ...
+
+    def unmailed(self, owner: str, limit: int) -> list[JobRecord]:
+        """The first `limit` jobs of an owner of which he is still to be sent a mail, each with the
+        head of its spec.
+
+        Those that cannot be read are left out, and noted in `damaged`.
+        """
+        ...
+
+    def unmailed_owners(self) -> list[str]:
+        """The owners of all such jobs, in order."""
         ...
 
     def job(self, job_id: int) -> JobRecord | None:

@@ -213,6 +213,21 @@ def untold(connection: sqlite3.Connection, limit: int, set_aside: SetAside) -> l
         return list(islice(_readable_jobs(rows, set_aside), max(limit, 0)))
 
 
+def unmailed(
+    connection: sqlite3.Connection, owner: str, limit: int, set_aside: SetAside
+) -> list[JobRecord]:
+    """As `Store.unmailed`."""
+    select = f"{_HEADS} WHERE unmailed AND owner = ? ORDER BY job_id"
+    with closing(connection.execute(select, (owner,))) as rows:
+        return list(islice(_readable_jobs(rows, set_aside), max(limit, 0)))
+
+
+def unmailed_owners(connection: sqlite3.Connection) -> list[str]:
+    """As `Store.unmailed_owners`. It reads an index alone."""
+    rows = connection.execute("SELECT DISTINCT owner FROM jobs WHERE unmailed ORDER BY owner")
+    return [str(owner) for (owner,) in rows]
+
+
 def _readable_jobs(rows: Iterable[tuple[Any, ...]], set_aside: SetAside) -> Iterator[JobRecord]:
     for row in rows:
         try:
@@ -232,7 +247,7 @@ def ended_before(connection: sqlite3.Connection, before: float, keep: int, limit
         limit = min(limit, ended - keep)
     rows = connection.execute(
         "SELECT job_id FROM jobs WHERE ended_at IS NOT NULL AND ended_at < ? AND NOT untold"
-        " ORDER BY ended_at, job_id LIMIT ?",
+        " AND NOT unmailed ORDER BY ended_at, job_id LIMIT ?",
         (before, max(0, limit)),
     )
     return [job_id for (job_id,) in rows]

@@ -43,7 +43,7 @@ HAPPENING_COLUMNS = "job_id, idx, at, what, number, worker, cause, detail"
 #: The order in which `job_record` wants a job's row, with its whole spec.
 JOB_COLUMNS = (
     "job_id, owner, spec, submitted_at, submission_key, state, cancelling, cursor, done, failed,"
-    " lost, cancelled, ended_at, untold, stopped_by, hold, freed, settled"
+    " lost, cancelled, ended_at, untold, unmailed, stopped_by, hold, freed, settled"
 )
 #: The same, with the head of the spec instead.
 HEAD_COLUMNS = JOB_COLUMNS.replace("spec", "head")
@@ -248,7 +248,8 @@ def _must_make_sense(record: JobRecord) -> None:
 
 def _job_record(row: tuple[Any, ...]) -> JobRecord:
     job_id, owner, spec, submitted_at, key, state, cancelling, cursor, *rest = row
-    done, failed, lost, cancelled, ended_at, untold, stopped_by, hold, freed, settled = rest
+    done, failed, lost, cancelled, ended_at, untold, unmailed, *others = rest
+    stopped_by, hold, freed, settled = others
     return JobRecord(
         job_id=job_id,
         owner=owner,
@@ -261,6 +262,7 @@ def _job_record(row: tuple[Any, ...]) -> JobRecord:
         counts=Counts(done=done, failed=failed, lost=lost, cancelled=cancelled),
         ended_at=ended_at,
         untold=bool(untold),
+        unmailed=bool(unmailed),
         stopped_by=stopped_by,
         hold=None if hold is None else _hold_decoder.decode(hold),
         freed=bool(freed),

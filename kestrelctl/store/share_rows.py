@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.core.model.records import GroupRecord, UserRecord
 from kestrelctl.core.model.share_change import problem_with_number, problem_with_weight
 from kestrelctl.store.rows import Unreadable, readable
@@ -18,11 +19,11 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-_USER_COLUMNS = "name, weight, member_of, max_running, max_queued, limits, usage, usage_at"
+_USER_COLUMNS = "name, weight, member_of, max_running, max_queued, limits, usage, usage_at, mail"
 _GROUP_COLUMNS = "name, weight, max_running, max_queued, limits"
 
 #: With the values of `user_row` and of `group_row`.
-PUT_USER = f"INSERT OR REPLACE INTO users ({_USER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+PUT_USER = f"INSERT OR REPLACE INTO users ({_USER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 PUT_GROUP = f"INSERT OR REPLACE INTO user_groups ({_GROUP_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
 
 _encoder = msgspec.json.Encoder()
@@ -40,6 +41,7 @@ def user_row(record: UserRecord) -> tuple[Any, ...]:
         _encoder.encode(record.limits),
         record.usage,
         record.usage_at,
+        record.mail,
     )
 
 
@@ -75,9 +77,11 @@ def _those_readable(
 
 
 def _user_record(row: tuple[Any, ...]) -> UserRecord:
-    name, weight, group, max_running, max_queued, limits, usage, usage_at = row
+    name, weight, group, max_running, max_queued, limits, usage, usage_at, mail = row
     if not all(isinstance(n, float) and n >= 0 for n in (usage, usage_at)):
         raise ValueError(f"usage cannot be {usage!r} at {usage_at!r}")
+    if mail != "" and problem_with_mail(str(mail)):
+        raise ValueError(f"an address cannot be {mail!r}")
     _must_make_sense(name, weight, max_running, max_queued)
     return UserRecord(
         name=name,
@@ -88,6 +92,7 @@ def _user_record(row: tuple[Any, ...]) -> UserRecord:
         limits=_limits_decoder.decode(limits),
         usage=usage,
         usage_at=usage_at,
+        mail=mail,
     )
 
 

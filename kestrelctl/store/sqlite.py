@@ -216,6 +216,14 @@ class SqliteStore:
         with explained(self.path):
             return reading.untold(self._reader, limit, self._set_aside)
 
+    def unmailed(self, owner: str, limit: int) -> list[JobRecord]:
+        with explained(self.path):
+            return reading.unmailed(self._reader, owner, limit, self._set_aside)
+
+    def unmailed_owners(self) -> list[str]:
+        with explained(self.path):
+            return reading.unmailed_owners(self._reader)
+
     def ended_before(self, before: float, *, keep: int = 0, limit: int) -> list[int]:
         with explained(self.path):
             return reading.ended_before(self._reader, before, keep, limit)

@@ -59,16 +59,19 @@ _ADD_HAPPENING = f"INSERT INTO happenings ({HAPPENING_COLUMNS}) VALUES (?, ?, ?,
 
 _UPDATE_JOB = """
     UPDATE jobs SET state = ?, cancelling = ?, cursor = ?, done = ?, failed = ?, lost = ?,
-        cancelled = ?, ended_at = ?, untold = ?, stopped_by = ?, hold = ?, freed = ?, settled = ?
+        cancelled = ?, ended_at = ?, untold = ?, unmailed = ?, stopped_by = ?, hold = ?, freed = ?,
+        settled = ?
     WHERE job_id = ?
 """
 
 _OWNER_TOLD = "UPDATE jobs SET untold = 0 WHERE job_id = ? AND ended_at IS ?"
+_OWNER_MAILED = _OWNER_TOLD.replace("untold", "unmailed")
 
 _INSERT_JOB = """
     INSERT INTO jobs (state, cancelling, cursor, done, failed, lost, cancelled, ended_at,
-        untold, stopped_by, hold, freed, settled, job_id, owner, submitted_at, submission_key)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        untold, unmailed, stopped_by, hold, freed, settled, job_id, owner, submitted_at,
+        submission_key)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _DELETE_SOME_TASKS = """
@@ -126,7 +129,8 @@ def write(connection: sqlite3.Connection, records: Sequence[Record], now: float)
             cursors.pop(record.job_id, None)
             _put_job(connection, record)
         elif isinstance(record, OwnerTold):
-            connection.execute(_OWNER_TOLD, (record.job_id, record.ended_at))
+            told = _OWNER_MAILED if record.by_mail else _OWNER_TOLD
+            connection.execute(told, (record.job_id, record.ended_at))
         elif isinstance(record, WorkerRecord):
             connection.execute(
                 "INSERT OR REPLACE INTO workers (worker, draining, ad) VALUES (?, ?, ?)",
@@ -206,6 +210,7 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
         counts.cancelled,
         record.ended_at,
         record.untold,
+        record.unmailed,
         record.stopped_by,
         encode_hold(record.hold),
         record.freed,

@@ -185,6 +185,7 @@ class TestShares:
             limits={"gpus": 0, "memory": 2**62},
             usage=1e9 / 3,
             usage_at=1_700_000_000.25,
+            mail="ada+jobs@example.org",
         )
         await store.commit([UserRecord(name="bob"), ada])
         await store.commit([UserRecord(name="bob", weight=2.0)])
@@ -646,6 +647,24 @@ class TestOwners:
         assert store.untold(10) == [heads[0], heads[2]]
         assert store.untold(1) == heads[:1]
         assert store.job(2) == replace(ended[1], untold=False)
+
+    async def test_who_is_still_to_be_sent_a_mail_is_known_after_a_restart(
+        self, store: Store
+    ) -> None:
+        spec = JobSpec(argv=("true",), items=("a",))
+        over: dict[str, Any] = {"state": "done", "ended_at": 1_700_000_009.0, "unmailed": True}
+        ended = [job(n, owner=f"owner{n % 2}", spec=spec, **over) for n in (1, 2, 3, 4)]
+        await store.commit([*ended, job(5, owner="owner2")])
+        told = [OwnerTold(1, 1_700_000_009.0), OwnerTold(2, 1_700_000_009.0, by_mail=True)]
+        await store.commit([*told, OwnerTold(3, 1_700_000_001.0, by_mail=True)])
+        reopened(store)
+        heads = {each.job_id: replace(each, spec=spec.head()) for each in ended}
+        assert store.unmailed_owners() == ["owner0", "owner1"]
+        assert store.unmailed("owner1", 10) == [heads[1], heads[3]]
+        assert store.unmailed("owner1", 1) == [heads[1]]
+        assert store.unmailed("owner0", 10) == [heads[4]]
+        assert store.unmailed("owner2", 10) == []
+        assert store.untold(10) == []
 
     async def test_a_job_that_runs_again_or_is_forgotten_is_not_told_of(self, store: Store) -> None:
         over: dict[str, Any] = {"state": "done", "ended_at": 1_700_000_009.0, "untold": True}

@@ -142,6 +142,8 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         f"UPDATE specs SET spec = {spec} WHERE job_id IN (2, 4)",
         "DROP TABLE heads",
         "DROP INDEX jobs_untold",
+        "DROP INDEX jobs_unmailed",
+        "ALTER TABLE jobs DROP COLUMN unmailed",
         "ALTER TABLE jobs DROP COLUMN untold",
         "ALTER TABLE tasks DROP COLUMN retried_after",
         "DROP TABLE policies",
@@ -277,7 +279,15 @@ def test_a_snapshot_of_a_sound_store_sets_nothing_aside(data_dir: Path) -> None:
 
 @pytest.mark.parametrize(
     "what",
-    ["weight = 'heavy'", "weight = -1.0", "limits = x'00'", "usage = 'much'", "max_queued = -3"],
+    [
+        "weight = 'heavy'",
+        "weight = -1.0",
+        "limits = x'00'",
+        "usage = 'much'",
+        "max_queued = -3",
+        "mail = 'ada'",
+        "mail = x'00'",
+    ],
 )
 def test_a_damaged_user_counts_as_one_of_whom_nothing_is_set(
     data_dir: Path, what: str, caplog: pytest.LogCaptureFixture

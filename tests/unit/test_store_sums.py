@@ -300,3 +300,9 @@ async def test_ended_jobs_are_found_in_the_order_of_their_ends(store: Store) -> 
     assert store.ended_before(99.0, keep=9, limit=9) == []
     assert [found.job_id for found in store.jobs(ended_since=20.0)] == [1, 4]
     assert store.job_ids(ended_since=20.0) == [1, 4]
+
+
+async def test_a_job_of_which_mail_is_to_be_sent_is_kept(store: Store) -> None:
+    for job_id in (1, 2):
+        await store.commit([job(job_id, state="done", ended_at=5.0, unmailed=job_id == 1)])
+    assert store.ended_before(99.0, limit=9) == [2]

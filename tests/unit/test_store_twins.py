@@ -75,6 +75,7 @@ users = st.builds(
     group=st.just("") | group_names,
     usage=durations,
     usage_at=durations,
+    mail=st.sampled_from(["", "ada@example.org"]),
     **bounds,
 )
 groups = st.builds(GroupRecord, name=group_names, **bounds)
@@ -94,6 +95,7 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         cursor=draw(indexes),
         counts=draw(counts),
         ended_at=draw(st.none() | seconds),
+        unmailed=draw(st.booleans()),
         hold=draw(st.none() | st.builds(Hold, names, seconds, words)),
         freed=draw(st.booleans()),
         settled=draw(st.dictionaries(job_ids, st.sampled_from(["done", "failed"]))),

@@ -1,4 +1,4 @@
-"""Admins say what share of the pool users and groups have, and how much they may have at once."""
+"""What is set for users and groups: share of the pool, how much at once, where mail goes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from kestrelctl.core.attempts.recounting import recount
 from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import DropGroup, SetGroup, SetUser
 from kestrelctl.core.handlers.submission import refuse
+from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import GroupGone, UserRecord
 from kestrelctl.core.model.share_change import changed, problem_with_change
@@ -27,10 +28,14 @@ def on_set_user(state: State, event: SetUser) -> None:
     sharer = sharers.find(event.name)
     record = sharer.record if sharer is not None else UserRecord(name=event.name)
     problem = problem_with_change(record, event.change)
+    if event.mail:
+        problem = problem or problem_with_mail(event.mail)
     if problem:
         refuse(state, event.request, "usage", problem)
         return
     record = changed(record, event.change)
+    if event.mail is not None:
+        record = msgspec.structs.replace(record, mail=event.mail)
     if event.group is not None:
         record = msgspec.structs.replace(record, group=event.group)
     sharer = sharers.put(record)

@@ -186,8 +186,8 @@ def on_owners_told(state: State, event: OwnersTold) -> None:
     Of a job that was brought back meanwhile, and has perhaps ended again, that is another end.
     """
     for job_id, ended_at in event.ends:
-        state.record(OwnerTold(job_id, ended_at))
-    state.emit(NoticesSettled())
+        state.record(OwnerTold(job_id, ended_at, event.by_mail))
+    state.emit(NoticesSettled(by_mail=event.by_mail))
 
 
 def on_cancel(state: State, event: Cancel) -> None:

@@ -13,6 +13,7 @@ from kestrelctl.core.jobs.parents import Parents
 from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.mail_address import is_worth_a_mail
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.shape import Shape
@@ -378,6 +379,13 @@ class Job:
             untold=state != "active"
             and self.spec.notify.wants(
                 "failed" if self.stopped_by else state,
+                cancelled=self.cancelling and not self.stopped_by,
+            ),
+            unmailed=ended_at is not None
+            and bool(self.sharer.record.mail)
+            and is_worth_a_mail(
+                "failed" if self.stopped_by else state,
+                took_seconds=ended_at - self.submitted_at,
                 cancelled=self.cancelling and not self.stopped_by,
             ),
             stopped_by=self.stopped_by,

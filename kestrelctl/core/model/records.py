@@ -21,6 +21,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         stopped_by: what stopped it if nobody cancelled it: `deadline`, `failed member`,
             `failed tasks`, `parent`; else empty.
         untold: it has ended, and its owner is still to be told.
+        unmailed: it has ended, and its owner is still to be sent a mail.
         hold: while nothing of it is handed out, who wants that; only of an active job.
         freed: its parents have all ended as it wants: it waits for none of them again.
         settled: the final states of parents that were forgotten while it waited.
@@ -37,6 +38,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     counts: Counts = msgspec.field(default_factory=Counts)
     ended_at: float | None = None
     untold: bool = False
+    unmailed: bool = False
     stopped_by: str = ""
     hold: Hold | None = None
     freed: bool = False
@@ -44,10 +46,15 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerTold(msgspec.Struct, frozen=True):
-    """The owner of a job was told that it has ended, at that time; of no other end."""
+    """The owner of a job was told that it has ended, at that time; of no other end.
+
+    Attributes:
+        by_mail: whether that was by a mail and not by a chat message.
+    """
 
     job_id: int
     ended_at: float | None
+    by_mail: bool = False
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -147,6 +154,7 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
         limits: thousandths of assets that may be charged for him at once; of others any amount.
         usage: weighted seconds, decayed up to `usage_at`.
         usage_at: in seconds since the epoch.
+        mail: where he is sent word of the ends of his jobs; empty for nowhere.
     """
 
     name: str
@@ -157,6 +165,7 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
     limits: Amounts = {}
     usage: float = 0.0
     usage_at: float = 0.0
+    mail: str = ""
 
 
 class GroupRecord(msgspec.Struct, frozen=True, kw_only=True):
