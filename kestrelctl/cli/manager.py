@@ -12,6 +12,7 @@ import click
 
 from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Record
+from kestrelctl.cli.mail_options import mail_options, mail_server
 from kestrelctl.cli.metrics_options import metrics_allow
 from kestrelctl.core.model.config import (
     SHORTEST_HALF_LIFE_SECONDS,
@@ -229,6 +230,7 @@ def manager() -> None:
     "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
 )
 @metrics_allow
+@mail_options
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
@@ -239,9 +241,9 @@ def run(invocation: Invocation, /, data_dir: Path | None, **options: Any) -> Non
     from kestrelctl.manager.manager_options import ManagerOptions
 
     data_dir = data_dir or _default_data_dir()
-    manager_daemon.run(
-        ManagerOptions(data_dir=data_dir, verbose=invocation.screen.verbose, **options)
-    )
+    mail = mail_server(options)
+    verbose = invocation.screen.verbose
+    manager_daemon.run(ManagerOptions(data_dir=data_dir, mail=mail, verbose=verbose, **options))
 
 
 @manager.command("backup", cls=CliCommand)

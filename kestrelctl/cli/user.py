@@ -5,14 +5,15 @@ from __future__ import annotations
 import click
 
 from kestrelctl.cli.command import Noun
+from kestrelctl.cli.user_mail import mail
 from kestrelctl.cli.user_share import info, list_, set_
 from kestrelctl.cli.user_usage import usage
 
 
 @click.group("user", cls=Noun)
 def user() -> None:
-    """See users, what they have used, and set their shares of the pool."""
+    """See users, what they have used, set their shares of the pool, and where they get mail."""
 
 
-for command in (list_, info, set_, usage):
+for command in (list_, info, set_, mail, usage):
     user.add_command(command)

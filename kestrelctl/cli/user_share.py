@@ -18,6 +18,7 @@ from kestrelctl.cli.share_options import (
     share_options,
     usage_shown,
 )
+from kestrelctl.cli.user_mail import parse_mail
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.protocol.answers import Users
@@ -92,6 +93,7 @@ def _described(user: UserView) -> CommandOutput:
         ("max running", bound(user.max_running)),
         ("max queued", bound(user.max_queued)),
         ("limits", limits_shown(user.limits)),
+        ("mail", user.mail),
     ]
     return Record(user.user, user, blocks)
 
@@ -101,6 +103,12 @@ def _described(user: UserView) -> CommandOutput:
 @share_options
 @click.option("--group", metavar="GROUP", help="Whose weight and bounds are shared from now on.")
 @click.option("--no-group", is_flag=True, help="Take the user out of his group.")
+@click.option(
+    "--mail",
+    type=parse_mail,
+    metavar="ADDRESS",
+    help="Where word of ends of the user's jobs goes; `none`: nowhere.",
+)
 @click.option("--reset-usage", is_flag=True, help="What was used so far counts no more.")
 @pass_invocation
 def set_(
@@ -112,6 +120,7 @@ def set_(
     limits: tuple[str, ...],
     group: str | None,
     no_group: bool,
+    mail: str | None,
     reset_usage: bool,
 ) -> None:
     """Set a user's share and bounds; what is not named stays as it is. For admins.
@@ -127,6 +136,7 @@ def set_(
         change=share_change(weight, max_running, max_queued, limits),
         group="" if no_group else group,
         reset_usage=reset_usage,
+        mail=mail,
     )
     if request == ChangeUser(user=name, change=ShareChange()):
         raise UsageError("nothing to set", hint="kestrelctl user set --help")

@@ -18,6 +18,7 @@ from kestrelctl.manager.disco import Disco
 from kestrelctl.manager.enrollment_requests import EnrollmentRequests
 from kestrelctl.manager.iq_requests import IqRequests
 from kestrelctl.manager.listener import ManagerListener
+from kestrelctl.manager.mails import Mails
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.pool_requests import Usage
 from kestrelctl.manager.profile_pings import keep_pinging
@@ -100,6 +101,7 @@ async def serve(options: ManagerOptions) -> None:
     repeats = asyncio.ensure_future(_say_repeats())
     pings = asyncio.ensure_future(keep_pinging(service, connection.ask_iq))
     forgets = asyncio.ensure_future(retention(service, options).run())
+    mails = asyncio.ensure_future(Mails(service, options.mail).run())
     service.broken.add_done_callback(lambda _: told.cancel())
     metrics = None
     try:
@@ -118,6 +120,7 @@ async def serve(options: ManagerOptions) -> None:
         repeats.cancel()
         pings.cancel()
         forgets.cancel()
+        mails.cancel()
         if metrics is not None:
             await metrics.stop()
         await service.close()

@@ -29,6 +29,7 @@ async def serve_metrics(address: str, allowed: Sequence[str], service: Service) 
             store_error=service.store_error,
             commits=service.commit_seconds,
             certificate=service.session.certificate(),
+            mails=service.mails,
         )
 
     families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kestrelctl.core.model.config import Config
+from kestrelctl.manager.mail_server import MailServer
 
 #: Ended jobs are kept for 90 days, and no more than so many.
 KEEP_SECONDS = 90 * 86_400.0
@@ -34,6 +35,7 @@ class ManagerOptions:
         metrics_allow: addresses and networks that may read them, beside this machine.
         share_jobs: whether users see each other's jobs whole, except for output and story.
         admins: users (bare JIDs) who may touch anybody's jobs, and workers.
+        mail: the server that takes mail to users; None for no mail.
     """
 
     domain: str
@@ -56,6 +58,7 @@ class ManagerOptions:
     keep_jobs: int | None = KEEP_JOBS
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()
+    mail: MailServer | None = None
     log_format: str = "text"
     verbose: bool = False
 

@@ -19,6 +19,7 @@ from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.manager.acknowledgements import Acknowledgements
 from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.profile_workers import ProfileWorkers
+from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, profile, work
@@ -53,6 +54,9 @@ class Service:
         self.session: Session
         self.started_at = self.now()
         self.stanzas = StanzaCounts()
+        self.mails = MailCounts()
+        #: Whether there is a server that takes mail to users.
+        self.sends_mail = False
         self._sender = f"pool@{domain}"
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None

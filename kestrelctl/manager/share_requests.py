@@ -42,14 +42,23 @@ class ShareRequests:
                 raise NotAllowed(f"what is set for {request.user} is not yours to see")
             found = [sharer for sharer in found if is_called(sharer.name, request.user)]
         standing = _Standing(self._service)
-        lines = [standing.user(sharer) for sharer in found if sharer.name > request.after]
+        lines = [standing.user(sharer, caller) for sharer in found if sharer.name > request.after]
         page = views.first_that_fit(lines)
         after = page[-1].user if len(page) < len(lines) else None
         caller.reply(an.Users(id=request.id, users=page, after=after))
 
     async def set_user(self, caller: Caller, request: rq.ChangeUser) -> None:
-        _must_be_admin(caller)
-        account = self._account(request.user)
+        account = self._account(request.user) if request.user else caller.user
+        if request != rq.ChangeUser(id=request.id, user=request.user, mail=request.mail):
+            _must_be_admin(caller)
+        elif not caller.owns(account):
+            raise NotAllowed("where another user is sent mail is not yours to set")
+        if request.mail and not self._service.sends_mail:
+            raise UsageError(
+                "this pool sends no mail",
+                cause="its manager knows no server for mail",
+                hint="an admin of the pool starts it with --smtp (docs/operations.md)",
+            )
         await self._pending.answer_to(
             lambda token: ev.SetUser(
                 at=self._service.now(),
@@ -59,6 +68,7 @@ class ShareRequests:
                 change=request.change,
                 group=request.group,
                 reset_usage=request.reset_usage,
+                mail=request.mail,
             )
         )
         caller.reply(an.Changed(id=request.id, what=[account]))
@@ -142,7 +152,7 @@ class _Standing:
         users = self._sharers.users()
         self._shares = sum(sharer.share for sharer in users if sharer.is_active) or 1.0
 
-    def user(self, sharer: Sharer) -> UserView:
+    def user(self, sharer: Sharer, caller: Caller) -> UserView:
         record = sharer.record
         return UserView(
             user=sharer.name,
@@ -155,6 +165,7 @@ class _Standing:
             max_running=record.max_running,
             max_queued=record.max_queued,
             limits=natural(record.limits),
+            mail=record.mail if caller.owns(sharer.name) else "",
         )
 
     def group(self, record: GroupRecord, caller: Caller) -> GroupView:

@@ -25,6 +25,7 @@ from kestrelctl.metrics.families import (
     stanza_families,
 )
 from kestrelctl.metrics.labelled_gauges import LabelledGauges, quoted
+from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.protocol.work import Heartbeat, Hello
 from kestrelctl.store.port import Statistics
@@ -42,6 +43,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         certificate: (host, end) of the server's certificate, if the connection has one.
+        mails: what became of mails to users.
     """
 
     connected: bool
@@ -49,6 +51,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     store_error: str
     commits: Histogram
     certificate: tuple[str, float] | None
+    mails: MailCounts = msgspec.field(default_factory=MailCounts)
 
 
 class PoolFamilies:
@@ -356,3 +359,16 @@ def _surroundings(numbers: ManagerProcessNumbers) -> Iterator[Metric]:
     )
     yield gauge("kestrel_server_connected", "1 while the XMPP server is there.", numbers.connected)
     yield certificate_family(numbers.certificate)
+    yield counters(
+        "kestrel_mails",
+        "Mails to users about ends of their jobs, by what came of the try.",
+        ("outcome",),
+        by(
+            {
+                "sent": numbers.mails.sent,
+                "delayed": numbers.mails.delayed,
+                "refused": numbers.mails.refused,
+                "given-up": numbers.mails.given_up,
+            }
+        ),
+    )

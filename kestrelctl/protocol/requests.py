@@ -444,18 +444,23 @@ class ListUsers(Request, frozen=True, kw_only=True, tag="users"):
 
 
 class ChangeUser(Request, frozen=True, kw_only=True, tag="user_set"):
-    """Set something for a user (admins only). Answered by `changed`.
+    """Set something for a user. Answered by `changed`.
+
+    Who is no admin may set `mail` and nothing else, and for nobody but himself.
 
     Attributes:
-        user: his account, or the name before its `@` if that is known and no other's.
+        user: his account, or the name before its `@` if that is known and no other's; empty for
+            who asks.
         group: whose weight and bounds he shares from now on; empty for none, None to leave that.
         reset_usage: whether what he has used counts no more.
+        mail: where he is sent word of ends of his jobs; empty for nowhere, None to leave that.
     """
 
     user: str
     change: ShareChange = ShareChange()
     group: str | None = None
     reset_usage: bool = False
+    mail: str | None = None
 
 
 class ListGroups(Request, frozen=True, kw_only=True, tag="groups"):

@@ -14,6 +14,7 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         waiting: his other tasks without a final state.
         usage_seconds: what he has used lately, each attempt with its weight.
         limits: asset -> amount that may be charged for him at once, in its natural unit.
+        mail: where he is sent word of ends of his jobs; shown to him and to admins.
     """
 
     user: str
@@ -26,6 +27,7 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_running: int | None = None
     max_queued: int | None = None
     limits: dict[str, float] = {}
+    mail: str = ""
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

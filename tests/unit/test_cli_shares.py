@@ -176,3 +176,37 @@ def test_a_pool_lets_jobs_starve_as_long_as_its_operator_says() -> None:
         domain="pool", secret_file=Path("s"), data_dir=Path("d"), starving_seconds=5.0
     )
     assert options.config().starving_seconds == 5.0
+
+
+def test_everybody_says_where_he_is_mailed_himself() -> None:
+    for word, mail in (("ada@example.org", "ada@example.org"), ("none", "")):
+        pool = FakePool()
+        found = run(pool, "user", "mail", word)
+        assert found.exit_code == 0, found.stderr
+        assert pool.last(rq.ChangeUser) == rq.ChangeUser(
+            id=pool.last(rq.ChangeUser).id, user="", mail=mail
+        )
+
+
+def test_an_admin_says_where_somebody_is_mailed() -> None:
+    assert changed("--mail", "ada@example.org").mail == "ada@example.org"
+    assert changed("--mail", "none").mail == ""
+    assert changed("--weight", "2").mail is None
+
+
+@pytest.mark.parametrize("words", [("mail",), ("set", "ada", "--mail")])
+@pytest.mark.parametrize("address", ["", "ada", "ada@example.org\nBcc: eve@example.org"])
+def test_what_is_no_address_is_not_sent(words: tuple[str, ...], address: str) -> None:
+    pool = FakePool()
+    found = run(pool, "user", *words, address)
+    assert found.exit_code == 2
+    assert "no plain address" in found.stderr
+    assert pool.asked == []
+
+
+def test_the_address_is_among_what_is_set() -> None:
+    pool = FakePool()
+    pool.answers["ListUsers"] = an.Users(id="", users=[replace(USER, mail="ada@example.org")])
+    assert "mail         ada@example.org" in run(pool, "user", "info", "ada").stdout
+    [listed] = json.loads(run(pool, "user", "list", "-o", "json").stdout)
+    assert listed["mail"] == "ada@example.org"

@@ -1,0 +1,85 @@
+"""The mail that tells a user of ends of his jobs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email import policy
+from email.message import EmailMessage
+from email.utils import format_datetime
+
+from kestrelctl.chat.sentences import notice
+from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.result import how_it_ended
+from kestrelctl.grammar.one_line import one_line
+
+#: Of a name in a subject, and of why a task ended.
+_MOST_CHARACTERS = 80
+#: Plain ASCII on the way, whatever the names are: not every server takes more.
+_POLICY = policy.SMTP.clone(cte_type="7bit")
+
+
+def letter(
+    records: Sequence[JobRecord],
+    bad_tasks: dict[int, TaskRecord],
+    *,
+    sender: str,
+    to: str,
+    now: float,
+) -> EmailMessage:
+    """A mail with a line for each job, those first that failed.
+
+    Sent again with the same jobs it has the same id, by which programs know it for the same.
+
+    Args:
+        records: one or more.
+        bad_tasks: of jobs that failed, the first task that did, by job id; some may lack.
+        now: seconds since the epoch.
+    """
+    message = EmailMessage(policy=_POLICY)
+    message["From"] = sender
+    message["To"] = to
+    message["Subject"] = _subject(records)
+    message["Date"] = format_datetime(datetime.fromtimestamp(now, UTC))
+    message["Message-ID"] = f"<{_digest(records)}@{sender.rpartition('@')[2]}>"
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's absence answers it
+    ordered = sorted(records, key=lambda record: (record.state == "done", record.job_id))
+    parts = [_about(record, bad_tasks.get(record.job_id)) for record in ordered]
+    message.set_content("\n".join([*parts, "", *_further(records)]) + "\n")
+    return message
+
+
+def _subject(records: Sequence[JobRecord]) -> str:
+    if len(records) == 1:
+        [record] = records
+        name = one_line(record.spec.name)[:_MOST_CHARACTERS]
+        return f"job {record.job_id}{f' {name}' if name else ''}: {record.state}"
+    states = [record.state for record in records]
+    counts = ", ".join(f"{states.count(state):,} {state}" for state in sorted(set(states)))
+    return f"{plural(len(records), 'job')} ended: {counts}"
+
+
+def _digest(records: Sequence[JobRecord]) -> str:
+    ends = ",".join(f"{record.job_id}:{record.ended_at}" for record in records)
+    return hashlib.sha256(ends.encode()).hexdigest()[:32]
+
+
+def _about(record: JobRecord, bad: TaskRecord | None) -> str:
+    text = notice(record, None)
+    if bad is None:
+        return text
+    task_id = record.spec.task_id(bad.index)
+    why = ""
+    if bad.result is not None:
+        result = bad.result
+        why = one_line(how_it_ended(result.reason, result.signal, result.exit_code or 0))
+    said = f"task {task_id} {bad.state.value}{f': {why[:_MOST_CHARACTERS]}' if why else ''}"
+    return f"{text}\n  {said}\n  kestrelctl job logs {record.job_id} {task_id}"
+
+
+def _further(records: Sequence[JobRecord]) -> list[str]:
+    if len(records) == 1:
+        return [f"To look further: kestrelctl job info {records[0].job_id}"]
+    return ["To look further: kestrelctl job info JOB, kestrelctl job tasks JOB --state failed"]
