@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kestrelctl.cli.command_output import CommandOutput
     from kestrelctl.cli.connection import Connection
     from kestrelctl.cli.context import Context
-    from kestrelctl.cli.inputs import Share
     from kestrelctl.cli.redial import Redial
     from kestrelctl.core.model.stored_file import StoredFile
 
@@ -42,23 +41,26 @@ def _find_context(wanted: str) -> Context:
     return find_context(wanted)
 
 
+class Share(Protocol):
+    """Where files are sent, and where they come from; `files.share.FileShare`, or a test's own."""
+
+    async def put(self, path: Path) -> StoredFile:
+        """Sends a file. KestrelError if that cannot be done."""
+        ...
+
+    async def has(self, stored: StoredFile) -> bool:
+        """Whether a file that was sent is still there."""
+        ...
+
+    async def get(self, stored: StoredFile, target: Path) -> None:
+        """Writes a stored file. KestrelError if that cannot be done."""
+        ...
+
+
 def _open_share(connection: Connection, context: Context) -> Share:
     from kestrelctl.files.share import FileShare
 
     return FileShare(connection.request_slot, ca_file=context.ca_file)
-
-
-class Downloads(Protocol):
-    """What files come from; `files.share.FileShare`, or a test's own."""
-
-    async def get(self, stored: StoredFile, target: Path) -> None:
-        """Writes a stored file. KestrelError if that cannot be done."""
-
-
-def _file_share(context: Context) -> Downloads:
-    from kestrelctl.files.share import FileShare
-
-    return FileShare(ca_file=context.ca_file)
 
 
 @dataclass(slots=True)
@@ -74,7 +76,6 @@ class Invocation:
     open_pool: OpenPool = _open_pool
     find_context: Callable[[str], Context] = _find_context
     open_share: Callable[[Connection, Context], Share] = _open_share
-    file_share: Callable[[Context], Downloads] = _file_share
     now: Callable[[], float] = time.time
 
     def talk(

@@ -11,8 +11,9 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from kestrelctl.cli.command import Share
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.upload_record import UploadRecord
 from kestrelctl.core.model.job_inputs import (
@@ -24,18 +25,6 @@ from kestrelctl.core.model.job_inputs import (
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import FileChanged, UsageError
 from kestrelctl.grammar.quantities import size
-
-
-class Share(Protocol):
-    """Where files are sent; `FileShare` is one."""
-
-    async def put(self, path: Path) -> StoredFile:
-        """Sends a file. KestrelError if that cannot be done."""
-        ...
-
-    async def has(self, stored: StoredFile) -> bool:
-        """Whether a file that was sent is still there."""
-        ...
 
 
 class InputFile(NamedTuple):

@@ -11,9 +11,8 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from kestrelctl.cli.command import Invocation
+from kestrelctl.cli.command import Invocation, Share
 from kestrelctl.cli.context import Account, Context
-from kestrelctl.cli.inputs import Share
 from kestrelctl.cli.main import kestrelctl
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.stored_file import Piece, StoredFile

@@ -72,7 +72,6 @@ class Home:
         self.share = Share()
         self.stored = {n: self.share.put(self.left(n)) for n in IDS}
         self.job = JOB
-        monkeypatch.setattr("kestrelctl.files.share.FileShare", lambda ca_file=None: self.share)
         monkeypatch.chdir(path)
 
     @staticmethod
@@ -91,7 +90,7 @@ class Home:
         return FakePool(ListJobs=jobs, ListOutputs=self._page, Watch=jobs)
 
     def fetch(self, *words: str) -> Result:
-        return run(self.pool(), "job", "fetch", "7", *words)
+        return run(self.pool(), "job", "fetch", "7", *words, share=self.share)
 
     def here(self, place: str = "job-7") -> dict[str, bytes]:
         """The files below a directory, but for the notes of it."""
@@ -278,7 +277,9 @@ def test_a_job_that_leaves_nothing_makes_no_directory(home: Home) -> None:
 
 def test_submit_fetches_when_the_job_has_ended(home: Home) -> None:
     pool = home.pool()
-    result = run(pool, "submit", "--output", "result", "--fetch", "here", "--", "true")
+    result = run(
+        pool, "submit", "--output", "result", "--fetch", "here", "--", "true", share=home.share
+    )
     assert result.exit_code == 0, result.stderr
     assert home.here("here") == home.wanted()
     assert pool.last(rq.SubmitJob).spec.outputs == ("result",)
@@ -288,7 +289,9 @@ def test_submit_fetches_when_the_job_has_ended(home: Home) -> None:
 def test_of_a_job_that_failed_comes_what_there_is(home: Home) -> None:
     home.job = replace(FAILED_JOB, tasks=5, done=4, failed=1, lost=0)
     del home.stored[1]
-    result = run(home.pool(), "submit", "--output", "*", "--fetch", "here", "--", "true")
+    result = run(
+        home.pool(), "submit", "--output", "*", "--fetch", "here", "--", "true", share=home.share
+    )
     assert result.exit_code == 3
     assert home.here("here") == home.wanted(2, 3, 4, 5)
 
