@@ -11,7 +11,13 @@ import click
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.template import unfilled
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.job_options import JOB_FILE_SUFFIXES, array_option, job_of, job_options
+from kestrelctl.grammar.job_options import (
+    JOB_FILE_SUFFIXES,
+    LAST_JOB,
+    array_option,
+    job_of,
+    job_options,
+)
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.protocol.requests import SubmitJob
 
@@ -70,13 +76,28 @@ def _submit() -> None:
     """Only its parameters are used."""
 
 
-def read(words: Sequence[str]) -> SubmitJob:
+class LastIsMeant(Exception):
+    """Words mean the latest job of whoever wrote them, whose id is to be found first."""
+
+
+def read(words: Sequence[str], last_job: int | None = None) -> SubmitJob:
     """The request that the words after `submit` make.
+
+    Args:
+        last_job: the id of the latest job of whoever wrote them; None if nobody knows yet.
 
     Raises:
         UsageError, click.ClickException: they make none.
+        LastIsMeant: they need that id.
     """
+
+    def last() -> int:
+        if last_job is None:
+            raise LastIsMeant
+        return last_job
+
     context = click.Context(_submit, info_name="submit")
+    context.meta[LAST_JOB] = last
     context.allow_interspersed_args = False
     rest = list(words)
     try:

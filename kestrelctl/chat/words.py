@@ -13,6 +13,7 @@ from kestrelctl.chat import sentences, submit_words, typed_words
 from kestrelctl.chat.step import Step, no_such_job, refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import KestrelError, NotFound, UsageError
+from kestrelctl.grammar.after_words import LAST
 from kestrelctl.grammar.id_ranges import parse_job, parse_jobs
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.protocol import answers as an
@@ -84,8 +85,13 @@ def read(body: str, user: str) -> str | Step:
     Args:
         user: the account that wrote it.
     """
+    return _told(lambda: _read(body.strip(), user))
+
+
+def _told(read: Callable[[], str | Step]) -> str | Step:
+    """What it comes to; what is wrong with it, in words."""
     try:
-        return _read(body.strip(), user)
+        return read()
     except KestrelError as error:
         return sentences.problem(error)
     except click.ClickException as error:
@@ -200,7 +206,19 @@ def _help(words: Sequence[str], _user: str) -> str:
 
 
 def _submit(words: Sequence[str], _user: str) -> str | Step:
-    request = submit_words.read(words)
+    try:
+        return _submission(submit_words.read(words))
+    except submit_words.LastIsMeant:
+        return Step(rq.ListJobs(jobs=LAST), lambda reply: _submit_after(words, reply))
+
+
+def _submit_after(words: Sequence[str], reply: an.Reply) -> str | Step:
+    """The same, once it is known which job is the last."""
+    job_id = cast(an.Jobs, reply).jobs[-1].job_id
+    return _told(lambda: _submission(submit_words.read(words, job_id)))
+
+
+def _submission(request: rq.SubmitJob) -> Step:
     spec = request.spec
     beside = submit_words.unfilled_in(spec)
 

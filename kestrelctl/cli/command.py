@@ -163,7 +163,13 @@ def _on_pool(ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 
 
 class CommonOption(click.Option):
-    """An option that many commands have; it sets something of the invocation."""
+    """An option that many commands have; it sets something of the invocation.
+
+    It is read before others: what they ask the pool for is asked as it says.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, is_eager=True, **kwargs)
 
 
 def common_options(*, talks: bool, taken: Collection[str] = ()) -> list[click.Parameter]:

@@ -30,7 +30,10 @@ Making = Callable[[JobFile, dict[str, Any]], tuple[JobSpec, tuple[str, ...] | No
 
 
 def jobs_of(
-    graph: GraphFile, parsed: Callable[[dict[str, Any]], dict[str, Any]], make: Making
+    graph: GraphFile,
+    parsed: Callable[[dict[str, Any]], dict[str, Any]],
+    make: Making,
+    last: Callable[[], int],
 ) -> list[GraphJob]:
     """The jobs that a file describes, parents first.
 
@@ -38,6 +41,7 @@ def jobs_of(
 
     Args:
         parsed: the values of all options of `submit`, given those that a file sets.
+        last: the id of the latest job of whoever submits.
 
     Raises:
         UsageError: they are too many, wait for each other, or the pool would not take them.
@@ -49,7 +53,7 @@ def jobs_of(
             hint="put tasks that differ by a number or a line into one job, as an array",
         )
     made: dict[bytes, JobSpec] = {}
-    return [_job(each, graph, made, parsed, make) for each in arrange(graph.after)]
+    return [_job(each, graph, made, parsed, make) for each in arrange(graph.after, last)]
 
 
 def _job(

@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "user": (
         "kestrelctl.cli.user:user",
-        "See users, what they have used, and set their shares of the pool.",
+        "See users, what they have used, set their shares, and where you get mail.",
     ),
     "group": (
         "kestrelctl.cli.group:group",

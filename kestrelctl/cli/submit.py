@@ -29,6 +29,7 @@ from kestrelctl.cli.jobfile import (
     looks_like_job_file,
     read_job_file,
 )
+from kestrelctl.cli.last_job import LastJob
 from kestrelctl.cli.on_end import OnEnd, on_end_option
 from kestrelctl.cli.output_files import OutputFiles, check_pattern
 from kestrelctl.cli.progress import Look
@@ -40,7 +41,7 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.template import unfilled
 from kestrelctl.errors import KestrelError, StoreFull, UsageError
-from kestrelctl.grammar.job_options import array_option, checked_job, job_of, job_options
+from kestrelctl.grammar.job_options import LAST_JOB, array_option, checked_job, job_of, job_options
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.answers import JobExplanation, Submitted
 from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
@@ -68,6 +69,7 @@ class _SubmitCommand(CliCommand):
         return ["[OPTIONS] -- COMMAND...  |  [OPTIONS] JOBFILE"]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[LAST_JOB] = LastJob(ctx.ensure_object(Invocation))
         ctx.allow_interspersed_args = False
         found, _, _ = self.make_parser(ctx).parse_args(list(args))
         words = found["words"] if isinstance(found["words"], tuple) else ()
@@ -87,6 +89,7 @@ class _SubmitCommand(CliCommand):
         own = click.Context(self, info_name=ctx.info_name, parent=ctx.parent)
         own.default_map = _defaults(options)
         own.allow_interspersed_args = True
+        own.meta[LAST_JOB] = ctx.meta[LAST_JOB]
         super().parse_args(own, list(ctx.meta[_ARGS]))
         return own.params
 
@@ -186,6 +189,7 @@ def submit(
             waits=waits or progress,
         )
         return
+    ctx.meta[LAST_JOB].refuse_key(key)
     spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
     files = find_files(options["inputs"], options["stdin"])
     spec = checked_job(_with_surroundings(invocation, spec, options))
@@ -329,6 +333,7 @@ def _submit_graph(
     """Submits the jobs of a file as one."""
     command = ctx.command
     assert isinstance(command, _SubmitCommand)
+    last_job = ctx.meta[LAST_JOB]
 
     files: dict[tuple[str | None, ...], JobFiles] = {}
     sent: dict[tuple[str | None, ...], JobSpec] = {}
@@ -349,7 +354,7 @@ def _submit_graph(
         return checked_job(spec), items
 
     def jobs_now() -> list[GraphJob]:
-        return jobs_of(graph, lambda options: command.parsed(ctx, options), make)
+        return jobs_of(graph, lambda options: command.parsed(ctx, options), make, last_job)
 
     async def send_all(connection: Connection) -> GraphSubmitted:
         for named, those in files.items():
@@ -357,6 +362,7 @@ def _submit_graph(
         return await send_graph(connection, lines_of(jobs_now()) if sent else lines, key)
 
     jobs = jobs_now()
+    last_job.refuse_key(given_key)
     if waits and len(jobs) > MOST_WAITED_FOR:
         raise UsageError(
             f"{MOST_WAITED_FOR:,} jobs can be waited for at once, not {len(jobs):,}",

@@ -1,19 +1,24 @@
-"""Which jobs a job waits for: `12`, `12:failed`, `3-9:ended`."""
+"""Which jobs a job waits for: `12`, `12:failed`, `3-9:ended`, `last`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kestrelctl.core.model.after import After, WantedEnd, problem_with_parents
 from kestrelctl.errors import UsageError
 
 _JOBS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 ENDINGS = tuple(each.value for each in WantedEnd)
+#: The latest job of whoever submits.
+LAST = "last"
 
 
-def parse_after(words: Iterable[str]) -> tuple[After, ...]:
+def parse_after(words: Iterable[str], last: Callable[[], int]) -> tuple[After, ...]:
     """The jobs that some words name, in rising order.
+
+    Args:
+        last: the id of the latest job of whoever submits; asked for only if a word means it.
 
     Raises:
         UsageError: a word names none, or a job is named twice.
@@ -21,11 +26,15 @@ def parse_after(words: Iterable[str]) -> tuple[After, ...]:
     found = []
     for word in words:
         jobs, ending = split_ending(word)
+        if jobs == LAST:
+            job_id = last()
+            found.append(After(job_id, job_id, ending))
+            continue
         match = _JOBS.fullmatch(jobs.replace(" ", ""))
         if match is None:
             raise UsageError(
                 f"not a job to wait for: {word[:80]!r}",
-                hint="write an id or a range, and how they must end: 12, 12:failed, 3-9:ended",
+                hint="write an id, a range or `last`, and the end it must come to: 12, 12:failed",
             )
         found.append(After(int(match[1]), int(match[2] or match[1]), ending))
     after = tuple(sorted(found, key=lambda each: each.first))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from kestrelctl.core.model.after import After, WantedEnd
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.after_words import in_ranges, parse_after, split_ending
+from kestrelctl.grammar.after_words import LAST, in_ranges, parse_after, split_ending
 from kestrelctl.grammar.nearest import did_you_mean
 
 _GLOB = frozenset("*?[")
@@ -31,12 +31,14 @@ class Placed(msgspec.Struct, frozen=True):
     outside: tuple[After, ...]
 
 
-def arrange(after: Mapping[str, Sequence[str]]) -> list[Placed]:
+def arrange(after: Mapping[str, Sequence[str]], last: Callable[[], int]) -> list[Placed]:
     """Jobs in an order in which parents come first, and otherwise as they were given.
 
     Args:
         after: for each job the words that say what it waits for: a name of another, a glob such as
-            `fit-*` for several, or an id of a job that is there already; each with its ending.
+            `fit-*` for several, or an id of a job that is there already, or `last`; each with its
+            ending.
+        last: the id of the latest job that is there already, of whoever submits.
 
     Raises:
         UsageError: a word names nothing, or jobs wait for each other.
@@ -48,7 +50,7 @@ def arrange(after: Mapping[str, Sequence[str]]) -> list[Placed]:
     for place, (name, words) in enumerate(after.items()):
         found = alike.get(key := tuple(words))
         if found is None:
-            found = alike[key] = _Alike(*_meant(name, words, names, number))
+            found = alike[key] = _Alike(*_meant(name, words, names, number, last))
         found.members.append(place)
         of.append(found)
     order = _sorted(names, list(alike.values()), of)
@@ -71,7 +73,11 @@ class _Alike:
 
 
 def _meant(
-    name: str, words: Sequence[str], names: Sequence[str], number: Mapping[str, int]
+    name: str,
+    words: Sequence[str],
+    names: Sequence[str],
+    number: Mapping[str, int],
+    last: Callable[[], int],
 ) -> tuple[dict[int, WantedEnd], tuple[After, ...]]:
     """What the words of a job name: jobs of the file by their numbers, and others."""
     mine: dict[int, WantedEnd] = {}
@@ -82,7 +88,7 @@ def _meant(
             found = [number[what]]
         elif _GLOB.intersection(what):
             found = [number[each] for each in fnmatch.filter(names, what)]
-        elif what.replace("-", "").isdigit():
+        elif what == LAST or what.replace("-", "").isdigit():
             ids.append(word)
             continue
         else:
@@ -93,7 +99,7 @@ def _meant(
         for place in found:
             if mine.setdefault(place, ending) is not ending:
                 raise UsageError(f"job {name} wants two ends of job {names[place]}")
-    return mine, parse_after(ids)
+    return mine, parse_after(ids, last)
 
 
 def _sorted(names: Sequence[str], groups: Sequence[_Alike], of: Sequence[_Alike]) -> list[int]:

@@ -30,6 +30,8 @@ from kestrelctl.protocol.requests import MAX_KEY_CHARACTERS
 
 #: How the names of job files end.
 JOB_FILE_SUFFIXES = (".toml", ".ini", ".job")
+#: In the `meta` of a command's context: what tells the id of the job that `last` means.
+LAST_JOB = "kestrelctl.last_job"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -181,8 +183,9 @@ _OPTIONS = (
         "--after",
         multiple=True,
         metavar="JOB[:ok|ended|failed]",
-        callback=lambda _ctx, _param, given: parse_after(given),
-        help="Start nothing of it before this job, or range of jobs, has ended so; repeatable.  "
+        callback=lambda ctx, _param, given: parse_after(given, ctx.meta[LAST_JOB]),
+        help="Start nothing of it before this job, range of jobs, or `last`, has ended so; "
+        "repeatable.  "
         "[default: ok]",
     ),
     click.option(

@@ -397,6 +397,9 @@ class FakeShare:
     async def has(self, stored: StoredFile) -> bool:
         return stored.sha256 not in self.lost
 
+    async def get(self, stored: StoredFile, target: Path) -> None:
+        raise NotFound(f"{target.name} is not in the share")
+
 
 def run(
     pool: FakePool,

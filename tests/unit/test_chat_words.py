@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from kestrelctl.chat import sentences, typed_words, words
 from kestrelctl.chat.step import Step, no_such_job
 from kestrelctl.cli.submit import submit as submit_command
+from kestrelctl.core.model.after import After, WantedEnd
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.spec import JobSpec, Notify
@@ -639,3 +640,20 @@ def test_who_wants_to_hear_of_it(
 def test_a_shells_words_are_found_outside_of_quotes_only() -> None:
     assert typed_words.shell_word('a \\| \'>\' "x | \\" | y" b;c') is None
     assert typed_words.shell_word("a 2>&1") == "2>&1"
+
+
+def test_a_job_that_waits_for_the_last_one_is_submitted_when_that_is_known() -> None:
+    found = words.read("submit --after last:ended -- ./report", ADA)
+    assert isinstance(found, Step)
+    assert found.request == rq.ListJobs(jobs="last")
+    then = found.answer(an.Jobs(id="", jobs=[view(12)]))
+    assert isinstance(then, Step)
+    assert isinstance(then.request, rq.SubmitJob)
+    assert then.request.spec.after == (After(12, 12, WantedEnd.ENDED),)
+
+
+def test_what_is_wrong_beside_the_last_job_is_said_in_words() -> None:
+    jobs = an.Jobs(id="", jobs=[view(12)])
+    assert said("submit --after last --priority x -- ./report", jobs).startswith("Invalid value")
+    none = said("submit --after last -- x", refused("not-found", "you have submitted no job yet"))
+    assert none == "You have submitted no job yet."

@@ -8,14 +8,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from cli_fake_pool import ENDED_JOB, FakePool, run
+from cli_fake_pool import ENDED_JOB, JOB, FakePool, run
 
 from kestrelctl.cli import job_graph
 from kestrelctl.core.model.after import After, IfParentFails, WantedEnd
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.graph_answers import GraphEdge, GraphJob, GraphNode, JobGraph
-from kestrelctl.protocol.requests import DrawGraph, SubmitJob, SubmitJobs, UploadItems, Watch
+from kestrelctl.protocol.requests import (
+    DrawGraph,
+    ListJobs,
+    SubmitJob,
+    SubmitJobs,
+    UploadItems,
+    Watch,
+)
 
 THREE = """
 memory = "1G"
@@ -208,3 +215,36 @@ def test_that_there_are_more_is_told() -> None:
     more = msgspec.structs.replace(GRAPH, more=True)
     _, result = drawn(DrawGraph=more)
     assert "only 3 jobs are shown" in result.stderr
+
+
+def test_the_latest_job_is_asked_for_once_and_before_anything_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "flow.toml"
+    file.write_text('[job.a]\ncommand = "x"\n[job.b]\ncommand = "x"\nafter = ["last:ended", "a"]\n')
+    pool = FakePool()
+    assert run(pool, "submit", str(file), "--after", "last:ended").exit_code == 0
+    latest = JOB.job_id
+    [upload] = [request for request in pool.asked if isinstance(request, UploadItems)]
+    jobs = [msgspec.json.decode(line, type=GraphJob) for line in upload.lines]
+    ended = After(latest, latest, WantedEnd.ENDED)
+    assert [job.spec.after for job in jobs] == [(ended,), (ended,)]
+    assert [request.jobs for request in pool.asked if isinstance(request, ListJobs)] == ["last"]
+
+
+def test_a_job_waits_for_the_latest_one(tmp_path: Path) -> None:
+    pool = FakePool()
+    result = run(pool, "submit", "--after", "last:ended", "--pool", "other", "--", "true")
+    assert result.exit_code == 0, result.stderr
+    latest = JOB.job_id
+    assert pool.last(SubmitJob).spec.after == (After(latest, latest, WantedEnd.ENDED),)
+    assert pool.opened == [("other", False)] * 2
+
+
+def test_a_submission_that_may_be_repeated_names_the_job_it_waits_for(tmp_path: Path) -> None:
+    file = tmp_path / "flow.toml"
+    file.write_text('[job.a]\ncommand = "x"\nafter = "last"\n')
+    for words in (("--after", "last", "--", "true"), (str(file),)):
+        pool = FakePool()
+        result = run(pool, "submit", "--key", "k", *words)
+        assert result.exit_code == 2
+        assert "`last` and --key do not go together" in result.stderr
+        assert not any(isinstance(request, (SubmitJob, SubmitJobs)) for request in pool.asked)

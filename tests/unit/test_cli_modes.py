@@ -67,6 +67,7 @@ COMMAND_LINES = {
     "user list": "ada@users.example.org",
     "user info ada": "ada@users.example.org",
     "user set ada --weight 2": "ada@users.example.org",
+    "user mail ada@example.org": "ada@users.example.org",
     "group list": "physics",
     "group info physics": "physics",
     "group set physics": "physics",

@@ -9,11 +9,36 @@ from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import in_ranges, parse_after
 from kestrelctl.grammar.graph_order import Placed, arrange
 
+LAST_JOB = 41
 OK, ENDED, FAILED = WantedEnd.OK, WantedEnd.ENDED, WantedEnd.FAILED
 
 
+def last() -> int:
+    return LAST_JOB
+
+
+def nobody_asks() -> int:
+    raise AssertionError("no word means the latest job")
+
+
+def test_the_latest_job_has_a_word() -> None:
+    assert parse_after(["last:ended", "50", "3"], last) == (
+        After(3, 3), After(LAST_JOB, LAST_JOB, ENDED), After(50, 50),
+    )  # fmt: skip
+    assert parse_after(["3"], nobody_asks) == (After(3, 3),)
+    with pytest.raises(UsageError, match="cannot be waited for"):
+        parse_after(["last", str(LAST_JOB)], last)
+
+
+def test_a_job_of_the_file_that_is_called_last_comes_before_the_latest_job() -> None:
+    [first, second] = arrange({"a": ["last:failed"], "b": ["a"]}, last)
+    assert (first.outside, second.outside) == ((After(LAST_JOB, LAST_JOB, FAILED),), ())
+    [_, second] = arrange({"last": [], "b": ["last"]}, nobody_asks)
+    assert (second.after, second.outside) == ((After(0, 0),), ())
+
+
 def test_jobs_are_named_by_id_range_and_end() -> None:
-    assert parse_after(["12:failed", " 3-9:ended", "1"]) == (
+    assert parse_after(["12:failed", " 3-9:ended", "1"], last) == (
         After(1, 1),
         After(3, 9, ENDED),
         After(12, 12, FAILED),
@@ -32,12 +57,12 @@ def test_jobs_are_named_by_id_range_and_end() -> None:
 )
 def test_what_names_no_job_is_refused(word: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        parse_after([word])
+        parse_after([word], last)
 
 
 def test_a_job_that_is_named_twice_is_refused() -> None:
     with pytest.raises(UsageError) as refused:
-        parse_after(["3-5", "4:failed"])
+        parse_after(["3-5", "4:failed"], last)
     assert (
         refused.value.cause == "the jobs that one waits for rise, and each comes once: 4 does not"
     )
@@ -52,7 +77,7 @@ def test_numbers_in_a_row_with_one_end_are_one_range() -> None:
 
 
 def test_parents_come_first_and_otherwise_the_order_stays() -> None:
-    assert arrange({"last": ["mid"], "a": [], "mid": ["a", "b:ended"], "b": [], "c": []}) == [
+    assert arrange({"last": ["mid"], "a": [], "mid": ["a", "b:ended"], "b": [], "c": []}, last) == [
         Placed("a", (), ()),
         Placed("b", (), ()),
         Placed("mid", (After(0, 0), After(1, 1, ENDED)), ()),
@@ -62,11 +87,12 @@ def test_parents_come_first_and_otherwise_the_order_stays() -> None:
 
 
 def test_a_glob_names_all_that_it_fits() -> None:
-    assert arrange({"fit-1": [], "fit-2": [], "x": [], "sum": ["fit-*"]})[3].after == (After(0, 1),)
+    placed = arrange({"fit-1": [], "fit-2": [], "x": [], "sum": ["fit-*"]}, last)
+    assert placed[3].after == (After(0, 1),)
 
 
 def test_jobs_that_are_there_already_are_named_by_id() -> None:
-    [first, second] = arrange({"a": ["12", "20-22:failed"], "b": ["a", "7"]})
+    [first, second] = arrange({"a": ["12", "20-22:failed"], "b": ["a", "7"]}, last)
     assert (first.after, first.outside) == ((), (After(12, 12), After(20, 22, FAILED)))
     assert (second.after, second.outside) == ((After(0, 0),), (After(7, 7),))
 
@@ -81,14 +107,14 @@ def test_jobs_that_are_there_already_are_named_by_id() -> None:
 )
 def test_a_cycle_is_refused_with_its_path(after: dict[str, list[str]], path: str) -> None:
     with pytest.raises(UsageError) as refused:
-        arrange(after)
+        arrange(after, last)
     assert refused.value.message == f"jobs wait for each other: {path}"
 
 
 def test_a_long_cycle_is_named_in_part() -> None:
     ring = {f"j{n}": [f"j{(n + 1) % 500}"] for n in range(500)}
     with pytest.raises(UsageError) as refused:
-        arrange(ring)
+        arrange(ring, last)
     assert len(refused.value.message) < 300
     assert "…" in refused.value.message
 
@@ -96,16 +122,16 @@ def test_a_long_cycle_is_named_in_part() -> None:
 @pytest.mark.parametrize("word", ["nobody", "fit-*", "nobody:failed"])
 def test_a_name_of_no_job_is_refused(word: str) -> None:
     with pytest.raises(UsageError, match=r"job b is after .*, which is no job"):
-        arrange({"a": [], "b": [word]})
+        arrange({"a": [], "b": [word]}, last)
 
 
 def test_one_job_that_shall_end_in_two_ways_is_refused() -> None:
     with pytest.raises(UsageError, match="job b wants two ends of job a"):
-        arrange({"a": [], "b": ["a", "a:failed"]})
+        arrange({"a": [], "b": ["a", "a:failed"]}, last)
 
 
 def test_a_large_graph_is_looked_at_once_for_each_layer() -> None:
     layers = {f"l{n}-{k}": [f"l{n - 1}-*"] if n else [] for n in range(20) for k in range(20)}
-    placed = arrange(layers)
+    placed = arrange(layers, last)
     assert placed[-1].after == (After(360, 379),)
     assert placed[-1].after is placed[-2].after
