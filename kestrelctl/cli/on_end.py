@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 
 import click
 
@@ -38,15 +39,32 @@ class OnEnd:
 
     def begin(self, view: JobView) -> None:
         """A job has ended: its command runs as soon as those before it have."""
+        self._begin(f"job {view.job_id}", variables(view))
+
+    def begin_once(self, ids: str, views: Sequence[JobView]) -> None:
+        """The same of several jobs that were submitted as one, when the last of them has ended.
+
+        Args:
+            ids: theirs, as commands take them.
+        """
+        self._begin(f"jobs {ids}", variables_of_several(ids, views))
+
+    def _begin(self, whose: str, found: dict[str, str]) -> None:
         if self._command is not None:
-            self._last = asyncio.create_task(self._run(self._command, view, self._last))
+            self._last = asyncio.create_task(self._run(self._command, whose, found, self._last))
 
     async def finish(self) -> None:
         """Waits until all of them have been run."""
         if self._last is not None:
             await self._last
 
-    async def _run(self, command: str, view: JobView, before: asyncio.Task[None] | None) -> None:
+    async def _run(
+        self,
+        command: str,
+        whose: str,
+        found: dict[str, str],
+        before: asyncio.Task[None] | None,
+    ) -> None:
         if before is not None:
             await before
         try:
@@ -55,17 +73,17 @@ class OnEnd:
                 command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=_STANDARD_ERROR,
-                env={**os.environ, **self._pool, **variables(view)},
+                env={**os.environ, **self._pool, **found},
             )
             code = await process.wait()
         except OSError as error:  # too many processes; an environment that is too large
-            self._warn(view, error.strerror or str(error))
+            self._warn(whose, error.strerror or str(error))
             return
         if code:
-            self._warn(view, how_it_ended("", max(0, -code), max(0, code)))
+            self._warn(whose, how_it_ended("", max(0, -code), max(0, code)))
 
-    def _warn(self, view: JobView, why: str) -> None:
-        self._screen.warn(f"the command of --on-end for job {view.job_id} failed: {why}")
+    def _warn(self, whose: str, why: str) -> None:
+        self._screen.warn(f"the command of --on-end for {whose} failed: {why}")
 
 
 def variables(view: JobView) -> dict[str, str]:
@@ -81,3 +99,22 @@ def variables(view: JobView) -> dict[str, str]:
         "KESTREL_LOST": str(view.lost),
         "KESTREL_CANCELLED": str(view.cancelled),
     }
+
+
+def variables_of_several(ids: str, views: Sequence[JobView]) -> dict[str, str]:
+    """The same of several jobs: their ids, what became of them together, and sums of counts."""
+    states = {view.state for view in views}
+    bad = next((state for state in ("failed", "cancelled") if state in states), "done")
+    together = JobView(
+        job_id=0,
+        name="",
+        owner=views[0].owner,
+        state=bad,
+        submitted_at=views[0].submitted_at,
+        tasks=sum(view.tasks for view in views),
+        done=sum(view.done for view in views),
+        failed=sum(view.failed for view in views),
+        lost=sum(view.lost for view in views),
+        cancelled=sum(view.cancelled for view in views),
+    )
+    return {**variables(together), "KESTREL_JOB": ids}

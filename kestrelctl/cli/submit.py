@@ -52,8 +52,6 @@ INLINE_BYTES = 100_000
 UPLOAD_TIMEOUT_SECONDS = 60.0
 #: How long a submission waits for its answer before it is sent again.
 ANSWER_SECONDS = 30.0
-#: So many jobs one request can ask about.
-MOST_WAITED_FOR = 500
 _JOB_FILE = "kestrelctl.job_file"
 _ARGS = "kestrelctl.args"
 
@@ -179,14 +177,15 @@ def submit(
     graph = ctx.meta.get(_JOB_FILE)
     files_to = {"--stdout": stdout, "--stderr": stderr}
     if isinstance(graph, GraphFile):
-        _refuse_of_graph({"--fetch": fetch_to, "--on-end": on_end, **files_to})
+        _refuse_of_graph({"--fetch": fetch_to, **files_to})
         _submit_graph(
             invocation,
             ctx,
             graph,
             key,
             Look.ANYWHERE if progress else Look.TERMINAL,
-            waits=waits or progress,
+            on_end,
+            waits=waits or progress or on_end is not None,
         )
         return
     ctx.meta[LAST_JOB].refuse_key(key)
@@ -285,7 +284,7 @@ def _refuse_of_graph(options: Mapping[str, object]) -> None:
         if value:
             raise UsageError(
                 f"{option} is for one job",
-                hint="kestrelctl job fetch JOB, job logs JOB --to PATTERN, job wait JOBS --on-end",
+                hint="kestrelctl job fetch JOB, job logs JOB --to PATTERN",
             )
 
 
@@ -327,6 +326,7 @@ def _submit_graph(
     graph: GraphFile,
     given_key: str | None,
     look: Look,
+    on_end: str | None,
     *,
     waits: bool,
 ) -> None:
@@ -363,20 +363,16 @@ def _submit_graph(
 
     jobs = jobs_now()
     last_job.refuse_key(given_key)
-    if waits and len(jobs) > MOST_WAITED_FOR:
-        raise UsageError(
-            f"{MOST_WAITED_FOR:,} jobs can be waited for at once, not {len(jobs):,}",
-            hint="leave --wait out, and wait for the last of them: kestrelctl job wait JOB",
-        )
     if waits and any(job.spec.service for job in jobs):
-        raise UsageError("a service does not end by itself", hint="leave --wait out")
+        raise UsageError("a service does not end by itself", hint="leave --wait and --on-end out")
     lines = lines_of(jobs)
     key = given_key or secrets.token_hex(16)
 
     async def work(redial: Redial) -> None:
         again = f"the same command with --key {shlex.quote(key)} sends them again, once in all"
         answer = await redial.until_answered(send_all, again)
-        ids = f"{answer.job_id}-{answer.job_id + answer.jobs - 1}"
+        last = answer.job_id + answer.jobs - 1
+        ids = f"{answer.job_id}-{last}"
         if answer.repeated:
             invocation.screen.say(f"jobs {ids} are there already: a submission had come before")
         if not waits:
@@ -385,8 +381,14 @@ def _submit_graph(
             invocation.screen.say(f"next: kestrelctl job graph {answer.job_id}")
             return
         invocation.screen.say(summary(answer))
-        views = await wait.until_ended(redial.connection, ids, invocation.screen, look=look)
-        await invocation.show(Record(ids, views, [wait.sentence(view) for view in views]))
+        pieces = wait.pieces_of(answer.job_id, last)
+        views = await wait.until_ended(
+            redial.connection, ids, invocation.screen, look=look, pieces=pieces
+        )
+        ends = OnEnd(on_end, invocation.screen, invocation.pool)
+        ends.begin_once(ids, views)
+        await ends.finish()
+        await invocation.show(Record(ids, views, [*wait.sentences(views)]))
         await wait.check(redial.connection, views)
 
     invocation.talk_again(work)

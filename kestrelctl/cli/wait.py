@@ -24,6 +24,8 @@ INTERVAL_SECONDS = 2.0
 PROGRESS_INTERVAL_SECONDS = 0.5
 #: How long a pool may be silent (a manager being restarted, say) before waiting is given up.
 PATIENCE_SECONDS = 120.0
+#: So many jobs one request can ask about.
+MOST_AT_ONCE = 500
 _ASK_SECONDS = 10.0
 _SHOWN_FAILURES = 3
 _ACTIVE = ("active", "cancelling")
@@ -36,6 +38,7 @@ async def until_ended(
     *,
     look: Look = Look.NONE,
     any_one: bool = False,
+    pieces: Sequence[str] = (),
     on_ended: Callable[[JobView], None] = lambda _view: None,
 ) -> list[JobView]:
     """Waits until all selected jobs have ended.
@@ -44,6 +47,7 @@ async def until_ended(
         jobs: a selection; what it means is settled at the start.
         look: where to show how far they are.
         any_one: until the first of them has ended.
+        pieces: the same jobs as several selections, if they are more than one request can name.
         on_ended: is told of each of them once, as soon as it has ended.
 
     Returns:
@@ -59,12 +63,14 @@ async def until_ended(
     changed = asyncio.Event()
     listener = asyncio.create_task(_listen(connection, views, changed))
     try:
-        answer = await ask(connection, Watch(jobs=jobs), Jobs)
+        found: list[JobView] = []
+        for each in pieces or (jobs,):
+            found += (await ask(connection, Watch(jobs=each), Jobs)).jobs
         with shown(screen, look) as meter:
             interval = PROGRESS_INTERVAL_SECONDS if meter.lively else INTERVAL_SECONDS
-            _update(views, answer.jobs)
-            wanted = sorted(view.job_id for view in answer.jobs if not _is_endless(view))
-            endless = [str(view.job_id) for view in answer.jobs if _is_endless(view)]
+            _update(views, found)
+            wanted = sorted(view.job_id for view in found if not _is_endless(view))
+            endless = [str(view.job_id) for view in found if _is_endless(view)]
             if endless and not wanted:
                 raise UsageError(
                     f"job {endless[0]} is a service, which does not end by itself",
@@ -76,6 +82,7 @@ async def until_ended(
                 raise NotFound("there is no job to wait for")
             holds: dict[int, Hold | None] = {}
             known_ended: set[int] = set()
+            turn = 0
             while True:
                 _tell_holds([views[job_id] for job_id in wanted], holds, screen)
                 meter.show([views[job_id] for job_id in wanted])
@@ -95,12 +102,36 @@ async def until_ended(
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), interval)
                     continue
-                _update(views, await _ask_patiently(connection, active, screen))
+                _update(views, await _ask_patiently(connection, _part(active, turn), screen))
+                turn += 1
     except asyncio.CancelledError:
         screen.say(f"the pool goes on with it; to stop it: kestrelctl job cancel {jobs}")
         raise
     finally:
         listener.cancel()
+
+
+def _part(active: list[int], turn: int) -> list[int]:
+    """As many jobs as one request can name: each time the next ones of all, in turn."""
+    parts = -(-len(active) // MOST_AT_ONCE)
+    start = turn % parts * MOST_AT_ONCE
+    return active[start : start + MOST_AT_ONCE]
+
+
+def pieces_of(first: int, last: int) -> list[str]:
+    """Jobs with ids in a row as selections that requests can name."""
+    starts = range(first, last + 1, MOST_AT_ONCE)
+    return [f"{start}-{min(last, start + MOST_AT_ONCE - 1)}" for start in starts]
+
+
+def sentences(views: Sequence[JobView]) -> list[str]:
+    """How jobs have ended: a line each; of many, one for all and one for each that was not done."""
+    if len(views) <= MOST_AT_ONCE:
+        return [sentence(view) for view in views]
+    bad = [view for view in views if view.state != "done"]
+    total = f"{plural(len(views), 'job')} ended: {len(views) - len(bad):,} done"
+    more = [f"and {len(bad) - MOST_AT_ONCE:,} more"] if len(bad) > MOST_AT_ONCE else []
+    return [total, *map(sentence, bad[:MOST_AT_ONCE]), *more]
 
 
 def _tell_holds(views: Sequence[JobView], told: dict[int, Hold | None], screen: Screen) -> None:

@@ -10,11 +10,19 @@ import msgspec
 import pytest
 from cli_fake_pool import ENDED_JOB, JOB, FakePool, run
 
-from kestrelctl.cli import job_graph
+from kestrelctl.cli import job_graph, wait
+from kestrelctl.cli.on_end import variables_of_several
 from kestrelctl.core.model.after import After, IfParentFails, WantedEnd
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.grammar.id_ranges import parse_tasks
 from kestrelctl.protocol import answers as an
-from kestrelctl.protocol.graph_answers import GraphEdge, GraphJob, GraphNode, JobGraph
+from kestrelctl.protocol.graph_answers import (
+    GraphEdge,
+    GraphJob,
+    GraphNode,
+    GraphSubmitted,
+    JobGraph,
+)
 from kestrelctl.protocol.requests import (
     DrawGraph,
     ListJobs,
@@ -248,3 +256,89 @@ def test_a_submission_that_may_be_repeated_names_the_job_it_waits_for(tmp_path: 
         assert result.exit_code == 2
         assert "`last` and --key do not go together" in result.stderr
         assert not any(isinstance(request, (SubmitJob, SubmitJobs)) for request in pool.asked)
+
+
+class Watched:
+    """Jobs with ids in a row that end when each was asked for so often.
+
+    Attributes:
+        asked: how many jobs each request was about.
+    """
+
+    def __init__(self, jobs: int, looks: int) -> None:
+        self.asked: list[int] = []
+        self._jobs = jobs
+        self._looks = dict.fromkeys(range(1, jobs + 1), looks)
+
+    def __call__(self, request: Watch) -> an.Jobs:
+        ids = parse_tasks(request.jobs)
+        assert len(ids) <= 500
+        self.asked.append(len(ids))
+        views = []
+        for job_id in ids:
+            self._looks[job_id] -= 1
+            state = "active" if self._looks[job_id] > 0 else "done"
+            views.append(msgspec.structs.replace(ENDED_JOB, job_id=job_id, state=state))
+        return an.Jobs(id="", jobs=views)
+
+    def submitted(self, tmp_path: Path, *words: str) -> Any:
+        file = tmp_path / "flow.toml"
+        lines = [f"[job.j{n}]\ncommand = 'true'\n" for n in range(self._jobs)]
+        file.write_text("".join(lines))
+        answer = GraphSubmitted(id="", job_id=1, jobs=self._jobs, tasks=self._jobs)
+        return run(FakePool(Watch=self, SubmitJobs=answer), "submit", str(file), *words)
+
+
+def test_more_jobs_are_waited_for_than_one_request_can_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait, "INTERVAL_SECONDS", 0.0)
+    watched = Watched(1_201, looks=2)
+    result = watched.submitted(tmp_path, "--wait")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == "1,201 jobs ended: 1,201 done\n"
+    assert watched.asked[:3] == [500, 500, 201]
+    assert sum(watched.asked) == 2 * 1_201, "jobs that have ended are not asked for again"
+
+
+def test_jobs_that_go_on_for_long_hide_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait, "INTERVAL_SECONDS", 0.0)
+    watched = Watched(1_000, looks=4)
+    assert watched.submitted(tmp_path, "--wait").exit_code == 0
+    assert watched.asked == [500] * 8
+
+
+def test_the_command_at_the_end_of_a_graph_is_run_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    say = "echo $KESTREL_JOB $KESTREL_OUTCOME $KESTREL_TASKS $KESTREL_DONE"
+    result = Watched(3, looks=1).submitted(tmp_path, "--on-end", say)
+    assert result.exit_code == 0, result.stderr
+    tasks = 3 * ENDED_JOB.tasks
+    assert capfd.readouterr().err == f"1-3 done {tasks} {tasks}\n"
+
+
+@pytest.mark.parametrize(
+    ("states", "outcome"),
+    [
+        (("done", "done"), "done"),
+        (("done", "cancelled"), "cancelled"),
+        (("cancelled", "failed", "done"), "failed"),
+    ],
+)
+def test_what_became_of_several_jobs_is_the_worst_of_them(
+    states: tuple[str, ...], outcome: str
+) -> None:
+    views = [msgspec.structs.replace(ENDED_JOB, state=state) for state in states]
+    assert variables_of_several("1-3", views)["KESTREL_OUTCOME"] == outcome
+
+
+def test_of_many_jobs_those_are_told_that_ended_badly() -> None:
+    views = [msgspec.structs.replace(ENDED_JOB, job_id=n) for n in range(1, 502)]
+    views[6] = msgspec.structs.replace(views[6], state="failed")
+    total, bad = wait.sentences(views)
+    assert total == "501 jobs ended: 500 done"
+    assert bad.startswith("job 7 failed: ")
+    assert len(wait.sentences(views[:500])) == 500

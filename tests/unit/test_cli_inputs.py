@@ -178,7 +178,7 @@ def test_a_graph_with_a_missing_input_is_not_submitted(desk: Desk) -> None:
     assert "job second: there is no file gone" in result.stderr
 
 
-@pytest.mark.parametrize("words", [("--fetch", "there"), ("--on-end", "true")])
+@pytest.mark.parametrize("words", [("--fetch", "there"), ("--stdout", "{n}")])
 def test_what_is_for_one_job_is_refused_for_a_graph(desk: Desk, words: tuple[str, str]) -> None:
     Path("graph.toml").write_text('[job.first]\ncommand = ["true"]\noutput = "*"\n')
     result = desk.submit("graph.toml", *words)
