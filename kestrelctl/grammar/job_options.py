@@ -183,7 +183,7 @@ _OPTIONS = (
         "--after",
         multiple=True,
         metavar="JOB[:ok|ended|failed]",
-        callback=lambda ctx, _param, given: parse_after(given, ctx.meta[LAST_JOB]),
+        callback=lambda ctx, _param, given: parse_after(given, lambda: ctx.meta[LAST_JOB]()),
         help="Start nothing of it before this job, range of jobs, or `last`, has ended so; "
         "repeatable.  "
         "[default: ok]",
