@@ -208,9 +208,8 @@ def jobs(
 
 def untold(connection: sqlite3.Connection, limit: int, set_aside: SetAside) -> list[JobRecord]:
     """As `Store.untold`."""
-    # Not so many rows: those that cannot be read stay, and must not hide the ones after them.
-    with closing(connection.execute(f"{_HEADS} WHERE untold ORDER BY job_id")) as rows:
-        return list(islice(_readable_jobs(rows, set_aside), max(limit, 0)))
+    rows = connection.execute(f"{_HEADS} WHERE untold ORDER BY job_id")
+    return _first_readable(rows, limit, set_aside)
 
 
 def unmailed(
@@ -218,14 +217,19 @@ def unmailed(
 ) -> list[JobRecord]:
     """As `Store.unmailed`."""
     select = f"{_HEADS} WHERE unmailed AND owner = ? ORDER BY job_id"
-    with closing(connection.execute(select, (owner,))) as rows:
-        return list(islice(_readable_jobs(rows, set_aside), max(limit, 0)))
+    return _first_readable(connection.execute(select, (owner,)), limit, set_aside)
 
 
 def unmailed_owners(connection: sqlite3.Connection) -> list[str]:
     """As `Store.unmailed_owners`. It reads an index alone."""
     rows = connection.execute("SELECT DISTINCT owner FROM jobs WHERE unmailed ORDER BY owner")
     return [str(owner) for (owner,) in rows]
+
+
+def _first_readable(cursor: sqlite3.Cursor, limit: int, set_aside: SetAside) -> list[JobRecord]:
+    # Not so many rows: those that cannot be read stay, and must not hide the ones after them.
+    with closing(cursor) as rows:
+        return list(islice(_readable_jobs(rows, set_aside), max(limit, 0)))
 
 
 def _readable_jobs(rows: Iterable[tuple[Any, ...]], set_aside: SetAside) -> Iterator[JobRecord]:
