@@ -49,7 +49,8 @@ def jobs_of(
             hint="put tasks that differ by a number or a line into one job, as an array",
         )
     made: dict[bytes, JobSpec] = {}
-    return [_job(each, graph, made, parsed, make) for each in arrange(graph.after)]
+    placed = arrange(graph.after, graph.after_each)
+    return [_job(each, graph, made, parsed, make) for each in placed]
 
 
 def _job(
@@ -75,8 +76,16 @@ def _job(
             spec = msgspec.structs.replace(spec, items=items)
         made[same] = spec
     after = _both(spec.after, placed)
-    changed = msgspec.structs.replace(spec, argv=job.argv, name=str(name), after=after)
-    return GraphJob(spec=changed, after=placed.after)
+    changed = msgspec.structs.replace(
+        spec,
+        argv=job.argv,
+        name=str(name),
+        after=after,
+        after_each=placed.outside_each or spec.after_each,
+    )
+    if placed.after_each is not None:
+        changed = msgspec.structs.replace(changed, after_each=0)
+    return GraphJob(spec=changed, after=placed.after, after_each=placed.after_each)
 
 
 def _both(given: tuple[After, ...], placed: Placed) -> tuple[After, ...]:

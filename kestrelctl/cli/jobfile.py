@@ -57,6 +57,7 @@ OPTIONS = (
     "time-request",
     "deadline",
     "after",
+    "after-each",
     "if-parent-fails",
     "hold",
     "hold-after",
@@ -100,10 +101,12 @@ class GraphFile(msgspec.Struct, frozen=True):
     Attributes:
         jobs: by name; each has the option `name`.
         after: for each, the words that say what it waits for.
+        after_each: for those of which each task waits for one of another, the word for that.
     """
 
     jobs: dict[str, JobFile]
     after: dict[str, list[str]]
+    after_each: dict[str, str]
 
 
 def looks_like_job_file(word: str) -> bool:
@@ -143,11 +146,14 @@ def _several(path: Path, fields: dict[str, Any]) -> GraphFile:
         raise UsageError(f"{path} has no job", hint='write [job.NAME] and command = ["./run"]')
     jobs: dict[str, JobFile] = {}
     after: dict[str, list[str]] = {}
+    after_each: dict[str, str] = {}
     for name, table in tables.items():
         own = fields | {"name": name} | _typed(path, f"job.{name}", table, dict)
         after[name] = _words(path, own.pop("after", []))
+        if "after-each" in own:
+            after_each[name] = str(_scalar(path, "after-each", own.pop("after-each")))
         jobs[name] = _one(path, own, f"job {name}: ")
-    return GraphFile(jobs, after)
+    return GraphFile(jobs, after, after_each)
 
 
 def _words(path: Path, value: object) -> list[str]:
@@ -185,6 +191,8 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
             fields[key] = fields[key].split()
     if "after" in fields:
         fields["after"] = _words(path, fields["after"])
+    if "after-each" in fields:
+        fields["after-each"] = str(_scalar(path, "after-each", fields["after-each"]))
     if "array" in fields:
         fields["array"] = [str(_scalar(path, "array", fields["array"]))]
     if "env" in fields:

@@ -47,6 +47,7 @@ _WAITS = {
     Standing.READY: "",
     Standing.BACKOFF: "it failed, and pauses before it runs again",
     Standing.UNHEARD: "its worker has not spoken since the manager started",
+    Standing.BEHIND: "it waits for the task of its index of the job that it is after",
 }
 
 
@@ -307,7 +308,7 @@ def _state(
         runs = task.attempt is not None and task.attempt.phase is Phase.RUNNING
         return TaskState.RUNNING if runs else TaskState.WAITING
     if index >= (job.cursor if job is not None else record.cursor):
-        over = job.cancelling if job is not None else record.cancelling
+        over = record.state != "active" if job is None else job.cancelling or index in job.bad
         return TaskState.CANCELLED if over else TaskState.WAITING
     if row is None or row.state is TaskState.WAITING:
         return None
@@ -365,7 +366,7 @@ def _whereabouts(job: Job, index: int) -> job_story.Whereabouts | None:
     """How a task of an active job is; None if it has ended."""
     task = job.live.get(index)
     if task is None:
-        waits = index >= job.cursor and not job.cancelling
+        waits = index >= job.cursor and not job.cancelling and index not in job.bad
         return (
             job_story.Whereabouts(what="waiting", detail="it was never handed out")
             if waits
