@@ -36,6 +36,7 @@ def restore(config: Config, snapshot: Snapshot) -> State:
         wait_for_parents(state, job, snapshot.parents)
         pair_restored(state, job, snapshot.paired.get(job.spec.after_each))
         settle_job(state, job, job.submitted_at)
+    state.touched_jobs.clear()  # all of them have been settled
     for known in snapshot.workers:
         _restore_worker(state, known)
     return state

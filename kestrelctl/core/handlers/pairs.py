@@ -15,7 +15,7 @@ from kestrelctl.core.attempts.endings import finish, remember
 from kestrelctl.core.effects import Feed
 from kestrelctl.core.events import TasksClosed
 from kestrelctl.core.jobs.job import Job, Standing, Task
-from kestrelctl.core.jobs.pairing import Pairing
+from kestrelctl.core.jobs.pairing import TaskPairing
 from kestrelctl.core.model.after import IfParentFails
 from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_ranges
 from kestrelctl.core.model.plural import plural
@@ -179,7 +179,7 @@ def _begin(state: State, job: Job, ended: EndedTasks | None) -> list[IndexRange]
     """Has a job wait; cancels what is in vain. Returns the tasks whose parent's are done."""
     if not job.spec.after_each or job.cancelling:
         return []
-    pairing = job.pairing = Pairing(job.spec.after_each, job.spec.if_parent_fails)
+    pairing = job.pairing = TaskPairing(job.spec.after_each, job.spec.if_parent_fails)
     pairing.behind.update(job.live)
     state.pairs.setdefault(pairing.parent, {})[job.id] = job
     done, bad = _how_far(state, pairing.parent, ended)
@@ -211,7 +211,7 @@ def _how_far(
 
 
 def _settle(
-    state: State, job: Job, pairing: Pairing, done: list[IndexRange], bad: list[IndexRange]
+    state: State, job: Job, pairing: TaskPairing, done: list[IndexRange], bad: list[IndexRange]
 ) -> list[IndexRange]:
     """Frees tasks and cancels others; returns those of the latter that were beyond the cursor."""
     if not job.waiting:
@@ -231,7 +231,7 @@ def _settle(
     return [(max(first, job.cursor), last) for first, last in news if last >= job.cursor]
 
 
-def _free(job: Job, pairing: Pairing, first: int, last: int) -> None:
+def _free(job: Job, pairing: TaskPairing, first: int, last: int) -> None:
     pairing.free.add(max(first, job.cursor), last)
     for index in reversed(_behind(pairing, first, last)):
         pairing.behind.discard(index)
@@ -240,7 +240,7 @@ def _free(job: Job, pairing: Pairing, first: int, last: int) -> None:
             job.make_ready(task)
 
 
-def _cancel(state: State, job: Job, pairing: Pairing, first: int, last: int) -> None:
+def _cancel(state: State, job: Job, pairing: TaskPairing, first: int, last: int) -> None:
     for index in _behind(pairing, first, last):
         task = job.live[index]
         state.tell(job, index, "cancelled", cause=f"job {pairing.parent}")
@@ -256,7 +256,7 @@ def _cancel(state: State, job: Job, pairing: Pairing, first: int, last: int) -> 
     job.bad.add(first, last)
 
 
-def _bring_back(state: State, job: Job, pairing: Pairing, first: int, last: int) -> None:
+def _bring_back(state: State, job: Job, pairing: TaskPairing, first: int, last: int) -> None:
     for index in range(first, min(last, job.cursor - 1) + 1):
         if index not in job.live and index in job.bad:
             put_behind(state, job, index)
@@ -267,7 +267,7 @@ def _bring_back(state: State, job: Job, pairing: Pairing, first: int, last: int)
     state.totals.tasks_submitted += n
 
 
-def _behind(pairing: Pairing, first: int, last: int) -> list[int]:
+def _behind(pairing: TaskPairing, first: int, last: int) -> list[int]:
     """Those of some tasks that wait below the cursor, in rising order."""
     behind = pairing.behind
     if last - first < len(behind):

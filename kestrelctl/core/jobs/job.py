@@ -9,7 +9,7 @@ from copy import copy
 import msgspec
 
 from kestrelctl.core.jobs.attempt import Attempt
-from kestrelctl.core.jobs.pairing import Pairing
+from kestrelctl.core.jobs.pairing import TaskPairing
 from kestrelctl.core.jobs.parents import Parents
 from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.jobs.sharer import Sharer
@@ -242,7 +242,7 @@ class Job:
         self.hold: Hold | None = None
         self.bad = IndexRanges()
         self.parents: Parents | None = None
-        self.pairing: Pairing | None = None
+        self.pairing: TaskPairing | None = None
         self.freed = False
         self.settled: dict[int, str] = {}
         self.waits_since = submitted_at
@@ -358,7 +358,7 @@ class Job:
         ready[task.index] = task
         ready.move_to_end(task.index, last=False)
 
-    def _take_free(self, pairing: Pairing, n: int) -> list[Task]:
+    def _take_free(self, pairing: TaskPairing, n: int) -> list[Task]:
         """The first n tasks beyond the cursor for which the parent's have ended."""
         tasks: list[Task] = []
         for first, last in pairing.free.take(n):
@@ -369,7 +369,7 @@ class Job:
             self.cursor = last + 1
         return tasks
 
-    def _pass_over(self, pairing: Pairing, to: int, standing: Standing) -> list[Task]:
+    def _pass_over(self, pairing: TaskPairing, to: int, standing: Standing) -> list[Task]:
         """Moves the cursor to an index; what it passes over gets objects, unless it is cancelled.
 
         Args:

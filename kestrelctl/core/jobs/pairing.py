@@ -10,7 +10,7 @@ from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges
 from kestrelctl.core.model.plural import plural
 
 
-class Pairing:
+class TaskPairing:
     """What the tasks of one job wait for, as far as it is durable.
 
     Attributes:
