@@ -273,7 +273,10 @@ class JobRequests:
         indexes = self._selection.indexes(record, task_ids)
         bad = self._service.store.ended_badly(record.job_id, indexes)
         whole = not task_ids
-        if not bad and not (whole and record.cancelling):
+        never_started = record.cancelling or (
+            record.state != "active" and record.cursor < record.spec.count
+        )
+        if not bad and not (whole and never_started):
             raise UsageError(
                 f"job {record.job_id} has no such task that failed, was lost or cancelled"
             )

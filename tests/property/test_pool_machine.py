@@ -853,7 +853,10 @@ class PoolMachine(RuleBasedStateMachine):
     def give_up_what_waits_in_vain(self) -> None:
         """There are jobs that wait until somebody retries what they wait for."""
         for job in list(self.pool.jobs):
-            if job.parents is not None and job.parents.failed:
+            pairing = job.pairing
+            waits = pairing is not None and pairing.otherwise is IfParentFails.WAIT
+            in_vain = waits and pairing is not None and pairing.in_vain
+            if in_vain or (job.parents is not None and job.parents.failed):
                 self.tell(ev.Cancel(at=self.now, request="c", by="root", admin=True, job_id=job.id))
 
     def give_up_what_spans_too_many(self) -> None:
