@@ -58,7 +58,7 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
     job.cancelling = record.cancelling
     job.happenings = unfinished.happenings
     for first, last in unfinished.bad:
-        job.bad.add(first, last)
+        job.note_bad(first, last)
     if job.cancelling:
         job.counts.cancelled += job.never_started
     for index in unfinished.unfinished:

@@ -181,12 +181,17 @@ class JobRequests:
         records = self._selection.records(caller, request.jobs)
         for record in records:
             must_own(record, caller)
-        for job_id in [record.job_id for record in records]:
+        for record in records:
+            job_id = record.job_id
             if job_id in self._retrying:
                 raise KestrelError(f"job {job_id} is being retried just now", hint="try again")
             self._retrying.add(job_id)
             try:
                 tasks += await self._retry(caller, job_id, request.task_ids)
+            except UsageError:
+                if str(record.spec.after_each) not in done:
+                    raise
+                continue  # its tasks came back with those that they wait for
             finally:
                 self._retrying.discard(job_id)
             done.append(str(job_id))

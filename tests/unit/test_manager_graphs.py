@@ -172,6 +172,16 @@ async def test_a_retry_brings_back_tasks_behind_tasks_also_of_jobs_that_have_end
     assert [job.state for job in manager.store.jobs()] == ["active"] * 4
 
 
+async def test_a_job_whose_tasks_came_back_with_its_parent_s_may_be_named_as_well(
+    manager: PlayedManager,
+) -> None:
+    await graph(manager, paired(), paired(0), paired(0, if_parent_fails=IfParentFails.WAIT))
+    await asked(manager, rq.CancelJobs(jobs="1"))
+    changed = await asked(manager, rq.RetryJobs(jobs="1-3"))
+    assert isinstance(changed, an.Changed), changed
+    assert [job.state for job in manager.store.jobs()] == ["active"] * 3
+
+
 async def test_tasks_that_are_in_vain_are_cancelled_to_whoever_asks(
     manager: PlayedManager,
 ) -> None:

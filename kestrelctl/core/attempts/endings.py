@@ -50,7 +50,7 @@ def finish(state: State, task: Task, to: TaskState, worker: str, result: Result 
     if job.pairing is not None:
         job.pairing.behind.discard(task.index)
     if to is not DONE:
-        job.bad.add(task.index, task.index)
+        job.note_bad(task.index, task.index)
     counts, totals = job.counts, state.totals
     if to is DONE:
         counts.done += 1

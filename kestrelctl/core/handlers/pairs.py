@@ -233,6 +233,8 @@ def _settle(
 
 def _free(job: Job, pairing: TaskPairing, first: int, last: int) -> None:
     pairing.free.add(max(first, job.cursor), last)
+    if not pairing.behind:
+        return
     for index in reversed(_behind(pairing, first, last)):
         pairing.behind.discard(index)
         task = job.live[index]
@@ -253,7 +255,7 @@ def _cancel(state: State, job: Job, pairing: TaskPairing, first: int, last: int)
     pairing.cancelled += n
     job.counts.cancelled += n
     state.totals.tasks_cancelled += n
-    job.bad.add(first, last)
+    job.note_bad(first, last)
 
 
 def _bring_back(state: State, job: Job, pairing: TaskPairing, first: int, last: int) -> None:

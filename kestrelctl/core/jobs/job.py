@@ -36,6 +36,8 @@ FAILED_MEMBER = "failed member"
 FAILED_TASKS = "failed tasks"
 #: The same of a job of which a parent has ended otherwise than it wants.
 PARENT = "parent"
+#: Of most jobs no task ends badly. Nobody adds to this one.
+_NONE = IndexRanges()
 #: Where a job comes among others: the lower first. It ends with the job's id.
 Order = tuple[float, ...]
 
@@ -240,7 +242,7 @@ class Job:
         self.line = job_id
         self.failed_in_row = 0
         self.hold: Hold | None = None
-        self.bad = IndexRanges()
+        self.bad = _NONE
         self.parents: Parents | None = None
         self.pairing: TaskPairing | None = None
         self.freed = False
@@ -397,6 +399,12 @@ class Job:
         self.live.update((task.index, task) for task in passed)
         self.cursor = max(self.cursor, index + 1)
         return passed
+
+    def note_bad(self, first: int, last: int) -> None:
+        """Notes that these tasks have ended otherwise than done."""
+        if self.bad is _NONE:
+            self.bad = IndexRanges()
+        self.bad.add(first, last)
 
     def line_up(self, task: Task) -> None:
         """Puts a task where it waits that nobody has heard of: ready, or behind its parent's."""
