@@ -16,6 +16,7 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.graph_order import Placed, arrange
+from kestrelctl.grammar.parent_file_words import parse_parent_files, waiting_for
 from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES
 from kestrelctl.protocol.requests import SubmitJobs, UploadItems
@@ -49,13 +50,15 @@ def jobs_of(
             hint="put tasks that differ by a number or a line into one job, as an array",
         )
     made: dict[bytes, JobSpec] = {}
-    placed = arrange(graph.after, graph.after_each)
-    return [_job(each, graph, made, parsed, make) for each in placed]
+    order = arrange(graph.after, graph.after_each)
+    places = {each.name: place for place, each in enumerate(order)}
+    return [_job(each, graph, places, made, parsed, make) for each in order]
 
 
 def _job(
     placed: Placed,
     graph: GraphFile,
+    places: Mapping[str, int],
     made: dict[bytes, JobSpec],
     parsed: Callable[[dict[str, Any]], dict[str, Any]],
     make: Making,
@@ -76,12 +79,14 @@ def _job(
             spec = msgspec.structs.replace(spec, items=items)
         made[same] = spec
     after = _both(spec.after, placed)
+    left = parse_parent_files(options.get("inputs", ()), places.get)
     changed = msgspec.structs.replace(
         spec,
         argv=job.argv,
         name=str(name),
-        after=after,
+        after=waiting_for(after, left),
         after_each=placed.outside_each or spec.after_each,
+        parent_files=left,
     )
     if placed.after_each is not None:
         changed = msgspec.structs.replace(changed, after_each=0)

@@ -43,6 +43,7 @@ from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.after import shifted
 from kestrelctl.core.model.hold import SUBMITTED_SO, Hold
 from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_ranges
+from kestrelctl.core.model.parent_files import located
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobForgotten, OwnerTold, Swept
 from kestrelctl.core.model.spec import JobSpec
@@ -111,7 +112,10 @@ def on_submit_graph(state: State, event: SubmitGraph) -> None:
     for spec, after, each in zip(event.specs, afters, event.after_each, strict=True):
         after_each = spec.after_each if each is None else first + each
         if after or after_each:
-            spec = msgspec.structs.replace(spec, after=after, after_each=after_each)
+            files = located(spec.parent_files, first)
+            spec = msgspec.structs.replace(
+                spec, after=after, after_each=after_each, parent_files=files
+            )
         job = _take_in(state, event, spec)
         if event.key and job.id == first:
             job.key = event.key
