@@ -121,6 +121,17 @@ def test_a_job_that_had_ended_counts_as_well(
     assert (record.state, record.counts.cancelled) == (state, int(otherwise is CANCEL))
 
 
+def test_what_one_child_may_do_is_not_told_to_another(driver: PoolDriver) -> None:
+    parent = driver.submit(2)
+    driver.wait(1)
+    end(driver, parent, 0, well=False)
+    strict = driver.submit(2, after_each=parent)
+    driver.submit(2, after_each=parent, if_parent_fails=RUN, held=True)
+    driver.wait(1)
+    assert at(driver, strict) == []
+    assert job_of(driver, strict).counts.cancelled == 1
+
+
 def test_by_default_the_task_behind_a_failed_one_is_cancelled_and_others_go_on(
     driver: PoolDriver,
 ) -> None:

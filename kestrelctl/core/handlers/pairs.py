@@ -67,9 +67,10 @@ def pair(state: State, job: Job, ended: EndedTasks | None) -> None:
     Args:
         ended: the parent, if it is not active.
     """
-    done = _begin(state, job, ended)
-    if job.pairing is not None and done:
-        closed = TasksClosed(at=state.at, cause=state.cause, job_id=job.pairing.parent, done=done)
+    done, bad = _begin(state, job, ended)
+    if job.pairing is not None and (done or bad):
+        parent = job.pairing.parent
+        closed = TasksClosed(at=state.at, cause=state.cause, job_id=parent, done=done, bad=bad)
         state.emit(Feed(event=closed, urgent=True))
 
 
@@ -82,11 +83,11 @@ def pair_again(state: State, job: Job, ended: EndedTasks | None) -> None:
 
 def pair_restored(state: State, job: Job, ended: EndedTasks | None) -> None:
     """The same after a restart, when all is durable that is known."""
-    done = _begin(state, job, ended)
+    done, bad = _begin(state, job, ended)
     if job.pairing is not None:
         state.totals.tasks_cancelled -= job.pairing.cancelled
         state.totals.tasks_restored -= job.pairing.cancelled
-        _settle(state, job, job.pairing, done, [])
+        _settle(state, job, job.pairing, done, bad)
 
 
 def _settle_behind(
@@ -175,21 +176,24 @@ def put_behind(state: State, job: Job, index: int) -> None:
     remember(state, task, TaskState.WAITING, "", None)
 
 
-def _begin(state: State, job: Job, ended: EndedTasks | None) -> list[IndexRange]:
-    """Has a job wait; cancels what is in vain. Returns the tasks whose parent's are done."""
+def _begin(
+    state: State, job: Job, ended: EndedTasks | None
+) -> tuple[list[IndexRange], list[IndexRange]]:
+    """Has a job wait; cancels what is in vain.
+
+    Returns:
+        The tasks of its parent that are done, and those that have ended otherwise.
+    """
     if not job.spec.after_each or job.cancelling:
-        return []
+        return [], []
     pairing = job.pairing = TaskPairing(job.spec.after_each, job.spec.if_parent_fails)
     pairing.behind.update(job.live)
     state.pairs.setdefault(pairing.parent, {})[job.id] = job
     done, bad = _how_far(state, pairing.parent, ended)
-    if pairing.otherwise is not IfParentFails.RUN:
+    if pairing.otherwise is not IfParentFails.RUN:  # that waits until it is durable
         cancelled = _settle(state, job, pairing, [], bad)
         _settle_behind(state, job.id, [], cancelled)
-        return done
-    for first, last in bad:
-        pairing.in_vain.add(first, last)
-    return [*done, *bad]
+    return done, bad
 
 
 def _how_far(
