@@ -336,6 +336,33 @@ def test_the_parent_is_kept_as_long_as_tasks_wait_for_its_tasks(driver: PoolDriv
     assert driver.retry(child).error is not None or state_of(driver, child) == "done"
 
 
+@pytest.mark.parametrize("vain", [False, True])
+def test_what_had_started_can_be_retried_when_the_parent_is_forgotten(
+    driver: PoolDriver,
+    vain: bool,
+) -> None:
+    parent = driver.submit(2)
+    child = driver.submit(2, after_each=parent)
+    driver.wait(1)
+    end(driver, parent, 0)
+    end(driver, parent, 1, well=not vain)
+    driver.wait(1)
+    end(driver, child, 1)
+    end(driver, child, 0, well=False)
+    driver.tell(ev.Expire(at=driver.now, job_ids=[parent]))
+    answer = driver.retry(child)
+    if vain:
+        assert answer.message.endswith(f"wait for those of job {parent}, which is forgotten")
+        return
+    assert answer.tasks == 1
+    driver.restart()
+    driver.join("w", cpus=4, incarnation="two")
+    driver.live(200)
+    assert at(driver, child) == [0]
+    driver.finish_all()
+    assert state_of(driver, child) == "done"
+
+
 @pytest.mark.parametrize(
     ("count", "owner", "parent", "message"),
     [

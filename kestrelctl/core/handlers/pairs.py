@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from kestrelctl.core.attempts.book import withdraw
 from kestrelctl.core.attempts.endings import finish, remember
 from kestrelctl.core.effects import Feed
-from kestrelctl.core.events import TasksClosed
+from kestrelctl.core.events import Retry, TasksClosed
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.jobs.pairing import TaskPairing
 from kestrelctl.core.model.after import IfParentFails
@@ -87,7 +87,25 @@ def pair_restored(state: State, job: Job, ended: EndedTasks | None) -> None:
     if job.pairing is not None:
         state.totals.tasks_cancelled -= job.pairing.cancelled
         state.totals.tasks_restored -= job.pairing.cancelled
+        if ended is None and state.job(job.pairing.parent) is None:
+            # It is forgotten, so only tasks were brought back that had started (`why_orphaned`).
+            job.pairing.behind.clear()
         _settle(state, job, job.pairing, done, bad)
+
+
+def why_orphaned(state: State, event: Retry) -> str | None:
+    """Why an ended job cannot be brought back whose tasks wait for those of a forgotten one; None
+    if it can: if only tasks come back that had started.
+    """
+    record = event.record
+    parent = 0 if record is None else record.spec.after_each
+    there = state.job(parent) is not None or event.paired is not None
+    if record is None or not parent or (there and parent not in state.forgetting):
+        return None
+    never_started = record.cursor < record.spec.count
+    if not never_started and all(was != TaskState.CANCELLED for _, was in event.indexes):
+        return None
+    return f"tasks of job {record.job_id} wait for those of job {parent}, which is forgotten"
 
 
 def _settle_behind(

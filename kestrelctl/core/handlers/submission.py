@@ -28,6 +28,7 @@ from kestrelctl.core.handlers.pairs import (
     pair,
     pair_again,
     put_behind,
+    why_orphaned,
     why_unlike,
     why_unpaired,
 )
@@ -393,12 +394,9 @@ def _may_retry(state: State, event: Retry) -> bool:
         what = "was cancelled" if record.cancelling else "has tasks that never started"
         text = f"job {event.job_id} {what}; it can only be retried as a whole"
         return refuse(state, event.request, "usage", text, "leave the selection of tasks out")
-    if record is not None and record.spec.after_each and event.paired is None:
-        parent = record.spec.after_each
-        lost = never_started or any(was == TaskState.CANCELLED for _, was in event.indexes)
-        if lost and state.job(parent) is None:
-            text = f"tasks of job {event.job_id} wait for those of job {parent}, which is forgotten"
-            return refuse(state, event.request, "usage", text, "submit it anew")
+    orphaned = why_orphaned(state, event)
+    if orphaned is not None:
+        return refuse(state, event.request, "usage", orphaned, "submit it anew")
     if job is None and record is not None:
         if _has_too_many_expressions(state, event.request, owner, [record.spec]):
             return False
