@@ -54,7 +54,7 @@ def jobs_of(
             hint="put tasks that differ by a number or a line into one job, as an array",
         )
     made: dict[bytes, JobSpec] = {}
-    order = arrange(graph.after, last)
+    order = arrange(graph.after, last, graph.after_each)
     places = {each.name: place for place, each in enumerate(order)}
     return [_job(each, graph, places, made, parsed, make) for each in order]
 
@@ -89,9 +89,12 @@ def _job(
         argv=job.argv,
         name=str(name),
         after=waiting_for(after, left),
+        after_each=placed.outside_each or spec.after_each,
         parent_files=left,
     )
-    return GraphJob(spec=changed, after=placed.after)
+    if placed.after_each is not None:
+        changed = msgspec.structs.replace(changed, after_each=0)
+    return GraphJob(spec=changed, after=placed.after, after_each=placed.after_each)
 
 
 def _both(given: tuple[After, ...], placed: Placed) -> tuple[After, ...]:

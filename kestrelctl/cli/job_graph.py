@@ -93,7 +93,7 @@ def dot_text(graph: JobGraph) -> str:
     lines = ["digraph jobs {", '  node [shape=box, style="rounded,filled"];']
     lines += [f"  {node.job_id} [{_looks(node)}];" for node in graph.nodes]
     for edge in graph.edges:
-        label = "" if edge.ending is WantedEnd.OK else f' [label="{edge.ending.value}"]'
+        label = "" if edge.ending == WantedEnd.OK else f' [label="{edge.ending}"]'
         lines += [f"  {each} -> {edge.child}{label};" for each in _known(edge, ids)]
     return "\n".join([*lines, "}", ""])
 
@@ -118,7 +118,7 @@ def _known(edge: GraphEdge, ids: dict[int, int] | set[int]) -> list[int]:
 
 def _words(edge: GraphEdge) -> str:
     jobs = str(edge.first) if edge.first == edge.last else f"{edge.first}-{edge.last}"
-    return jobs if edge.ending is WantedEnd.OK else f"{jobs}:{edge.ending.value}"
+    return jobs if edge.ending == WantedEnd.OK else f"{jobs}:{edge.ending}"
 
 
 async def _draw(program: str, text: str, path: Path) -> None:

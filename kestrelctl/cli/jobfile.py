@@ -60,6 +60,7 @@ OPTIONS = (
     "time-request",
     "deadline",
     "after",
+    "after-each",
     "if-parent-fails",
     "hold",
     "hold-after",
@@ -103,10 +104,12 @@ class GraphFile(msgspec.Struct, frozen=True):
     Attributes:
         jobs: by name; each has the option `name`.
         after: for each, the words that say what it waits for.
+        after_each: for those of which each task waits for one of another, the word for that.
     """
 
     jobs: dict[str, JobFile]
     after: dict[str, list[str]]
+    after_each: dict[str, str]
 
 
 def looks_like_job_file(word: str) -> bool:
@@ -146,12 +149,15 @@ def _several(path: Path, fields: dict[str, Any]) -> GraphFile:
         raise UsageError(f"{path} has no job", hint='write [job.NAME] and command = ["./run"]')
     jobs: dict[str, JobFile] = {}
     after: dict[str, list[str]] = {}
+    after_each: dict[str, str] = {}
     for name, table in tables.items():
         own = fields | {"name": name} | _typed(path, f"job.{name}", table, dict)
         words = _words(path, own.pop("after", []))
+        if "after-each" in own:
+            after_each[name] = str(_scalar(path, "after-each", own.pop("after-each")))
         job = jobs[name] = _one(path, own, f"job {name}: ")
         after[name] = _with_parents(words, parents_named(job.options.get("inputs", ())))
-    return GraphFile(jobs, after)
+    return GraphFile(jobs, after, after_each)
 
 
 def _with_parents(words: list[str], parents: list[str]) -> list[str]:
@@ -199,6 +205,8 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
             fields[key] = fields[key].split()
     if "after" in fields:
         fields["after"] = _words(path, fields["after"])
+    if "after-each" in fields:
+        fields["after-each"] = str(_scalar(path, "after-each", fields["after-each"]))
     if "array" in fields:
         fields["array"] = [str(_scalar(path, "array", fields["array"]))]
     if "env" in fields:

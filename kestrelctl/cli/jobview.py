@@ -182,6 +182,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("max failures", str(view.max_failures) if view.argv else ""),
         ("endings", view.endings),
         ("back-off", _pauses(view)),
+        ("after each", f"task of job {view.after_each}" if view.after_each else ""),
         ("hold after", f"{view.hold_after:,} failures in a row" if view.hold_after else ""),
         ("stop after", plural(view.stop_after, "failed task") if view.stop_after else ""),
         ("max losses", str(view.max_losses) if view.argv else ""),

@@ -162,7 +162,9 @@ def _waiting(state: State, states: dict[ClassSupply, Counter[str]], now: float) 
         found[Reason.BACKOFF] += backoff
         lines = job.lines()
         ready = sum(len(line.ready) for line in lines)
-        found[Reason.RECOVERING] += len(job.live) - job.running - ready - backoff
+        passed_over = 0 if job.pairing is None else len(job.pairing.behind)
+        found[Reason.RECOVERING] += len(job.live) - job.running - ready - backoff - passed_over
+        found[Reason.PARENTS] += job.waiting_behind
         for line in lines:
             may_go, gate = passing(line)
             if gate is not None:

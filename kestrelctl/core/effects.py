@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from kestrelctl.core.events import JobClosed, JobStored
+from kestrelctl.core.events import JobClosed, JobStored, TasksClosed
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.template import Template
@@ -139,7 +139,7 @@ class Feed(Effect, frozen=True, kw_only=True):
     """
 
     after_commit: ClassVar[bool] = True
-    event: JobStored | JobClosed
+    event: JobStored | JobClosed | TasksClosed
     urgent: bool = False
 
 

@@ -7,7 +7,8 @@ import msgspec
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After
 from kestrelctl.core.model.assets import Amounts
-from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.index_ranges import IndexRange
+from kestrelctl.core.model.records import EndedTasks, JobRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.share_change import ShareChange
@@ -36,6 +37,7 @@ class Submit(Event, frozen=True, kw_only=True):
         earlier: the job that the store has under this key of this owner.
         ended: the final states of those of its parents that the store knows as the owner's, and as
             ended.
+        paired: the same of the job in `JobSpec.after_each`, with its tasks.
     """
 
     request: str
@@ -44,6 +46,7 @@ class Submit(Event, frozen=True, kw_only=True):
     key: str = ""
     earlier: JobRecord | None = None
     ended: dict[int, str] = {}
+    paired: dict[int, EndedTasks] = {}
 
 
 class SubmitGraph(Event, frozen=True, kw_only=True):
@@ -52,16 +55,19 @@ class SubmitGraph(Event, frozen=True, kw_only=True):
     Attributes:
         specs: the first has the `graph`. What is in their `after` are jobs that are there already.
         after: for each, the jobs of `specs` that it waits for, by their places; all come before it.
-        key, earlier, ended: as of `Submit`; the key becomes that of the first job.
+        after_each: the same of the one whose tasks its tasks wait for; None for none.
+        key, earlier, ended, paired: as of `Submit`; the key becomes that of the first job.
     """
 
     request: str
     owner: str
     specs: list[JobSpec]
     after: list[tuple[After, ...]]
+    after_each: list[int | None]
     key: str = ""
     earlier: JobRecord | None = None
     ended: dict[int, str] = {}
+    paired: dict[int, EndedTasks] = {}
 
 
 class JobStored(Event, frozen=True, kw_only=True):
@@ -79,6 +85,19 @@ class JobClosed(Event, frozen=True, kw_only=True):
     """What the store says of a job is final: it has ended, or is forgotten."""
 
     job_id: int
+
+
+class TasksClosed(Event, frozen=True, kw_only=True):
+    """What the store says of some tasks of a job is final, and others wait for that.
+
+    Attributes:
+        done: those that are done.
+        bad: those that have ended otherwise.
+    """
+
+    job_id: int
+    done: list[IndexRange] = []
+    bad: list[IndexRange] = []
 
 
 class PutPolicy(Event, frozen=True, kw_only=True):
@@ -193,6 +212,9 @@ class Retry(Event, frozen=True, kw_only=True):
             come back too.
         happenings: how many records the story of an ended job has.
         ended: of an ended job, the final states of those of its parents that have ended.
+        bad: of an ended job, the tasks that have ended otherwise than done, those without a row
+            included.
+        paired: of an ended job, the one whose tasks its tasks wait for, if that has ended.
     """
 
     request: str
@@ -204,6 +226,8 @@ class Retry(Event, frozen=True, kw_only=True):
     rest: bool = False
     happenings: int = 0
     ended: dict[int, str] = {}
+    bad: list[IndexRange] = []
+    paired: EndedTasks | None = None
 
 
 class Forget(Event, frozen=True, kw_only=True):

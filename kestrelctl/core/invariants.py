@@ -78,7 +78,46 @@ def violations(state: State) -> list[str]:
     _sharing_violations(state, must)
     _spanning_violations(state, must)
     _waiting_violations(state, must)
+    _pairing_violations(state, must)
     return found
+
+
+def _pairing_violations(state: State, must: Must) -> None:
+    """Holds what is known of tasks that wait for those of others against the tasks."""
+    for job in state.jobs.values():
+        pairing = job.pairing
+        waits = bool(job.spec.after_each) and not job.cancelling
+        must(waits == (pairing is not None), "job %s: for whose tasks it waits is off", job.id)
+        if pairing is None:
+            must(not job.bad.within(job.cursor, job.spec.count), "job %s: bad beyond", job.id)
+            continue
+        known = state.pairs.get(pairing.parent, {}).get(job.id) is job
+        must(known, "tasks of job %s wait, and nobody knows", job.id)
+        early = pairing.free.within(0, job.cursor - 1)
+        must(not early, "job %s: %s are free below the cursor", job.id, early)
+        both = [each for one in job.bad for each in pairing.free.within(*one)]
+        must(not both, "job %s: %s are free and cancelled", job.id, both)
+        beyond = job.bad.within(job.cursor, job.spec.count)
+        cancelled = sum(last - first + 1 for first, last in beyond)
+        must(cancelled == pairing.cancelled, "job %s: cancelled beyond: %s", job.id, cancelled)
+        must(not pairing.passed, "job %s: cancelled tasks have no rows", job.id)
+        if pairing.cancels:
+            vain = pairing.in_vain.within(job.cursor, job.spec.count)
+            must(vain == beyond, "job %s: %s are in vain, %s cancelled", job.id, vain, beyond)
+        standings = {index: job.live[index].standing for index in pairing.behind & job.live.keys()}
+        must(len(standings) == len(pairing.behind), "job %s: ended tasks wait", job.id)
+        for index, standing in standings.items():
+            right = standing in (Standing.BEHIND, Standing.UNHEARD)
+            must(right, "job %s: task %s waits, and is %s", job.id, index, standing)
+            hopeless = pairing.cancels and index in pairing.in_vain
+            must(not hopeless, "job %s: task %s waits in vain", job.id, index)
+        parent = state.jobs.get(pairing.parent)
+        if parent is not None and pairing.cancels:
+            going = [i for i in parent.live if i in pairing.free or i in pairing.in_vain]
+            must(not going, "job %s: %s have not ended in its parent", job.id, going)
+    for parent_id, children in state.pairs.items():
+        there = [job_id for job_id in children if job_id in state.jobs]
+        must(bool(there) and len(there) == len(children), "nobody waits for job %s", parent_id)
 
 
 def _waiting_violations(state: State, must: Must) -> None:
@@ -280,6 +319,14 @@ def _job_violations(state: State, held: set[int], must: Must) -> None:
             ready = standing is Standing.READY
             waits_in = [line for line in job.lines() if index in line.ready]
             right = [task.line] if ready else []
+            behind = job.pairing is not None and index in job.pairing.behind
+            must(
+                behind or standing is not Standing.BEHIND,
+                "job %s: task %s waits for nothing",
+                job.id,
+                index,
+            )
+            must(index not in job.bad, "job %s: task %s goes on and is bad", job.id, index)
             must(waits_in == right, "job %s: task %s waits wrongly", job.id, index)
             must(
                 task.line.shape.request.get("memory")

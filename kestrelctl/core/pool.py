@@ -58,6 +58,7 @@ from kestrelctl.core.events import (
     StoreWell,
     Submit,
     SubmitGraph,
+    TasksClosed,
     Tick,
     Using,
     Wanted,
@@ -69,6 +70,7 @@ from kestrelctl.core.handlers import (
     holds,
     leases,
     membership,
+    pairs,
     policy_changes,
     reporting,
     running_use,
@@ -103,6 +105,7 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     SubmitGraph: submission.on_submit_graph,
     JobStored: dependents.on_job_stored,
     JobClosed: dependents.on_job_closed,
+    TasksClosed: pairs.on_tasks_closed,
     OwnersTold: submission.on_owners_told,
     Cancel: submission.on_cancel,
     PutOnHold: holds.on_put_on_hold,
@@ -231,6 +234,8 @@ class Pool:
         if state.ended_tasks:
             ended, state.ended_tasks = state.ended_tasks, []
             state.emit(TasksEnded(records=ended))
+            if state.pairs:
+                pairs.feed_ends(state, ended)
         if state.touched_jobs:
             jobs, state.touched_jobs = state.touched_jobs, {}
             for job in jobs:
@@ -341,6 +346,15 @@ class Pool:
     def census(self, now: float) -> Census:
         """Everything, counted."""
         return take_census(self.state, now)
+
+    @property
+    def waited_for(self) -> int:
+        """For how many jobs tasks of others wait."""
+        return len(self.state.pairs)
+
+    def is_waited_for(self, job_id: int) -> bool:
+        """Whether tasks of others wait for the tasks of a job, so that it must be kept."""
+        return job_id in self.state.pairs
 
     @property
     def next_job_id(self) -> int:

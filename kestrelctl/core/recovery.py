@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.attempts.endings import ask_for_more, settle_job
+from kestrelctl.core.handlers.pairs import pair_restored
 from kestrelctl.core.handlers.waits import wait_for_parents
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
@@ -33,7 +34,9 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     restored = [_restore_job(state, unfinished) for unfinished in snapshot.jobs]
     for job in restored:
         wait_for_parents(state, job, snapshot.parents)
+        pair_restored(state, job, snapshot.paired.get(job.spec.after_each))
         settle_job(state, job, job.submitted_at)
+    state.touched_jobs.clear()  # all of them have been settled
     for known in snapshot.workers:
         _restore_worker(state, known)
     return state
@@ -54,6 +57,8 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
     job = state.restored_job(record)
     job.cancelling = record.cancelling
     job.happenings = unfinished.happenings
+    for first, last in unfinished.bad:
+        job.note_bad(first, last)
     if job.cancelling:
         job.counts.cancelled += job.never_started
     for index in unfinished.unfinished:

@@ -56,6 +56,7 @@ class State:
             workers to say that they have them.
         backoffs: heap; it may hold entries of tasks that wait no more.
         deadlines: heap of (when, job id); it may hold entries of jobs that have ended.
+        pairs: job -> the active jobs whose tasks wait for its tasks, one for one.
         kept: jobs that starve -> the workers that are kept for each, and since when.
         at, cause: of the event at hand.
         usage_recorded_at: when what users have used was last recorded.
@@ -87,6 +88,7 @@ class State:
         self.sharers = Sharers(config.usage_half_life_seconds)
         self.tokens = Tokens()
         self.dependencies = Dependencies()
+        self.pairs: dict[int, dict[int, Job]] = {}
         self.demand = Demand(self.sharers, config, self.tokens)
         self.supply = Supply()
         self.online = 0
@@ -195,6 +197,20 @@ class State:
     def job(self, job_id: int) -> Job | None:
         """A job that is active as far as users know."""
         return self.jobs.get(job_id) or self.ending.get(job_id)
+
+    def unpair(self, job: Job) -> None:
+        """Nobody needs to be told any more what tasks of a job wait for: it has ended, or is
+        cancelled.
+        """
+        pairing = job.pairing
+        if pairing is None:
+            return
+        children = self.pairs.get(pairing.parent, {})
+        children.pop(job.id, None)
+        if not children:
+            self.pairs.pop(pairing.parent, None)
+        if job.cancelling:
+            job.pairing = None
 
     # -- what an event changes ---------------------------------------------------------------------
 

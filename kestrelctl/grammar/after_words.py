@@ -44,6 +44,20 @@ def parse_after(words: Iterable[str], last: Callable[[], int]) -> tuple[After, .
     return after
 
 
+def parse_after_each(word: str | None) -> int:
+    """The id of the job for whose tasks those of another wait, one for one; 0 for none.
+
+    Raises:
+        UsageError: it is no id.
+    """
+    if word is None:
+        return 0
+    if not re.fullmatch(r"\d{1,18}", word.strip()) or not int(word):
+        hint = "write the id of one job; how its tasks must end, --if-parent-fails says"
+        raise UsageError(f"not a job whose tasks can be waited for: {word[:80]!r}", hint=hint)
+    return int(word)
+
+
 def split_ending(word: str) -> tuple[str, WantedEnd]:
     """What is waited for, and how it must end: `ok` unless the word says so.
 

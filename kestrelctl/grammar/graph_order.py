@@ -10,7 +10,13 @@ import msgspec
 
 from kestrelctl.core.model.after import After, WantedEnd
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.after_words import LAST, in_ranges, parse_after, split_ending
+from kestrelctl.grammar.after_words import (
+    LAST,
+    in_ranges,
+    parse_after,
+    parse_after_each,
+    split_ending,
+)
 from kestrelctl.grammar.nearest import did_you_mean
 
 _GLOB = frozenset("*?[")
@@ -24,14 +30,23 @@ class Placed(msgspec.Struct, frozen=True):
     Attributes:
         after: the jobs of the file that it waits for, by their places, which are lower than its.
         outside: those that it names by id.
+        after_each: the place of the job of the file for whose tasks its tasks wait, one for one;
+            None for none.
+        outside_each: the id of such a job that is there already; 0 for none.
     """
 
     name: str
     after: tuple[After, ...]
     outside: tuple[After, ...]
+    after_each: int | None = None
+    outside_each: int = 0
 
 
-def arrange(after: Mapping[str, Sequence[str]], last: Callable[[], int]) -> list[Placed]:
+def arrange(
+    after: Mapping[str, Sequence[str]],
+    last: Callable[[], int],
+    after_each: Mapping[str, str] | None = None,
+) -> list[Placed]:
     """Jobs in an order in which parents come first, and otherwise as they were given.
 
     Args:
@@ -39,26 +54,37 @@ def arrange(after: Mapping[str, Sequence[str]], last: Callable[[], int]) -> list
             `fit-*` for several, or an id of a job that is there already, or `last`; each with its
             ending.
         last: the id of the latest job that is there already, of whoever submits.
+        after_each: for some jobs the one whose tasks its tasks wait for: a name, or an id.
 
     Raises:
         UsageError: a word names nothing, or jobs wait for each other.
     """
     names = list(after)
+    pairs = after_each or {}
     number = {name: place for place, name in enumerate(names)}
-    alike: dict[tuple[str, ...], _Alike] = {}
+    alike: dict[tuple[tuple[str, ...], str], _Alike] = {}
     of: list[_Alike] = []
     for place, (name, words) in enumerate(after.items()):
-        found = alike.get(key := tuple(words))
+        found = alike.get(key := (tuple(words), pairs.get(name, "")))
         if found is None:
             found = alike[key] = _Alike(*_meant(name, words, names, number, last))
+            found.pair_with(name, key[1], number)
         found.members.append(place)
         of.append(found)
     order = _sorted(names, list(alike.values()), of)
     place_of = {old: new for new, old in enumerate(order)}
     for found in alike.values():
-        moved = [(place_of[parent], ending) for parent, ending in found.parents.items()]
+        moved = [
+            (place_of[parent], ending)
+            for parent, ending in found.parents.items()
+            if parent != found.each
+        ]
         found.after = in_ranges(moved)
-    return [Placed(names[old], of[old].after, of[old].outside) for old in order]
+        found.each_place = None if found.each is None else place_of[found.each]
+    return [
+        Placed(names[old], same.after, same.outside, same.each_place, same.outside_each)
+        for old, same in ((old, of[old]) for old in order)
+    ]
 
 
 class _Alike:
@@ -70,6 +96,34 @@ class _Alike:
         self.members: list[int] = []
         self.left = len(parents)
         self.after: tuple[After, ...] = ()
+        self.each: int | None = None
+        self.each_place: int | None = None
+        self.outside_each = 0
+
+    def pair_with(self, name: str, word: str, number: Mapping[str, int]) -> None:
+        """Has their tasks wait for those of another, one for one; it is one more parent to them.
+
+        Args:
+            name: of the first of them.
+            word: names the other one; empty for none.
+        """
+        if not word:
+            return
+        self.each = number.get(word)
+        if self.each is None and word.isdigit():
+            self.outside_each = parse_after_each(word)
+        elif self.each is None:
+            hint = did_you_mean(word, list(number)) or "it names a job of the file, or an id"
+            text = f"job {name} is after each task of {word[:80]}, which is no job"
+            raise UsageError(text, hint=hint)
+        elif self.each in self.parents:
+            raise UsageError(
+                f"job {name} waits for all of job {word} and for each of its tasks",
+                hint="take one of `after` and `after-each` out",
+            )
+        else:
+            self.parents[self.each] = WantedEnd.OK
+            self.left += 1
 
 
 def _meant(

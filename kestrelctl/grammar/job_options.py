@@ -13,7 +13,7 @@ from kestrelctl.core.model.spec import JobSpec, Notify, OnWorkerLost
 from kestrelctl.core.model.task_array import TaskArray
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import UsageError
-from kestrelctl.grammar.after_words import parse_after
+from kestrelctl.grammar.after_words import parse_after, parse_after_each
 from kestrelctl.grammar.asset_words import asked_assets
 from kestrelctl.grammar.deadline_words import Deadline, parse_deadline
 from kestrelctl.grammar.exit_codes import parse_exits, parse_stop_signal
@@ -189,11 +189,18 @@ _OPTIONS = (
         "[default: ok]",
     ),
     click.option(
+        "--after-each",
+        metavar="JOB",
+        callback=lambda _ctx, _param, given: parse_after_each(given),
+        help="Start each task when the task of the same place of this job has ended well.",
+    ),
+    click.option(
         "--if-parent-fails",
         type=click.Choice([each.value for each in IfParentFails]),
         default=IfParentFails.CANCEL.value,
         show_default=True,
-        help="What becomes of it when a job of --after has ended otherwise.",
+        help="What becomes of it when a job of --after has ended otherwise, or of a task when its "
+        "one of --after-each has.",
     ),
     click.option("--hold", is_flag=True, help="Start nothing of it until `job release`."),
     click.option(
@@ -336,6 +343,7 @@ def job_of(
             hold_after=options["hold_after"],
             stop_after=options["stop_after"],
             after=options["after"],
+            after_each=options["after_each"],
             if_parent_fails=IfParentFails(options["if_parent_fails"]),
             stop_signal=options["stop_signal"],
             stop_grace_seconds=options["stop_grace"],

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from kestrelctl.core.jobs.job import PARENT
 from kestrelctl.core.jobs.parents import first_in_vain
-from kestrelctl.core.model.after import After, ids_of
-from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.after import EACH, After, IfParentFails, WantedEnd, ids_of
+from kestrelctl.core.model.index_ranges import IndexRanges
+from kestrelctl.core.model.records import EndedTasks, JobRecord, ended_tasks
 from kestrelctl.store.edges import Edge
 from kestrelctl.store.port import Store
 
@@ -42,20 +43,57 @@ def stopped_in_vain_no_more(
     """
     after: dict[int, list[After]] = {}
     for edge in store.edges(ids=ids):
-        after.setdefault(edge.child, []).append(After(edge.first, edge.last, edge.ending))
+        if edge.ending != EACH:
+            found = After(edge.first, edge.last, WantedEnd(edge.ending))
+            after.setdefault(edge.child, []).append(found)
     ended = ended_parents(store, None, (each for found in after.values() for each in found))
     back: set[int] = set()
 
     def outcome_of(parent: int) -> str | None:
         return None if parent in back or active(parent) is not None else ended.get(parent)
 
-    found = []
+    stopped = []
     for record in store.jobs(ids=ids, limit=len(ids)):
         in_vain = first_in_vain(after.get(record.job_id, ()), outcome_of)
         if record.stopped_by == PARENT and in_vain is None:
-            found.append(record)
+            stopped.append(record)
             back.add(record.job_id)
-    return found
+    return stopped
+
+
+def ended_pairs(store: Store, owner: str | None, ids: Iterable[int]) -> dict[int, EndedTasks]:
+    """Those of these jobs that are the owner's and have ended, with their tasks that are not done.
+
+    Args:
+        ids: 0 is none.
+        owner: None for anybody's.
+    """
+    wanted = sorted(set(ids) - {0})
+    if not wanted:
+        return {}
+    ended = ("done", "failed", "cancelled")
+    found = store.jobs(ids=wanted, owner=owner, states=ended, limit=len(wanted))
+    return {each.job_id: ended_tasks(each, store.ended_badly(each.job_id)) for each in found}
+
+
+def in_vain_no_more(
+    store: Store, record: JobRecord, parent_bad: IndexRanges
+) -> list[tuple[int, str]] | None:
+    """Which tasks of an ended job wait again, because those that they wait for were brought back.
+
+    Args:
+        parent_bad: the tasks of its `after_each` that have ended otherwise than done, still.
+
+    Returns:
+        Those with a row, with their states; None if none at all waits again.
+    """
+    spec = record.spec
+    if record.cancelling or spec.if_parent_fails is not IfParentFails.CANCEL:
+        return None
+    rows = store.ended_badly(record.job_id) if record.counts.cancelled else []
+    found = [each for each in rows if each[1] == "cancelled" and each[0] not in parent_bad]
+    beyond = parent_bad.gaps(record.cursor, spec.count - 1)
+    return found if found or beyond else None
 
 
 async def below(store: Store, jobs: Iterable[int]) -> AsyncIterator[int]:

@@ -14,7 +14,7 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.descent import below, ended_parents
+from kestrelctl.manager.descent import below, ended_pairs, ended_parents
 from kestrelctl.manager.parent_file_answers import check_parents, leaves_none
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_see
@@ -78,9 +78,11 @@ class GraphRequests:
                 owner=caller.user,
                 specs=specs,
                 after=[job.after for job in jobs],
+                after_each=[job.after_each for job in jobs],
                 key=request.key,
                 earlier=earlier,
                 ended=ended_parents(store, caller.user, named),
+                paired=ended_pairs(store, caller.user, (spec.after_each for spec in specs)),
             )
         )
         caller.reply(
@@ -138,7 +140,7 @@ class GraphRequests:
         state = record.state
         if job is not None:
             state = "cancelling" if job.cancelling else "active" if job.hold is None else "held"
-            if job.parents is not None:
+            if job.parents is not None or (job.waiting_behind and not job.waiting + job.running):
                 state = "waiting"
         counts = record.counts if job is None else job.counts
         return GraphNode(
@@ -148,6 +150,18 @@ class GraphRequests:
             tasks=record.spec.count,
             ended=counts.total(),
         )
+
+
+def _problem_with_pair(job: GraphJob) -> str | None:
+    """What is wrong with the job for whose tasks its tasks wait; None if all is well."""
+    parent = job.after_each
+    if parent is None:
+        return None
+    if parent < 0 or job.spec.after_each:
+        return "its tasks wait for those of one job"
+    if any(each.first <= parent <= each.last for each in job.after):
+        return f"it waits for all of job {parent + 1} of them, so not for each task of it as well"
+    return problem_with_job(msgspec.structs.replace(job.spec, after_each=parent + 1))
 
 
 def _jobs(lines: list[str]) -> list[GraphJob]:
@@ -178,8 +192,12 @@ def _jobs(lines: list[str]) -> list[GraphJob]:
             early = not_waited_for(placed, job.after)
             if early is not None:
                 problem = f"files of job {early + 1} of them are wanted, and it is not waited for"
-        if not problem and job.after and job.after[-1].last >= place:
-            problem = f"it waits for job {job.after[-1].last + 1} of them, which comes no earlier"
+        named = [each.last for each in job.after]
+        if job.after_each is not None:
+            named.append(job.after_each)
+        if not problem and named and max(named) >= place:
+            problem = f"it waits for job {max(named) + 1} of them, which comes no earlier"
+        problem = problem or _problem_with_pair(job)
         if problem:
             which = f"job {place + 1} of {len(lines):,}"
             name = f" ({job.spec.name[:40]})" if job.spec.name else ""

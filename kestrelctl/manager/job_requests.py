@@ -9,12 +9,18 @@ import msgspec
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.effects import Answer, JobEnded
-from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord
+from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, ended_tasks
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
-from kestrelctl.manager.descent import below, ended_parents, stopped_in_vain_no_more
+from kestrelctl.manager.descent import (
+    below,
+    ended_pairs,
+    ended_parents,
+    in_vain_no_more,
+    stopped_in_vain_no_more,
+)
 from kestrelctl.manager.parent_file_answers import check_parents
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import (
@@ -72,6 +78,7 @@ class JobRequests:
                 key=request.key,
                 earlier=earlier,
                 ended=ended_parents(self._service.store, caller.user, spec.after),
+                paired=ended_pairs(self._service.store, caller.user, [spec.after_each]),
             )
         )
         if request.watch and self._service.pool.job(answer.job_id):
@@ -176,12 +183,17 @@ class JobRequests:
         records = self._selection.records(caller, request.jobs)
         for record in records:
             must_own(record, caller)
-        for job_id in [record.job_id for record in records]:
+        for record in records:
+            job_id = record.job_id
             if job_id in self._retrying:
                 raise KestrelError(f"job {job_id} is being retried just now", hint="try again")
             self._retrying.add(job_id)
             try:
                 tasks += await self._retry(caller, job_id, request.task_ids)
+            except UsageError:
+                if str(record.spec.after_each) not in done:
+                    raise
+                continue  # its tasks came back with those that they wait for
             finally:
                 self._retrying.discard(job_id)
             done.append(str(job_id))
@@ -208,6 +220,28 @@ class JobRequests:
                 )
                 for record in stopped
             )
+            answers += await self._retry_tasks_behind(caller, ids)
+        return answers
+
+    async def _retry_tasks_behind(self, caller: Caller, ids: list[int]) -> list[Answer]:
+        """The same of single tasks of jobs that have ended; one after the other, because tasks of
+        one may wait for those of another.
+        """
+        store, pool = self._service.store, self._service.pool
+        answers: list[Answer] = []
+        for record in store.jobs(ids=ids, limit=len(ids)):
+            job_id, parent = record.job_id, pool.job(record.spec.after_each)
+            if parent is None or pool.job(job_id) is not None:
+                continue
+            waiting = in_vain_no_more(store, record, parent.bad)
+            if waiting is not None:
+                answers.append(
+                    await self._pending.answer_to(
+                        lambda token, job_id=job_id, bad=waiting: self._retry_of(  # type: ignore[misc]
+                            caller, token, job_id, bad, rest=True
+                        )
+                    )
+                )
         return answers
 
     def _retry_of(
@@ -223,6 +257,8 @@ class JobRequests:
         active = self._service.pool.job(job_id) is not None
         record = None if active else self._selection.whole(job_id)
         after = record.spec.after if record is not None else ()
+        parent = record.spec.after_each if record is not None else 0
+        ended = ended_tasks(record, store.ended_badly(job_id)) if record is not None else None
         return ev.Retry(
             at=self._service.now(),
             cause=caller.jid,
@@ -235,6 +271,8 @@ class JobRequests:
             rest=rest,
             happenings=len(store.happenings(job_id, limit=MAX_HAPPENINGS + 1)),
             ended=ended_parents(store, record.owner, after) if record is not None else {},
+            bad=ended.bad if ended is not None else [],
+            paired=ended_pairs(store, None, [parent]).get(parent),
         )
 
     async def _retry(self, caller: Caller, job_id: int, task_ids: list[int]) -> int:
@@ -242,7 +280,10 @@ class JobRequests:
         indexes = self._selection.indexes(record, task_ids)
         bad = self._service.store.ended_badly(record.job_id, indexes)
         whole = not task_ids
-        if not bad and not (whole and record.cancelling):
+        never_started = record.cancelling or (
+            record.state != "active" and record.cursor < record.spec.count
+        )
+        if not bad and not (whole and never_started):
             raise UsageError(
                 f"job {record.job_id} has no such task that failed, was lost or cancelled"
             )
@@ -269,9 +310,13 @@ class JobRequests:
 
     async def forget(self, caller: Caller, request: rq.ForgetJobs) -> None:
         selected = self._selection.jobs(caller, request.jobs, Among.ENDED)
+        is_waited_for = self._service.pool.is_waited_for
+        free = [job_id for job_id in selected.ids if not is_waited_for(job_id)]
+        if not free:
+            free = selected.ids  # the pool says what waits for these
         what: list[str] = []
-        for start in range(0, len(selected.ids), MAX_RECORDS):
-            ids = selected.ids[start : start + MAX_RECORDS]
+        for start in range(0, len(free), MAX_RECORDS):
+            ids = free[start : start + MAX_RECORDS]
             found = await self._pending.answers_to(
                 lambda token, record=record: ev.Forget(  # type: ignore[misc]
                     at=self._service.now(),
@@ -285,7 +330,12 @@ class JobRequests:
             )
             what += [str(answer.job_id) for answer in found]
         caller.reply(
-            an.Changed(id=request.id, what=what, kept=selected.passed_over, left=selected.left)
+            an.Changed(
+                id=request.id,
+                what=what,
+                kept=selected.passed_over + len(selected.ids) - len(free),
+                left=selected.left,
+            )
         )
 
     async def list_jobs(self, caller: Caller, request: rq.ListJobs) -> None:

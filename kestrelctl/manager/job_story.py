@@ -128,7 +128,8 @@ def _of_task(
         return _stands(task_id, task.whereabouts, now)
     row = task.row
     if row is None:
-        never_sent = record.cancelling and task.index >= record.cursor
+        over = record.cancelling or record.state != "active"
+        never_sent = over and task.index >= record.cursor
         return [_over(record, task, happenings, now)] if never_sent else []
     if row.state is TaskState.WAITING:
         return []  # It has just ended, and that is not durable yet.

@@ -69,14 +69,16 @@ class Retention:
     def _due(self, now: float) -> list[int]:
         before = now - LEAST_SECONDS
         find: Callable[..., list[int]] = self._service.store.ended_before
+        pool = self._service.pool
+        most = MOST_AT_ONCE + pool.waited_for  # those are kept, and must not hide others
         found: list[int] = []
         if self._keep_seconds is not None:
-            found = find(now - max(self._keep_seconds, LEAST_SECONDS), limit=MOST_AT_ONCE)
-        if self._keep_jobs is not None and len(found) < MOST_AT_ONCE:
-            too_many = find(before, keep=self._keep_jobs, limit=MOST_AT_ONCE)
+            found = find(now - max(self._keep_seconds, LEAST_SECONDS), limit=most)
+        if self._keep_jobs is not None and len(found) < most:
+            too_many = find(before, keep=self._keep_jobs, limit=most)
             found = max(found, too_many, key=len)  # both begin with the job that ended first
-        known = self._service.pool.job
-        return [job_id for job_id in found if known(job_id) is None]
+        due = (job_id for job_id in found if pool.job(job_id) is None)
+        return [job_id for job_id in due if not pool.is_waited_for(job_id)][:MOST_AT_ONCE]
 
 
 def retention(service: Service, options: ManagerOptions) -> Retention:

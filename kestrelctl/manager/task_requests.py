@@ -47,6 +47,7 @@ _WAITS = {
     Standing.READY: "",
     Standing.BACKOFF: "it failed, and pauses before it runs again",
     Standing.UNHEARD: "its worker has not spoken since the manager started",
+    Standing.BEHIND: "it waits for the task of its index of the job that it is after",
 }
 
 
@@ -73,7 +74,9 @@ class TaskRequests:
         elif (
             states
             and TaskState.WAITING not in states
-            and not (TaskState.CANCELLED in states and record.cancelling)
+            and not (
+                TaskState.CANCELLED in states and (record.cancelling or record.spec.after_each)
+            )
         ):
             # Only tasks with an object or a row can be in these states, so all others are skipped.
             rows = self._rows(record, states=states, after=request.after, limit=limit)
@@ -132,7 +135,8 @@ class TaskRequests:
         row = rows.get(index)
         if row is not None:
             return views.task_view(row, record)
-        state = TaskState.CANCELLED if record.cancelling else TaskState.WAITING
+        never = record.cancelling or _never_starts(record, job, index)
+        state = TaskState.CANCELLED if never else TaskState.WAITING
         return an.TaskView(index=index, task_id=task_id, state=state)
 
     # -- stories -----------------------------------------------------------------------------------
@@ -307,11 +311,18 @@ def _state(
         runs = task.attempt is not None and task.attempt.phase is Phase.RUNNING
         return TaskState.RUNNING if runs else TaskState.WAITING
     if index >= (job.cursor if job is not None else record.cursor):
-        over = job.cancelling if job is not None else record.cancelling
+        over = _never_starts(record, job, index)
         return TaskState.CANCELLED if over else TaskState.WAITING
     if row is None or row.state is TaskState.WAITING:
         return None
     return row.state
+
+
+def _never_starts(record: JobRecord, job: Job | None, index: int) -> bool:
+    """Whether a task beyond the cursor is cancelled, without object or row."""
+    if job is None:
+        return record.state != "active"
+    return job.cancelling or (index >= job.cursor and index in job.bad)
 
 
 def _filled(piece: AttemptOutput, found: an.Log | str) -> AttemptOutput:
@@ -365,7 +376,7 @@ def _whereabouts(job: Job, index: int) -> job_story.Whereabouts | None:
     """How a task of an active job is; None if it has ended."""
     task = job.live.get(index)
     if task is None:
-        waits = index >= job.cursor and not job.cancelling
+        waits = index >= job.cursor and not (job.cancelling or index in job.bad)
         return (
             job_story.Whereabouts(what="waiting", detail="it was never handed out")
             if waits

@@ -129,6 +129,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         hold_after=spec.hold_after,
         stop_after=spec.stop_after,
         join=spec.join,
+        after_each=spec.after_each,
         mean_seconds=job.mean_seconds if job else None,
         dispatch_p50_seconds=percentile(latencies, 50),
         dispatch_p99_seconds=percentile(latencies, 99),
@@ -411,7 +412,7 @@ def explanation(
     return JobExplanation(
         id=request_id,
         job=job_view(job.record(), job, unstored),
-        waiting=sum(line.waiting for line in job.lines()),
+        waiting=sum(line.waiting for line in job.lines()) + job.waiting_behind,
         job_reasons=found.job_reasons,
         obstacles=[
             Obstacle(workers=group.workers, example=group.example, refusal=group.refusal)

@@ -121,6 +121,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hold_after: int | None = None  #: failures in a row after which the pool puts it on hold
     stop_after: int | None = None  #: failed tasks after which the pool stops it
     join: bool = False  #: standard error goes into standard output
+    after_each: int = 0  #: the job for whose tasks its tasks wait, one for one; 0 for none
     mean_seconds: float | None = None
     #: What dispatch added to a task, seconds: from hand-out to report, less queue and run time.
     dispatch_p50_seconds: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.model.after import After, WantedEnd
+from kestrelctl.core.model.after import After
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol.reply import Reply
 
@@ -15,10 +15,12 @@ class GraphJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         after: the jobs among these that it waits for, by their places, from 0; all come before it.
             Jobs that are there already are in the `after` of its spec.
+        after_each: the same of the job whose tasks its tasks wait for, one for one; None for none.
     """
 
     spec: JobSpec
     after: tuple[After, ...] = ()
+    after_each: int | None = None
 
 
 class GraphSubmitted(Reply, frozen=True, kw_only=True, tag="graph_submitted"):
@@ -54,12 +56,17 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GraphEdge(msgspec.Struct, frozen=True, array_like=True):
-    """A job, and others with ids in a row that it waits for, or did."""
+    """A job, and others with ids in a row that it waits for, or did.
+
+    Attributes:
+        ending: how they must end: `ok`, `ended` or `failed`; or `each`, of a job whose tasks wait
+            for the tasks of another, one for one.
+    """
 
     child: int
     first: int
     last: int
-    ending: WantedEnd
+    ending: str
 
 
 class JobGraph(Reply, frozen=True, kw_only=True, tag="graph"):

@@ -31,6 +31,7 @@ from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
 from kestrelctl.simulate.bound_audit import BoundAudit, InUse
 from kestrelctl.simulate.outline_audit import OutlineAudit
+from kestrelctl.simulate.pair_audit import PairAudit
 from kestrelctl.simulate.share_audit import ShareAudit
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.store.memory import MemoryStore
@@ -81,6 +82,7 @@ class Audit:
         self._clock = clock
         self._bounds = BoundAudit()
         self._outlines = OutlineAudit(calm=calm)
+        self._pairs = PairAudit()
         self._shares = shares
         self._jobs: dict[int, JobRecord] = {}
         self._rows: dict[tuple[int, int], TaskRecord] = {}
@@ -301,6 +303,8 @@ class Audit:
                         (self._held.add if held else self._held.discard)(record.job_id)
                         self._freed_now(record)
             elif isinstance(effect, Run):
+                for problem in self._pairs.sent(effect.spans, self._jobs):
+                    self.expect(False, problem)
                 for number, job_id, _, n, _ in effect.spans:
                     self._bounds.sent(number, n, self._clock.now)
                     together[job_id] += n
@@ -388,6 +392,8 @@ class Audit:
     def committed(self, records: Sequence[Record]) -> None:
         """Holds each row against the one that it replaces."""
         for record in records:
+            if isinstance(record, (TaskRecord, JobRecord)):
+                self._pairs.committed(record)
             if isinstance(record, TaskRecord):
                 self._row(self._rows.get((record.job_id, record.index)), record)
                 self._rows[record.job_id, record.index] = record
@@ -506,7 +512,8 @@ class Audit:
         beyond = [row.index for row in rows if row.index >= job.cursor]
         self.expect(not beyond, f"{where} has rows {beyond} beyond its cursor {job.cursor}")
         never_started = spec.count - job.cursor
-        self.expect(job.cancelling or not never_started, f"{where}: {never_started} never started")
+        may_never = job.cancelling or bool(spec.after_each)
+        self.expect(may_never or not never_started, f"{where}: {never_started} never started")
         counts = Counts(cancelled=never_started)
         for row in rows:
             if row.state in FINAL_STATES:

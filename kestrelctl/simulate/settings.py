@@ -29,6 +29,7 @@ from kestrelctl.simulate.workload import (
     some_tokens,
     with_holds,
     with_owners,
+    with_pairs,
     with_parents,
     with_spans,
     with_unknown,
@@ -95,13 +96,12 @@ def small(seed: int) -> WorldSettings:
     jobs = some_jobs(random, random.randint(10, 80), fault_seconds / 2)
     jobs = with_holds(Random(f"holds {seed}"), jobs)
     ads, hidden, jobs = with_unknown(Random(f"unknown {seed}"), ads, jobs)
-    jobs = with_spans(ads, jobs)
+    jobs = with_owners(Random(f"owners {seed}"), with_spans(ads, jobs))
+    jobs = with_parents(Random(f"parents {seed}"), jobs)
     return WorldSettings(
         ads=ads,
         hidden=hidden,
-        submissions=with_parents(
-            Random(f"parents {seed}"), with_owners(Random(f"owners {seed}"), jobs)
-        ),
+        submissions=with_pairs(Random(f"pairs {seed}"), jobs),
         policies=tuple(some_policies(Random(f"policies {seed}"), fault_seconds)),
         tokens=tuple(some_tokens(Random(f"tokens {seed}"), fault_seconds)),
         shares=tuple(some_shares(Random(f"shares {seed}"), fault_seconds)),

@@ -174,6 +174,13 @@ class Owner(User):
                 return
             after = (After(parent, parent, plan.after_end),)
             spec = msgspec.structs.replace(spec, after=after)
+        if plan.each_plan is not None:
+            parent = self.submissions.get(plan.each_plan)
+            if parent is None:
+                self.clock.after(PATIENCE_SECONDS, self._submit, which)
+                return
+            if spec.span == self._plans[plan.each_plan].spec.span == 1:
+                spec = msgspec.structs.replace(spec, after_each=parent)
         request = requests.SubmitJob(spec=spec, watch=True, key=f"plan {which}")
         self._plan_of[self.ask(request)] = which
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from random import Random
 
 import msgspec
@@ -52,6 +52,8 @@ class Submission(msgspec.Struct, frozen=True):
     #: An earlier one of the same owner, by its place among his, that it waits for.
     after_plan: int | None = None
     after_end: WantedEnd = WantedEnd.OK
+    #: The same of one for whose tasks its tasks wait, one for one: it has as many.
+    each_plan: int | None = None
 
 
 class PolicyChange(msgspec.Struct, frozen=True):
@@ -226,6 +228,32 @@ def with_parents(random: Random, submissions: list[Submission]) -> list[Submissi
                 after_plan=random.randrange(place),
                 after_end=random.choice(tuple(WantedEnd)),
             )
+        found.append(each)
+    return found
+
+
+def with_pairs(random: Random, submissions: list[Submission]) -> list[Submission]:
+    """The same jobs, the tasks of some behind those of another of their owner, one for one."""
+    earlier: defaultdict[str, list[JobSpec]] = defaultdict(list)
+    found = []
+    for each in submissions:
+        known = earlier[each.owner]
+        place = random.randrange(len(known)) if known and random.random() < 0.3 else None
+        if place is not None and each.after_plan is None and each.spec.span == 1:
+            count = known[place].count
+            spec = msgspec.structs.replace(
+                each.spec,
+                count=count,
+                items=None,
+                if_parent_fails=random.choice((IfParentFails.CANCEL, IfParentFails.RUN)),
+            )
+            each = msgspec.structs.replace(
+                each,
+                spec=spec,
+                each_plan=place,
+                cancel_tasks=tuple(index for index in each.cancel_tasks if index < count),
+            )
+        known.append(each.spec)
         found.append(each)
     return found
 

@@ -7,23 +7,35 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kestrelctl.core.model.after import After, WantedEnd
+from kestrelctl.core.model.after import EACH, After
+from kestrelctl.core.model.spec import JobSpec
 
 
 class Edge(NamedTuple):
-    """A job, and others with ids in a row that must end in one way before it starts."""
+    """A job, and others with ids in a row that it waits for.
+
+    Attributes:
+        ending: how all of these must end before it starts, a `WantedEnd`; or `EACH`.
+    """
 
     child: int
     first: int
     last: int
-    ending: WantedEnd
+    ending: str
 
 
-def put_edges(connection: sqlite3.Connection, child: int, after: Iterable[After]) -> None:
+def edges_of(child: int, spec: JobSpec) -> list[Edge]:
+    """What a job waits for, in the order of the ids."""
+    found = [Edge(child, each.first, each.last, each.ending.value) for each in spec.after]
+    if spec.after_each:
+        found.append(Edge(child, spec.after_each, spec.after_each, EACH))
+    return sorted(found)
+
+
+def put_edges(connection: sqlite3.Connection, child: int, spec: JobSpec) -> None:
     """Writes what a new job waits for."""
     connection.executemany(
-        "INSERT INTO edges (child, first, last, ending) VALUES (?, ?, ?, ?)",
-        [(child, each.first, each.last, each.ending.value) for each in after],
+        "INSERT INTO edges (child, first, last, ending) VALUES (?, ?, ?, ?)", edges_of(child, spec)
     )
 
 
@@ -41,7 +53,7 @@ def edges(
         " LIMIT ?",
         (*values, -1 if limit is None else limit),
     )
-    return [Edge(child, first, last, WantedEnd(ending)) for child, first, last, ending in rows]
+    return [Edge(child, first, last, str(ending)) for child, first, last, ending in rows]
 
 
 def ended_parents(

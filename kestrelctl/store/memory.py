@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from kestrelctl.core.model.after import ids_of
+from kestrelctl.core.model.index_ranges import as_ranges
 from kestrelctl.core.model.records import (
+    EndedTasks,
     GroupGone,
     GroupRecord,
     Happening,
@@ -27,10 +29,11 @@ from kestrelctl.core.model.records import (
     UserRecord,
     WorkerGone,
     WorkerRecord,
+    ended_tasks,
 )
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.errors import StoreFull
-from kestrelctl.store.edges import Edge
+from kestrelctl.store.edges import Edge, edges_of
 from kestrelctl.store.port import Statistics
 from kestrelctl.store.sums import (
     Measures,
@@ -96,7 +99,13 @@ class MemoryStore:
             users=[self._users[name] for name in sorted(self._users)],
             groups=[self._groups[name] for name in sorted(self._groups)],
             parents=self._ended_parents(jobs),
+            paired=self._ended_pairs(jobs),
         )
+
+    def _ended_pairs(self, active: Sequence[JobRecord]) -> dict[int, EndedTasks]:
+        named = {job.spec.after_each for job in active} & self._jobs.keys()
+        ended = (self._jobs[job_id] for job_id in named if self._jobs[job_id].state != "active")
+        return {job.job_id: ended_tasks(job, self.ended_badly(job.job_id)) for job in ended}
 
     def _ended_parents(self, active: Sequence[JobRecord]) -> dict[int, str]:
         waiting = [job.spec.after for job in active if not job.freed]
@@ -109,10 +118,10 @@ class MemoryStore:
     ) -> list[Edge]:
         wanted = None if ids is None else set(ids)
         found = [
-            Edge(job_id, *astuple(each))
+            edge
             for job_id, job in sorted(self._jobs.items())
             if job_id > above and (wanted is None or job_id in wanted)
-            for each in job.spec.after
+            for edge in edges_of(job_id, job.spec)
         ]
         return found[:limit]
 
@@ -148,6 +157,7 @@ class MemoryStore:
                 if task.index not in ended and task.memory_step
             },
             happenings=len(self._happenings.get(job.job_id, ())),
+            bad=as_ranges(sorted(t.index for t in final if t.state is not TaskState.DONE)),
         )
 
     async def commit(self, records: Sequence[Record]) -> None:

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from kestrelctl.core.model.index_ranges import as_ranges
 from kestrelctl.core.model.records import (
+    EndedTasks,
     Happening,
     JobRecord,
     PolicyRecord,
@@ -20,6 +22,7 @@ from kestrelctl.core.model.records import (
     TaskRecord,
     TokenRecord,
     UnfinishedJob,
+    ended_tasks,
 )
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.errors import KestrelError
@@ -87,7 +90,19 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
         parents=ended_parents(
             connection, (job.record.spec.after for job in jobs if not job.record.freed)
         ),
+        paired=_ended_pairs(connection, {job.record.spec.after_each for job in jobs}, set_aside),
     )
+
+
+def _ended_pairs(
+    connection: sqlite3.Connection, ids: set[int], set_aside: SetAside
+) -> dict[int, EndedTasks]:
+    """Those of these jobs that have ended, with their tasks that are not done."""
+    which = Which(sorted(ids - {0}), ("done", "failed", "cancelled"), None, "")
+    return {
+        record.job_id: ended_tasks(record, ended_badly(connection, record.job_id, []))
+        for record in jobs(connection, which, len(ids), set_aside)
+    }
 
 
 def _unfinished_jobs(
@@ -108,6 +123,7 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
     """Counts a job's tasks and collects the gaps between them, keeping nothing else in memory."""
     counts = dict.fromkeys(range(len(STATES)), 0)
     unfinished: list[int] = []
+    bad: list[int] = []
     beyond = 0
     walk = "SELECT idx, state FROM tasks WHERE job_id = ? ORDER BY idx"
     for index, state in connection.execute(walk, (record.job_id,)):
@@ -118,6 +134,8 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
             unfinished.extend(range(beyond, index))
         if state == _WAITING:
             unfinished.append(index)
+        elif state != _DONE:
+            bad.append(index)
         beyond = index + 1
     cursor = max(record.cursor, beyond)
     if cursor > record.spec.count:
@@ -149,6 +167,7 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
         retried_after={index: after for index, *_, after, _ in remembered if after},
         memory_steps={index: step for index, *_, step in remembered if step},
         happenings=happenings,
+        bad=as_ranges(bad),
     )
 
 

@@ -240,6 +240,8 @@ def _must_make_sense(record: JobRecord) -> None:
         raise ValueError(f"there is no state {record.state!r}")
     if problem := problem_with_parents(spec.after):
         raise ValueError(problem)
+    if spec.after_each < 0:
+        raise ValueError(f"its tasks wait for those of job {spec.after_each}")
     if record.cursor > spec.count or not spec.argv:
         raise ValueError(f"a cursor of {record.cursor} in {spec.count} tasks")
     if spec.items is not None and len(spec.items) != spec.count:

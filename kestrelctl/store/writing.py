@@ -232,8 +232,7 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
         "INSERT INTO heads (job_id, head) VALUES (?, ?)",
         (record.job_id, encode_spec(record.spec.head())),
     )
-    if record.spec.after:
-        put_edges(connection, record.job_id, record.spec.after)
+    put_edges(connection, record.job_id, record.spec)
     connection.execute("UPDATE pool SET last_job_id = max(last_job_id, ?)", (record.job_id,))
 
 

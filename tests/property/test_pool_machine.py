@@ -31,7 +31,7 @@ from kestrelctl.core.model.ad import AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.after import After, IfParentFails, WantedEnd, ids_of
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
+from kestrelctl.core.model.records import EndedTasks, JobRecord, Record, TaskRecord, ended_tasks
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.share_change import ShareChange
@@ -39,6 +39,7 @@ from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
+from kestrelctl.manager.descent import ended_pairs
 from kestrelctl.store.memory import MemoryStore
 
 PROFILE = settings(
@@ -176,6 +177,8 @@ class PoolMachine(RuleBasedStateMachine):
         self.accepted: set[int] = set()
         self.stopped: set[tuple[int, int]] = set()  #: tasks that ended after they were cancelled
         self.retried: set[int] = set()
+        self.done: set[tuple[int, int]] = set()
+        self.badly: set[tuple[int, int]] = set()  #: tasks that ever ended otherwise
         self.freed: set[int] = set()  #: jobs that wait for no others any more
         self.on_hold: set[int] = set()  #: jobs that are, as far as records say that were decided
         self.requests = 0
@@ -237,6 +240,7 @@ class PoolMachine(RuleBasedStateMachine):
             assert not handed_out & self.on_hold, "a task of a held job was handed out"
             waiting = {job.id for job in self.pool.jobs if job.spec.after} - self.freed
             assert not handed_out & waiting, "a task was handed out before others had ended"
+            self.must_be_behind_ends(effect)
         match effect:
             case fx.Feed(event=event):
                 self.tell(event)
@@ -259,6 +263,29 @@ class PoolMachine(RuleBasedStateMachine):
                     }
             case fx.Kill(numbers=numbers) if worker:
                 self.kill(worker, numbers)
+
+    def must_be_behind_ends(self, run: fx.Run) -> None:
+        """What the tasks of a job wait for, one for one, has ended as it wants, durably."""
+        jobs = {job.id: job for job in self.pool.jobs}
+        for _, job_id, index, n, _ in run.spans:
+            spec = jobs[job_id].spec
+            for each in range(index, index + n) if spec.after_each else ():
+                parent = (spec.after_each, each)
+                if parent not in self.done:
+                    any_end = spec.if_parent_fails is IfParentFails.RUN
+                    assert any_end, f"{parent} is not done"
+                    known = parent in self.badly or self.never_starts(*parent)
+                    assert known, f"{parent} has not ended"
+
+    def never_starts(self, job_id: int, index: int) -> bool:
+        """Whether a task without a row is durably cancelled."""
+        record = self.store.job(job_id)
+        if record is None or record.cancelling or record.state != "active":
+            return True
+        parent = record.spec.after_each
+        if not parent or record.spec.if_parent_fails is not IfParentFails.CANCEL:
+            return False
+        return (parent, index) in self.badly or self.never_starts(parent, index)
 
     def must_be_free(self, record: JobRecord) -> None:
         """What a job waited for has ended as it wants, durably."""
@@ -298,7 +325,7 @@ class PoolMachine(RuleBasedStateMachine):
         elif key in self.final:
             self.stopped.discard(key)
             assert record.state is TaskState.WAITING, f"{key} was {self.final[key]}"
-            assert record.job_id in self.retried, f"nobody wanted {key} again"
+            assert self.was_retried(record.job_id), f"nobody wanted {key} again"
             assert self.final.pop(key) is not TaskState.DONE
         if record.result is not None:
             assert record.result.number not in self.accepted, f"{key} accepted twice"
@@ -309,6 +336,13 @@ class PoolMachine(RuleBasedStateMachine):
             assert record.result.outcome == Outcome.DONE
         if record.state in FINAL_STATES:
             self.final[key] = record.state
+            (self.done if record.state is TaskState.DONE else self.badly).add(key)
+
+    def was_retried(self, job_id: int) -> bool:
+        """Whether a user has retried a job, or one for whose tasks its tasks wait."""
+        record = self.store.job(job_id)
+        parent = record.spec.after_each if record is not None else 0
+        return job_id in self.retried or (parent > 0 and self.was_retried(parent))
 
     @rule()
     def crash(self) -> None:
@@ -344,6 +378,33 @@ class PoolMachine(RuleBasedStateMachine):
                 owner="ada",
                 spec=spec,
                 ended=self.ended(spec),
+            )
+        )
+
+    @rule(spec=specs, which=st.integers(0, 3), otherwise=st.sampled_from(IfParentFails))
+    def submit_after_each(self, spec: JobSpec, which: int, otherwise: IfParentFails) -> None:
+        """A job whose tasks wait for those of another, one for one."""
+        parent = self.some_job(which)
+        known = self.pool.job(parent) or self.store.job(parent)
+        if known is None or known.spec.service or known.spec.span > 1:
+            return
+        whole = msgspec.structs.replace(
+            spec,
+            count=known.spec.count,
+            items=None,
+            service=False,
+            span=1,
+            after_each=parent,
+            if_parent_fails=otherwise,
+        )
+        self.requests += 1
+        self.tell(
+            ev.Submit(
+                at=self.now,
+                request=f"submit {self.requests}",
+                owner="ada",
+                spec=whole,
+                paired=ended_pairs(self.store, None, [parent]),
             )
         )
 
@@ -391,6 +452,7 @@ class PoolMachine(RuleBasedStateMachine):
         if record is not None and record.state == "active":
             record = None
         self.retried.add(job_id)
+        bad = self.store.ended_badly(job_id)
         self.tell(
             ev.Retry(
                 at=self.now,
@@ -399,11 +461,18 @@ class PoolMachine(RuleBasedStateMachine):
                 admin=False,
                 job_id=job_id,
                 record=record,
-                indexes=self.store.ended_badly(job_id),
+                indexes=bad,
                 rest=True,
                 ended={} if record is None else self.ended(record.spec),
+                bad=[] if record is None else ended_tasks(record, bad).bad,
+                paired=self.paired(record),
             )
         )
+
+    def paired(self, record: JobRecord | None) -> EndedTasks | None:
+        """What the tasks of an ended job wait for, if that has ended."""
+        parent = 0 if record is None else record.spec.after_each
+        return ended_pairs(self.store, None, [parent]).get(parent)
 
     @rule(
         name=st.sampled_from("ab"),
@@ -784,7 +853,10 @@ class PoolMachine(RuleBasedStateMachine):
     def give_up_what_waits_in_vain(self) -> None:
         """There are jobs that wait until somebody retries what they wait for."""
         for job in list(self.pool.jobs):
-            if job.parents is not None and job.parents.failed:
+            pairing = job.pairing
+            waits = pairing is not None and pairing.otherwise is IfParentFails.WAIT
+            in_vain = waits and pairing is not None and pairing.in_vain
+            if in_vain or (job.parents is not None and job.parents.failed):
                 self.tell(ev.Cancel(at=self.now, request="c", by="root", admin=True, job_id=job.id))
 
     def give_up_what_spans_too_many(self) -> None:

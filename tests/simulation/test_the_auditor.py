@@ -13,8 +13,8 @@ from kestrelctl.core import effects, pool
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.attempts import adoption
 from kestrelctl.core.attempts.estimates import note_refusal
-from kestrelctl.core.events import Event, Heard
-from kestrelctl.core.handlers import reconciliation, reporting
+from kestrelctl.core.events import Event, Heard, TasksClosed
+from kestrelctl.core.handlers import pairs, reconciliation, reporting
 from kestrelctl.core.handlers.membership import on_heard
 from kestrelctl.core.jobs import gates
 from kestrelctl.core.jobs.attempt import Attempt
@@ -33,6 +33,7 @@ from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.significance import Significance
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.pool import _HANDLERS, Pool
 from kestrelctl.core.scheduling import match
 from kestrelctl.core.scheduling.together import Members, Together
@@ -73,6 +74,34 @@ def trouble(*kinds: Kind, job: JobSpec, cancel_after_seconds: float | None = Non
         fault_seconds=6.0,
         latency_seconds=(0.01, 0.1),
     )
+
+
+def test_a_task_that_starts_before_the_end_of_its_parents_is_durable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def feed_at_once(state: State, records: list[TaskRecord]) -> None:
+        for record in records:
+            span = [(record.index, record.index)]
+            done = record.state is TaskState.DONE
+            event = TasksClosed(
+                at=state.at,
+                job_id=record.job_id,
+                done=span if done else [],
+                bad=[] if done else span,
+            )
+            pairs.on_tasks_closed(state, event)
+
+    monkeypatch.setattr(pairs, "feed_ends", feed_at_once)
+    assert is_found("starts before that of job")
+
+
+def test_a_task_that_does_not_wait_for_its_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_done(state: State, parent: int, ended: object) -> tuple[object, list[object]]:
+        job = state.job(parent)
+        return [(0, job.spec.count - 1)] if job is not None else [], []
+
+    monkeypatch.setattr(pairs, "_how_far", all_done)
+    assert is_found("starts before that of job")
 
 
 def test_an_expression_that_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:

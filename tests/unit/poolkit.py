@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -13,11 +13,12 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After, ids_of
 from kestrelctl.core.model.assets import Amounts, amounts
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import Record, Snapshot
+from kestrelctl.core.model.records import EndedTasks, Record, Snapshot, ended_tasks
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.pool import Pool
+from kestrelctl.manager.descent import ended_pairs
 from kestrelctl.store.memory import MemoryStore
 
 E = TypeVar("E", bound=fx.Effect)
@@ -132,9 +133,15 @@ class PoolDriver:
         self._requests += 1
         request = _present(cpus=cpus, memory=memory_bytes, fpga=fpga, matlab=matlab, seats=seats)
         job = JobSpec(argv=argv, count=count, request=request, **spec)
-        ended = self._ended(owner, job)
         self.tell(
-            ev.Submit(at=self.now, request=str(self._requests), owner=owner, spec=job, ended=ended)
+            ev.Submit(
+                at=self.now,
+                request=str(self._requests),
+                owner=owner,
+                spec=job,
+                ended=self._ended(owner, job),
+                paired=ended_pairs(self.store(), owner, [job.after_each]) if job.after_each else {},
+            )
         )
         return self.answers[-1].job_id
 
@@ -146,10 +153,22 @@ class PoolDriver:
         found = self.store().jobs(ids=ids, owner=owner, limit=len(ids))
         return {job.job_id: job.state for job in found if job.state != "active"}
 
+    def _paired(self, owner: str, job_id: int) -> EndedTasks | None:
+        """A job for whose tasks others wait, if the store knows it as ended."""
+        return ended_pairs(self.store(), owner, [job_id]).get(job_id)
+
     def submit_graph(
-        self, *after: tuple[After, ...], owner: str = "ada", key: str = "", **spec: Any
+        self,
+        *after: tuple[After, ...],
+        owner: str = "ada",
+        key: str = "",
+        each: Mapping[int, int] | None = None,
+        **spec: Any,
     ) -> int:
-        """Jobs of one task as one, each with the places of those that it waits for.
+        """Jobs alike as one, each with the places of those that it waits for.
+
+        Args:
+            each: place of a job -> that of the one whose tasks its tasks wait for.
 
         Returns:
             The id of the first.
@@ -162,6 +181,7 @@ class PoolDriver:
                 owner=owner,
                 specs=specs,
                 after=[*after],
+                after_each=[(each or {}).get(place) for place in range(len(after))],
                 key=key,
                 earlier=self.store().job_of_key(owner, key) if key else None,
             )
@@ -195,9 +215,10 @@ class PoolDriver:
         return self.answers[-1]
 
     def retry(self, job_id: int, by: str = "ada", *, rest: bool = True) -> fx.Answer:
-        """All of a job that ended badly shall run again, as the store has it."""
+        """All of a job that ended badly shall run again, as the store has it; and no other job."""
         store = self.store()
         record = next((job for job in store.jobs(ids=[job_id]) if job.state != "active"), None)
+        bad = store.ended_badly(job_id)
         self.tell(
             ev.Retry(
                 at=self.now,
@@ -206,9 +227,11 @@ class PoolDriver:
                 admin=False,
                 job_id=job_id,
                 record=record,
-                indexes=store.ended_badly(job_id),
+                indexes=bad,
                 rest=rest,
                 ended={} if record is None else self._ended(by, record.spec),
+                bad=[] if record is None else ended_tasks(record, bad).bad,
+                paired=None if record is None else self._paired(by, record.spec.after_each),
             )
         )
         return self.answers[-1]

@@ -40,6 +40,7 @@ FULL_SPEC = JobSpec(
     held=True,
     hold_after=20,
     after=(After(1, 3), After(7, 7, WantedEnd.FAILED)),
+    after_each=5,
     if_parent_fails=IfParentFails.WAIT,
     graph=GraphHead(3, "digest"),
     outputs=("result.csv", "plots/*.größe"),

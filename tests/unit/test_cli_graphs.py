@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,25 @@ def test_jobs_of_a_file_are_sent_as_one(tmp_path: Path) -> None:
     assert report.spec.request["memory"] == 2 * 2**30
 
 
+def test_a_job_of_a_file_names_the_one_for_whose_tasks_it_waits(tmp_path: Path) -> None:
+    text = """
+    array = "1-9"
+    [job.fit]
+    command = "./fit"
+    after-each = "prepare"
+    after = "aside"
+    [job.prepare]
+    command = "./prepare"
+    after-each = 12
+    [job.aside]
+    command = "./aside"
+    """
+    prepare, aside, fit = sent(tmp_path, text)
+    assert (prepare.spec.after_each, prepare.after_each) == (12, None)
+    assert (fit.spec.after_each, fit.after_each, fit.after) == (0, 0, (After(1, 1),))
+    assert aside.after_each is None
+
+
 def test_options_on_the_line_win_over_those_of_every_job(tmp_path: Path) -> None:
     assert {job.spec.priority for job in sent(tmp_path, THREE, "--priority", "7")} == {7}
     memory = {job.spec.request["memory"] for job in sent(tmp_path, THREE, "--memory", "3G")}
@@ -106,6 +126,7 @@ def test_all_jobs_of_a_file_can_be_waited_for(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ('[job.a]\ncommand = "x"\nafter = "b"\n[job.b]\ncommand = "x"\nafter = "a"', "a → b → a"),
+        ('[job.a]\ncommand = "x"\nafter-each = "bb"', "after each task of bb, which is no job"),
         ('[job.a]\ncommand = "x"\nafter = "bb"', "job a is after bb, which is no job"),
         ('[job.a]\nafter = "b"', "job a: there is no command"),
         ('[job.a]\ncommand = "x"\npriorty = 3', "unknown key priorty"),
@@ -142,6 +163,22 @@ def test_a_single_job_names_what_it_waits_for(tmp_path: Path) -> None:
     from_file = spec(str(file))
     assert from_file.after == (After(3, 3, WantedEnd.ENDED), After(4, 4))
     assert from_file.if_parent_fails is IfParentFails.RUN
+    assert spec("--after-each", "3", "--", "true").after_each == 3
+    file.write_text('command = "x"\nafter-each = 4')
+    assert spec(str(file)).after_each == 4
+
+
+@pytest.mark.parametrize("word", ["0", "x", "3-4", "3:ended"])
+def test_tasks_wait_for_those_of_one_job(word: str) -> None:
+    result = run(FakePool(), "submit", "--after-each", word, "--", "true")
+    assert result.exit_code == 2
+    assert "not a job whose tasks can be waited for" in result.stderr
+
+
+def test_job_info_names_the_job_for_whose_tasks_a_job_waits() -> None:
+    view = msgspec.structs.replace(ENDED_JOB, after_each=4)
+    result = run(FakePool(ListJobs=an.Jobs(id="", jobs=[view])), "job", "info", "7")
+    assert re.search(r"after each +task of job 4", result.stdout)
 
 
 # -- drawings --------------------------------------------------------------------------------------
@@ -155,6 +192,7 @@ GRAPH = JobGraph(
     ],
     edges=[
         GraphEdge(4, 2, 3, WantedEnd.OK),
+        GraphEdge(5, 3, 3, "each"),
         GraphEdge(5, 4, 4, WantedEnd.ENDED),
     ],
 )
@@ -172,7 +210,7 @@ def test_a_graph_is_drawn_as_text() -> None:
         "JOB    NAME         STATE        ENDED  AFTER",
         '3      the "first"  done           1/1',
         "  4    fit          active   400/1,000  2-3",
-        "    5  report       waiting        0/1  4:ended",
+        "    5  report       waiting        0/1  3:each, 4:ended",
     ]
 
 
@@ -185,6 +223,7 @@ def test_a_graph_is_written_for_graphviz() -> None:
         '  4 [label="4 fit\\nactive 400/1,000", fillcolor=lightskyblue];',
         '  5 [label="5 report\\nwaiting 0/1", fillcolor=white];',
         "  3 -> 4;",
+        '  3 -> 5 [label="each"];',
         '  4 -> 5 [label="ended"];',
         "}",
     ]

@@ -60,6 +60,20 @@ def test_what_names_no_job_is_refused(word: str, said: str) -> None:
         parse_after([word], last)
 
 
+def test_a_job_comes_after_the_one_for_whose_tasks_it_waits() -> None:
+    first, second, third = arrange({"c": ["a"], "b": [], "a": ["7"]}, last, {"c": "b", "b": "12"})
+    assert [first.name, second.name, third.name] == ["b", "a", "c"]
+    assert (first.after_each, first.outside_each) == (None, 12)
+    assert (third.after, third.after_each, third.outside_each) == ((After(1, 1),), 0, 0)
+
+
+def test_jobs_whose_tasks_wait_for_each_other_are_refused() -> None:
+    with pytest.raises(UsageError, match="a → b → a"):
+        arrange({"a": [], "b": ["a"]}, last, {"a": "b"})
+    with pytest.raises(UsageError, match="waits for all of job a and for each of its tasks"):
+        arrange({"a": [], "b": ["a:ended"]}, last, {"b": "a"})
+
+
 def test_a_job_that_is_named_twice_is_refused() -> None:
     with pytest.raises(UsageError) as refused:
         parse_after(["3-5", "4:failed"], last)

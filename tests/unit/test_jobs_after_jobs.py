@@ -307,7 +307,14 @@ def test_of_a_graph_that_names_a_job_that_is_not_there_nothing_comes(driver: Poo
     before = driver.pool.next_job_id
     one, two = JobSpec(argv=("a",)), JobSpec(argv=("b",), after=after(before + 1))
     driver.tell(
-        ev.SubmitGraph(at=driver.now, request="g", owner="ada", specs=[one, two], after=[(), ()])
+        ev.SubmitGraph(
+            at=driver.now,
+            request="g",
+            owner="ada",
+            specs=[one, two],
+            after=[(), ()],
+            after_each=[None, None],
+        )
     )
     assert driver.answers[-1].error == "not-found"
     assert driver.pool.next_job_id == before

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from managerkit import PlayedManager
+from managerkit import PlayedManager, settled
 
-from kestrelctl.core.model.after import After, WantedEnd
+from kestrelctl.core.model.after import After, IfParentFails, WantedEnd
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.manager import graph_requests
+from kestrelctl.manager.retention import Retention
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
@@ -106,6 +109,110 @@ async def test_a_retry_brings_back_what_waited_for_it(manager: PlayedManager) ->
     assert isinstance(changed, an.Changed), changed
     assert (changed.what, changed.tasks) == (["1", "2", "3"], 3)
     assert [job.state for job in manager.store.jobs()] == ["active"] * 4
+
+
+def paired(place: int | None = None, count: int = 3, **spec: Any) -> GraphJob:
+    """A job of some tasks, perhaps each behind one of the job at this place."""
+    return GraphJob(spec=JobSpec(argv=("true",), count=count, **spec), after_each=place)
+
+
+async def test_tasks_of_one_job_wait_for_those_of_another(manager: PlayedManager) -> None:
+    await graph(manager, paired(), paired(0), paired(1))
+    assert [job.spec.after_each for job in manager.store.jobs()] == [0, 1, 2]
+    drawn = await asked(manager, rq.DrawGraph(jobs="2"))
+    assert isinstance(drawn, JobGraph), drawn
+    assert [(node.job_id, node.state) for node in drawn.nodes][1:] == [
+        (2, "waiting"),
+        (3, "waiting"),
+    ]
+    assert [msgspec.structs.astuple(edge) for edge in drawn.edges] == [
+        (2, 1, 1, "each"),
+        (3, 2, 2, "each"),
+    ]
+    why = await asked(manager, rq.ExplainJob(job="2"))
+    assert isinstance(why, an.JobExplanation), why
+    assert why.waiting == 3
+    assert conclusion(why)[0].startswith("it waits task by task for job 1: 0 tasks free")
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (paired(1), "it waits for job 2 of them, which comes no earlier"),
+        (paired(-1), "its tasks wait for those of one job"),
+        (paired(0, after_each=7), "its tasks wait for those of one job"),
+        (paired(0, count=4), "it has 4 tasks, and a has 3"),
+        (paired(0, service=True), "tasks of a service do not wait"),
+        (
+            msgspec.structs.replace(paired(0), after=(After(0, 0),)),
+            "it waits for all of job 1 of them",
+        ),
+    ],
+)
+async def test_what_cannot_wait_task_by_task_is_refused(
+    manager: PlayedManager, job: GraphJob, said: str
+) -> None:
+    refused = await graph(manager, paired(name="a"), job)
+    assert isinstance(refused, an.Failed), refused
+    assert said in (refused.cause or refused.message)
+    assert manager.store.jobs() == []
+
+
+async def test_a_retry_brings_back_tasks_behind_tasks_also_of_jobs_that_have_ended(
+    manager: PlayedManager,
+) -> None:
+    aside = paired(0, if_parent_fails=IfParentFails.RUN, held=True)
+    await graph(manager, paired(), paired(0), paired(1), aside)
+    await asked(manager, rq.CancelJobs(jobs="1"))
+    assert [job.state for job in manager.store.jobs()] == ["cancelled"] * 3 + ["active"]
+    assert [job.cancelling for job in manager.store.jobs()] == [True, False, False, False]
+    changed = await asked(manager, rq.RetryJobs(jobs="1"))
+    assert isinstance(changed, an.Changed), changed
+    assert (changed.what, changed.tasks) == (["1", "2", "3"], 9)
+    assert [job.state for job in manager.store.jobs()] == ["active"] * 4
+
+
+async def test_a_job_whose_tasks_came_back_with_its_parent_s_may_be_named_as_well(
+    manager: PlayedManager,
+) -> None:
+    await graph(manager, paired(), paired(0), paired(0, if_parent_fails=IfParentFails.WAIT))
+    await asked(manager, rq.CancelJobs(jobs="1"))
+    changed = await asked(manager, rq.RetryJobs(jobs="1-3"))
+    assert isinstance(changed, an.Changed), changed
+    assert [job.state for job in manager.store.jobs()] == ["active"] * 3
+
+
+async def test_tasks_that_are_in_vain_are_cancelled_to_whoever_asks(
+    manager: PlayedManager,
+) -> None:
+    await graph(manager, paired(), paired(0, name="behind"))
+    await asked(manager, rq.CancelJobs(jobs="1"))
+    tasks = await asked(manager, rq.ListTasks(job="2"))
+    assert isinstance(tasks, an.Tasks), tasks
+    assert [task.state for task in tasks.tasks] == ["cancelled"] * 3
+    refused = await asked(manager, rq.RetryJobs(jobs="2"))
+    assert isinstance(refused, an.Failed), refused
+    assert refused.hint == "`kestrelctl job retry 1` brings both back"
+
+
+async def test_a_job_is_not_forgotten_while_tasks_wait_for_its_tasks(
+    manager: PlayedManager,
+) -> None:
+    wait = IfParentFails.WAIT
+    await graph(manager, paired(), paired(0, if_parent_fails=wait), paired())
+    await asked(manager, rq.CancelJobs(jobs="1,3"))
+    refused = await asked(manager, rq.ForgetJobs(jobs="1"))
+    assert isinstance(refused, an.Failed), refused
+    assert refused.message == "tasks of job 2 wait for those of job 1"
+    changed = await asked(manager, rq.ForgetJobs(jobs="1,3"))
+    assert isinstance(changed, an.Changed), changed
+    assert (changed.what, changed.kept) == (["3"], 1)
+    manager.now += 10_000.0
+    assert not Retention(manager.service, 100.0, None).look()
+    await asked(manager, rq.CancelJobs(jobs="2"))
+    assert Retention(manager.service, 100.0, None).look()
+    await settled()
+    assert 1 not in manager.store.job_ids()
 
 
 async def test_what_another_failed_parent_stops_stays(manager: PlayedManager) -> None:

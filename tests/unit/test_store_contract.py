@@ -173,6 +173,28 @@ class TestEdges:
         assert found.jobs[-1].record.freed
         assert found.jobs[-1].record.settled == {}
 
+    async def test_a_job_for_whose_tasks_others_wait_is_one_of_them(self, store: Store) -> None:
+        both = JobSpec(argv=("a",), after=(After(3, 4),), after_each=2)
+        await store.commit([job(5, spec=both)])
+        assert store.edges() == [Edge(5, 2, 2, "each"), Edge(5, 3, 4, OK)]
+
+    async def test_which_tasks_of_it_ended_badly_is_found(self, store: Store) -> None:
+        many = JobSpec(argv=("a",), count=9)
+        behind = replace(many, after_each=1)
+        rows: list[Record] = [done(0), failed(1), failed(2), lost(4)]
+        await store.commit([job(1, spec=many), *rows, Progress(1, 6)])
+        await store.commit([job(2, spec=behind)])
+        found = reopened(store)
+        assert found.jobs[0].bad == [(1, 2), (4, 4)]
+        assert found.jobs[1].bad == []
+        assert found.paired == {}
+        counts = Counts(done=1, failed=2, lost=1, cancelled=5)
+        ended = job(1, spec=many, state="failed", cursor=6, counts=counts)
+        await store.commit([ended, cancelled(3), done(5)])
+        found = reopened(store)
+        assert found.paired[1].bad == [(1, 4), (6, 8)]
+        assert found.paired[1].record.spec.count == 9
+
 
 class TestShares:
     async def test_what_is_set_for_users_is_remembered(self, store: Store) -> None:

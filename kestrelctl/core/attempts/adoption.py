@@ -6,7 +6,7 @@ The earlier surviving attempt of a task wins: work that was begun is kept, a rep
 from __future__ import annotations
 
 from kestrelctl.core.attempts import book
-from kestrelctl.core.attempts.endings import find_again, lose, put_back
+from kestrelctl.core.attempts.endings import find_again, lose, put_back, write_passed
 from kestrelctl.core.effects import Acknowledge, Kill
 from kestrelctl.core.events import Joined
 from kestrelctl.core.jobs.job import Job, Task
@@ -130,6 +130,7 @@ def reach(state: State, job: Job, index: int) -> None:
     passed = job.reach(index)
     if state.connected and state.reconcile_until is None:
         for task in reversed(passed):
-            job.make_ready(task)
+            job.line_up(task)
+    write_passed(state, job)
     state.touch_job(job)
     state.record(Progress(job.id, job.cursor))

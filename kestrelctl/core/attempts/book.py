@@ -88,6 +88,8 @@ def adopt(
     """
     if task.standing is Standing.READY:
         del task.line.ready[task.index]
+    if task.job.pairing is not None:
+        task.job.pairing.behind.discard(task.index)
     for asset in worker.outlines:
         _make_room(worker, asset, claim.amounts.get(asset, 0))
     begin(state, worker, [task], number, claim, state.at, sent_at)

@@ -47,6 +47,10 @@ def finish(state: State, task: Task, to: TaskState, worker: str, result: Result 
     if task.cancelled:
         to = TaskState.CANCELLED
     del job.live[task.index]
+    if job.pairing is not None:
+        job.pairing.behind.discard(task.index)
+    if to is not DONE:
+        job.note_bad(task.index, task.index)
     counts, totals = job.counts, state.totals
     if to is DONE:
         counts.done += 1
@@ -61,6 +65,18 @@ def finish(state: State, task: Task, to: TaskState, worker: str, result: Result 
         counts.cancelled += 1
         totals.tasks_cancelled += 1
     state.ended_tasks.append(remember(state, task, to, worker, result))
+
+
+def write_passed(state: State, job: Job) -> None:
+    """Gives cancelled tasks their rows that the cursor has passed over: below it, all have one."""
+    pairing = job.pairing
+    if pairing is None or not pairing.passed:
+        return
+    for first, last in pairing.passed:
+        for index in range(first, last + 1):
+            record = TaskRecord(job.id, index, TaskState.CANCELLED, 0, 0, "", None)
+            state.record(record)
+    pairing.passed.clear()
 
 
 def put_back(state: State, task: Task, worker: str) -> None:
@@ -240,6 +256,7 @@ def settle_job(state: State, job: Job, now: float) -> None:
     del state.jobs[job.id]
     state.ending[job.id] = job
     state.dependencies.release(job)
+    state.unpair(job)
     outcome = job.counts.outcome()
     state.totals.jobs_finished[outcome] += 1
     record = job.record(outcome, now)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from kestrelctl.core.attempts.book import begin
+from kestrelctl.core.attempts.endings import write_passed
 from kestrelctl.core.effects import Run, Span
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import SUSPECT_LOSSES, Job, Task
@@ -151,6 +152,10 @@ def _give(
             continue
         fresh = job.cursor - cursor
         again = tasks[: len(tasks) - fresh]
+        if job.pairing is not None:
+            # The cursor may have passed over others: these are sent as what they are.
+            again, fresh = tasks, sum(task.index >= cursor for task in tasks)
+            write_passed(state, job)
         suspect = _suspect(again) if again else None
         if suspect is not None:
             _put_back(tasks, suspect)

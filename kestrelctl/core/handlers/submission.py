@@ -23,6 +23,16 @@ from kestrelctl.core.events import (
     SubmitGraph,
 )
 from kestrelctl.core.handlers.admission import over_quota
+from kestrelctl.core.handlers.pairs import (
+    feed_cancel,
+    pair,
+    pair_again,
+    put_behind,
+    why_orphaned,
+    why_unlike,
+    why_unpaired,
+)
+from kestrelctl.core.handlers.pairs import revive as revive_tasks
 from kestrelctl.core.handlers.waits import (
     keep_outcome,
     retried_in_vain,
@@ -33,6 +43,7 @@ from kestrelctl.core.handlers.waits import (
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.after import shifted
 from kestrelctl.core.model.hold import SUBMITTED_SO, Hold
+from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges, as_ranges
 from kestrelctl.core.model.parent_files import located
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobForgotten, OwnerTold, Swept
@@ -60,6 +71,11 @@ def on_submit(state: State, event: Submit) -> None:
     if refusal is not None:
         refuse(state, event.request, *refusal)
         return
+    ended = event.paired.get(event.spec.after_each)
+    why = why_unpaired(state, event.owner, event.spec, ended)
+    if why is not None:
+        _refuse_pair(state, event.request, why)
+        return
     job = _take_in(state, event, event.spec)
     if event.key:
         job.key = event.key
@@ -86,10 +102,21 @@ def on_submit_graph(state: State, event: SubmitGraph) -> None:
     if refusal is not None:
         refuse(state, event.request, *refusal)
         return
-    for spec, after in zip(event.specs, afters, strict=True):
-        if after:
+    for spec, each in zip(event.specs, event.after_each, strict=True):
+        why = why_unpaired(state, event.owner, spec, event.paired.get(spec.after_each))
+        if each is not None:
+            parent = event.specs[each]
+            why = why_unlike(spec, parent, parent.name or f"job {each + 1} of them")
+        if why is not None:
+            _refuse_pair(state, event.request, why, spec.name)
+            return
+    for spec, after, each in zip(event.specs, afters, event.after_each, strict=True):
+        after_each = spec.after_each if each is None else first + each
+        if after or after_each:
             files = located(spec.parent_files, first)
-            spec = msgspec.structs.replace(spec, after=after, parent_files=files)
+            spec = msgspec.structs.replace(
+                spec, after=after, after_each=after_each, parent_files=files
+            )
         job = _take_in(state, event, spec)
         if event.key and job.id == first:
             job.key = event.key
@@ -123,7 +150,16 @@ def _take_in(state: State, event: Submit | SubmitGraph, spec: JobSpec) -> Job:
         job.hold = Hold(event.owner, event.at, SUBMITTED_SO)
         state.tell(job, -1, "held", detail=SUBMITTED_SO)
     wait_for_parents(state, job, event.ended)
+    pair(state, job, event.paired.get(spec.after_each))
     return job
+
+
+def _refuse_pair(state: State, request: str, why: str, name: str = "") -> None:
+    """Tells a user why tasks of a job cannot wait for those of another, one for one."""
+    there = why.startswith("there is no job")
+    text = why if there else f"tasks of {name or 'the job'} cannot wait one for one: {why}"
+    hint = "`kestrelctl job list` shows yours" if there else "--after waits for the whole job"
+    refuse(state, request, "not-found" if there else "usage", text, hint)
 
 
 def _has_too_many_expressions(state: State, request: str, owner: str, specs: list[JobSpec]) -> bool:
@@ -219,11 +255,13 @@ def cancel_all(state: State, job: Job) -> None:
     state.dependencies.release(job)
     if not job.cancelling:
         state.tell(job, -1, "cancelled", detail=plural(job.remaining, "task"))
+        job.counts.cancelled += job.to_start
+        state.totals.tasks_cancelled += job.to_start
         job.cancelling = True
-        job.counts.cancelled += job.never_started
-        state.totals.tasks_cancelled += job.never_started
+    state.unpair(job)
     stop(state, list(job.live.values()))
     state.record(job.record())
+    feed_cancel(state, job)
     state.touch_job(job)
 
 
@@ -282,15 +320,18 @@ def on_retry(state: State, event: Retry) -> None:
         job = state.restored_job(event.record)
         job.happenings = event.happenings
         job.stopped_by = ""
-        if event.record.cancelling:
-            job.counts.cancelled -= job.never_started
+        job.counts.cancelled -= job.never_started
+        job.bad = IndexRanges(event.bad)
+        job.bad.discard(job.cursor, job.spec.count)
         wait_for_parents(state, job, event.ended)
+        pair_again(state, job, event.paired)
     for index, was in reversed(event.indexes):
         if index not in job.live and index < job.cursor:
-            bring_back(state, job, index, was, tell=not event.rest)
+            _bring_back_here(state, job, index, was, tell=not event.rest)
     brought_back = job.remaining - before
     if brought_back:
         revive(state, job.id)
+        revive_tasks(state, job, _brought_back(event, job))
         job.waits_since = event.at
         if event.rest:
             state.tell(job, -1, "retried", detail=plural(brought_back, "task"))
@@ -301,7 +342,33 @@ def on_retry(state: State, event: Retry) -> None:
     elif not before:
         del state.jobs[job.id]
         state.dependencies.release(job)
+        state.unpair(job)
+    if not brought_back and job.pairing is not None:
+        parent = job.pairing.parent
+        text = f"the tasks of job {job.id} wait for tasks of job {parent} that did not end well"
+        hint = f"`kestrelctl job retry {parent}` brings both back"
+        refuse(state, event.request, "usage", text, hint)
+        return
     state.emit(Answer(request=event.request, job_id=job.id, tasks=brought_back))
+
+
+def _bring_back_here(state: State, job: Job, index: int, was: str, *, tell: bool) -> None:
+    """Brings a task back, unless that of its parent would end it at once; one that was cancelled
+    waits for that.
+    """
+    pairing = job.pairing
+    if pairing is None or was != TaskState.CANCELLED:
+        bring_back(state, job, index, was, tell=tell)
+    elif not (pairing.cancels and index in pairing.in_vain):
+        put_behind(state, job, index)
+
+
+def _brought_back(event: Retry, job: Job) -> list[IndexRange]:
+    """The tasks that a retry has brought back; and some that may run, for which nobody waits."""
+    found = as_ranges(index for index, _ in event.indexes if index in job.live)
+    if event.record is not None:
+        found += job.bad.gaps(job.cursor, job.spec.count - 1)
+    return found
 
 
 def _may_retry(state: State, event: Retry) -> bool:
@@ -322,9 +389,14 @@ def _may_retry(state: State, event: Retry) -> bool:
     if deadline is not None and deadline <= event.at:
         text = f"the deadline of job {event.job_id} is over"
         return refuse(state, event.request, "usage", text, "submit it anew, with another one")
-    if record is not None and record.cancelling and not event.rest:
-        text = f"job {event.job_id} was cancelled; it can only be retried as a whole"
+    never_started = record is not None and record.cursor < record.spec.count
+    if record is not None and (record.cancelling or never_started) and not event.rest:
+        what = "was cancelled" if record.cancelling else "has tasks that never started"
+        text = f"job {event.job_id} {what}; it can only be retried as a whole"
         return refuse(state, event.request, "usage", text, "leave the selection of tasks out")
+    orphaned = why_orphaned(state, event)
+    if orphaned is not None:
+        return refuse(state, event.request, "usage", orphaned, "submit it anew")
     if job is None and record is not None:
         if _has_too_many_expressions(state, event.request, owner, [record.spec]):
             return False
@@ -339,8 +411,7 @@ def _to_bring_back(event: Retry, job: Job | None) -> int:
     if job is not None:
         return sum(index not in job.live for index, _ in event.indexes)
     record = event.record
-    cancelled = record is not None and record.cancelling
-    never_started = record.spec.count - record.cursor if record is not None and cancelled else 0
+    never_started = record.spec.count - record.cursor if record is not None else 0
     return len(event.indexes) + never_started
 
 
@@ -351,6 +422,11 @@ def on_forget(state: State, event: Forget) -> None:
         refuse(state, event.request, "not-found", f"there is no job {job_id}")
         return
     if is_anothers(state, event, job_id, owner):
+        return
+    if job_id in state.pairs:
+        child = next(iter(state.pairs[job_id]))
+        text = f"tasks of job {child} wait for those of job {job_id}"
+        refuse(state, event.request, "usage", text, f"wait for job {child}, or cancel it")
         return
     if state.job(job_id) is not None:
         hint = f"`kestrelctl job cancel {job_id}` first"
@@ -366,7 +442,8 @@ def on_forget(state: State, event: Forget) -> None:
 def on_expire(state: State, event: Expire) -> None:
     """Has nothing kept of jobs that ended long ago, but for those that were brought back."""
     for job_id in event.job_ids:
-        if state.job(job_id) is None and job_id not in state.forgetting:
+        kept = state.job(job_id) is not None or job_id in state.pairs
+        if not kept and job_id not in state.forgetting:
             state.forgetting.add(job_id)
             state.totals.jobs_expired += 1
             keep_outcome(state, job_id)
@@ -384,6 +461,7 @@ def bring_back(state: State, job: Job, index: int, was: str, *, tell: bool) -> N
         tell: whether the story tells it of the task.
     """
     setattr(job.counts, was, getattr(job.counts, was) - 1)
+    job.bad.discard(index, index)
     task = job.live[index] = Task(job, index, Standing.READY)
     task.concluded = task.retried_after = state.next_number - 1  # what was sent before is over
     job.make_ready(task)

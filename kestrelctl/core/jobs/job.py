@@ -9,10 +9,12 @@ from copy import copy
 import msgspec
 
 from kestrelctl.core.jobs.attempt import Attempt
+from kestrelctl.core.jobs.pairing import TaskPairing
 from kestrelctl.core.jobs.parents import Parents
 from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.index_ranges import IndexRanges
 from kestrelctl.core.model.mail_address import is_worth_a_mail
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobRecord
@@ -35,6 +37,8 @@ FAILED_MEMBER = "failed member"
 FAILED_TASKS = "failed tasks"
 #: The same of a job of which a parent has ended otherwise than it wants.
 PARENT = "parent"
+#: Of most jobs no task ends badly. Nobody adds to this one.
+_NONE = IndexRanges()
 #: Where a job comes among others: the lower first. It ends with the job's id.
 Order = tuple[float, ...]
 
@@ -57,10 +61,11 @@ class Standing(enum.Enum):
     BACKOFF = "backoff"  #: failed, and waits for its next attempt
     UNHEARD = "unheard"  #: was dispatched before a restart; its worker has not spoken yet
     UNDER_WAY = "under-way"  #: it has an attempt
+    BEHIND = "behind"  #: was passed over: it waits for the task of its index of another job
 
 
 class Task(msgspec.Struct, eq=False):
-    """A task that was dispatched and has no final state yet.
+    """A task that was dispatched, or passed over, and has no final state yet.
 
     Attributes:
         attempt: the one under way, if the task is UNDER_WAY.
@@ -166,7 +171,10 @@ class Job:
         line: as whose id it counts in the queue: its own, until its tasks keep failing.
         failed_in_row: attempts that failed since one succeeded, or since a release.
         hold: while nothing more of it is handed out, who wants that; never while it is cancelled.
+        bad: the tasks that ended otherwise than done, and were not brought back. Those that a
+            cancel of the whole job found beyond the cursor are not among them.
         parents: what it waits for; None for nothing, or nothing any more.
+        pairing: what each of its tasks waits for; None for nothing.
         freed: whether its parents have all ended as it wants: it waits for none of them again.
         settled: the final states of parents that were forgotten while it waited.
         stopped_by: what stopped it if nobody cancelled it: `DEADLINE`, `FAILED_MEMBER`,
@@ -184,6 +192,7 @@ class Job:
 
     __slots__ = (
         "_template",
+        "bad",
         "before_seconds",
         "cancelling",
         "counts",
@@ -202,6 +211,7 @@ class Job:
         "live",
         "mean_seconds",
         "owner",
+        "pairing",
         "parents",
         "place",
         "ready",
@@ -233,7 +243,9 @@ class Job:
         self.line = job_id
         self.failed_in_row = 0
         self.hold: Hold | None = None
+        self.bad = _NONE
         self.parents: Parents | None = None
+        self.pairing: TaskPairing | None = None
         self.freed = False
         self.settled: dict[int, str] = {}
         self.waits_since = submitted_at
@@ -283,20 +295,40 @@ class Job:
 
     @property
     def never_started(self) -> int:
-        """Tasks beyond the cursor. In a cancelled job they are cancelled, without an object or a
-        row.
+        """Tasks beyond the cursor. In a cancelled job, and in one that has ended, they are
+        cancelled, without an object or a row.
         """
         return self.spec.count - self.cursor
 
     @property
+    def to_start(self) -> int:
+        """Those of them that have no final state."""
+        if self.cancelling:
+            return 0
+        pairing = self.pairing
+        return self.spec.count - self.cursor - (0 if pairing is None else pairing.cancelled)
+
+    @property
     def waiting(self) -> int:
         """Tasks that wait for nothing of their own."""
-        return (0 if self.cancelling else self.never_started) + len(self.ready)
+        if self.cancelling:
+            return len(self.ready)
+        if self.pairing is not None:
+            return self.pairing.free.total + len(self.ready)
+        return self.spec.count - self.cursor + len(self.ready)
+
+    @property
+    def waiting_behind(self) -> int:
+        """Tasks that wait for the task of the same index of another job."""
+        pairing = self.pairing
+        if pairing is None or self.cancelling:
+            return 0
+        return self.to_start - pairing.free.total + len(pairing.behind)
 
     @property
     def remaining(self) -> int:
         """Tasks without a final state."""
-        return (0 if self.cancelling else self.never_started) + len(self.live)
+        return self.to_start + len(self.live)
 
     def take(self, n: int, shunned: str = "", now: float = 0.0) -> list[Task]:
         """The next n tasks, those that come back first. The caller gives each an attempt.
@@ -312,6 +344,8 @@ class Job:
             (stay if shuns else tasks).append(task)
         for task in reversed(stay):
             self.make_ready(task)
+        if self.pairing is not None:
+            return tasks + self._take_free(self.pairing, n - len(tasks))
         fresh = min(n - len(tasks), self.spec.count - self.cursor)
         standing = Standing.READY
         for index in range(self.cursor, self.cursor + fresh):
@@ -327,12 +361,58 @@ class Job:
         ready[task.index] = task
         ready.move_to_end(task.index, last=False)
 
+    def _take_free(self, pairing: TaskPairing, n: int) -> list[Task]:
+        """The first n tasks beyond the cursor for which the parent's have ended."""
+        tasks: list[Task] = []
+        for first, last in pairing.free.take(n):
+            self._pass_over(pairing, first, Standing.BEHIND)
+            for index in range(first, last + 1):
+                task = self.live[index] = Task(self, index, Standing.READY)
+                tasks.append(task)
+            self.cursor = last + 1
+        return tasks
+
+    def _pass_over(self, pairing: TaskPairing, to: int, standing: Standing) -> list[Task]:
+        """Moves the cursor to an index; what it passes over gets objects, unless it is cancelled.
+
+        Args:
+            standing: of these.
+        """
+        passed: list[Task] = []
+        for first, last in self.bad.gaps(self.cursor, to - 1):
+            for index in range(first, last + 1):
+                task = self.live[index] = Task(self, index, standing)
+                passed.append(task)
+                if index not in pairing.free:
+                    pairing.behind.add(index)
+            pairing.free.discard(first, last)
+        for first, last in self.bad.within(self.cursor, to - 1):
+            pairing.passed.append((first, last))
+            pairing.cancelled -= last - first + 1
+        self.cursor = max(self.cursor, to)
+        return passed
+
     def reach(self, index: int) -> list[Task]:
         """Moves the cursor past `index`; returns what it passes over, UNHEARD."""
+        if self.pairing is not None:
+            return self._pass_over(self.pairing, index + 1, Standing.UNHEARD)
         passed = [Task(self, i, Standing.UNHEARD) for i in range(self.cursor, index + 1)]
         self.live.update((task.index, task) for task in passed)
         self.cursor = max(self.cursor, index + 1)
         return passed
+
+    def note_bad(self, first: int, last: int) -> None:
+        """Notes that these tasks have ended otherwise than done."""
+        if self.bad is _NONE:
+            self.bad = IndexRanges()
+        self.bad.add(first, last)
+
+    def line_up(self, task: Task) -> None:
+        """Puts a task where it waits that nobody has heard of: ready, or behind its parent's."""
+        if self.pairing is not None and task.index in self.pairing.behind:
+            task.standing = Standing.BEHIND
+        else:
+            self.make_ready(task)
 
     def seconds_elsewhere(self, account: str) -> float | None:
         """The latest run time of a task that another account's worker brought to a good end; until

@@ -12,6 +12,10 @@ MOST_RANGES = 1_000
 MOST_PARENTS = 10_000
 
 
+#: What an edge says, in place of how the parent must end, of a job whose tasks wait one for one.
+EACH = "each"
+
+
 class WantedEnd(enum.StrEnum):
     """How a parent must end for its children to start."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.hold import Hold
+from kestrelctl.core.model.index_ranges import IndexRange, as_ranges
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import Counts, TaskState
@@ -304,6 +307,31 @@ class UnfinishedJob(msgspec.Struct, frozen=True, kw_only=True):
     retried_after: dict[int, int] = {}  #: the same of `TaskRecord.retried_after`
     memory_steps: dict[int, int] = {}  #: the same of `TaskRecord.memory_step`
     happenings: int = 0  #: how many are stored
+    bad: list[IndexRange] = []  #: stored in a final state other than done
+
+
+class EndedTasks(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that has ended, as far as the tasks of others wait for its tasks.
+
+    Attributes:
+        record: with the head of its spec.
+        bad: the tasks that have ended otherwise than done, those without a row included.
+    """
+
+    record: JobRecord
+    bad: list[IndexRange]
+
+
+def ended_tasks(record: JobRecord, bad: Iterable[tuple[int, str]]) -> EndedTasks:
+    """What tasks of others need to know of those of a job that has ended.
+
+    Args:
+        bad: (index, state) of those that are stored and not done, ordered by index.
+    """
+    found = as_ranges(index for index, _ in bad)
+    if record.cursor < record.spec.count:
+        found.append((record.cursor, record.spec.count - 1))
+    return EndedTasks(record=record, bad=found)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -319,3 +347,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     users: list[UserRecord] = []
     groups: list[GroupRecord] = []
     parents: dict[int, str] = {}  #: of those that waiting jobs name, the final states
+    paired: dict[int, EndedTasks] = {}  #: those whose tasks tasks of active jobs wait for

@@ -70,7 +70,10 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             memory; each more than the one before, and the first more than the request's.
         held: it is submitted on hold: its tasks wait for its release.
         after: the jobs that it waits for, its parents, in rising order.
-        if_parent_fails: what becomes of it when one of them has ended otherwise than it wants.
+        after_each: the job for whose tasks its tasks wait, each for that of the same index; 0 for
+            none.
+        if_parent_fails: what becomes of it when one of them has ended otherwise than it wants; or
+            of a task of it, when that of `after_each` has.
         graph: of the first of several jobs that were submitted as one; None for others.
         hold_after: after so many failed attempts in a row, whichever tasks they are of, the pool
             puts it on hold; None for never.
@@ -122,6 +125,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     stop_after: int | None = None
     join: bool = False
     after: tuple[After, ...] = ()
+    after_each: int = 0
     if_parent_fails: IfParentFails = IfParentFails.CANCEL
     graph: GraphHead | None = None
 

@@ -120,7 +120,24 @@ def problem_with_job(spec: JobSpec) -> str | None:
         or problem_with_outputs(spec)
         or problem_with_parents(spec.after)
         or _problem_with_order(spec)
+        or _problem_with_pair(spec)
     )
+
+
+def _problem_with_pair(spec: JobSpec) -> str | None:
+    """The first thing wrong with how its tasks wait for those of another; None if all is well."""
+    parent = spec.after_each
+    if not parent:
+        return None
+    if parent < 0:
+        return f"there is no job {parent}"
+    if spec.service:
+        return "tasks of a service do not wait for those of another job, one for one"
+    if spec.span > 1:
+        return "a job that spans workers starts all its tasks together, none behind another's"
+    if any(each.first <= parent <= each.last for each in spec.after):
+        return f"it waits for all of job {parent}, so not for each task of it as well"
+    return None
 
 
 def _problem_with_order(spec: JobSpec) -> str | None:

@@ -150,6 +150,9 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
         found.append(Refusal(gate, found=f"{stopped} still being stopped"))
     elif gate is not None and gate is not Reason.TOGETHER and not may_go:
         found.append(Refusal(gate))
+    behind = job.waiting_behind
+    if job.pairing is not None and behind:
+        found.append(Refusal(Reason.PARENTS, found=job.pairing.told(behind)))
     tasks = job.live.values() if len(job.live) < MOST_LOOKED_AT else ()
     standings = [task.standing for task in tasks]
     delayed = standings.count(Standing.BACKOFF)
@@ -167,7 +170,8 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
             found.append(
                 Refusal(Reason.MORE_MEMORY, wanted=wanted, found=plural(line.waiting, "task"))
             )
-    if not any(line.waiting for line in job.lines()) and not delayed and not unheard:
+    waiting = behind or any(line.waiting for line in job.lines())
+    if not waiting and not delayed and not unheard:
         found.append(Refusal(Reason.ALL_STARTED, found=f"{job.running} run"))
     return found
 

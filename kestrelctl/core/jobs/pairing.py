@@ -1,0 +1,54 @@
+"""A job whose tasks each wait for the task of the same index of another job: where that stands.
+
+What a job waits for as a whole is in `parents`.
+"""
+
+from __future__ import annotations
+
+from kestrelctl.core.model.after import IfParentFails
+from kestrelctl.core.model.index_ranges import IndexRange, IndexRanges
+from kestrelctl.core.model.plural import plural
+
+
+class TaskPairing:
+    """What the tasks of one job wait for, as far as it is durable.
+
+    Attributes:
+        parent: the job whose tasks they wait for.
+        otherwise: what becomes of a task when that of the parent has ended badly.
+        free: the tasks beyond the cursor that may be handed out.
+        behind: the tasks below the cursor that may not be yet; they have objects.
+        in_vain: the tasks of which that of the parent has ended badly and was not brought back.
+        cancelled: how many tasks beyond the cursor are cancelled for that; without object or row.
+        passed: those of them that the cursor has passed over since, whose rows are to be written.
+    """
+
+    __slots__ = ("behind", "cancelled", "free", "in_vain", "otherwise", "parent", "passed")
+
+    def __init__(self, parent: int, otherwise: IfParentFails) -> None:
+        self.parent = parent
+        self.otherwise = otherwise
+        self.free = IndexRanges()
+        self.behind: set[int] = set()
+        self.in_vain = IndexRanges()
+        self.cancelled = 0
+        self.passed: list[IndexRange] = []
+
+    @property
+    def cancels(self) -> bool:
+        """Whether a task is cancelled when that of the parent has ended badly."""
+        return self.otherwise is IfParentFails.CANCEL
+
+    def told(self, waiting: int) -> str:
+        """What is waited for.
+
+        Args:
+            waiting: how many tasks wait for theirs.
+        """
+        found = (
+            f"task by task for job {self.parent}: {plural(self.free.total, 'task')} free to start,"
+            f" {waiting:,} behind theirs"
+        )
+        if self.in_vain and self.otherwise is IfParentFails.WAIT:
+            found += f", {self.in_vain.total:,} of them in vain until it is retried"
+        return found
