@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from kestrelctl.core.classad.rules import shown
-from kestrelctl.core.model import isolation, job_inputs, output_globs, workdir
+from kestrelctl.core.model import input_addresses, isolation, job_inputs, output_globs, workdir
 from kestrelctl.core.model.matching_ads import problem_with_attributes
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.errors import UsageError
@@ -37,6 +37,12 @@ def _tags(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...])
         raise UsageError(
             f"the tag {output_globs.TAG} cannot be given",
             cause="by it, workers say themselves that they store what tasks leave",
+        )
+    for tag in filter(input_addresses.is_reserved, tags):
+        raise UsageError(
+            f"the tag {tag} cannot be given",
+            cause=f"with {input_addresses.TAG_PREFIX}… a worker says itself what it can read",
+            hint="--shared-files has it read file: addresses",
         )
     for tag in filter(isolation.is_reserved, tags):
         raise UsageError(

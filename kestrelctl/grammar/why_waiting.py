@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model import job_inputs, output_globs, workdir
+from kestrelctl.core.model import input_addresses, job_inputs, output_globs, workdir
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
@@ -79,6 +79,13 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
                 "names a directory",
                 f"kestrelctl job cancel {job_id}, and submit it with --workdir scratch",
             )
+        for tag in closest.refusal.wanted.split():
+            if input_addresses.is_reserved(tag):
+                protocol = tag.lower().removeprefix(input_addresses.TAG_PREFIX)
+                return (
+                    f"no worker of this pool reads inputs at {protocol}: addresses",
+                    f"kestrelctl job cancel {job_id}, and submit it with --input FILE",
+                )
         if job_inputs.TAG.upper() in closest.refusal.wanted.split():
             return (
                 "no worker of this pool fetches the inputs of tasks",

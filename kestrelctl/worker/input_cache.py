@@ -14,15 +14,16 @@ import itertools
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from secrets import token_hex
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.errors import KestrelError, NoSpace
+from kestrelctl.errors import FileChanged, KestrelError, NoSpace
 from kestrelctl.files.archive import unpack
 from kestrelctl.worker.discovery import disk_for_inputs_bytes
 from kestrelctl.worker.own_files import OwnDirectory
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 #: More entries are not kept, however small.
 MOST_ENTRIES = 10_000
+#: What changes at its address so often while it is fetched is not fetched once more.
+MOST_CHANGES = 3
 
 _INDEX = "index.json"
 _FETCHING = "fetching"
@@ -41,6 +44,50 @@ _OWNERS = "owners"
 
 class InputRefused(KestrelError):
     """A task cannot have a file that travels with its job; the message is for its result."""
+
+
+class _InputChanged(InputRefused):
+    """It was changed at its address between two looks."""
+
+
+class Reader(Protocol):
+    """What reads addresses: `addresses.address_reader.AddressReader`."""
+
+    async def identity(self, wanted: Input, variables: Mapping[str, str]) -> str:
+        """What becomes another when it is changed; empty if nothing tells. KestrelError."""
+        ...
+
+    async def get(
+        self,
+        wanted: Input,
+        variables: Mapping[str, str],
+        identity: str,
+        target: Path,
+        set_aside: Callable[[int], None],
+    ) -> None:
+        """Writes what is there to a file or a directory. FileChanged, KestrelError, OSError."""
+        ...
+
+
+class _Sought(NamedTuple):
+    """What is looked for in the cache.
+
+    Attributes:
+        wanted: it.
+        variables: the environment of the task that wants it.
+        identity: what it is now at its address; empty if that is not asked, or not known.
+        content: what tells it from others of its owner.
+    """
+
+    wanted: Input
+    variables: Mapping[str, str]
+    identity: str
+    content: str
+
+    @property
+    def is_for_once(self) -> bool:
+        """Whether nobody can tell later that it is still the same."""
+        return not (self.identity or self.wanted.known_sha256)
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -96,6 +143,7 @@ class InputCache:
             recently goes first; what tasks use never does.
         fetch: writes a file of the share to a place, checked, as `FileShare.get` does. It goes on
             by itself after a connection was lost, within bounds.
+        reader: reads what is at addresses.
 
     Attributes:
         limit_bytes: the most that it takes.
@@ -108,9 +156,11 @@ class InputCache:
         directory: Path,
         limit_bytes: int | None,
         fetch: Callable[[StoredFile, Path], Awaitable[None]],
+        reader: Reader,
     ) -> None:
         self.hits = self.misses = self.fetched_bytes = 0
         self._fetch = fetch
+        self._reader = reader
         self._numbers = map(str, itertools.count())
         self._directory = OwnDirectory(directory.absolute())
         self._trash = Trash(self._directory.path / "trash")
@@ -129,27 +179,52 @@ class InputCache:
         """What is in it, with what is set aside for what is under way."""
         return sum(entry.size_bytes for entry in (*self._entries.values(), *self._leaving))
 
-    async def take(self, owner: str, wanted: Input) -> CacheEntry:
+    async def take(
+        self, owner: str, wanted: Input, variables: Mapping[str, str] | None = None
+    ) -> CacheEntry:
         """An input, verified, for a task that is about to start; it stays until it is released.
 
         Args:
             owner: whose task it is: nothing that another's tasks have is used.
+            variables: the environment of the task.
 
         Raises:
             InputRefused: it cannot be had.
         """
-        key = f"{_folder(owner)}/{wanted.stored.sha256}.{_kind(wanted)}"
+        for _ in range(MOST_CHANGES):
+            try:
+                return await self._take(owner, await self._seek(wanted, variables or {}))
+            except _InputChanged as error:
+                last = error
+        raise last
+
+    async def _seek(self, wanted: Input, variables: Mapping[str, str]) -> _Sought:
+        """What is looked for. InputRefused if it is not at its address."""
+        if wanted.known_sha256:
+            return _Sought(wanted, variables, "", wanted.known_sha256)
+        try:
+            identity = await self._reader.identity(wanted, variables)
+        except KestrelError as error:
+            raise InputRefused(_no_input(wanted, error)) from error
+        text = f"{wanted.address} {identity}" if identity else token_hex(32)
+        return _Sought(wanted, variables, identity, hashlib.sha256(text.encode()).hexdigest())
+
+    async def _take(self, owner: str, sought: _Sought) -> CacheEntry:
+        wanted = sought.wanted
+        key = f"{_folder(owner)}/{sought.content}.{_kind(wanted)}"
         while True:
             entry = self._entries.get(key)
             if entry is None:
                 self.misses += 1
-                entry = self._begin(key, wanted)
+                entry = self._begin(key, sought)
             elif entry.fetching is not None:
                 self.hits += 1
             entry.users += 1
             try:
                 if entry.fetching is not None:
                     await asyncio.shield(entry.fetching)
+                    if sought.is_for_once:
+                        self._forget(entry)
                     return entry
                 marks = await _marks_now(entry.path, directory=wanted.directory)
                 if marks and marks == entry.marks:
@@ -194,19 +269,20 @@ class InputCache:
 
     # -- one entry ---------------------------------------------------------------------------------
 
-    def _begin(self, key: str, wanted: Input) -> CacheEntry:
+    def _begin(self, key: str, sought: _Sought) -> CacheEntry:
         """An entry whose file is under way."""
         entry = self._entries[key] = CacheEntry(key, self._owners.path, f"{key}-{token_hex(4)}")
-        entry.fetching = asyncio.create_task(self._bring(entry, wanted))
+        entry.fetching = asyncio.create_task(self._bring(entry, sought))
         entry.fetching.add_done_callback(_look_at)
         return entry
 
-    async def _bring(self, entry: CacheEntry, wanted: Input) -> None:
+    async def _bring(self, entry: CacheEntry, sought: _Sought) -> None:
         """Fetches an input and puts it where it is used from."""
+        wanted = sought.wanted
         place = self._fetching.path / next(self._numbers)
         try:
             place.mkdir(mode=0o700)
-            await self._bring_by_way_of(place, entry, wanted)
+            await self._bring_by_way_of(place, entry, sought)
         except InputRefused:
             self._forget(entry)
             raise
@@ -217,22 +293,16 @@ class InputCache:
         finally:
             entry.fetching = None
             self._discard(place.name, self._fetching.fd)
-        self.fetched_bytes += wanted.stored.size_bytes
 
-    async def _bring_by_way_of(self, place: Path, entry: CacheEntry, wanted: Input) -> None:
-        needed_bytes = wanted.stored.size_bytes * (2 if wanted.directory else 1)  # and its archive
-        self._make_room(needed_bytes, wanted.name)
-        entry.size_bytes = needed_bytes
-        brought, below = place / "file", ""
-        await self._read(wanted, brought)
+    async def _bring_by_way_of(self, place: Path, entry: CacheEntry, sought: _Sought) -> None:
+        wanted = sought.wanted
+        if wanted.stored is None:
+            brought = place / "brought"
+            await self._read_at_address(sought, entry, brought)
+        else:
+            brought = await self._read_from_share(wanted, wanted.stored, entry, place)
+        below = ""
         if wanted.directory:
-            archive, brought = brought, place / "directory"
-            try:
-                await asyncio.to_thread(unpack, archive, brought)
-            except NoSpace as error:
-                raise InputRefused(f"no-space: {wanted.name!r}: {error.message}") from error
-            except KestrelError as error:
-                raise InputRefused(_no_input(wanted, error)) from error
             entry.size_bytes = await asyncio.to_thread(_make_read_only, brought)
             below = await asyncio.to_thread(_marks_below, str(brought))
         # From here on nothing is waited for: what is in its place is what the index says.
@@ -242,14 +312,38 @@ class InputCache:
         entry.marks = _marks(entry.path) + below
         self._save()
 
-    async def _read(self, wanted: Input, place: Path) -> None:
-        """Fetches a file. InputRefused if it cannot be had."""
-        try:
-            await self._fetch(wanted.stored, place)
-        except NoSpace as error:
-            raise InputRefused(f"no-space: {wanted.name!r}: {error.message}") from error
-        except KestrelError as error:
-            raise InputRefused(_no_input(wanted, error)) from error
+    async def _read_from_share(
+        self, wanted: Input, stored: StoredFile, entry: CacheEntry, place: Path
+    ) -> Path:
+        """Fetches a file from the share; where it, or the directory that was in it, is now."""
+        needed_bytes = stored.size_bytes * (2 if wanted.directory else 1)  # and its archive
+        self._make_room(needed_bytes, wanted.name)
+        entry.size_bytes = needed_bytes
+        brought, unpacked = place / "file", place / "directory"
+        with _refusing(wanted):
+            await self._fetch(stored, brought)
+            self.fetched_bytes += stored.size_bytes
+            if wanted.directory:
+                await asyncio.to_thread(unpack, brought, unpacked)
+        return unpacked if wanted.directory else brought
+
+    async def _read_at_address(self, sought: _Sought, entry: CacheEntry, target: Path) -> None:
+        """Fetches what is at an address, whose size is known when it has come."""
+        wanted = sought.wanted
+
+        def set_aside(size_bytes: int) -> None:
+            if size_bytes > entry.size_bytes:
+                if size_bytes > self.limit_bytes:
+                    raise InputRefused(
+                        f"no-input: {wanted.name!r} does not fit into the worker's cache: it has"
+                        f" more than {self.limit_bytes:,} bytes"
+                    )
+                self._make_room(size_bytes - entry.size_bytes, wanted.name)
+                entry.size_bytes = size_bytes
+
+        with _refusing(wanted):
+            await self._reader.get(wanted, sought.variables, sought.identity, target, set_aside)
+        self.fetched_bytes += entry.size_bytes
 
     # -- all of them -------------------------------------------------------------------------------
 
@@ -335,6 +429,21 @@ def _kind(wanted: Input) -> str:
 
 def _folder(owner: str) -> str:
     return hashlib.sha256(owner.encode()).hexdigest()[:32]
+
+
+@contextlib.contextmanager
+def _refusing(wanted: Input) -> Iterator[None]:
+    """Says of what goes wrong that the task has not its input."""
+    try:
+        yield
+    except InputRefused:
+        raise
+    except NoSpace as error:
+        raise InputRefused(f"no-space: {wanted.name!r}: {error.message}") from error
+    except FileChanged as error:
+        raise _InputChanged(_no_input(wanted, error)) from error
+    except KestrelError as error:
+        raise InputRefused(_no_input(wanted, error)) from error
 
 
 def _no_input(wanted: Input, error: KestrelError) -> str:

@@ -58,13 +58,13 @@ class StagingExecutor:
         number, taken = command.number, self._taken[command.number]
         try:
             for wanted in command.inputs:
-                taken.append(await self.cache.take(command.owner, wanted))
+                taken.append(await self.cache.take(command.owner, wanted, command.env))
             links = tuple((i.name, e.path) for i, e in zip(command.inputs, taken, strict=True))
             there = replace(command, inputs=(), links=links)
             if links:
                 there = replace(there, inputs_dir=self.cache.directory_of(command.owner))
             if command.stdin is not None:
-                taken.append(await self.cache.take(command.owner, command.stdin))
+                taken.append(await self.cache.take(command.owner, command.stdin, command.env))
                 there = replace(there, stdin=None, stdin_path=taken[-1].path)
             del self._staging[number]
             self._inner.start(there)

@@ -102,10 +102,11 @@ def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) ->
     asked = sorted(amounts(spec.request).items())
     request = tuple(entry for entry in asked if entry[0] not in tokens)
     of_pool = tuple((name, whole_uses(n)) for name, n in asked if name in tokens)
+    files = (*spec.inputs, *((spec.stdin,) if spec.stdin else ()))
     requires = (
         *spec.requires,
         *((workdir.TAG,) if spec.workdir else ()),
-        *((job_inputs.TAG,) if spec.inputs or spec.stdin else ()),
+        *(job_inputs.tags_of(files) if files else ()),
         *((output_globs.TAG,) if spec.outputs else ()),
     )
     tags = frozenset(tag.upper() for tag in requires)
