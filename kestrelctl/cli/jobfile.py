@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import configparser
 import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ import msgspec
 from kestrelctl.core.model.input_addresses import is_address
 from kestrelctl.core.model.shell_line import SHELL, numbered
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.after_words import split_ending
 from kestrelctl.grammar.job_options import JOB_FILE_SUFFIXES
 from kestrelctl.grammar.nearest import did_you_mean
+from kestrelctl.grammar.parent_file_words import PREFIX, parents_named
 
 #: Keys of a TOML file besides `command` and `cleanup`: options of `submit`.
 OPTIONS = (
@@ -146,9 +149,17 @@ def _several(path: Path, fields: dict[str, Any]) -> GraphFile:
     after: dict[str, list[str]] = {}
     for name, table in tables.items():
         own = fields | {"name": name} | _typed(path, f"job.{name}", table, dict)
-        after[name] = _words(path, own.pop("after", []))
-        jobs[name] = _one(path, own, f"job {name}: ")
+        words = _words(path, own.pop("after", []))
+        job = jobs[name] = _one(path, own, f"job {name}: ")
+        after[name] = _with_parents(words, parents_named(job.options.get("inputs", ())))
     return GraphFile(jobs, after)
+
+
+def _with_parents(words: list[str], parents: list[str]) -> list[str]:
+    """What a job waits for that wants files of some: these, too."""
+    named = [split_ending(word)[0] for word in words]
+    missing = [each for each in parents if not any(fnmatchcase(each, glob) for glob in named)]
+    return words + list(dict.fromkeys(missing))
 
 
 def _words(path: Path, value: object) -> list[str]:
@@ -157,8 +168,9 @@ def _words(path: Path, value: object) -> list[str]:
 
 
 def _beside(path: Path, word: str) -> str:
-    """A file that a job file names, relative to that; an address as it is."""
-    return word if is_address(word) else str(path.parent / word)
+    """A file that a job file names, relative to that; addresses and other jobs as they are."""
+    as_it_is = is_address(word) or word.startswith(PREFIX)
+    return word if as_it_is else str(path.parent / word)
 
 
 def _as_list(value: object) -> list[object]:

@@ -231,7 +231,7 @@ def detailed(view: JobView, spec: JobSpec) -> JobView:
         view,
         env=spec.env,
         cleanup=list(spec.cleanup),
-        inputs=[shown_input(each) for each in spec.inputs] or None,
+        inputs=[*map(shown_input, spec.inputs), *(p.name for p in spec.parent_files)] or None,
         stdin=shown_input(spec.stdin) if spec.stdin else "",
     )
     return whole if _json_bytes(whole) + _FRAME_BYTES <= codec.MAX_PAYLOAD_BYTES else view

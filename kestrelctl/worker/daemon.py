@@ -15,7 +15,7 @@ from typing import cast
 import msgspec
 
 from kestrelctl import clock, garbage, logs
-from kestrelctl.core.model import isolation, job_inputs, output_globs, workdir
+from kestrelctl.core.model import isolation, job_inputs, output_globs, parent_files, workdir
 from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError
@@ -43,6 +43,7 @@ from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.output_stage import OutputStage
+from kestrelctl.worker.parent_file_questions import Left
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
 from kestrelctl.worker.session import WorkerSession
@@ -112,7 +113,7 @@ def _fetches_inputs(options: WorkerOptions) -> bool:
 
 def _input_tags(options: WorkerOptions) -> tuple[str, ...]:
     reads_files = options.any_workdir or bool(options.shared_files)
-    return (job_inputs.TAG, *tags_of_protocols(reads_files=reads_files))
+    return (job_inputs.TAG, parent_files.TAG, *tags_of_protocols(reads_files=reads_files))
 
 
 def _with_units(wanted: AssetChange, gpus: tuple[AssetUnit, ...]) -> AssetChange:
@@ -150,6 +151,11 @@ def _executor(
         disk_bytes=disk_for_tasks_bytes(options.data_dir),
     )
     share = _file_share(options, sessions)
+
+    async def find(number: int, parent: int) -> Left:
+        [holder] = [each for each in sessions if number in each.agent.running]
+        return await holder.parent_files.find(number, parent)
+
     return StagingExecutor(
         on_completion,
         partial(
@@ -173,6 +179,7 @@ def _executor(
             share.get,
             AddressReader(options.shared_files, own_user=options.any_workdir),
         ),
+        find,
     )
 
 

@@ -17,7 +17,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from secrets import token_hex
-from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -25,7 +24,9 @@ from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import FileChanged, KestrelError, NoSpace
 from kestrelctl.files.archive import unpack
+from kestrelctl.worker.addresses.address_state import AddressState, Reader
 from kestrelctl.worker.discovery import disk_for_inputs_bytes
+from kestrelctl.worker.gathered import Gathered
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.programs import NO_SPACE
 from kestrelctl.worker.trash import Trash
@@ -41,6 +42,8 @@ _INDEX = "index.json"
 _FETCHING = "fetching"
 _OWNERS = "owners"
 
+Wanted = Input | Gathered | AddressState
+
 
 class InputRefused(KestrelError):
     """A task cannot have a file that travels with its job; the message is for its result."""
@@ -48,46 +51,6 @@ class InputRefused(KestrelError):
 
 class _InputChanged(InputRefused):
     """It was changed at its address between two looks."""
-
-
-class Reader(Protocol):
-    """What reads addresses: `addresses.address_reader.AddressReader`."""
-
-    async def identity(self, wanted: Input, variables: Mapping[str, str]) -> str:
-        """What becomes another when it is changed; empty if nothing tells. KestrelError."""
-        ...
-
-    async def get(
-        self,
-        wanted: Input,
-        variables: Mapping[str, str],
-        identity: str,
-        target: Path,
-        set_aside: Callable[[int], None],
-    ) -> None:
-        """Writes what is there to a file or a directory. FileChanged, KestrelError, OSError."""
-        ...
-
-
-class _Sought(NamedTuple):
-    """What is looked for in the cache.
-
-    Attributes:
-        wanted: it.
-        variables: the environment of the task that wants it.
-        identity: what it is now at its address; empty if that is not asked, or not known.
-        content: what tells it from others of its owner.
-    """
-
-    wanted: Input
-    variables: Mapping[str, str]
-    identity: str
-    content: str
-
-    @property
-    def is_for_once(self) -> bool:
-        """Whether nobody can tell later that it is still the same."""
-        return not (self.identity or self.wanted.known_sha256)
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -180,7 +143,7 @@ class InputCache:
         return sum(entry.size_bytes for entry in (*self._entries.values(), *self._leaving))
 
     async def take(
-        self, owner: str, wanted: Input, variables: Mapping[str, str] | None = None
+        self, owner: str, wanted: Input | Gathered, variables: Mapping[str, str] | None = None
     ) -> CacheEntry:
         """An input, verified, for a task that is about to start; it stays until it is released.
 
@@ -191,42 +154,36 @@ class InputCache:
         Raises:
             InputRefused: it cannot be had.
         """
-        for _ in range(MOST_CHANGES):
+        if isinstance(wanted, Gathered) or wanted.stored is not None:
+            return await self._take(owner, wanted)
+        changes = 0
+        while True:
+            with _explained(wanted.name):
+                state = await AddressState.now(self._reader, wanted, variables or {})
             try:
-                return await self._take(owner, await self._seek(wanted, variables or {}))
-            except _InputChanged as error:
-                last = error
-        raise last
+                return await self._take(owner, state)
+            except _InputChanged:
+                changes += 1
+                if changes == MOST_CHANGES:
+                    raise
 
-    async def _seek(self, wanted: Input, variables: Mapping[str, str]) -> _Sought:
-        """What is looked for. InputRefused if it is not at its address."""
-        if wanted.known_sha256:
-            return _Sought(wanted, variables, "", wanted.known_sha256)
-        try:
-            identity = await self._reader.identity(wanted, variables)
-        except KestrelError as error:
-            raise InputRefused(_no_input(wanted, error)) from error
-        text = f"{wanted.address} {identity}" if identity else token_hex(32)
-        return _Sought(wanted, variables, identity, hashlib.sha256(text.encode()).hexdigest())
-
-    async def _take(self, owner: str, sought: _Sought) -> CacheEntry:
-        wanted = sought.wanted
-        key = f"{_folder(owner)}/{sought.content}.{_kind(wanted)}"
+    async def _take(self, owner: str, wanted: Wanted) -> CacheEntry:
+        key = f"{_folder(owner)}/{_content(wanted)}"
         while True:
             entry = self._entries.get(key)
             if entry is None:
                 self.misses += 1
-                entry = self._begin(key, sought)
+                entry = self._begin(key, wanted)
             elif entry.fetching is not None:
                 self.hits += 1
             entry.users += 1
             try:
                 if entry.fetching is not None:
                     await asyncio.shield(entry.fetching)
-                    if sought.is_for_once:
+                    if isinstance(wanted, AddressState) and wanted.is_for_once:
                         self._forget(entry)
                     return entry
-                marks = await _marks_now(entry.path, directory=wanted.directory)
+                marks = await _marks_now(entry.path, directory=_is_directory(wanted))
                 if marks and marks == entry.marks:
                     self.hits += 1
                     return entry
@@ -269,20 +226,19 @@ class InputCache:
 
     # -- one entry ---------------------------------------------------------------------------------
 
-    def _begin(self, key: str, sought: _Sought) -> CacheEntry:
+    def _begin(self, key: str, wanted: Wanted) -> CacheEntry:
         """An entry whose file is under way."""
         entry = self._entries[key] = CacheEntry(key, self._owners.path, f"{key}-{token_hex(4)}")
-        entry.fetching = asyncio.create_task(self._bring(entry, sought))
+        entry.fetching = asyncio.create_task(self._bring(entry, wanted))
         entry.fetching.add_done_callback(_look_at)
         return entry
 
-    async def _bring(self, entry: CacheEntry, sought: _Sought) -> None:
+    async def _bring(self, entry: CacheEntry, wanted: Wanted) -> None:
         """Fetches an input and puts it where it is used from."""
-        wanted = sought.wanted
         place = self._fetching.path / next(self._numbers)
         try:
             place.mkdir(mode=0o700)
-            await self._bring_by_way_of(place, entry, sought)
+            await self._bring_by_way_of(place, entry, wanted)
         except InputRefused:
             self._forget(entry)
             raise
@@ -294,55 +250,62 @@ class InputCache:
             entry.fetching = None
             self._discard(place.name, self._fetching.fd)
 
-    async def _bring_by_way_of(self, place: Path, entry: CacheEntry, sought: _Sought) -> None:
-        wanted = sought.wanted
-        if wanted.stored is None:
-            brought = place / "brought"
-            await self._read_at_address(sought, entry, brought)
+    async def _bring_by_way_of(self, place: Path, entry: CacheEntry, wanted: Wanted) -> None:
+        needed_bytes = _needed_bytes(wanted)
+        self._make_room(needed_bytes, wanted.name)
+        entry.size_bytes = needed_bytes
+        brought, below = place / "directory", ""
+        if isinstance(wanted, Gathered):
+            brought.mkdir()
+            for task_id, stored in wanted.parts:
+                await self._read_archive(wanted.name, stored, brought / str(task_id))
+        elif isinstance(wanted, AddressState):
+            await self._read_at_address(wanted, entry, brought)
+        elif wanted.directory:
+            await self._read_archive(wanted.name, _stored(wanted), brought)
         else:
-            brought = await self._read_from_share(wanted, wanted.stored, entry, place)
-        below = ""
-        if wanted.directory:
+            brought = place / "file"
+            await self._read(wanted.name, _stored(wanted), brought)
+        if _is_directory(wanted):
             entry.size_bytes = await asyncio.to_thread(_make_read_only, brought)
             below = await asyncio.to_thread(_marks_below, str(brought))
         # From here on nothing is waited for: what is in its place is what the index says.
         Path(entry.path).parent.mkdir(mode=0o700, exist_ok=True)
         brought.rename(entry.path)
-        os.chmod(entry.path, 0o555 if wanted.executable or wanted.directory else 0o444)
+        os.chmod(entry.path, 0o444 if _content(wanted).endswith(".file") else 0o555)
         entry.marks = _marks(entry.path) + below
         self._save()
 
-    async def _read_from_share(
-        self, wanted: Input, stored: StoredFile, entry: CacheEntry, place: Path
-    ) -> Path:
-        """Fetches a file from the share; where it, or the directory that was in it, is now."""
-        needed_bytes = stored.size_bytes * (2 if wanted.directory else 1)  # and its archive
-        self._make_room(needed_bytes, wanted.name)
-        entry.size_bytes = needed_bytes
-        brought, unpacked = place / "file", place / "directory"
-        with _refusing(wanted):
-            await self._fetch(stored, brought)
-            self.fetched_bytes += stored.size_bytes
-            if wanted.directory:
-                await asyncio.to_thread(unpack, brought, unpacked)
-        return unpacked if wanted.directory else brought
+    async def _read_archive(self, name: str, stored: StoredFile, directory: Path) -> None:
+        """Fetches an archive and unpacks it. InputRefused if it cannot be had."""
+        archive = directory.with_name(f"{directory.name}.tar")
+        await self._read(name, stored, archive)
+        with _explained(name):
+            await asyncio.to_thread(unpack, archive, directory)
+        archive.unlink()
 
-    async def _read_at_address(self, sought: _Sought, entry: CacheEntry, target: Path) -> None:
-        """Fetches what is at an address, whose size is known when it has come."""
-        wanted = sought.wanted
+    async def _read(self, name: str, stored: StoredFile, place: Path) -> None:
+        """Fetches a file. InputRefused if it cannot be had."""
+        with _explained(name):
+            await self._fetch(stored, place)
+        self.fetched_bytes += stored.size_bytes
+
+    async def _read_at_address(self, state: AddressState, entry: CacheEntry, target: Path) -> None:
+        """Fetches what is at an address; how much that is, is known when it has come."""
+        limit = self.limit_bytes
 
         def set_aside(size_bytes: int) -> None:
+            if size_bytes > limit:
+                raise InputRefused(
+                    f"no-input: {state.name!r} does not fit into the worker's cache: it has more"
+                    f" than {limit:,} bytes"
+                )
             if size_bytes > entry.size_bytes:
-                if size_bytes > self.limit_bytes:
-                    raise InputRefused(
-                        f"no-input: {wanted.name!r} does not fit into the worker's cache: it has"
-                        f" more than {self.limit_bytes:,} bytes"
-                    )
-                self._make_room(size_bytes - entry.size_bytes, wanted.name)
+                self._make_room(size_bytes - entry.size_bytes, state.name)
                 entry.size_bytes = size_bytes
 
-        with _refusing(wanted):
-            await self._reader.get(wanted, sought.variables, sought.identity, target, set_aside)
+        with _explained(state.name):
+            await self._reader.get(state, target, set_aside)
         self.fetched_bytes += entry.size_bytes
 
     # -- all of them -------------------------------------------------------------------------------
@@ -423,8 +386,34 @@ class InputCache:
         return os.listdir(self._owners.path / folder)
 
 
-def _kind(wanted: Input) -> str:
-    return "tree" if wanted.directory else "program" if wanted.executable else "file"
+def _content(wanted: Wanted) -> str:
+    """A name for what it holds, and of what kind that is."""
+    if isinstance(wanted, Gathered):
+        return f"{wanted.digest}.gathered"
+    if isinstance(wanted, AddressState):
+        return f"{wanted.content}.{'tree' if wanted.wanted.directory else 'file'}"
+    kind = "tree" if wanted.directory else "program" if wanted.executable else "file"
+    return f"{_stored(wanted).sha256}.{kind}"
+
+
+def _is_directory(wanted: Wanted) -> bool:
+    if isinstance(wanted, AddressState):
+        return wanted.wanted.directory
+    return isinstance(wanted, Gathered) or wanted.directory
+
+
+def _needed_bytes(wanted: Wanted) -> int:
+    """What it takes while it comes, with an archive beside what is in it, as far as one knows."""
+    if isinstance(wanted, AddressState):
+        return 0
+    if isinstance(wanted, Gathered):
+        return wanted.needed_bytes
+    return _stored(wanted).size_bytes * (2 if wanted.directory else 1)
+
+
+def _stored(wanted: Input) -> StoredFile:
+    assert wanted.stored is not None, "it is at an address"
+    return wanted.stored
 
 
 def _folder(owner: str) -> str:
@@ -432,23 +421,18 @@ def _folder(owner: str) -> str:
 
 
 @contextlib.contextmanager
-def _refusing(wanted: Input) -> Iterator[None]:
-    """Says of what goes wrong that the task has not its input."""
+def _explained(name: str) -> Iterator[None]:
+    """Says of which input something could not be done. InputRefused if it could not."""
     try:
         yield
     except InputRefused:
         raise
     except NoSpace as error:
-        raise InputRefused(f"no-space: {wanted.name!r}: {error.message}") from error
-    except FileChanged as error:
-        raise _InputChanged(_no_input(wanted, error)) from error
+        raise InputRefused(f"no-space: {name!r}: {error.message}") from error
     except KestrelError as error:
-        raise InputRefused(_no_input(wanted, error)) from error
-
-
-def _no_input(wanted: Input, error: KestrelError) -> str:
-    why = f"{error.message}: {error.cause}" if error.cause else error.message
-    return f"no-input: {wanted.name!r}: {why}"
+        why = f"{error.message}: {error.cause}" if error.cause else error.message
+        refused = _InputChanged if isinstance(error, FileChanged) else InputRefused
+        raise refused(f"no-input: {name!r}: {why}") from error
 
 
 def _look_at(task: asyncio.Task[None]) -> None:

@@ -13,6 +13,7 @@ from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable
 from kestrelctl.worker.addresses import bucket_files
 from kestrelctl.worker.addresses.address_reader import AddressReader
+from kestrelctl.worker.addresses.address_state import AddressState
 
 KEYS = {"AWS_ACCESS_KEY_ID": "task", "AWS_SECRET_ACCESS_KEY": "secret"}
 
@@ -106,7 +107,7 @@ class Desk:
 
     async def get(self, address: str, *, sha256: str = "", **variables: str) -> None:
         wanted = self._wanted(address, sha256)
-        await self.reader.get(wanted, variables, "", self.target, lambda _: None)
+        await self.reader.get(AddressState(wanted, variables, "", "x"), self.target, lambda _: None)
 
     def _wanted(self, address: str, sha256: str = "") -> Input:
         directory = address.endswith("/")

@@ -11,6 +11,7 @@ from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.errors import FileChanged, KestrelError, NotAllowed, NotFound
 from kestrelctl.worker.addresses import shared_files
 from kestrelctl.worker.addresses.address_reader import AddressReader
+from kestrelctl.worker.addresses.address_state import AddressState
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ async def read(
 ) -> None:
     """Has a worker read what is there, which shares these directories."""
     reader = AddressReader(directories, own_user=own_user)
-    await reader.get(wanted(path), {}, identity, target, lambda _: None)
+    await reader.get(AddressState(wanted(path), {}, identity, "x"), target, lambda _: None)
 
 
 async def test_a_file_below_a_named_directory_is_read(shared: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from kestrelctl.errors import (
     Untrusted,
 )
 from kestrelctl.worker.addresses.address_reader import MOST_TRIES, AddressReader
+from kestrelctl.worker.addresses.address_state import AddressState
 
 
 class Request(NamedTuple):
@@ -122,7 +123,8 @@ class Desk:
 
     async def get(self, address: str, *, sha256: str = "", identity: str = "") -> bytes:
         wanted = Input(name="in", address=address, sha256=sha256)
-        await self.reader.get(wanted, {}, identity, self.target, lambda _: None)
+        state = AddressState(wanted, {}, identity, "x")
+        await self.reader.get(state, self.target, lambda _: None)
         return self.target.read_bytes()
 
     async def identity(self, address: str) -> str:

@@ -52,11 +52,6 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """How many pieces of the share it is."""
         return len(self.stored.pieces) if self.stored else 0
 
-    @property
-    def known_sha256(self) -> str:
-        """The hash that it must have; empty if nobody has said."""
-        return self.stored.sha256 if self.stored else self.sha256
-
 
 def tags_of(inputs: Iterable[Input]) -> tuple[str, ...]:
     """What a worker must advertise to have these."""

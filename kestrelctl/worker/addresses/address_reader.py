@@ -14,6 +14,7 @@ from typing import BinaryIO, TypeVar
 from kestrelctl.core.model.input_addresses import FILE, HTTPS, S3, TAG_PREFIX
 from kestrelctl.core.model.job_inputs import Input, problem_with_source
 from kestrelctl.errors import FileChanged, FileDamaged, KestrelError, Unreachable
+from kestrelctl.worker.addresses.address_state import AddressState
 from kestrelctl.worker.addresses.addressed_files import AddressedFiles
 from kestrelctl.worker.addresses.shared_files import SharedFiles
 
@@ -76,18 +77,12 @@ class AddressReader:
         return await self._again(lambda: self._identity(wanted, variables))
 
     async def get(
-        self,
-        wanted: Input,
-        variables: Mapping[str, str],
-        identity: str,
-        target: Path,
-        set_aside: Callable[[int], None],
+        self, state: AddressState, target: Path, set_aside: Callable[[int], None]
     ) -> None:
         """Writes what is at an address to a file, or to a directory.
 
         Args:
-            variables: the environment of the task that wants it.
-            identity: what it was when somebody looked; empty for whatever is there.
+            state: which of its states; without an identity whatever is there.
             set_aside: called before anything is written, with how many bytes it comes to.
 
         Raises:
@@ -96,11 +91,7 @@ class AddressReader:
             KestrelError: it cannot be had.
             OSError: it cannot be written.
         """
-
-        async def once() -> None:
-            await self._get(wanted, variables, identity, target, set_aside)
-
-        await self._again(once)
+        await self._again(lambda: self._get(state, target, set_aside))
 
     async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
         for attempt in range(1, MOST_TRIES + 1):
@@ -120,15 +111,11 @@ class AddressReader:
             await files.close()
 
     async def _get(
-        self,
-        wanted: Input,
-        variables: Mapping[str, str],
-        identity: str,
-        target: Path,
-        set_aside: Callable[[int], None],
+        self, state: AddressState, target: Path, set_aside: Callable[[int], None]
     ) -> None:
+        wanted = state.wanted
         await asyncio.to_thread(_clear, target)
-        files = self._files(wanted, variables)
+        files = self._files(wanted, state.variables)
         size_bytes, found = 0, hashlib.sha256()
         try:
             if wanted.directory:
@@ -143,7 +130,7 @@ class AddressReader:
                 raise FileDamaged(
                     "what is there is not what the job says", cause=f"sha256={found.hexdigest()}"
                 )
-            if identity and await files.identity() != identity:
+            if state.identity and await files.identity() != state.identity:
                 raise FileChanged("it changed while it was fetched")
         finally:
             await files.close()
