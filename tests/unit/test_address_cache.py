@@ -175,7 +175,7 @@ async def test_a_body_without_end_ends_at_the_bound_of_the_cache(
             yield bytes(30)
 
     site.pieces = endless.__get__(site)  # type: ignore[method-assign]
-    with pytest.raises(InputRefused, match="does not fit into the worker's cache"):
+    with pytest.raises(InputRefused, match="it has more than 100 bytes"):
         await used(cache, at_site())
     assert taken == [0, 30, 60, 90]
     assert cache.used_bytes == 0
