@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib
 import importlib.util
 import os
 import shutil
@@ -104,6 +105,7 @@ class AddressReader:
         raise AssertionError
 
     async def _identity(self, wanted: Input, variables: Mapping[str, str]) -> str:
+        await asyncio.to_thread(_load, wanted.address)
         files = self._files(wanted, variables)
         try:
             return await files.identity()
@@ -115,6 +117,7 @@ class AddressReader:
     ) -> None:
         wanted = state.wanted
         await asyncio.to_thread(_clear, target)
+        await asyncio.to_thread(_load, wanted.address)
         files = self._files(wanted, state.variables)
         size_bytes, found = 0, hashlib.sha256()
         try:
@@ -142,10 +145,6 @@ class AddressReader:
         address, known = wanted.address, bool(wanted.sha256)
         if address.startswith("file:"):
             return SharedFiles(address, self._directories, own_user=self._own_user)
-        # Only now: these take longer to load than everything else, and few workers need them.
-        from fsspec.config import conf
-
-        conf.clear()  # what the worker's user has set there may be a secret
         if address.startswith("s3:"):
             from kestrelctl.worker.addresses.bucket_files import BucketFiles
 
@@ -155,6 +154,17 @@ class AddressReader:
         from kestrelctl.worker.addresses.web_files import WebFile
 
         return WebFile(address, known=known, silence_seconds=self._silence_seconds)
+
+
+def _load(address: str) -> None:
+    """Loads what reads an address: longer than everything else takes, and few workers need it."""
+    if address.startswith("file:"):
+        return
+    from fsspec.config import conf
+
+    name = "bucket_files" if address.startswith("s3:") else "web_files"
+    importlib.import_module(f"kestrelctl.worker.addresses.{name}")
+    conf.clear()  # what the worker's user has set there may be a secret
 
 
 def _clear(target: Path) -> None:

@@ -143,10 +143,11 @@ class BucketFiles:
                 "ignore_configured_endpoint_urls": True,
                 "connect_timeout": self._silence_seconds,
                 "read_timeout": self._silence_seconds,
+                "retries": {"total_max_attempts": 1},
             },
             session=AioSession(session_vars=_NOTHING_ELSE),
         )
-        self._files.retries = 1  # who asks for files has retries of its own
+        self._files.retries = 1  # here and in boto: who asks for files tries again himself
         return self._files
 
     @contextlib.contextmanager
