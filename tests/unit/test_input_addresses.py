@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from cli_fake_pool import EXPLANATION, JOB, FakePool, run
 
-from kestrelctl.core.model import input_addresses
 from kestrelctl.core.model.input_addresses import problem_with_address, shown
 from kestrelctl.core.model.job_inputs import Input, problem_with_source
 from kestrelctl.core.model.refusal import Reason, Refusal
@@ -222,7 +221,7 @@ def test_a_pool_none_of_whose_workers_reads_a_protocol_says_so() -> None:
         ever=False,
     )
     why, hint = conclusion(told)
-    assert why == "no worker of this pool reads inputs at s3: addresses"
+    assert "read inputs at s3: addresses" in why
     assert "--input FILE" in (hint or "")
 
 
@@ -230,7 +229,6 @@ def test_an_operator_cannot_give_such_a_tag() -> None:
     result = run(FakePool(), "worker", "run", "--tags", "Addresses-S3", "--pool", "p")
     assert result.exit_code == 2
     assert "cannot be given" in result.stderr
-    assert input_addresses.is_reserved("ADDRESSES-X")
 
 
 def test_people_see_no_query_of_an_address_which_may_be_signed() -> None:

@@ -26,14 +26,9 @@ def is_address(word: str) -> bool:
     return _SCHEME.match(word) is not None
 
 
-def tag_of(address: str) -> str:
-    """The tag of the workers that read at an address which is fine."""
-    return TAG_PREFIX + _READ_AS[address.partition(":")[0]]
-
-
-def is_reserved(tag: str) -> bool:
-    """Whether only a worker itself may say so."""
-    return tag.lower().startswith(TAG_PREFIX)
+def read_as(address: str) -> str:
+    """The protocol by which workers read an address that is fine, as their tags name it."""
+    return _READ_AS[address.partition(":")[0]]
 
 
 def shown(address: str) -> str:

@@ -9,11 +9,9 @@ Where they come from is the pool's file share, or an address that the worker its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
-from kestrelctl.core.model.input_addresses import problem_with_address, shown, tag_of
+from kestrelctl.core.model.input_addresses import problem_with_address, shown
 from kestrelctl.core.model.stored_file import StoredFile, is_sha256, problem_with_stored_file
 
 #: What a worker advertises that fetches inputs. Nobody else can give it.
@@ -51,12 +49,6 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def pieces(self) -> int:
         """How many pieces of the share it is."""
         return len(self.stored.pieces) if self.stored else 0
-
-
-def tags_of(inputs: Iterable[Input]) -> tuple[str, ...]:
-    """What a worker must advertise to have these."""
-    found = [tag_of(each.address) for each in inputs if each.address]
-    return (TAG, *sorted(set(found)))
 
 
 def shown_input(given: Input) -> str:
