@@ -7,6 +7,7 @@ import contextlib
 import glob
 import hashlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,15 +17,19 @@ from typing import NamedTuple
 from kestrelctl.cli.command import Share
 from kestrelctl.cli.screen import Screen
 from kestrelctl.cli.upload_record import UploadRecord
+from kestrelctl.core.model.input_addresses import is_address, name_at, shown
 from kestrelctl.core.model.job_inputs import (
     MOST_INPUTS,
     MOST_PIECES,
     Input,
     problem_with_input_name,
+    problem_with_source,
 )
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import FileChanged, UsageError
 from kestrelctl.grammar.quantities import size
+
+_AFTER_ADDRESS = re.compile(r"(?:sha256=([0-9A-Fa-f]{64}))?(?:=(.*))?", re.DOTALL)
 
 
 class InputFile(NamedTuple):
@@ -39,19 +44,41 @@ class InputFile(NamedTuple):
         return self.path.is_dir()
 
 
+class InputAddress(NamedTuple):
+    """An address that workers read, and the name of what is there for each task.
+
+    Attributes:
+        sha256: of what is there, in hexadecimal; empty if the user has not said.
+    """
+
+    address: str
+    sha256: str
+    name: str
+
+    @property
+    def given(self) -> Input:
+        """What the pool is told."""
+        return Input(
+            name=self.name,
+            address=self.address,
+            sha256=self.sha256,
+            directory=self.address.endswith("/"),
+        )
+
+
 class JobFiles(NamedTuple):
-    """The files of this machine that travel with a job.
+    """The files that tasks of a job are to have: of this machine, or at addresses.
 
     Attributes:
         inputs: what each task finds in its scratch directory.
         stdin: what it reads; None for nothing.
     """
 
-    inputs: Sequence[InputFile]
-    stdin: InputFile | None
+    inputs: Sequence[InputFile | InputAddress]
+    stdin: InputFile | InputAddress | None
 
     @property
-    def all(self) -> list[InputFile]:
+    def all(self) -> list[InputFile | InputAddress]:
         """Each of them."""
         return [*self.inputs, *([self.stdin] if self.stdin else [])]
 
@@ -65,6 +92,8 @@ def find_files(inputs: Iterable[str], stdin: str | None) -> JobFiles:
     found = find_inputs(inputs)
     if not stdin:
         return JobFiles(found, None)
+    if is_address(stdin):
+        return JobFiles(found, _find_address(stdin, default_name="stdin"))
     path = Path(stdin)
     if not path.is_file():
         why = "it is not there" if not os.path.lexists(path) else "it is no file"
@@ -75,31 +104,33 @@ def find_files(inputs: Iterable[str], stdin: str | None) -> JobFiles:
     return JobFiles(found, read)
 
 
-def find_inputs(words: Iterable[str]) -> list[InputFile]:
-    """What the words of `--input` name: `FILE`, `FILE=NAME`, or a pattern of files.
+def find_inputs(words: Iterable[str]) -> list[InputFile | InputAddress]:
+    """What the words of `--input` name: `FILE`, `FILE=NAME`, a pattern of files, or an address.
 
     Raises:
-        UsageError: there is no such file, it has no name that a task could see, or two have one.
+        UsageError: there is no such file, it has no name that a task could see, or two have one; or
+            the address is none that workers read.
     """
     found = [each for word in words for each in _find(word)]
-    names: dict[str, Path] = {}
+    names: dict[str, str] = {}
     for each in found:
-        if not (each.is_directory or each.path.is_file()):
-            raise UsageError(f"the input {each.path} is neither a file nor a directory")
+        given = shown(each.address) if isinstance(each, InputAddress) else str(each.path)
+        if isinstance(each, InputFile) and not (each.is_directory or each.path.is_file()):
+            raise UsageError(f"the input {given} is neither a file nor a directory")
         problem = problem_with_input_name(each.name)
         if problem is not None:
             raise UsageError(
-                f"{each.path} cannot be an input so",
+                f"{given} cannot be an input so",
                 cause=problem,
                 hint="write --input FILE=NAME, with a NAME without a slash",
             )
         if each.name in names:
             raise UsageError(
                 f"two inputs are called {each.name!r}",
-                cause=f"{names[each.name]} and {each.path}",
+                cause=f"{names[each.name]} and {given}",
                 hint="write --input FILE=NAME for one of them",
             )
-        names[each.name] = each.path
+        names[each.name] = given
     if len(found) > MOST_INPUTS:
         raise UsageError(
             f"a job has up to {MOST_INPUTS} inputs, not {len(found):,}",
@@ -109,8 +140,9 @@ def find_inputs(words: Iterable[str]) -> list[InputFile]:
     return found
 
 
-def _check_size(files: Sequence[InputFile]) -> None:
+def _check_size(found: Sequence[InputFile | InputAddress]) -> None:
     """Refuses what the pool would refuse when it has been sent."""
+    files = [each for each in found if isinstance(each, InputFile)]
     if not files:
         return
     from kestrelctl.files.share import PIECE_BYTES
@@ -124,7 +156,9 @@ def _check_size(files: Sequence[InputFile]) -> None:
         )
 
 
-def _find(word: str) -> list[InputFile]:
+def _find(word: str) -> list[InputFile] | list[InputAddress]:
+    if is_address(word):
+        return [_find_address(word)]
     path = Path(word)
     if os.path.lexists(path):
         return [InputFile(path, path.name or path.resolve().name)]
@@ -138,10 +172,41 @@ def _find(word: str) -> list[InputFile]:
     return [InputFile(Path(match), Path(match).name) for match in matches]
 
 
+def _find_address(word: str, default_name: str = "") -> InputAddress:
+    """What `ADDRESS`, `ADDRESS#sha256=HEX` and each with `=NAME` mean.
+
+    Where an address has a question mark, what follows an equals sign belongs to it; a name comes
+    after `#` then.
+
+    Args:
+        default_name: if the address has no good one.
+    """
+    address, mark, rest = word.partition("#")
+    sha256 = name = ""
+    if mark:
+        said = _AFTER_ADDRESS.fullmatch(rest)
+        if said is None:
+            raise UsageError(
+                f"after the # of {shown(address)} comes sha256= and 64 hexadecimal digits",
+                hint="write %23 for a # that belongs to the address",
+            )
+        sha256, name = (said[1] or "").lower(), said[2] or ""
+    elif "=" in word and "?" not in word:
+        address, _, name = word.rpartition("=")
+    problem = problem_with_source(InputAddress(address, sha256, name).given)
+    if problem:
+        raise UsageError(f"workers do not read {shown(address)}", cause=problem)
+    if not name:
+        name = name_at(address)
+        if default_name and problem_with_input_name(name):
+            name = default_name
+    return InputAddress(address, sha256, name)
+
+
 async def send_inputs(
-    files: Iterable[InputFile], share: Share, record: UploadRecord, screen: Screen
+    files: Iterable[InputFile | InputAddress], share: Share, record: UploadRecord, screen: Screen
 ) -> tuple[Input, ...]:
-    """Sends what is not there yet; what every task finds.
+    """Sends the files of this machine that are not there yet; what every task finds.
 
     Args:
         record: what was sent before.
@@ -151,7 +216,14 @@ async def send_inputs(
         UsageError: one cannot be read, or is gone.
         KestrelError: the share does not take it.
     """
-    return tuple([await _send(each, share, record, screen) for each in files])
+    return tuple(
+        [
+            each.given
+            if isinstance(each, InputAddress)
+            else await _send(each, share, record, screen)
+            for each in files
+        ]
+    )
 
 
 async def _send(file: InputFile, share: Share, record: UploadRecord, screen: Screen) -> Input:

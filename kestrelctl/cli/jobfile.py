@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from kestrelctl.core.model.input_addresses import is_address
 from kestrelctl.core.model.shell_line import SHELL, numbered
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import split_ending
@@ -172,6 +173,12 @@ def _words(path: Path, value: object) -> list[str]:
     return [str(_scalar(path, "after", each)) for each in _as_list(value)]
 
 
+def _beside(path: Path, word: str) -> str:
+    """A file that a job file names, relative to that; addresses and other jobs as they are."""
+    as_it_is = is_address(word) or word.startswith(PREFIX)
+    return word if as_it_is else str(path.parent / word)
+
+
 def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
@@ -191,15 +198,12 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
     cleanup = _command(path, "cleanup", fields.pop("cleanup", []))
     for key in ("each-line", "from-json", "stdin"):
         if key in fields:
-            fields[key] = str(path.parent / _typed(path, key, fields[key], str))
+            fields[key] = _beside(path, _typed(path, key, fields[key], str))
     if fields.get("workdir", SCRATCH) != SCRATCH:
         fields["workdir"] = str(path.parent / _typed(path, "workdir", fields["workdir"], str))
     if "input" in fields:
         given = _as_list(fields.pop("input"))
-        words = [str(_typed(path, "input", word, str)) for word in given]
-        fields["inputs"] = [
-            word if word.startswith(PREFIX) else str(path.parent / word) for word in words
-        ]
+        fields["inputs"] = [_beside(path, _typed(path, "input", word, str)) for word in given]
     for key in ("requires", "export"):
         if isinstance(fields.get(key), str):
             fields[key] = fields[key].split()

@@ -127,12 +127,14 @@ def _defaults(options: dict[str, Any]) -> dict[str, Any]:
     "--input",
     "inputs",
     multiple=True,
-    metavar="FILE[=NAME]",
-    help="A file or directory, or job:ID for what another job's tasks leave, that each task finds "
-    "in its scratch directory; repeatable.",
+    metavar="FILE|ADDRESS[=NAME]",
+    help="A file or directory, an address at which workers read it, or job:ID for what another "
+    "job's tasks leave, that each task finds in its scratch directory; repeatable.",
 )
 @click.option(
-    "--stdin", metavar="FILE", help="What each task reads as its standard input; empty without it."
+    "--stdin",
+    metavar="FILE|ADDRESS",
+    help="What each task reads as its standard input; empty without it.",
 )
 @click.option(
     "--wait", "waits", is_flag=True, help="Return when the job has ended; on a terminal with a bar."

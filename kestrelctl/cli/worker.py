@@ -185,6 +185,13 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     metavar="SIZE",
     help="For inputs of tasks, below --data-dir.  [default: a fifth of what is free]",
 )
+@click.option(
+    "--shared-files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where tasks may have inputs from by file: address; repeatable.  [default: nowhere]",
+)
 @aggregate_options
 @click.option(
     "--lifetime",

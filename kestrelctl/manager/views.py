@@ -14,6 +14,7 @@ from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import MILLI, natural, unit_key, without_units
 from kestrelctl.core.model.ending_rules import rules_text
+from kestrelctl.core.model.job_inputs import shown_input
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.spec import JobSpec, cut_words
 from kestrelctl.core.model.task_state import Counts
@@ -231,8 +232,8 @@ def detailed(view: JobView, spec: JobSpec) -> JobView:
         view,
         env=spec.env,
         cleanup=list(spec.cleanup),
-        inputs=[*(i.name for i in spec.inputs), *(p.name for p in spec.parent_files)] or None,
-        stdin=spec.stdin.name if spec.stdin else "",
+        inputs=[*map(shown_input, spec.inputs), *(p.name for p in spec.parent_files)] or None,
+        stdin=shown_input(spec.stdin) if spec.stdin else "",
     )
     return whole if _json_bytes(whole) + _FRAME_BYTES <= codec.MAX_PAYLOAD_BYTES else view
 

@@ -23,6 +23,7 @@ from kestrelctl.files.share import FileShare
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
 from kestrelctl.protocol.upload_slots import Slot
+from kestrelctl.worker.addresses.address_reader import AddressReader, tags_of_protocols
 from kestrelctl.worker.credentials import read_credentials
 from kestrelctl.worker.discovery import (
     Machine,
@@ -75,7 +76,7 @@ def _add_sessions(
             *options.tags,
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
-            *((job_inputs.TAG, parent_files.TAG) if _fetches_inputs(options) else ()),
+            *(_input_tags(options) if _fetches_inputs(options) else ()),
             *((output_globs.TAG,) if options.executor == "process" else ()),
         ),
         host=machine.hostname,
@@ -108,6 +109,11 @@ def _add_sessions(
 
 def _fetches_inputs(options: WorkerOptions) -> bool:
     return options.executor == "process" and options.cache_bytes != 0
+
+
+def _input_tags(options: WorkerOptions) -> tuple[str, ...]:
+    reads_files = options.any_workdir or bool(options.shared_files)
+    return (job_inputs.TAG, parent_files.TAG, *tags_of_protocols(reads_files=reads_files))
 
 
 def _with_units(wanted: AssetChange, gpus: tuple[AssetUnit, ...]) -> AssetChange:
@@ -166,7 +172,13 @@ def _executor(
                 now=clock.now,
             ),
         ),
-        partial(InputCache, options.data_dir / "inputs", options.cache_bytes, share.get),
+        partial(
+            InputCache,
+            options.data_dir / "inputs",
+            options.cache_bytes,
+            share.get,
+            AddressReader(options.shared_files, own_user=options.any_workdir),
+        ),
         find,
     )
 

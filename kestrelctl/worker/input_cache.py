@@ -14,7 +14,7 @@ import itertools
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from secrets import token_hex
 
@@ -22,8 +22,9 @@ import msgspec
 
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.stored_file import StoredFile
-from kestrelctl.errors import KestrelError, NoSpace
+from kestrelctl.errors import FileChanged, KestrelError, NoSpace
 from kestrelctl.files.archive import unpack
+from kestrelctl.worker.addresses.address_state import AddressState, Reader
 from kestrelctl.worker.discovery import disk_for_inputs_bytes
 from kestrelctl.worker.gathered import AT_ONCE, Gathered
 from kestrelctl.worker.own_files import OwnDirectory
@@ -34,14 +35,22 @@ log = logging.getLogger(__name__)
 
 #: More entries are not kept, however small.
 MOST_ENTRIES = 10_000
+#: What changes at its address so often while it is fetched is not fetched once more.
+MOST_CHANGES = 3
 
 _INDEX = "index.json"
 _FETCHING = "fetching"
 _OWNERS = "owners"
 
+Wanted = Input | Gathered | AddressState
+
 
 class InputRefused(KestrelError):
     """A task cannot have a file that travels with its job; the message is for its result."""
+
+
+class _InputChanged(InputRefused):
+    """It was changed at its address between two looks."""
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -97,6 +106,7 @@ class InputCache:
             recently goes first; what tasks use never does.
         fetch: writes a file of the share to a place, checked, as `FileShare.get` does. It goes on
             by itself after a connection was lost, within bounds.
+        reader: reads what is at addresses.
 
     Attributes:
         limit_bytes: the most that it takes.
@@ -109,9 +119,11 @@ class InputCache:
         directory: Path,
         limit_bytes: int | None,
         fetch: Callable[[StoredFile, Path], Awaitable[None]],
+        reader: Reader,
     ) -> None:
         self.hits = self.misses = self.fetched_bytes = 0
         self._fetch = fetch
+        self._reader = reader
         self._numbers = map(str, itertools.count())
         self._directory = OwnDirectory(directory.absolute())
         self._trash = Trash(self._directory.path / "trash")
@@ -130,15 +142,32 @@ class InputCache:
         """What is in it, with what is set aside for what is under way."""
         return sum(entry.size_bytes for entry in (*self._entries.values(), *self._leaving))
 
-    async def take(self, owner: str, wanted: Input | Gathered) -> CacheEntry:
+    async def take(
+        self, owner: str, wanted: Input | Gathered, variables: Mapping[str, str] | None = None
+    ) -> CacheEntry:
         """An input, verified, for a task that is about to start; it stays until it is released.
 
         Args:
             owner: whose task it is: nothing that another's tasks have is used.
+            variables: the environment of the task.
 
         Raises:
             InputRefused: it cannot be had.
         """
+        if isinstance(wanted, Gathered) or wanted.stored is not None:
+            return await self._take(owner, wanted)
+        changes = 0
+        while True:
+            with _explained(wanted.name):
+                state = await AddressState.now(self._reader, wanted, variables or {})
+            try:
+                return await self._take(owner, state)
+            except _InputChanged:
+                changes += 1
+                if changes == MOST_CHANGES:
+                    raise
+
+    async def _take(self, owner: str, wanted: Wanted) -> CacheEntry:
         key = f"{_folder(owner)}/{_content(wanted)}"
         while True:
             entry = self._entries.get(key)
@@ -151,6 +180,8 @@ class InputCache:
             try:
                 if entry.fetching is not None:
                     await asyncio.shield(entry.fetching)
+                    if isinstance(wanted, AddressState) and wanted.is_for_once:
+                        self._forget(entry)
                     return entry
                 marks = await _marks_now(entry.path, directory=_is_directory(wanted))
                 if marks and marks == entry.marks:
@@ -195,14 +226,14 @@ class InputCache:
 
     # -- one entry ---------------------------------------------------------------------------------
 
-    def _begin(self, key: str, wanted: Input | Gathered) -> CacheEntry:
+    def _begin(self, key: str, wanted: Wanted) -> CacheEntry:
         """An entry whose file is under way."""
         entry = self._entries[key] = CacheEntry(key, self._owners.path, f"{key}-{token_hex(4)}")
         entry.fetching = asyncio.create_task(self._bring(entry, wanted))
         entry.fetching.add_done_callback(_look_at)
         return entry
 
-    async def _bring(self, entry: CacheEntry, wanted: Input | Gathered) -> None:
+    async def _bring(self, entry: CacheEntry, wanted: Wanted) -> None:
         """Fetches an input and puts it where it is used from."""
         place = self._fetching.path / next(self._numbers)
         try:
@@ -218,12 +249,8 @@ class InputCache:
         finally:
             entry.fetching = None
             self._discard(place.name, self._fetching.fd)
-        stored = wanted if isinstance(wanted, Gathered) else wanted.stored
-        self.fetched_bytes += stored.size_bytes
 
-    async def _bring_by_way_of(
-        self, place: Path, entry: CacheEntry, wanted: Input | Gathered
-    ) -> None:
+    async def _bring_by_way_of(self, place: Path, entry: CacheEntry, wanted: Wanted) -> None:
         needed_bytes = _needed_bytes(wanted)
         self._make_room(needed_bytes, wanted.name)
         entry.size_bytes = needed_bytes
@@ -231,11 +258,13 @@ class InputCache:
         if isinstance(wanted, Gathered):
             brought.mkdir()
             await self._gather(wanted, brought)
+        elif isinstance(wanted, AddressState):
+            await self._read_at_address(wanted, entry, brought)
         elif wanted.directory:
-            await self._read_archive(wanted.name, wanted.stored, brought)
+            await self._read_archive(wanted.name, _stored(wanted), brought)
         else:
             brought = place / "file"
-            await self._read(wanted.name, wanted.stored, brought)
+            await self._read(wanted.name, _stored(wanted), brought)
         if _is_directory(wanted):
             entry.size_bytes = await asyncio.to_thread(_make_read_only, brought)
             below = await asyncio.to_thread(_marks_below, str(brought))
@@ -275,6 +304,25 @@ class InputCache:
         """Fetches a file. InputRefused if it cannot be had."""
         with _explained(name):
             await self._fetch(stored, place)
+        self.fetched_bytes += stored.size_bytes
+
+    async def _read_at_address(self, state: AddressState, entry: CacheEntry, target: Path) -> None:
+        """Fetches what is at an address; how much that is, is known when it has come."""
+        limit = self.limit_bytes
+
+        def set_aside(size_bytes: int) -> None:
+            if size_bytes > limit:
+                raise InputRefused(
+                    f"no-input: {state.name!r} does not fit into the worker's cache: it has more"
+                    f" than {limit:,} bytes"
+                )
+            if size_bytes > entry.size_bytes:
+                self._make_room(size_bytes - entry.size_bytes, state.name)
+                entry.size_bytes = size_bytes
+
+        with _explained(state.name):
+            await self._reader.get(state, target, set_aside)
+        self.fetched_bytes += entry.size_bytes
 
     # -- all of them -------------------------------------------------------------------------------
 
@@ -354,23 +402,34 @@ class InputCache:
         return os.listdir(self._owners.path / folder)
 
 
-def _content(wanted: Input | Gathered) -> str:
+def _content(wanted: Wanted) -> str:
     """A name for what it holds, and of what kind that is."""
     if isinstance(wanted, Gathered):
         return f"{wanted.digest}.gathered"
+    if isinstance(wanted, AddressState):
+        return f"{wanted.content}.{'tree' if wanted.wanted.directory else 'file'}"
     kind = "tree" if wanted.directory else "program" if wanted.executable else "file"
-    return f"{wanted.stored.sha256}.{kind}"
+    return f"{_stored(wanted).sha256}.{kind}"
 
 
-def _is_directory(wanted: Input | Gathered) -> bool:
+def _is_directory(wanted: Wanted) -> bool:
+    if isinstance(wanted, AddressState):
+        return wanted.wanted.directory
     return isinstance(wanted, Gathered) or wanted.directory
 
 
-def _needed_bytes(wanted: Input | Gathered) -> int:
-    """What it takes while it comes, with an archive beside what is in it."""
+def _needed_bytes(wanted: Wanted) -> int:
+    """What it takes while it comes, with an archive beside what is in it, as far as one knows."""
+    if isinstance(wanted, AddressState):
+        return 0
     if isinstance(wanted, Gathered):
         return wanted.needed_bytes
-    return wanted.stored.size_bytes * (2 if wanted.directory else 1)
+    return _stored(wanted).size_bytes * (2 if wanted.directory else 1)
+
+
+def _stored(wanted: Input) -> StoredFile:
+    assert wanted.stored is not None, "it is at an address"
+    return wanted.stored
 
 
 def _folder(owner: str) -> str:
@@ -382,11 +441,14 @@ def _explained(name: str) -> Iterator[None]:
     """Says of which input something could not be done. InputRefused if it could not."""
     try:
         yield
+    except InputRefused:
+        raise
     except NoSpace as error:
         raise InputRefused(f"no-space: {name!r}: {error.message}") from error
     except KestrelError as error:
         why = f"{error.message}: {error.cause}" if error.cause else error.message
-        raise InputRefused(f"no-input: {name!r}: {why}") from error
+        refused = _InputChanged if isinstance(error, FileChanged) else InputRefused
+        raise refused(f"no-input: {name!r}: {why}") from error
 
 
 def _look_at(task: asyncio.Task[None]) -> None:

@@ -65,7 +65,7 @@ class StagingExecutor:
         try:
             links = []
             for wanted in command.inputs:
-                taken.append(await self.cache.take(command.owner, wanted))
+                taken.append(await self.cache.take(command.owner, wanted, command.env))
                 links.append((wanted.name, taken[-1].path))
             for files in command.parent_files:
                 gathered = Gathered(files.name, await self._find(number, files.job_id))
@@ -75,7 +75,7 @@ class StagingExecutor:
             if links:
                 there = replace(there, inputs_dir=self.cache.directory_of(command.owner))
             if command.stdin is not None:
-                taken.append(await self.cache.take(command.owner, command.stdin))
+                taken.append(await self.cache.take(command.owner, command.stdin, command.env))
                 there = replace(there, stdin=None, stdin_path=taken[-1].path)
             del self._staging[number]
             self._inner.start(there)

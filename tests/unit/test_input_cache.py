@@ -14,6 +14,7 @@ from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.errors import FileDamaged, FileExpired, NoSpace, Unreachable
 from kestrelctl.worker import input_cache
+from kestrelctl.worker.addresses.address_reader import AddressReader
 from kestrelctl.worker.gathered import Gathered
 from kestrelctl.worker.input_cache import InputCache, InputRefused
 
@@ -88,7 +89,7 @@ async def caches(tmp_path: Path, share: Share) -> AsyncIterator[Caches]:
     made: list[InputCache] = []
 
     def make(limit_bytes: int = 1000) -> InputCache:
-        made.append(InputCache(tmp_path / "inputs", limit_bytes, share.get))
+        made.append(InputCache(tmp_path / "inputs", limit_bytes, share.get, AddressReader()))
         return made[-1]
 
     yield make

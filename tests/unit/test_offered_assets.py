@@ -57,6 +57,18 @@ def test_only_a_worker_that_can_keep_inputs_says_that_it_fetches_them(
     assert "inputs" not in ads(tmp_path, executor="inline")[0].tags
 
 
+def test_a_worker_reads_files_by_address_where_it_is_allowed_to_and_keeps_inputs(
+    tmp_path: Path, asked: list[str]
+) -> None:
+    def tags(**options: object) -> set[str]:
+        return {tag for tag in ads(tmp_path, **options)[0].tags if tag.startswith("addresses-")}
+
+    assert tags() == {"addresses-https", "addresses-s3"}
+    assert "addresses-file" in tags(shared_files=(tmp_path,))
+    assert "addresses-file" in tags(any_workdir=True)
+    assert tags(shared_files=(tmp_path,), cache_bytes=0) == set()
+
+
 def test_sessions_share_what_is_detected(tmp_path: Path, asked: list[str]) -> None:
     found = ads(tmp_path, sessions=2)
     assert [unit_ids(ad) for ad in found] == [{"gpus": ("GPU-0", "GPU-2")}, {"gpus": ("GPU-1",)}]

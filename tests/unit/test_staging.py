@@ -12,6 +12,7 @@ from test_input_cache import ADA, Share, an_input
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.errors import FileExpired
+from kestrelctl.worker.addresses.address_reader import AddressReader
 from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 from kestrelctl.worker.input_cache import InputCache
 from kestrelctl.worker.parent_file_questions import Left, ParentFilesGone
@@ -69,7 +70,7 @@ class Machine:
         self.executor = StagingExecutor(
             self.ends.append,
             self._runner,
-            lambda: InputCache(directory, 12, self.share.get),
+            lambda: InputCache(directory, 12, self.share.get, AddressReader()),
             self._find,
         )
         self.cache = self.executor.cache

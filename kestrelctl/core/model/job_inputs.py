@@ -3,13 +3,16 @@
 A task finds each in its scratch directory, under its name, as a link to what its worker has fetched
 and keeps. That is only for workers that fetch files: they advertise a tag, and a job with inputs
 asks for it like for any other. So a worker that knows nothing of inputs gets none.
+
+Where they come from is the pool's file share, or an address that the worker itself reads.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from kestrelctl.core.model.stored_file import StoredFile, problem_with_stored_file
+from kestrelctl.core.model.input_addresses import problem_with_address, shown
+from kestrelctl.core.model.stored_file import StoredFile, is_sha256, problem_with_stored_file
 
 #: What a worker advertises that fetches inputs. Nobody else can give it.
 TAG = "inputs"
@@ -28,15 +31,44 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         name: there; no path.
-        stored: where workers get it from.
-        executable: whether it is a program.
+        stored: where workers get it from, in the share; None if they read it at an address.
+        address: that; of a directory with a slash at its end.
+        sha256: of what is at the address, in hexadecimal; empty if the job does not say.
+        executable: whether it is a program; nobody knows that of what is at an address.
         directory: what is stored is the archive of a directory, which is unpacked.
     """
 
     name: str
-    stored: StoredFile
+    stored: StoredFile | None = None
+    address: str = ""
+    sha256: str = ""
     executable: bool = False
     directory: bool = False
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of the share it is."""
+        return len(self.stored.pieces) if self.stored else 0
+
+
+def shown_input(given: Input) -> str:
+    """An input in a word for people: its name, and the address if it has one."""
+    return f"{shown(given.address)}={given.name}" if given.address else given.name
+
+
+def problem_with_source(given: Input) -> str | None:
+    """What is wrong with where an input comes from; None if all is well."""
+    if given.stored is not None:
+        if given.address or given.sha256:
+            return "it comes from the share or from an address"
+        return problem_with_stored_file(given.stored)
+    if given.sha256 and not is_sha256(given.sha256):
+        return "a hash is 64 hexadecimal digits"
+    if given.executable or given.directory != given.address.endswith("/"):
+        return "the address of a directory ends with a slash, and no other"
+    if given.directory and given.sha256:
+        return "a directory has no hash"
+    return problem_with_address(given.address, known=bool(given.sha256))
 
 
 def problem_with_input_name(name: str) -> str | None:
@@ -65,9 +97,9 @@ def problem_with_stdin(stdin: Input | None) -> str | None:
         return problem
     if stdin.directory:
         return "a directory cannot be the standard input"
-    if len(stdin.stored.pieces) > MOST_PIECES:
+    if stdin.pieces > MOST_PIECES:
         return f"the standard input has up to {MOST_PIECES} pieces"
-    problem = problem_with_stored_file(stdin.stored)
+    problem = problem_with_source(stdin)
     return f"the standard input: {problem}" if problem else None
 
 
@@ -91,12 +123,12 @@ def problem_with_inputs(inputs: tuple[Input, ...], workdir: str) -> str | None:
         if each.name in names:
             return f"two inputs are called {each.name!r}"
         names.add(each.name)
-        problem = problem_with_stored_file(each.stored)
+        problem = problem_with_source(each)
         if problem:
             return f"input {each.name!r}: {problem}"
-    pieces = sum(len(each.stored.pieces) for each in inputs)
+    pieces = sum(each.pieces for each in inputs)
     if pieces > MOST_PIECES:
-        size_bytes = sum(each.stored.size_bytes for each in inputs)
+        size_bytes = sum(each.stored.size_bytes for each in inputs if each.stored)
         return (
             f"the inputs of a job have up to {MOST_PIECES} pieces together, not {pieces:,}"
             f" ({size_bytes:,} bytes)"

@@ -7,9 +7,10 @@ gets none of the jobs that it would get wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
-from kestrelctl.core.model import job_inputs, output_globs, parent_files, workdir
+from kestrelctl.core.model import input_addresses, job_inputs, output_globs, parent_files, workdir
 from kestrelctl.core.model.spec import JobSpec
 
 
@@ -27,6 +28,13 @@ class OwnTag(NamedTuple):
     does: str
     instead: str
     wanted_by: Callable[[JobSpec], bool]
+
+
+def _reads(protocol: str, spec: JobSpec) -> bool:
+    """Whether the tasks of a job have inputs at such addresses."""
+    files = (*spec.inputs, *((spec.stdin,) if spec.stdin else ()))
+    addresses = [each.address for each in files if each.address]
+    return protocol in map(input_addresses.read_as, addresses)
 
 
 OWN_TAGS = (
@@ -53,6 +61,15 @@ OWN_TAGS = (
         "store what tasks leave",
         "without --output",
         lambda spec: bool(spec.outputs),
+    ),
+    *(
+        OwnTag(
+            f"{input_addresses.TAG_PREFIX}{protocol}",
+            f"read inputs at {protocol}: addresses",
+            "with --input FILE",
+            partial(_reads, protocol),
+        )
+        for protocol in (input_addresses.FILE, input_addresses.HTTPS, input_addresses.S3)
     ),
 )
 

@@ -35,10 +35,10 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
 def problem_with_stored_file(stored: StoredFile) -> str | None:
     """Why no file can be had by this; None if one can."""
-    if not _is_sha256(stored.sha256):
+    if not is_sha256(stored.sha256):
         return "the hash of a file is 64 hexadecimal digits"
     for piece in stored.pieces:
-        if not _is_sha256(piece.sha256):
+        if not is_sha256(piece.sha256):
             return "the hash of a piece is 64 hexadecimal digits"
         if piece.size_bytes < 1:
             return "a piece has at least one byte"
@@ -49,5 +49,6 @@ def problem_with_stored_file(stored: StoredFile) -> str | None:
     return None
 
 
-def _is_sha256(text: str) -> bool:
+def is_sha256(text: str) -> bool:
+    """Whether a text is such a hash, as it is written here."""
     return len(text) == 64 and all(each in "0123456789abcdef" for each in text)

@@ -1,0 +1,1 @@
+"""Inputs that a worker reads at addresses: of its machine, of the web, of buckets."""

@@ -1,0 +1,49 @@
+"""What there is at an address, whichever protocol reads it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple, Protocol
+
+from kestrelctl.errors import KestrelError
+
+#: Of the files below one address; more are refused rather than left out.
+MOST_FILES = 100_000
+#: So much is read before it is hashed and written.
+PIECE_BYTES = 1 << 20
+
+
+class AddressedFile(NamedTuple):
+    """One file that comes.
+
+    Attributes:
+        names: of the directories that it is in, and its own, below the address; none if it is what
+            the address says.
+        executable: whether it is a program.
+        pieces: what is in it.
+    """
+
+    names: tuple[bytes, ...]
+    executable: bool
+    pieces: AsyncIterator[bytes]
+
+
+class AddressedFiles(Protocol):
+    """What there is at one address. Each method raises KestrelError if it cannot be read."""
+
+    async def identity(self) -> str:
+        """What becomes another when it is changed there; empty if nothing tells."""
+        ...
+
+    def each(self) -> AsyncIterator[AddressedFile]:
+        """Its files, one after the other; each is read before the next is asked for."""
+        ...
+
+    async def close(self) -> None:
+        """Gives everything back."""
+        ...
+
+
+def too_many() -> KestrelError:
+    """That there are more files than may be."""
+    return KestrelError(f"there are more than {MOST_FILES:,} files")
