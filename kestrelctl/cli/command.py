@@ -77,6 +77,10 @@ class Invocation:
     file_share: Callable[[Context], Downloads] = _file_share
     now: Callable[[], float] = time.time
 
+    def downloads(self) -> Downloads:
+        """What the files of the pool come from."""
+        return self.file_share(self.find_context(self.pool))
+
     def talk(
         self,
         work: Callable[[Connection], Awaitable[CommandOutput | None]],

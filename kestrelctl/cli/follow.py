@@ -11,8 +11,7 @@ from kestrelctl.cli.terminal_text import TerminalText
 from kestrelctl.core.model.task_state import FINAL_STATES
 from kestrelctl.errors import Busy, Incomplete, TimedOut, Unreachable
 from kestrelctl.grammar.quantities import short_address
-from kestrelctl.protocol.answers import FollowedLog
-from kestrelctl.protocol.output_views import AttemptOutput
+from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog
 from kestrelctl.protocol.requests import FollowLogs
 
 #: So many tasks are followed at once: each asks by itself.

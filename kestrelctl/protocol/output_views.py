@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.protocol.reply import Reply
+
 
 class TaskOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
     """The output of one task of many; an array, because pages of a thousand travel.
@@ -45,3 +47,10 @@ class AttemptOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     skipped_bytes: int = 0
     cut_bytes: int = 0
     why_missing: str = ""
+
+
+class FollowedLog(Reply, frozen=True, kw_only=True, tag="followed_log"):
+    """The state of a task, and a piece of output; None if there is none to be read now."""
+
+    state: str
+    piece: AttemptOutput | None = None

@@ -293,6 +293,13 @@ _EIGHTEENTH = (
     "ALTER TABLE tasks ADD COLUMN stored_seconds REAL",
 )
 
+_NINETEENTH = (
+    # Where the whole is of what a task printed, as JSON. NULL where the row has all of it, or its
+    # worker the rest.
+    "ALTER TABLE tasks ADD COLUMN stdout_stored BLOB",
+    "ALTER TABLE tasks ADD COLUMN stderr_stored BLOB",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -312,6 +319,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _SIXTEENTH,
     _SEVENTEENTH,
     _EIGHTEENTH,
+    _NINETEENTH,
 )
 
 

@@ -40,6 +40,7 @@ from kestrelctl.worker.isolation.plain import Plain
 from kestrelctl.worker.isolation.probe import choose
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
+from kestrelctl.worker.log_stage import LogStage
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.process import WorkerProcess
@@ -159,6 +160,7 @@ def _executor(
                 limit_bytes=options.outputs_limit_bytes,
                 now=clock.now,
             ),
+            log_stage=LogStage(share),
         ),
         partial(InputCache, options.data_dir / "inputs", options.cache_bytes, share.get),
     )

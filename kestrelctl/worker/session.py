@@ -32,7 +32,7 @@ from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments, host_lines
-from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion, Executor
 
 log = logging.getLogger(__name__)
 
@@ -342,11 +342,12 @@ class WorkerSession:
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
         )
-        if not (template.owner or template.outputs or template.join):
+        if not (template.owner or template.outputs or template.join or template.keep_logs):
             return command  # most: it has none of the rest
         return replace(
             command,
             join=template.join,
+            keep_logs=template.keep_logs,
             inputs=template.inputs,
             stdin=template.stdin,
             owner=template.owner,
@@ -381,6 +382,8 @@ class WorkerSession:
                 output_files=end.output_files,
                 outputs=end.outputs,
                 stored_seconds=round(end.stored_seconds, 6),
+                stdout_stored=end.stdout_stored,
+                stderr_stored=end.stderr_stored,
             )
         self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
@@ -475,8 +478,9 @@ class WorkerSession:
         for result in self.agent.take_report():
             batch.append(result)
             size += 80 + 2 * (len(result.stdout) + len(result.stderr) + len(result.reason))
-            if result.outputs is not None:
-                size += FILE_BYTES + PIECE_BYTES * len(result.outputs.pieces)
+            for stored in (result.outputs, result.stdout_stored, result.stderr_stored):
+                if stored is not None:
+                    size += FILE_BYTES + PIECE_BYTES * len(stored.pieces)
             if size > REPORT_BYTES or len(batch) >= REPORT_RESULTS:
                 self._send_report(batch)
                 batch, size = [], 0
@@ -543,7 +547,7 @@ class WorkerSession:
 def _outcome(end: Completion, success_exits: Exits) -> int:
     if end.is_success(success_exits):
         return Outcome.DONE
-    if end.reason == "cancelled":
+    if end.reason == CANCELLED:
         return Outcome.KILLED
     machine_failed = end.reason.startswith(("no-space:", "no-resources:"))
     return Outcome.UNABLE if machine_failed else Outcome.FAILED

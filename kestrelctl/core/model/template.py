@@ -35,13 +35,20 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     stop_signal: str = ""
     stop_grace_seconds: float | None = None
     join: bool = False
+    keep_logs: bool = False
     inputs: tuple[Input, ...] = ()
     stdin: Input | None = None
     owner: str = ""
 
     @classmethod
-    def of(cls, job_id: int, spec: JobSpec, owner: str = "") -> Template:
-        """The template of a submitted job."""
+    def of(
+        cls, job_id: int, spec: JobSpec, owner: str = "", *, keep_logs: bool = False
+    ) -> Template:
+        """The template of a submitted job.
+
+        Args:
+            keep_logs: whether the pool keeps what tasks of all jobs print.
+        """
         return cls(
             job_id=job_id,
             argv=spec.argv,
@@ -60,6 +67,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             stop_signal=spec.stop_signal,
             stop_grace_seconds=spec.stop_grace_seconds,
             join=spec.join,
+            keep_logs=keep_logs or spec.keep_logs,
             inputs=spec.inputs,
             stdin=spec.stdin,
             owner=owner if spec.inputs or spec.stdin else "",
