@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.model.ad import WorkerAd, bookable, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS
@@ -61,6 +62,7 @@ class SessionHost(Protocol):
     executor: Executor
     incarnation: str
     stanzas: StanzaCounts
+    stored: StoredTotals
     clock: Clock
     random: Random  #: spreads over time what many workers do
 
@@ -358,12 +360,12 @@ class WorkerSession:
     def on_completion(self, end: Completion) -> None:
         """An attempt of this session has ended."""
         job_id, index = self.agent.identity(end.number)
-        success_exits = self.agent.running[end.number].template.success_exits
+        template = self.agent.running[end.number].template
         result = Result(
             number=end.number,
             job_id=job_id,
             index=index,
-            outcome=_outcome(end, success_exits),
+            outcome=_outcome(end, template.success_exits),
             started_at=round(end.started_at, 6),
             wall_seconds=round(end.wall_seconds, 6),
             cpu_seconds=round(end.cpu_seconds, 6),
@@ -385,6 +387,7 @@ class WorkerSession:
                 stdout_stored=end.stdout_stored,
                 stderr_stored=end.stderr_stored,
             )
+            self._host.stored.count(result, keep_logs=template.keep_logs)
         self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
 

@@ -125,6 +125,7 @@ def _can_be_had(stored: StoredFile | None) -> bool:
         return True
     return (
         len(stored.pieces) <= MOST_PIECES
+        and stored.size_bytes <= MOST_BYTES
         and all(len(piece.url) <= MOST_URL_CHARACTERS for piece in stored.pieces)
         and problem_with_stored_file(stored) is None
     )
