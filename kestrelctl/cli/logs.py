@@ -68,7 +68,7 @@ def logs(
                     f"-f is for at most {MOST_FOLLOWED} tasks at once",
                     hint=f"kestrelctl job logs -f {view.job_id} {chosen[0]}",
                 )
-            await follow(connection, invocation.screen, view.job_id, chosen, stream)
+            await follow(connection, stored, invocation.screen, view.job_id, chosen, stream)
             return
         if pattern:
             check_pattern(pattern, view.tasks)

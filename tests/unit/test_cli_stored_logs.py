@@ -17,7 +17,7 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, NotAllowed, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.output_views import TaskOutput
+from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog, TaskOutput
 
 WHOLE = bytes(range(256)) * 20_000  # five pieces
 
@@ -164,3 +164,24 @@ def test_submit_and_job_files_ask_for_it(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('command = ["ls"]\nkeep-logs = true\n')
     run(pool, "submit", str(tmp_path / "a.toml"))
     assert pool.last(rq.SubmitJob).spec.keep_logs
+
+
+def test_what_a_worker_that_is_gone_does_not_give_is_followed_from_the_share(at: Logs) -> None:
+    """From where it was read: the rest before the end that the manager has."""
+    pieces = [
+        AttemptOutput(attempt=9, data=WHOLE[:7], more=True),
+        AttemptOutput(
+            attempt=9, data=WHOLE[-9:], over="exit code 0", skipped_bytes=len(WHOLE) - 16,
+            why_missing="w1 is away",
+        ),
+    ]  # fmt: skip
+    answers = iter([*pieces, *pieces])
+    at.pool.answers["FollowLogs"] = lambda _: FollowedLog(id="", state="done", piece=next(answers))
+    result = at.logs("-f", "1")
+    assert result.stdout_bytes == WHOLE
+    assert (result.exit_code, result.stderr) == (0, "")
+
+    at.share.why_not = FileExpired("it has expired")
+    result = at.logs("-f", "1")
+    assert (result.stdout_bytes, result.exit_code) == (WHOLE[:7] + WHOLE[-9:], 13)
+    assert "it has expired; w1 is away" in result.stderr
