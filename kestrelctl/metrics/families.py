@@ -102,13 +102,13 @@ def stored_families(prefix: str, stored: StoredTotals) -> list[Metric]:
             by(stored.bytes),
         ),
         counters(
-            f"{prefix}store_failures",
+            f"{prefix}storing_failures",
             "Attempts of which something was not stored, by why.",
             ("reason",),
             by(stored.failures),
         ),
         histogram(
-            f"{prefix}store_seconds",
+            f"{prefix}storing_seconds",
             "From the end of a task until what it left and printed was stored, or was not.",
             stored.seconds,
         ),

@@ -31,9 +31,9 @@ LOUD = "seq 100000 | head -c 200000; seq 200000 300000 | head -c 200000 >&2"
 class Printer(Machine):
     """A machine whose tasks' logs are kept in a share."""
 
-    def __init__(self, tmp_path: Path, longest_seconds: float = 60.0) -> None:
+    def __init__(self, tmp_path: Path, **bounds: float) -> None:
         self.share = Share()
-        stage = LogStage(self.share, longest_seconds=longest_seconds)
+        stage = LogStage(self.share, **bounds)
         super().__init__(tmp_path / "work", output_limit_bytes=1 << 20, log_stage=stage)
 
     async def prints(self, script: str, **more: object) -> Completion:
@@ -110,6 +110,30 @@ async def test_a_slow_share_holds_no_result_back_for_longer_than_the_bound(
         assert printer.executor.read_output(number, "stdout", 0, 4) == b"1\n2\n"
     assert "it took longer than 0.05 seconds" in caplog.text
     assert printer.share.under_way == 0
+    await printer.executor.close()
+
+
+async def test_a_share_that_was_away_is_left_alone_for_a_while(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for pause_seconds, tries in ((60.0, 1), (0.0, 2)):
+        printer = Printer(tmp_path / str(tries), pause_seconds=pause_seconds)
+        printer.share.fails = [Unreachable("away")]
+        await printer.prints("seq 3000")
+        ended = await printer.prints("seq 3000")
+        assert printer.share.tries == tries
+        assert (ended.stdout_stored is not None) == (tries == 2)
+        assert ended.stored_seconds > 0
+        await printer.executor.close()
+    assert "attempt 2: what it printed stays on this worker: the file share was" in caplog.text
+
+
+async def test_a_share_that_never_answers_is_left_alone_too(tmp_path: Path) -> None:
+    printer = Printer(tmp_path, longest_seconds=0.05)
+    printer.share.slow = True
+    for _ in range(3):
+        await printer.prints("seq 3000")
+    assert printer.share.tries == 1
     await printer.executor.close()
 
 
