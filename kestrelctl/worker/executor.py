@@ -12,6 +12,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stored_file import StoredFile
 
 #: Why a command has ended that somebody had killed.
@@ -38,6 +39,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
         join: whether what it writes to standard error goes into standard output.
         keep_logs: whether what it writes is stored, as far as it is longer than the tail.
         inputs: what is to be fetched before it starts.
+        parent_files: what tasks of other jobs left and is to be fetched, too.
         stdin: its standard input, which is to be fetched, too; None for an empty one.
         stdin_path: absolute path of that when it was fetched; empty before, and for none.
         owner: whose attempt it is, where it has inputs.
@@ -61,6 +63,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     join: bool = False
     keep_logs: bool = False
     inputs: tuple[Input, ...] = ()
+    parent_files: tuple[ParentFiles, ...] = ()
     stdin: Input | None = None
     stdin_path: str = ""
     owner: str = ""
