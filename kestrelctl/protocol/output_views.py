@@ -13,7 +13,7 @@ class TaskOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     Attributes:
         data: base64 in JSON; empty if `more`.
         size_bytes: how much it wrote, as far as the manager knows.
-        more: whether its worker has more of it than the manager: `logs` asks for it.
+        more: whether its worker, or the file share, has more than the manager: `logs` asks for it.
         why_missing: why nothing of it can be had.
     """
 
