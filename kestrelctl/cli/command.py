@@ -57,10 +57,12 @@ class Share(Protocol):
         ...
 
 
-def _open_share(connection: Connection, context: Context) -> Share:
+def _open_share(connection: Connection | None, context: Context) -> Share:
+    """The share of a pool; without a connection, files only come from there."""
     from kestrelctl.files.share import FileShare
 
-    return FileShare(connection.request_slot, ca_file=context.ca_file)
+    slots = connection.request_slot if connection is not None else None
+    return FileShare(slots, ca_file=context.ca_file)
 
 
 @dataclass(slots=True)
@@ -75,8 +77,12 @@ class Invocation:
     pool: str = ""
     open_pool: OpenPool = _open_pool
     find_context: Callable[[str], Context] = _find_context
-    open_share: Callable[[Connection, Context], Share] = _open_share
+    open_share: Callable[[Connection | None, Context], Share] = _open_share
     now: Callable[[], float] = time.time
+
+    def downloads(self) -> Share:
+        """What the files of the pool come from."""
+        return self.open_share(None, self.find_context(self.pool))
 
     def talk(
         self,

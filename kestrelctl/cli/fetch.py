@@ -16,7 +16,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from kestrelctl.cli.command import CliCommand, Invocation, Share, pass_invocation
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.fetch_directory import FetchDirectory
@@ -141,7 +141,7 @@ async def fetch_files(
         KestrelError: the share or the pool cannot be reached, or the disk is full: a further call
             goes on.
     """
-    share = _share(invocation, connection)
+    share = invocation.downloads()
     found = Fetched(job_id=view.job_id, directory=str(place))
     pages = _pages(connection, view.job_id, task_ids)
     first = await anext(pages)  # before the directory is made: there may be nothing to fetch
@@ -197,7 +197,7 @@ async def fetch_tar(
     Args:
         target: `-` is stdout; a file is there whole, or not.
     """
-    share = _share(invocation, connection)
+    share = invocation.downloads()
     found = Fetched(job_id=view.job_id, directory=str(target))
     heard = 0
     beside = None if str(target) == "-" else target.absolute().parent
@@ -284,10 +284,6 @@ def _archive(file: BinaryIO) -> tarfile.TarFile:
         errors="surrogateescape",
         bufsize=_COPY_BYTES,
     )
-
-
-def _share(invocation: Invocation, connection: Connection) -> Share:
-    return invocation.open_share(connection, invocation.find_context(invocation.pool))
 
 
 async def _pages(

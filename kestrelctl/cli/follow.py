@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.stored_logs import StoredLogs
 from kestrelctl.cli.terminal_text import TerminalText
 from kestrelctl.core.model.task_state import FINAL_STATES
-from kestrelctl.errors import Busy, Incomplete, TimedOut, Unreachable
+from kestrelctl.errors import Busy, Incomplete, KestrelError, TimedOut, Unreachable
 from kestrelctl.grammar.quantities import short_address
-from kestrelctl.protocol.answers import FollowedLog
-from kestrelctl.protocol.output_views import AttemptOutput
-from kestrelctl.protocol.requests import FollowLogs
+from kestrelctl.protocol.answers import Log
+from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog
+from kestrelctl.protocol.requests import FollowLogs, Logs
 
 #: So many tasks are followed at once: each asks by itself.
 MOST_FOLLOWED = 16
@@ -28,9 +31,17 @@ _LONGEST_LINE_BYTES = 65_536
 
 
 async def follow(
-    connection: Connection, screen: Screen, job_id: int, task_ids: Sequence[int], stream: str
+    connection: Connection,
+    stored: StoredLogs,
+    screen: Screen,
+    job_id: int,
+    task_ids: Sequence[int],
+    stream: str,
 ) -> None:
     """Writes what tasks write until all of them have ended; of several, line by line.
+
+    Args:
+        stored: for what their workers do not give any more.
 
     Raises:
         Incomplete: some of it could not be had.
@@ -41,6 +52,7 @@ async def follow(
     followed = [
         _Followed(
             connection,
+            stored,
             screen,
             FollowLogs(job=str(job_id), task_id=task_id, stream=stream),
             _Sheet(screen, f"[{task_id}] " if several else ""),
@@ -116,12 +128,14 @@ class _Followed:
     def __init__(
         self,
         connection: Connection,
+        stored: StoredLogs,
         screen: Screen,
         first: FollowLogs,
         sheet: _Sheet,
         pause_seconds: float,
     ) -> None:
         self._connection = connection
+        self._stored = stored
         self._screen = screen
         self._first = first
         self._sheet = sheet
@@ -146,7 +160,7 @@ class _Followed:
                 if known:
                     continue  # not from its beginning: that was read before
             if piece is not None:
-                self._read(piece)
+                self._read(await self._with_what_is_stored(piece))
                 if piece.more:
                     continue
                 if piece.over:
@@ -168,6 +182,27 @@ class _Followed:
         self._reading = piece.attempt
         self._worker = worker
         self._offsets.setdefault(piece.attempt, 0)
+
+    async def _with_what_is_stored(self, piece: AttemptOutput) -> AttemptOutput:
+        """Writes what is missing before a piece, as far as it is in the file share; the rest."""
+        if not (piece.skipped_bytes and piece.over):
+            return piece
+        first = self._first
+        request = Logs(job=first.job, task_id=first.task_id, stream=first.stream, stored=True)
+        to_pass = self._offsets[piece.attempt]
+        left_bytes = piece.skipped_bytes
+        try:
+            log = await ask(self._connection, request, Log, _ASK_SECONDS)
+            if log.stored is not None:
+                async for data in self._stored.pieces(log.stored):
+                    wanted = data[to_pass : to_pass + left_bytes]
+                    to_pass = max(0, to_pass - len(data))
+                    left_bytes -= len(wanted)
+                    self._sheet.add(wanted)
+        except KestrelError as error:  # before the first piece
+            return replace(piece, why_missing=f"{error.message}; {piece.why_missing}")
+        self._offsets[piece.attempt] += piece.skipped_bytes - left_bytes
+        return replace(piece, skipped_bytes=left_bytes)
 
     def _read(self, piece: AttemptOutput) -> None:
         missing_bytes = piece.skipped_bytes + piece.cut_bytes

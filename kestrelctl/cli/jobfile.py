@@ -71,6 +71,7 @@ OPTIONS = (
     "on-worker-lost",
     "output",
     "join",
+    "keep-logs",
     "env",
     "export",
     "notify",
@@ -224,7 +225,7 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
         found = fields.pop("output")
         fields["outputs"] = [found] if isinstance(found, str) else found
     for key, value in fields.items():
-        if key in ("service", "hold", "join") and isinstance(value, bool):
+        if key in ("service", "hold", "join", "keep-logs") and isinstance(value, bool):
             continue
         several = key in _SEVERAL and isinstance(value, list)
         for each in value if several else [value]:

@@ -168,6 +168,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("output", output),
         ("files", files),
         ("standard error", "into standard output" if view.join else ""),
+        ("logs", "kept in the file share" if view.keep_logs else ""),
         ("priority", str(view.priority)),
         ("spans", f"{view.span:,} workers at once" if view.span > 1 else ""),
         ("cpus", f"{view.request.get('cpus', 0):g}"),

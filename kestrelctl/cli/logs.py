@@ -10,6 +10,7 @@ from kestrelctl.cli.connection import Connection
 from kestrelctl.cli.follow import MOST_FOLLOWED, follow
 from kestrelctl.cli.jobview import one_job
 from kestrelctl.cli.output_files import OutputFiles, check_pattern
+from kestrelctl.cli.stored_logs import StoredLogs
 from kestrelctl.cli.task_logs import Missing, TaskLog, TaskLogs, pieces
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import UsageError
@@ -56,6 +57,8 @@ def logs(
     if task_ids and len(task_ids) > 1 and not follows:
         raise UsageError("the output of one task at a time", hint="-f for several, or --all")
 
+    stored = StoredLogs(invocation.downloads)
+
     async def work(connection: Connection) -> None:
         view = await one_job(connection, job)
         if follows:
@@ -65,17 +68,17 @@ def logs(
                     f"-f is for at most {MOST_FOLLOWED} tasks at once",
                     hint=f"kestrelctl job logs -f {view.job_id} {chosen[0]}",
                 )
-            await follow(connection, invocation.screen, view.job_id, chosen, stream)
+            await follow(connection, stored, invocation.screen, view.job_id, chosen, stream)
             return
         if pattern:
             check_pattern(pattern, view.tasks)
-            files = OutputFiles(stream, pattern)
+            files = OutputFiles(stored, stream, pattern)
             await files.write(connection, view)
             data = {"job_id": view.job_id, "tasks": files.tasks, "to": pattern}
             await invocation.show(Record(pattern, data, [files.sentence(view.job_id)]))
             return
         if every:
-            found = TaskLogs(connection, view.job_id, stream)
+            found = TaskLogs(connection, stored, view.job_id, stream)
             await invocation.show(found)
             found.missing.check()
             return
@@ -86,8 +89,8 @@ def logs(
             )
         task_id = task_ids[0] if task_ids else view.first
         missing = Missing()
-        request = Logs(job=str(view.job_id), task_id=task_id, stream=stream)
-        found_pieces = pieces(connection, request, missing)
+        request = Logs(job=str(view.job_id), task_id=task_id, stream=stream, stored=True)
+        found_pieces = pieces(connection, stored, request, missing)
         await invocation.show(TaskLog(view.job_id, task_id, stream, found_pieces))
         missing.check()
 

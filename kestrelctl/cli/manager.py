@@ -227,6 +227,11 @@ def manager() -> None:
     help="At most so many ended jobs are kept; `all`.",
 )
 @click.option(
+    "--keep-logs",
+    is_flag=True,
+    help="What tasks of all jobs print goes into the file share, as with `submit --keep-logs`.",
+)
+@click.option(
     "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
 )
 @metrics_allow

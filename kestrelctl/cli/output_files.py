@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from kestrelctl.cli.connection import Connection
+from kestrelctl.cli.stored_logs import StoredLogs
 from kestrelctl.cli.task_logs import TaskLogs
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, UsageError
@@ -27,13 +28,17 @@ def check_pattern(pattern: str, tasks: int) -> None:
 class OutputFiles:
     """The files that were written.
 
+    Args:
+        stored: for what is in the file share.
+
     Attributes:
         stream: `stdout` or `stderr`.
         pattern: the name of a task's file, with `{n}` for its number.
         tasks: how many files there are: one for each task that has started.
     """
 
-    def __init__(self, stream: str, pattern: str) -> None:
+    def __init__(self, stored: StoredLogs, stream: str, pattern: str) -> None:
+        self._stored = stored
         self.stream = stream
         self.pattern = pattern
         self.tasks = 0
@@ -45,7 +50,7 @@ class OutputFiles:
             KestrelError: a file cannot be written.
             Incomplete: some of what tasks wrote cannot be had any more; the rest is written.
         """
-        logs = TaskLogs(connection, view.job_id, self.stream)
+        logs = TaskLogs(connection, self._stored, view.job_id, self.stream)
         async for task_id, log in logs.each():
             path = Path(self.pattern.replace(NUMBER, str(task_id)))
             try:

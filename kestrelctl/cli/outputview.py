@@ -50,10 +50,14 @@ def describe(tasks: Sequence[TaskView]) -> str:
     long = [task for task in wrote if max(task.stdout_bytes, task.stderr_bytes) > TAIL_BYTES]
     if not long:
         return f"{said}, all with the manager"
-    workers = sorted({short_address(task.worker) for task in long})
-    named = ", ".join(workers[:_MOST_WORKERS]) + (", …" if workers[_MOST_WORKERS:] else "")
-    said += (
-        f"; of {len(long):,} the manager has the last {size(TAIL_BYTES)}, the rest is on {named}"
-    )
+    said += f"; of {len(long):,} the manager has the last {size(TAIL_BYTES)}, the rest is "
+    said += " and ".join(_where_the_rest_is(long))
     cut = sum(task.reason == "output-limit" for task in long)
     return f"{said}; {cut:,} cut off at the limit" if cut else said
+
+
+def _where_the_rest_is(long: Sequence[TaskView]) -> list[str]:
+    workers = sorted({short_address(task.worker) for task in long if not task.logs_stored})
+    named = ", ".join(workers[:_MOST_WORKERS]) + (", …" if workers[_MOST_WORKERS:] else "")
+    in_share = any(task.logs_stored for task in long)
+    return [*(["in the file share"] if in_share else []), *([f"on {named}"] if named else [])]

@@ -35,6 +35,7 @@ from kestrelctl.cli.output_files import OutputFiles, check_pattern
 from kestrelctl.cli.progress import Look
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.screen import Mode
+from kestrelctl.cli.stored_logs import StoredLogs
 from kestrelctl.cli.upload import check_size, items_bytes, pieces
 from kestrelctl.cli.upload_record import upload_record
 from kestrelctl.core.model.plural import plural
@@ -207,7 +208,7 @@ def submit(
         raise UsageError(
             "there will be nothing to fetch", hint="--output GLOB says what tasks leave"
         )
-    wrote = _files_of(files_to, spec.count)
+    wrote = _files_of(files_to, spec.count, StoredLogs(invocation.downloads))
     waits = waits or progress or on_end is not None or fetch_to is not None or bool(wrote)
     if spec.service and waits:
         raise UsageError(
@@ -274,7 +275,7 @@ def submit(
     invocation.talk_again(work)
 
 
-def _files_of(patterns: Mapping[str, str], tasks: int) -> list[OutputFiles]:
+def _files_of(patterns: Mapping[str, str], tasks: int, stored: StoredLogs) -> list[OutputFiles]:
     """The files that are wanted of what tasks write.
 
     Raises:
@@ -287,7 +288,9 @@ def _files_of(patterns: Mapping[str, str], tasks: int) -> list[OutputFiles]:
         )
     for pattern in filter(None, patterns.values()):
         check_pattern(pattern, tasks)
-    return [OutputFiles(option[2:], pattern) for option, pattern in patterns.items() if pattern]
+    return [
+        OutputFiles(stored, option[2:], pattern) for option, pattern in patterns.items() if pattern
+    ]
 
 
 def _refuse_of_graph(options: Mapping[str, object]) -> None:

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from kestrelctl.cli.command_output import CommandOutput
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.stored_logs import StoredLogs
 from kestrelctl.cli.terminal_text import TerminalText
 from kestrelctl.core.model.plural import plural
-from kestrelctl.errors import Incomplete, NotFound
+from kestrelctl.errors import FileDamaged, FileExpired, Incomplete, NotFound, Unreachable
 from kestrelctl.protocol.answers import Log, LogPage
 from kestrelctl.protocol.output_views import TaskOutput
 from kestrelctl.protocol.requests import AllLogs, Logs
@@ -150,8 +151,11 @@ class TaskLogs(CommandOutput):
 
     many = True
 
-    def __init__(self, connection: Connection, job_id: int, stream: str) -> None:
+    def __init__(
+        self, connection: Connection, stored: StoredLogs, job_id: int, stream: str
+    ) -> None:
         self._connection = connection
+        self._stored = stored
         self._job_id = job_id
         self._stream = stream
         self.missing = Missing()
@@ -181,7 +185,7 @@ class TaskLogs(CommandOutput):
                     first = asyncio.create_task(
                         ask(
                             self._connection,
-                            self._request(output.task_id, 0),
+                            self._request(output.task_id),
                             Log,
                             _ASK_SECONDS,
                         )
@@ -232,23 +236,26 @@ class TaskLogs(CommandOutput):
     async def _rest(self, task_id: int, first: asyncio.Task[Log]) -> AsyncIterator[LogPiece]:
         try:
             log = await first
-            async for piece in pieces(
-                self._connection, self._request(task_id, 0), self.missing, log
-            ):
+            request = self._request(task_id)
+            async for piece in pieces(self._connection, self._stored, request, self.missing, log):
                 yield piece
         except NotFound as error:  # of one that has just begun, or whose worker went away
             why = error.cause or error.message
             self.missing.add_all_of(task_id, why)
             yield LogPiece(b"", Log(id="", data=b"", size_bytes=0, why_missing=why))
 
-    def _request(self, task_id: int, offset: int) -> Logs:
-        return Logs(job=str(self._job_id), task_id=task_id, stream=self._stream, offset=offset)
+    def _request(self, task_id: int) -> Logs:
+        return Logs(job=str(self._job_id), task_id=task_id, stream=self._stream, stored=True)
 
 
 async def pieces(
-    connection: Connection, request: Logs, missing: Missing, first: Log | None = None
+    connection: Connection,
+    share: StoredLogs,
+    request: Logs,
+    missing: Missing,
+    first: Log | None = None,
 ) -> AsyncIterator[LogPiece]:
-    """A task's output, from the offset of the request to its end.
+    """A task's output, from its start to its end: from the share, or what else has it.
 
     Args:
         missing: is told what is missing of it.
@@ -257,6 +264,15 @@ async def pieces(
     if first is None:
         first = await ask(connection, request, Log, _ASK_SECONDS)
     log: Log = first
+    if log.stored is not None:
+        try:
+            async for data in share.pieces(log.stored):
+                yield LogPiece(data, Log(id="", data=data, size_bytes=log.size_bytes))
+        except (FileExpired, FileDamaged, Unreachable) as error:  # before the first piece
+            request = replace(request, stored=False)
+            log = await ask(connection, request, Log, _ASK_SECONDS)
+            if log.skipped_bytes:
+                log = replace(log, why_missing=f"{error.message}; {log.why_missing}")
     while True:
         missing.add(request.task_id, log)
         yield LogPiece(log.data, log)

@@ -246,6 +246,11 @@ _OPTIONS = (
         "--join", is_flag=True, help="Put standard error into standard output, as it is written."
     ),
     click.option(
+        "--keep-logs",
+        is_flag=True,
+        help="Put what tasks print into the file share, so that it outlives their workers.",
+    ),
+    click.option(
         "--env", multiple=True, metavar="K=V", help="An environment variable; repeatable."
     ),
     click.option(
@@ -348,6 +353,7 @@ def job_of(
             stop_signal=options["stop_signal"],
             stop_grace_seconds=options["stop_grace"],
             join=options["join"],
+            keep_logs=options["keep_logs"],
             max_losses=options["max_losses"],
             time_limit_seconds=options["time_limit"],
             on_worker_lost=OnWorkerLost(options["on_worker_lost"]),

@@ -31,6 +31,7 @@ class ManagerOptions:
         starving_seconds: after so long without a task handed out, something is kept for a job.
         keep_seconds: how long ended jobs are kept; None for ever.
         keep_jobs: how many ended jobs are kept; None for all.
+        keep_logs: whether what tasks print goes into the file share, whatever their jobs say.
         metrics: HOST:PORT for Prometheus; empty for none.
         metrics_allow: addresses and networks that may read them, beside this machine.
         share_jobs: whether users see each other's jobs whole, except for output and story.
@@ -56,6 +57,7 @@ class ManagerOptions:
     starving_seconds: float = Config().starving_seconds
     keep_seconds: float | None = KEEP_SECONDS
     keep_jobs: int | None = KEEP_JOBS
+    keep_logs: bool = False
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()
     mail: MailServer | None = None
@@ -69,4 +71,5 @@ class ManagerOptions:
             usage_seconds=self.usage_seconds,
             usage_half_life_seconds=self.usage_half_life_seconds,
             starving_seconds=self.starving_seconds,
+            keep_logs=self.keep_logs,
         )

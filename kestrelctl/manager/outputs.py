@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 
+from msgspec.structs import replace
+
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.protocol import work
 from kestrelctl.protocol.answers import Log
@@ -57,6 +59,27 @@ def tail_log(request_id: str, record: TaskRecord, stream: str, offset: int, why:
         skipped_bytes=max(0, lost - offset),
         why_missing=why if lost else "",
     )
+
+
+def stored_log(request_id: str, record: TaskRecord, stream: str) -> Log | None:
+    """Where all of an output is that was kept; None if it is not in the file share."""
+    result = record.result
+    if result is None:
+        return None
+    stored = result.stderr_stored if stream == "stderr" else result.stdout_stored
+    if stored is None:
+        return None
+    log = Log(id=request_id, data=b"", size_bytes=stored.size_bytes, stored=stored)
+    return with_what_was_cut(log, size_bytes(record, stream))
+
+
+def with_what_was_cut(last: Log, whole_bytes: int) -> Log:
+    """The last piece of an output, with how much was not kept, because there was too much."""
+    cut_bytes = whole_bytes - last.size_bytes
+    if cut_bytes <= 0:
+        return last
+    why = f"a worker keeps no more than {last.size_bytes:,} bytes of this output"
+    return replace(last, cut_bytes=cut_bytes, why_missing=why)
 
 
 def task_output(task_id: int, record: TaskRecord, stream: str) -> TaskOutput:

@@ -21,16 +21,18 @@ from kestrelctl.manager.outputs import (
     Outputs,
     output_bytes,
     size_bytes,
+    stored_log,
     tail_log,
     task_output,
     whole_in_tail,
+    with_what_was_cut,
 )
 from kestrelctl.manager.selection import Selection, must_own, must_see
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
+from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog, TaskOutput
 from kestrelctl.protocol.work import Output
 
 log = logging.getLogger(__name__)
@@ -223,7 +225,8 @@ class TaskRequests:
         if attempt is not None:
             fetched = await self._fetch(attempt.worker, attempt.number, request)
         elif row is not None and row.result is not None:
-            fetched = await self._of_ended(row, row.result.number, request)
+            stored = stored_log(request.id, row, request.stream) if request.stored else None
+            fetched = stored or await self._of_ended(row, row.result.number, request)
         if isinstance(fetched, an.Log):
             caller.reply(fetched)
         elif row is not None:
@@ -261,7 +264,7 @@ class TaskRequests:
             how = how_it_ended(result.reason, result.signal, result.exit_code)
             piece = AttemptOutput(attempt=result.number, worker=row.worker, over=how)
             piece = _filled(piece, found)
-        caller.reply(an.FollowedLog(id=request.id, state=state, piece=piece))
+        caller.reply(FollowedLog(id=request.id, state=state, piece=piece))
 
     async def _of_ended(
         self, row: TaskRecord, number: int, request: rq.Logs | rq.FollowLogs
@@ -273,7 +276,7 @@ class TaskRequests:
             return ""
         fetched = await self._fetch(row.worker, number, request)
         if isinstance(fetched, an.Log) and fetched.next_offset is None:
-            return _with_what_was_cut(fetched, size_bytes(row, request.stream))
+            return with_what_was_cut(fetched, size_bytes(row, request.stream))
         return fetched
 
     async def _fetch(
@@ -361,15 +364,6 @@ def _output(
     if row.state is TaskState.LOST:
         return TaskOutput(task_id=task_id, why_missing="it was lost with its worker")
     return None
-
-
-def _with_what_was_cut(last: an.Log, whole_bytes: int) -> an.Log:
-    """The last piece of an output, with how much was not kept, because there was too much."""
-    cut_bytes = whole_bytes - last.size_bytes
-    if cut_bytes <= 0:
-        return last
-    why = f"a worker keeps no more than {last.size_bytes:,} bytes of this output"
-    return replace(last, cut_bytes=cut_bytes, why_missing=why)
 
 
 def _whereabouts(job: Job, index: int) -> job_story.Whereabouts | None:

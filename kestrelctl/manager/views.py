@@ -16,6 +16,7 @@ from kestrelctl.core.model.assets import MILLI, natural, unit_key, without_units
 from kestrelctl.core.model.ending_rules import rules_text
 from kestrelctl.core.model.job_inputs import shown_input
 from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.result import logs_are_stored
 from kestrelctl.core.model.spec import JobSpec, cut_words
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.model.use import Use
@@ -131,6 +132,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         stop_after=spec.stop_after,
         join=spec.join,
         after_each=spec.after_each,
+        keep_logs=spec.keep_logs,
         mean_seconds=job.mean_seconds if job else None,
         dispatch_p50_seconds=percentile(latencies, 50),
         dispatch_p99_seconds=percentile(latencies, 99),
@@ -281,6 +283,7 @@ def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
         stderr_bytes=result.stderr_bytes if result else 0,
         output_files=result.output_files if result else 0,
         outputs_bytes=result.outputs.size_bytes if result and result.outputs else 0,
+        logs_stored=result is not None and logs_are_stored(result),
     )
 
 

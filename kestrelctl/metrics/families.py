@@ -15,6 +15,7 @@ from prometheus_client.core import (
 from prometheus_client.utils import floatToGoString
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.metrics.stanzas import StanzaCounts
 
 
@@ -81,6 +82,35 @@ def stanza_families(prefix: str, stanzas: StanzaCounts) -> list[Metric]:
             "Their JSON text, before XML quotes it.",
             labels,
             [((kind, direction), size) for kind, direction, _, size in counted if size],
+        ),
+    ]
+
+
+def stored_families(prefix: str, stored: StoredTotals) -> list[Metric]:
+    """What workers have put into the file share."""
+    return [
+        counters(
+            f"{prefix}stored_files",
+            "Files that tasks left, and streams that they printed, in the file share.",
+            ("kind",),
+            by(stored.files),
+        ),
+        counters(
+            f"{prefix}stored_bytes",
+            "What of tasks was put into the file share.",
+            ("kind",),
+            by(stored.bytes),
+        ),
+        counters(
+            f"{prefix}storing_failures",
+            "Attempts of which something was not stored, by why.",
+            ("reason",),
+            by(stored.failures),
+        ),
+        histogram(
+            f"{prefix}storing_seconds",
+            "From the end of a task until what it left and printed was stored, or was not.",
+            stored.seconds,
         ),
     ]
 

@@ -23,6 +23,7 @@ from kestrelctl.metrics.families import (
     gauges,
     histogram,
     stanza_families,
+    stored_families,
 )
 from kestrelctl.metrics.labelled_gauges import LabelledGauges, quoted
 from kestrelctl.metrics.mail_counts import MailCounts
@@ -82,6 +83,7 @@ class PoolFamilies:
         yield from _jobs(found, self._pool.totals)
         yield from self._shortage()
         yield from _attempts(self._pool.totals)
+        yield from stored_families("kestrel_", self._pool.totals.stored)
         yield from _workers(found, self._pool.totals)
         yield from stanza_families("kestrel_", self._stanzas)
         yield from self._ads()

@@ -8,6 +8,7 @@ import msgspec
 from prometheus_client.core import Metric
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.metrics.families import (
     by,
     certificate_family,
@@ -17,6 +18,7 @@ from kestrelctl.metrics.families import (
     gauges,
     histogram,
     stanza_families,
+    stored_families,
 )
 from kestrelctl.metrics.stanzas import StanzaCounts
 
@@ -44,6 +46,7 @@ class WorkerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
         assets: what all sessions together offer, in natural units.
         unreported: results that the manager has not acknowledged.
         inputs: None where tasks have none.
+        stored: what was put into the file share.
     """
 
     sessions: int
@@ -59,6 +62,7 @@ class WorkerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     runs: Histogram
     spawns: Histogram
     stanzas: StanzaCounts
+    stored: StoredTotals
     inputs: InputNumbers | None = None
     certificate: tuple[str, float] | None = None
 
@@ -111,6 +115,7 @@ class WorkerFamilies:
             "1 while results are only in memory.",
             found.spool_degraded,
         )
+        yield from stored_families("kestrel_worker_", found.stored)
         if found.inputs is not None:
             yield from _input_families(found.inputs)
         yield certificate_family(found.certificate)

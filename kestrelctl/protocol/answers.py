@@ -7,10 +7,11 @@ import msgspec
 from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
+from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.graph_answers import GraphSubmitted, JobGraph
-from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
+from kestrelctl.protocol.output_views import FollowedLog, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 from kestrelctl.protocol.reply import Reply as Reply
 from kestrelctl.protocol.share_views import GroupView, UserView
@@ -122,6 +123,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop_after: int | None = None  #: failed tasks after which the pool stops it
     join: bool = False  #: standard error goes into standard output
     after_each: int = 0  #: the job for whose tasks its tasks wait, one for one; 0 for none
+    keep_logs: bool = False  #: what tasks print goes into the file share
     mean_seconds: float | None = None
     #: What dispatch added to a task, seconds: from hand-out to report, less queue and run time.
     dispatch_p50_seconds: float | None = None
@@ -193,6 +195,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     said_at: float | None = None
     output_files: int = 0  #: that it left and its job asked for
     outputs_bytes: int = 0  #: what they take together
+    logs_stored: bool = False  #: what it printed is in the file share, as far as it is long
 
 
 class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):
@@ -211,6 +214,7 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
         skipped_bytes: how much before this piece cannot be had.
         cut_bytes: how much after the last piece was never kept.
         why_missing: why that is so.
+        stored: where all of it is in the file share, if that was asked for; then there is no data.
     """
 
     data: bytes
@@ -219,13 +223,7 @@ class Log(Reply, frozen=True, kw_only=True, tag="log"):
     skipped_bytes: int = 0
     cut_bytes: int = 0
     why_missing: str = ""
-
-
-class FollowedLog(Reply, frozen=True, kw_only=True, tag="followed_log"):
-    """The state of a task, and a piece of output; None if there is none to be read now."""
-
-    state: str
-    piece: AttemptOutput | None = None
+    stored: StoredFile | None = None
 
 
 class LogPage(Reply, frozen=True, kw_only=True, tag="log_page"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.protocol.reply import Reply
+
 
 class TaskOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
     """The output of one task of many; an array, because pages of a thousand travel.
@@ -11,7 +13,7 @@ class TaskOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     Attributes:
         data: base64 in JSON; empty if `more`.
         size_bytes: how much it wrote, as far as the manager knows.
-        more: whether its worker has more of it than the manager: `logs` asks for it.
+        more: whether its worker, or the file share, has more than the manager: `logs` asks for it.
         why_missing: why nothing of it can be had.
     """
 
@@ -45,3 +47,10 @@ class AttemptOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     skipped_bytes: int = 0
     cut_bytes: int = 0
     why_missing: str = ""
+
+
+class FollowedLog(Reply, frozen=True, kw_only=True, tag="followed_log"):
+    """The state of a task, and a piece of output; None if there is none to be read now."""
+
+    state: str
+    piece: AttemptOutput | None = None

@@ -204,12 +204,17 @@ class Watch(Request, frozen=True, kw_only=True, tag="watch"):
 
 
 class Logs(Request, frozen=True, kw_only=True, tag="logs"):
-    """Output of a task: what the manager has, or from the worker that ran it. Answered by `log`."""
+    """Output of a task: what the manager has, or from the worker that ran it. Answered by `log`.
+
+    Attributes:
+        stored: whether to be told where it is, instead, if all of it is in the file share.
+    """
 
     job: str
     task_id: Whole
     stream: str = "stdout"
     offset: Count = 0
+    stored: bool = False
 
 
 class FollowLogs(Request, frozen=True, kw_only=True, tag="follow_logs"):

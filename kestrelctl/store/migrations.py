@@ -301,6 +301,13 @@ _NINETEENTH = (
     "CREATE INDEX jobs_unmailed ON jobs (owner, job_id) WHERE unmailed",
 )
 
+_TWENTIETH = (
+    # Where the whole is of what a task printed, as JSON. NULL where the row has all of it, or its
+    # worker the rest.
+    "ALTER TABLE tasks ADD COLUMN stdout_stored BLOB",
+    "ALTER TABLE tasks ADD COLUMN stderr_stored BLOB",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -321,6 +328,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _SEVENTEENTH,
     _EIGHTEENTH,
     _NINETEENTH,
+    _TWENTIETH,
 )
 
 

@@ -33,7 +33,7 @@ TASK_COLUMNS = (
     "job_id, idx, state, failures, losses, concluded, retried_after, memory_step, worker,"
     " number, outcome, started_at, wall_seconds, waited_seconds, cpu_seconds, peak_bytes,"
     " exit_code, signal, reason, stdout, stderr, stdout_bytes, stderr_bytes, output_files, outputs,"
-    " stored_seconds"
+    " stored_seconds, stdout_stored, stderr_stored"
 )
 TASK_PARAMETERS = ", ".join("?" for _ in TASK_COLUMNS.split(","))
 
@@ -54,11 +54,11 @@ USED_COLUMNS = Used.__struct_fields__
 #: The order in which `worker_record` wants a worker's row.
 WORKER_COLUMNS = "worker, draining, ad"
 
-_NO_RESULT = (None,) * 17
+_NO_RESULT = (None,) * 19
 _encoder = msgspec.json.Encoder()
 _spec_decoder = msgspec.json.Decoder(JobSpec)
 _hold_decoder = msgspec.json.Decoder(Hold)
-_outputs_decoder = msgspec.json.Decoder(StoredFile)
+_stored_decoder = msgspec.json.Decoder(StoredFile)
 _settled_decoder = msgspec.json.Decoder(dict[int, str])
 _ad_decoder = msgspec.json.Decoder(WorkerAd)
 
@@ -106,6 +106,8 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
         result.output_files,
         None if result.outputs is None else _encoder.encode(result.outputs),
         result.stored_seconds,
+        None if result.stdout_stored is None else _encoder.encode(result.stdout_stored),
+        None if result.stderr_stored is None else _encoder.encode(result.stderr_stored),
     )
 
 
@@ -115,10 +117,15 @@ def task_record(row: tuple[Any, ...]) -> TaskRecord:
     worker, number, *rest = others
     result = None
     if number is not None:
-        rest[-7:-5] = map(_as_bytes, rest[-7:-5])
-        files, outputs, stored_seconds = rest[-3:]
-        stored = None if outputs is None else _outputs_decoder.decode(outputs)
-        rest[-3:] = files or 0, stored, stored_seconds or 0.0
+        rest[-9:-7] = map(_as_bytes, rest[-9:-7])
+        files, outputs, stored_seconds, stdout, stderr = rest[-5:]
+        rest[-5:] = (
+            files or 0,
+            _stored_file(outputs),
+            stored_seconds or 0.0,
+            _stored_file(stdout),
+            _stored_file(stderr),
+        )
         result = Result(number, job_id, index, *rest)
     return TaskRecord(
         job_id,
@@ -137,6 +144,10 @@ def task_record(row: tuple[Any, ...]) -> TaskRecord:
 def _as_bytes(tail: bytes | str) -> bytes:
     """The end of an output. Earlier versions stored it as text."""
     return tail if isinstance(tail, bytes) else tail.encode()
+
+
+def _stored_file(text: bytes | None) -> StoredFile | None:
+    return None if text is None else _stored_decoder.decode(text)
 
 
 def happening_row(record: Happening) -> tuple[Any, ...]:

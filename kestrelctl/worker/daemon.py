@@ -41,6 +41,7 @@ from kestrelctl.worker.isolation.plain import Plain
 from kestrelctl.worker.isolation.probe import choose
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
+from kestrelctl.worker.log_stage import LogStage
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.parent_file_questions import Left
@@ -171,6 +172,7 @@ def _executor(
                 limit_bytes=options.outputs_limit_bytes,
                 now=clock.now,
             ),
+            log_stage=LogStage(share),
         ),
         partial(
             InputCache,

@@ -15,6 +15,8 @@ from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stored_file import StoredFile
 
+#: Why a command has ended that somebody had killed.
+CANCELLED = "cancelled"
 #: Seconds to start a command.
 START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
 
@@ -35,6 +37,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
         stop_signal, stop_grace_seconds: what asks it to end, and how long before it is made to.
         host_lines: what its host file has; empty for none.
         join: whether what it writes to standard error goes into standard output.
+        keep_logs: whether what it writes is stored, as far as it is longer than the tail.
         inputs: what is to be fetched before it starts.
         parent_files: what tasks of other jobs left and is to be fetched, too.
         stdin: its standard input, which is to be fetched, too; None for an empty one.
@@ -58,6 +61,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
     host_lines: tuple[str, ...] = ()
     join: bool = False
+    keep_logs: bool = False
     inputs: tuple[Input, ...] = ()
     parent_files: tuple[ParentFiles, ...] = ()
     stdin: Input | None = None
@@ -91,7 +95,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         stdout_bytes, stderr_bytes: whole sizes.
         output_files: how many files were stored.
         outputs: where they are, as one archive.
-        stored_seconds: how long that took, from its end and that of its cleanup.
+        stored_seconds: how long storing took, from its end and that of its cleanup.
+        stdout_stored, stderr_stored: where the whole of each is.
     """
 
     number: int
@@ -109,6 +114,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     output_files: int = 0
     outputs: StoredFile | None = None
     stored_seconds: float = 0.0
+    stdout_stored: StoredFile | None = None
+    stderr_stored: StoredFile | None = None
 
     def is_success(self, success_exits: Exits) -> bool:
         """Whether the command did what it was to do.
@@ -140,7 +147,7 @@ class Executor(Protocol):
             ValueError: the number is in use. After an exception no completion follows.
         """
 
-    def kill(self, number: int, reason: str = "cancelled") -> bool:
+    def kill(self, number: int, reason: str = CANCELLED) -> bool:
         """Ends a command; its completion follows. False if there is no such command (any more)."""
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:

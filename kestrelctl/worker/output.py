@@ -60,17 +60,21 @@ class KeptOutputs:
         self._sizes[name] = size_bytes
         self._drop_oldest()
 
-    def read(self, number: int, stream: str, offset: int, limit: int) -> bytes:
-        """At most `limit` bytes of an output, from `offset` on. NotFound if it is not kept."""
+    def open(self, number: int, stream: str) -> int:
+        """Opens an output; whoever calls closes it. NotFound if it is not kept."""
         if stream not in STREAMS:
             raise NotFound(f"there is no stream {stream!r}", hint="stdout or stderr")
         try:
-            file = open_file(f"{number}.{stream}", os.O_RDONLY, self._directory.fd)
+            return open_file(f"{number}.{stream}", os.O_RDONLY, self._directory.fd)
         except OSError:
             raise NotFound(
                 f"the {stream} of attempt {number} is not kept",
                 cause=f"up to {TAIL_BYTES} bytes are in the report; of longer ones the oldest go",
             ) from None
+
+    def read(self, number: int, stream: str, offset: int, limit: int) -> bytes:
+        """At most `limit` bytes of an output, from `offset` on. NotFound if it is not kept."""
+        file = self.open(number, stream)
         try:
             return os.pread(file, limit, offset)
         finally:

@@ -13,6 +13,7 @@ import msgspec
 
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.counting.totals import RUN_BOUNDS
 from kestrelctl.core.model.ad import WorkerAd, bookable, unit_ids
 from kestrelctl.core.model.result import Outcome, Result
@@ -98,6 +99,7 @@ class WorkerProcess:
         self.stanzas = StanzaCounts()
         self.finished = dict.fromkeys(OUTCOMES, 0)
         self.runs = Histogram(RUN_BOUNDS)
+        self.stored = StoredTotals()
         self.executor = executor(self._on_completion)
         self._draining = self._signalled = False
         self._starts: StartOrder[WorkerSession] = StartOrder()

@@ -24,11 +24,12 @@ from msgspec.structs import replace
 
 from kestrelctl.worker.child_signal import ChildSignal
 from kestrelctl.worker.disk_space import is_full
-from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
 from kestrelctl.worker.isolation.keyring import close_session_keyring
 from kestrelctl.worker.isolation.plain import Plain
 from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.limits import GRACE_SECONDS, LimitEnforcer
+from kestrelctl.worker.log_stage import LogStage, long_streams
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
 from kestrelctl.worker.output import STREAMS, KeptOutputs
 from kestrelctl.worker.output_archive import OutputsRefused
@@ -69,6 +70,7 @@ class ProcessExecutor:
         task_limits: for tasks that ask for nothing themselves.
         any_workdir: whether a command may say in which directory it starts.
         output_stage: stores what commands leave; None where that is not possible.
+        log_stage: the same of what they print.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class ProcessExecutor:
         task_limits: TaskLimits | None = None,
         any_workdir: bool = False,
         output_stage: OutputStage | None = None,
+        log_stage: LogStage | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._child_signal = ChildSignal(self._loop, self._reap)  # before Trash has threads
@@ -106,6 +109,7 @@ class ProcessExecutor:
         self._room_until = 0.0
         self._looking: set[asyncio.Task[None]] = set()
         self._output_stage = output_stage
+        self._log_stage = log_stage
         self._sandbox_names = map(str, itertools.count())
         self._rung = rung or Plain()
         if self._rung.hides_files:
@@ -147,7 +151,7 @@ class ProcessExecutor:
             completion = Completion(number, reason=why_not, started_at=process.started_at)
             self._loop.call_soon(self._complete, process, completion)
 
-    def kill(self, number: int, reason: str = "cancelled") -> bool:
+    def kill(self, number: int, reason: str = CANCELLED) -> bool:
         """End a task: its stop signal to its process group, SIGKILL after its grace.
 
         Returns:
@@ -206,7 +210,7 @@ class ProcessExecutor:
             self._orphans.kill_all()
             await asyncio.sleep(0.005)
         for process in self._processes.values():
-            self._stop_staging(process, "cancelled")
+            self._stop_staging(process, CANCELLED)
         if self._looking:
             await asyncio.wait(self._looking)
         if self._output_stage is not None:
@@ -394,7 +398,7 @@ class ProcessExecutor:
         if full:
             self._later(self._complete_full(process, completion))
         else:
-            self._hand_out(process, completion)
+            self._finish(process, completion)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Does something beside the rest; `close` waits for it."""
@@ -422,7 +426,33 @@ class ProcessExecutor:
         if self._on_completion is not _ignore:
             machine = is_full(self._sandboxes.fd)
             reason = "no-space: the worker's disk is full" if machine else ITS_OWN_FAULT
-            self._hand_out(process, replace(completion, reason=reason))
+            self._finish(process, replace(completion, reason=reason))
+
+    def _finish(self, process: RunningProcess, completion: Completion) -> None:
+        """Have what the task printed stored, if its job wants that; then hand it out."""
+        if (
+            not process.command.keep_logs
+            or self._log_stage is None
+            or completion.reason == CANCELLED
+            or self._on_completion is _ignore
+            or not long_streams(completion)
+        ):
+            self._hand_out(process, completion)
+            return
+        process.completion = completion
+        process.reason = ""
+        process.staging = self._later(self._store_logs(process, completion, self._log_stage))
+
+    async def _store_logs(
+        self, process: RunningProcess, completion: Completion, stage: LogStage
+    ) -> None:
+        """Whatever comes of it, the attempt has ended as it has."""
+        try:
+            completion = await stage.store(completion, self._kept)
+        except asyncio.CancelledError:
+            log.info("attempt %d is cancelled: what it printed stays here", completion.number)
+        process.staging = None
+        self._hand_out(process, completion)
 
     def _hand_out(self, process: RunningProcess, completion: Completion) -> None:
         self._free_sandboxes.append(process.sandbox)

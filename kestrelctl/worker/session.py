@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.model.ad import WorkerAd, bookable, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS
@@ -32,7 +33,7 @@ from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments, host_lines
-from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion, Executor
 from kestrelctl.worker.parent_file_questions import ParentFileQuestions
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class SessionHost(Protocol):
     executor: Executor
     incarnation: str
     stanzas: StanzaCounts
+    stored: StoredTotals
     clock: Clock
     random: Random  #: spreads over time what many workers do
 
@@ -345,11 +347,12 @@ class WorkerSession:
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
         )
-        if not (template.owner or template.outputs or template.join):
+        if not (template.owner or template.outputs or template.join or template.keep_logs):
             return command  # most: it has none of the rest
         return replace(
             command,
             join=template.join,
+            keep_logs=template.keep_logs,
             inputs=template.inputs,
             parent_files=template.parent_files,
             stdin=template.stdin,
@@ -361,12 +364,12 @@ class WorkerSession:
     def on_completion(self, end: Completion) -> None:
         """An attempt of this session has ended."""
         job_id, index = self.agent.identity(end.number)
-        success_exits = self.agent.running[end.number].template.success_exits
+        template = self.agent.running[end.number].template
         result = Result(
             number=end.number,
             job_id=job_id,
             index=index,
-            outcome=_outcome(end, success_exits),
+            outcome=_outcome(end, template.success_exits),
             started_at=round(end.started_at, 6),
             wall_seconds=round(end.wall_seconds, 6),
             cpu_seconds=round(end.cpu_seconds, 6),
@@ -385,7 +388,10 @@ class WorkerSession:
                 output_files=end.output_files,
                 outputs=end.outputs,
                 stored_seconds=round(end.stored_seconds, 6),
+                stdout_stored=end.stdout_stored,
+                stderr_stored=end.stderr_stored,
             )
+            self._host.stored.count(result, keep_logs=template.keep_logs)
         self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
 
@@ -479,8 +485,9 @@ class WorkerSession:
         for result in self.agent.take_report():
             batch.append(result)
             size += 80 + 2 * (len(result.stdout) + len(result.stderr) + len(result.reason))
-            if result.outputs is not None:
-                size += FILE_BYTES + PIECE_BYTES * len(result.outputs.pieces)
+            for stored in (result.outputs, result.stdout_stored, result.stderr_stored):
+                if stored is not None:
+                    size += FILE_BYTES + PIECE_BYTES * len(stored.pieces)
             if size > REPORT_BYTES or len(batch) >= REPORT_RESULTS:
                 self._send_report(batch)
                 batch, size = [], 0
@@ -547,7 +554,7 @@ class WorkerSession:
 def _outcome(end: Completion, success_exits: Exits) -> int:
     if end.is_success(success_exits):
         return Outcome.DONE
-    if end.reason == "cancelled":
+    if end.reason == CANCELLED:
         return Outcome.KILLED
     machine_failed = end.reason.startswith(("no-space:", "no-resources:"))
     return Outcome.UNABLE if machine_failed else Outcome.FAILED

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion, Executor
 from kestrelctl.worker.gathered import Gathered
 from kestrelctl.worker.input_cache import CacheEntry, InputCache, InputRefused
 from kestrelctl.worker.parent_file_questions import Left, ParentFilesGone
@@ -99,7 +99,7 @@ class StagingExecutor:
         while taken:
             self.cache.release(taken.pop())
 
-    def kill(self, number: int, reason: str = "cancelled") -> bool:
+    def kill(self, number: int, reason: str = CANCELLED) -> bool:
         """End a command, also one whose inputs are under way."""
         staging = self._staging.pop(number, None)
         if staging is None:

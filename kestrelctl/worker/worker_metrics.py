@@ -55,6 +55,7 @@ def numbers(process: WorkerProcess) -> WorkerProcessNumbers:
         spawns=process.executor.start_seconds,
         stanzas=process.stanzas,
         inputs=_inputs(process),
+        stored=process.stored,
         certificate=next((found for s in sessions if (found := s.session.certificate())), None),
     )
 

@@ -177,6 +177,13 @@ def test_a_worker_has_attributes_and_takes_only_the_jobs_that_its_start_is_true_
     assert "--start" not in unit("worker")
 
 
+def test_what_a_worker_keeps_of_files_is_the_operators_to_say() -> None:
+    command = unit("worker", worker_cache_size="50G", worker_outputs_limit="500M")
+    assert "--cache-size 50G --outputs-limit 500M" in command
+    assert "--cache-size" not in unit("worker")
+    assert "--outputs-limit" not in unit("worker")
+
+
 def test_tasks_inherit_the_variables_that_are_given_for_them() -> None:
     text = unit("worker", worker_environment={"TMPDIR": "/scratch", "GREETING": 'a "b" 100%'})
     assert "Environment=KESTREL_INHERIT=TMPDIR,GREETING\n" in text
@@ -248,6 +255,11 @@ def test_mail_is_sent_only_where_the_operator_says_so_and_its_password_is_a_cred
     assert "--smtp-tls tls --smtp-user pool --smtp-password-file %d/smtp.password" in text
     assert "LoadCredential=smtp.password:/etc/kestrel/smtp.password" in text
     assert "s3cret" not in text
+
+
+def test_logs_are_kept_only_where_the_operator_says_so() -> None:
+    assert "--keep-logs" not in unit("manager")
+    assert "--keep-logs" in unit("manager", manager_keep_logs=True)
 
 
 def test_users_see_each_others_jobs_only_where_the_operator_says_so() -> None:

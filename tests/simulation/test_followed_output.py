@@ -9,6 +9,7 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome
 from kestrelctl.errors import Busy, NotAllowed
 from kestrelctl.protocol import answers, requests, work
+from kestrelctl.protocol.output_views import FollowedLog
 
 
 @pytest.fixture
@@ -16,9 +17,7 @@ def house() -> Manager:
     return Manager(Config(backoff_seconds=2.0))
 
 
-def followed(
-    house: Manager, attempt: int = 0, offset: int = 0, besides: int = 0
-) -> answers.FollowedLog:
+def followed(house: Manager, attempt: int = 0, offset: int = 0, besides: int = 0) -> FollowedLog:
     """What the user is answered; a worker that is asked has written `hello`, and more."""
     house.user.forget()
     house.worker.forget()
@@ -32,7 +31,7 @@ def followed(
             work.Output(request=asked.request, offset=asked.offset, data=data, size_bytes=14)
         )
     house.wait(0.2)
-    [found] = house.user.of(answers.FollowedLog)
+    [found] = house.user.of(FollowedLog)
     return found
 
 

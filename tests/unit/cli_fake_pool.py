@@ -22,7 +22,7 @@ from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.graph_answers import GraphNode, GraphSubmitted, JobGraph
-from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
+from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog, TaskOutput
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.task_file_views import OutputPage
 from kestrelctl.protocol.upload_slots import Slot
@@ -295,7 +295,7 @@ class FakePool:
             "ListOutputs": OutputPage(id="", tasks=[]),
             "Watch": an.Jobs(id="", jobs=[ENDED_JOB]),
             "Logs": log_of(b"hello\n"),
-            "FollowLogs": an.FollowedLog(
+            "FollowLogs": FollowedLog(
                 id="",
                 state="done",
                 piece=AttemptOutput(attempt=1, worker=WORKER.worker, over="exit code 0"),

@@ -71,7 +71,7 @@ class PlayedManager:
         access = self.access = Access(found)
         self.now = NOW
         clock: Any = SimpleNamespace(now=lambda: self.now)
-        self.service = Service(Pool(self.store.open()), self.store, "pool", clock)
+        self.service = Service(Pool(self.store.open(), found.config()), self.store, "pool", clock)
         accounts: Any = AccountsThatWork()
         enrollment = EnrollmentRequests(
             self.service, accounts, access, TemporaryAccounts(directory / "invited")

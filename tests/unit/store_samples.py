@@ -46,6 +46,7 @@ FULL_SPEC = JobSpec(
     outputs=("result.csv", "plots/*.größe"),
     stop_after=3,
     join=True,
+    keep_logs=True,
 )
 
 #: Where the files of a task are.

@@ -12,7 +12,7 @@ from kestrelctl.cli import follow
 from kestrelctl.errors import Busy, KestrelError, Unreachable
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
-from kestrelctl.protocol.output_views import AttemptOutput
+from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog
 
 ONE = an.Jobs(id="", jobs=[replace(ENDED_JOB, tasks=1, first=4, ids="4")])
 THREE = an.Jobs(id="", jobs=[replace(ENDED_JOB, tasks=3, first=4, ids="4-6")])
@@ -25,16 +25,16 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "_MORE_SECONDS", 0.0)
 
 
-def said(state: str, piece: AttemptOutput | None = None) -> an.FollowedLog:
-    return an.FollowedLog(id="", state=state, piece=piece)
+def said(state: str, piece: AttemptOutput | None = None) -> FollowedLog:
+    return FollowedLog(id="", state=state, piece=piece)
 
 
 def one_after_the_other(
-    *answers: an.FollowedLog | KestrelError,
-) -> Callable[[rq.FollowLogs], an.FollowedLog]:
+    *answers: FollowedLog | KestrelError,
+) -> Callable[[rq.FollowLogs], FollowedLog]:
     left = list(answers)
 
-    def answer(_request: rq.FollowLogs) -> an.FollowedLog:
+    def answer(_request: rq.FollowLogs) -> FollowedLog:
         found = left.pop(0)
         if isinstance(found, KestrelError):
             raise found
@@ -43,7 +43,7 @@ def one_after_the_other(
     return answer
 
 
-def followed(*answers: an.FollowedLog | KestrelError) -> FakePool:
+def followed(*answers: FollowedLog | KestrelError) -> FakePool:
     return FakePool(FollowLogs=one_after_the_other(*answers), ListJobs=ONE)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from metricskit import Page, documented, served
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.members.skew import WINDOW_SECONDS, Skew
 from kestrelctl.errors import UsageError
 from kestrelctl.metrics.endpoint import Endpoint, parse_address
@@ -272,6 +273,7 @@ def numbers() -> WorkerProcessNumbers:
         runs=runs,
         spawns=Histogram(BOUNDS),
         stanzas=stanzas,
+        stored=StoredTotals(),
         inputs=InputNumbers(
             uses={"hit": 996, "miss": 4}, fetched_bytes=4096, cache_bytes=1024, limit_bytes=8192
         ),

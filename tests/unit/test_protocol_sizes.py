@@ -42,7 +42,9 @@ def handed_out(
         worker="w",
         spans=spans,
         claims=[ONE_CPU],
-        templates=[by_id[job_id].template for job_id in dict.fromkeys(s[1] for s in spans)],
+        templates=[
+            by_id[job_id].template(keep_logs=False) for job_id in dict.fromkeys(s[1] for s in spans)
+        ],
         items=items,
         items_of=frozenset(each.id for each in jobs if each.spec.items),
         forget=[99],
@@ -207,7 +209,7 @@ def test_what_attempts_may_use_travels_with_each_part_of_a_message() -> None:
         worker="w",
         spans=[(10, 7, 0, 4, 0), (14, 7, 4, 4, 1)],
         claims=[ONE_CPU, {"cpus": 500}],
-        templates=[many.template],
+        templates=[many.template(keep_logs=False)],
         items=list(many.spec.items or ()),
         items_of=frozenset([7]),
         forget=[],
@@ -236,7 +238,7 @@ def test_which_attempt_it_is_travels_with_the_attempt() -> None:
         worker="w",
         spans=[(10, 7, 0, 8, 0)],
         claims=[ONE_CPU],
-        templates=[many.template],
+        templates=[many.template(keep_logs=False)],
         items=list(many.spec.items or ()),
         items_of=frozenset([7]),
         forget=[],

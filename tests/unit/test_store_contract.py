@@ -432,6 +432,8 @@ class TestTasks:
             output_files=7,
             outputs=STORED,
             stored_seconds=12.25,
+            stdout_stored=STORED,
+            stderr_stored=replace(STORED, sha256="e" * 64),
         )
         record = TaskRecord(1, 4, TaskState.CANCELLED, 2, 3, "w@pool.internal/ü", report)
         await store.commit([job(), record])

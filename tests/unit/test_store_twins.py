@@ -121,6 +121,8 @@ def task_records(draw: st.DrawFn) -> TaskRecord:
         output_files=st.integers(0, 2**63 - 1),
         outputs=st.none() | st.just(STORED),
         stored_seconds=durations,
+        stdout_stored=st.none() | st.just(STORED),
+        stderr_stored=st.none() | st.just(STORED),
     )
     return TaskRecord(
         job_id,

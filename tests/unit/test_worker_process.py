@@ -245,9 +245,15 @@ async def test_results_with_many_pieces_of_files_do_not_travel_in_one_message() 
     worker.give(attempts=20)
     for number in range(20):
         await worker.turn()
-        worker.executor.complete(Completion(number, 0, output_files=1, outputs=stored))
+        worker.executor.complete(
+            Completion(number, 0, output_files=1, outputs=stored, stdout_stored=stored)
+        )
     await worker.turn()
+    assert worker.process.stored.files == {"outputs": 20, "logs": 20}
     reports = [said for said in worker.said if isinstance(said, work.Report)]
+    assert [result.stdout_stored for report in reports for result in report.results] == [
+        stored
+    ] * 20
     assert [result.outputs for report in reports for result in report.results] == [stored] * 20
     assert all(codec.fits(payload) for payload in worker.connection.sent)
 

@@ -122,7 +122,10 @@ def _templates(
     """The templates that a worker needs for these jobs and does not have, and the jobs whose
     templates it need not keep.
     """
-    templates = [job.template for job in given if job.id not in worker.known_jobs]
+    keep_logs = state.config.keep_logs
+    templates = [
+        job.template(keep_logs=keep_logs) for job in given if job.id not in worker.known_jobs
+    ]
     worker.known_jobs.update(template.job_id for template in templates)
     forget: list[int] = []
     if len(worker.known_jobs) > KNOWN_JOBS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.counting.stored_totals import StoredTotals
 
 #: From a job's submission to the first hand-out of a task, in seconds.
 WAIT_BOUNDS = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 7200.0)
@@ -45,6 +46,7 @@ class Totals:
         "reports_refused",
         "retries",
         "runs",
+        "stored",
         "tasks_cancelled",
         "tasks_done",
         "tasks_failed",
@@ -82,6 +84,7 @@ class Totals:
         self.waits = Histogram(WAIT_BOUNDS)
         self.dispatches = Histogram(DISPATCH_BOUNDS)
         self.runs = Histogram(RUN_BOUNDS)
+        self.stored = StoredTotals()
 
     @property
     def tasks_ended(self) -> int:

@@ -149,7 +149,8 @@ def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at:
                 of_job.append(wall_seconds)
             # A member that ends well after another has not is as good as the others.
             to = TaskState.CANCELLED if job.cancelling and job.spec.span > 1 else DONE
-            finish(state, task, to, jid, bounded(result, job.submitted_at, at))
+            known = bounded(result, job.submitted_at, at)
+            finish(state, task, to, jid, known)
             if worker is not None:
                 worker.streak = 0
                 worker.tasks_done += 1
@@ -159,8 +160,11 @@ def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at:
             # Its job does not learn from its time: a machine that fails at once is not a fast one.
             if result.outcome == Outcome.FAILED:
                 ran.append(result.wall_seconds)
-            known = bounded(result, task.job.submitted_at, at)
+            known = bounded(result, job.submitted_at, at)
             _failed(state, worker, task, attempt, known)
+        if known.stored_seconds:
+            keep_logs = job.spec.keep_logs or state.config.keep_logs
+            totals.stored.count(known, keep_logs=keep_logs)
     totals.runs.observe_all(ran)
     totals.dispatches.observe_all(dispatched)
     for job, seconds in walls.items():

@@ -286,11 +286,14 @@ class Job:
         """The lines in which tasks of it wait, each with a request of its own."""
         return [self, *self.larger.values()]
 
-    @property
-    def template(self) -> Template:
-        """What workers are sent of it."""
+    def template(self, *, keep_logs: bool) -> Template:
+        """What workers are sent of it.
+
+        Args:
+            keep_logs: the pool's word, the same each time; see `Template.of`.
+        """
         if self._template is None:
-            self._template = Template.of(self.id, self.spec, self.owner)
+            self._template = Template.of(self.id, self.spec, self.owner, keep_logs=keep_logs)
         return self._template
 
     @property
@@ -503,6 +506,5 @@ class LargerRequest(Job):
         """Nobody knows: the tasks that took as long as others are in the line of the job."""
         return None
 
-    @property
-    def template(self) -> Template:
-        return self._whole.template
+    def template(self, *, keep_logs: bool) -> Template:
+        return self._whole.template(keep_logs=keep_logs)

@@ -43,6 +43,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: How often workers say what tasks use that have run for at least as long; 0 for never.
     usage_seconds: float = 300.0
 
+    #: Whether what tasks print goes into the file share, whatever their jobs say of it.
+    keep_logs: bool = False
+
     #: How long after its start a manager waits for workers to say what they still run.
     reconcile_seconds: float = 3.0
     #: How long attempts of jobs with `on_worker_lost = wait` wait for their worker.

@@ -56,7 +56,9 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     stderr_bytes: Count = 0
     output_files: Count = 0  #: how many files it left that were asked for
     outputs: StoredFile | None = None  #: where they are, as one archive
-    stored_seconds: Seconds = 0.0  #: from its end until they were there
+    stored_seconds: Seconds = 0.0  #: from its end until that, and what it printed, was stored
+    stdout_stored: StoredFile | None = None  #: where the whole is, if that is longer than the tail
+    stderr_stored: StoredFile | None = None
 
 
 #: No attempt has more processors, or more memory, than any machine.
@@ -96,6 +98,8 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         and 0.0 <= result.stored_seconds <= longest_seconds
         and result.peak_bytes <= MOST_BYTES
         and _can_be_had(result.outputs)
+        and _can_be_had(result.stdout_stored)
+        and _can_be_had(result.stderr_stored)
     ):
         return result
     wall_seconds = possible_seconds(wall_seconds, longest_seconds)
@@ -111,16 +115,19 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         stderr=result.stderr[-TAIL_BYTES:],
         stored_seconds=possible_seconds(result.stored_seconds, longest_seconds),
         outputs=result.outputs if _can_be_had(result.outputs) else None,
+        stdout_stored=result.stdout_stored if _can_be_had(result.stdout_stored) else None,
+        stderr_stored=result.stderr_stored if _can_be_had(result.stderr_stored) else None,
     )
 
 
-def _can_be_had(outputs: StoredFile | None) -> bool:
-    if outputs is None:
+def _can_be_had(stored: StoredFile | None) -> bool:
+    if stored is None:
         return True
     return (
-        len(outputs.pieces) <= MOST_PIECES
-        and all(len(piece.url) <= MOST_URL_CHARACTERS for piece in outputs.pieces)
-        and problem_with_stored_file(outputs) is None
+        len(stored.pieces) <= MOST_PIECES
+        and stored.size_bytes <= MOST_BYTES
+        and all(len(piece.url) <= MOST_URL_CHARACTERS for piece in stored.pieces)
+        and problem_with_stored_file(stored) is None
     )
 
 
@@ -132,6 +139,16 @@ def possible_seconds(seconds: float, longest_seconds: float) -> float:
 def possible_cpu_seconds(seconds: float, wall_seconds: float) -> float:
     """The same of processor time that was spent in so much time."""
     return possible_seconds(seconds, MOST_CPUS * wall_seconds + CPU_SLACK_SECONDS)
+
+
+def logs_are_stored(result: Result) -> bool:
+    """Whether all that an attempt printed beyond its tails is in the file share; not of nothing."""
+    streams = (
+        (result.stdout_bytes, result.stdout_stored),
+        (result.stderr_bytes, result.stderr_stored),
+    )
+    long = [stored for size_bytes, stored in streams if size_bytes > TAIL_BYTES]
+    return bool(long) and None not in long
 
 
 def how_it_ended(reason: str, signal: int, exit_code: int) -> str:

@@ -82,6 +82,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         span: on so many workers at once its tasks run, all or none: as many as it has tasks, each a
             member of one program. 1 for tasks that have nothing to do with each other.
         join: what a task writes to standard error goes into its standard output.
+        keep_logs: what a task prints goes into the file share, as far as its result has not room.
         stop_signal, stop_grace_seconds: what asks a task to end, without `SIG`, and how long before
             it is made to; `core.model.ending_rules` has the defaults.
     """
@@ -124,6 +125,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     hold_after: int | None = None
     stop_after: int | None = None
     join: bool = False
+    keep_logs: bool = False
     after: tuple[After, ...] = ()
     after_each: int = 0
     if_parent_fails: IfParentFails = IfParentFails.CANCEL

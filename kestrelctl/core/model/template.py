@@ -36,14 +36,21 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     stop_signal: str = ""
     stop_grace_seconds: float | None = None
     join: bool = False
+    keep_logs: bool = False
     inputs: tuple[Input, ...] = ()
     parent_files: tuple[ParentFiles, ...] = ()
     stdin: Input | None = None
     owner: str = ""
 
     @classmethod
-    def of(cls, job_id: int, spec: JobSpec, owner: str = "") -> Template:
-        """The template of a submitted job."""
+    def of(
+        cls, job_id: int, spec: JobSpec, owner: str = "", *, keep_logs: bool = False
+    ) -> Template:
+        """The template of a submitted job.
+
+        Args:
+            keep_logs: whether the pool keeps what tasks of all jobs print.
+        """
         return cls(
             job_id=job_id,
             argv=spec.argv,
@@ -62,6 +69,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             stop_signal=spec.stop_signal,
             stop_grace_seconds=spec.stop_grace_seconds,
             join=spec.join,
+            keep_logs=keep_logs or spec.keep_logs,
             inputs=spec.inputs,
             parent_files=spec.parent_files,
             stdin=spec.stdin,
