@@ -48,11 +48,7 @@ class ShareRequests:
         caller.reply(an.Users(id=request.id, users=page, after=after))
 
     async def set_user(self, caller: Caller, request: rq.ChangeUser) -> None:
-        account = self._account(request.user) if request.user else caller.user
-        if request != rq.ChangeUser(id=request.id, user=request.user, mail=request.mail):
-            _must_be_admin(caller)
-        elif not caller.owns(account):
-            raise NotAllowed("where another user is sent mail is not yours to set")
+        account = self._meant(caller, request)
         if request.mail and not self._service.sends_mail:
             raise UsageError(
                 "this pool sends no mail",
@@ -72,6 +68,19 @@ class ShareRequests:
             )
         )
         caller.reply(an.Changed(id=request.id, what=[account]))
+
+    def _meant(self, caller: Caller, request: rq.ChangeUser) -> str:
+        """Whom a caller changes; who is no admin may only say where he himself is sent mail.
+
+        Nobody else is looked for then: it would tell who there is.
+        """
+        if caller.admin:
+            return self._account(request.user) if request.user else caller.user
+        if request != rq.ChangeUser(id=request.id, user=request.user, mail=request.mail):
+            _must_be_admin(caller)
+        if request.user and not is_called(caller.user, request.user.lower()):
+            raise NotAllowed("where another user is sent mail is not yours to set")
+        return caller.user
 
     def _account(self, name: str) -> str:
         """Who is meant: somebody known, or an account that was never seen.

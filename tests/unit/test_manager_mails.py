@@ -259,6 +259,7 @@ class TestAddresses:
         assert isinstance(await manager.said(ADA, own), an.Changed)
         for request in (
             rq.ChangeUser(user="bob@users.pool", mail="ada@example.net"),
+            rq.ChangeUser(user="nobody", mail="ada@example.net"),
             rq.ChangeUser(user="", mail="ada@example.net", reset_usage=True),
             rq.ChangeUser(user="", mail="ada@example.net", group=""),
         ):
