@@ -12,6 +12,7 @@ from kestrelctl.core.model.after import After, IfParentFails
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
+from kestrelctl.core.model.task_state import TaskState
 
 CANCEL, WAIT, RUN = IfParentFails
 
@@ -162,6 +163,18 @@ def test_what_is_cancelled_beyond_the_cursor_has_neither_object_nor_row(
     job = job_of(driver, child)
     assert (job.live, job.cursor, job.waiting, job.remaining) == ({}, 0, 2, 3)
     assert not driver.store().tasks(child)
+
+
+def test_a_cancelled_task_gets_its_row_when_the_cursor_passes_it_over(driver: PoolDriver) -> None:
+    parent = driver.submit(3)
+    child = driver.submit(3, after_each=parent)
+    driver.wait(1)
+    end(driver, parent, 0, well=False)
+    assert driver.store().tasks(child) == []
+    end(driver, parent, 1)
+    driver.wait(1)
+    [row] = driver.store().tasks(child)
+    assert (row.index, row.state) == (0, TaskState.CANCELLED)
 
 
 def test_tasks_have_objects_that_the_cursor_has_passed_over_and_no_others(
