@@ -293,6 +293,11 @@ _EIGHTEENTH = (
     "ALTER TABLE tasks ADD COLUMN stored_seconds REAL",
 )
 
+_NINETEENTH = (
+    # How the stages of an attempt went, as JSON. NULL for none.
+    "ALTER TABLE tasks ADD COLUMN stages BLOB",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -312,6 +317,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _SIXTEENTH,
     _SEVENTEENTH,
     _EIGHTEENTH,
+    _NINETEENTH,
 )
 
 

@@ -14,6 +14,7 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord, WorkerRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.store.sums import Used
@@ -33,7 +34,7 @@ TASK_COLUMNS = (
     "job_id, idx, state, failures, losses, concluded, retried_after, memory_step, worker,"
     " number, outcome, started_at, wall_seconds, waited_seconds, cpu_seconds, peak_bytes,"
     " exit_code, signal, reason, stdout, stderr, stdout_bytes, stderr_bytes, output_files, outputs,"
-    " stored_seconds"
+    " stored_seconds, stages"
 )
 TASK_PARAMETERS = ", ".join("?" for _ in TASK_COLUMNS.split(","))
 
@@ -54,11 +55,12 @@ USED_COLUMNS = Used.__struct_fields__
 #: The order in which `worker_record` wants a worker's row.
 WORKER_COLUMNS = "worker, draining, ad"
 
-_NO_RESULT = (None,) * 17
+_NO_RESULT = (None,) * 18
 _encoder = msgspec.json.Encoder()
 _spec_decoder = msgspec.json.Decoder(JobSpec)
 _hold_decoder = msgspec.json.Decoder(Hold)
 _outputs_decoder = msgspec.json.Decoder(StoredFile)
+_stages_decoder = msgspec.json.Decoder(tuple[StageRun, ...])
 _settled_decoder = msgspec.json.Decoder(dict[int, str])
 _ad_decoder = msgspec.json.Decoder(WorkerAd)
 
@@ -106,6 +108,7 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
         result.output_files,
         None if result.outputs is None else _encoder.encode(result.outputs),
         result.stored_seconds,
+        _encoder.encode(result.stages) if result.stages else None,
     )
 
 
@@ -115,10 +118,11 @@ def task_record(row: tuple[Any, ...]) -> TaskRecord:
     worker, number, *rest = others
     result = None
     if number is not None:
-        rest[-7:-5] = map(_as_bytes, rest[-7:-5])
-        files, outputs, stored_seconds = rest[-3:]
+        rest[-8:-6] = map(_as_bytes, rest[-8:-6])
+        files, outputs, stored_seconds, stages = rest[-4:]
         stored = None if outputs is None else _outputs_decoder.decode(outputs)
-        rest[-3:] = files or 0, stored, stored_seconds or 0.0
+        ran = () if stages is None else _stages_decoder.decode(stages)
+        rest[-4:] = files or 0, stored, stored_seconds or 0.0, ran
         result = Result(number, job_id, index, *rest)
     return TaskRecord(
         job_id,

@@ -12,6 +12,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.core.model.stored_file import StoredFile
 
 #: Seconds to start a command.
@@ -42,6 +43,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
         inputs_dir: absolute path of the directory in which that is; empty if there is nothing.
         outputs: globs of what it leaves in its scratch directory and that is stored.
         success_exits: exit codes that are a success; none named: 0. Only then outputs are stored.
+        stages: what is done before it and after it, in its own directory and environment.
     """
 
     number: int
@@ -64,6 +66,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     inputs_dir: str = ""
     outputs: tuple[str, ...] = ()
     success_exits: Exits = ()
+    stages: tuple[Stage, ...] = ()
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -79,7 +82,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
             exit code of a task that itself filled the disk), `cleanup-failed: …`,
             `outputs-missing: …`, `outputs-too-large: …` and `outputs-failed: …` (beside the exit
-            code of a success), or what `kill` was given.
+            code of a success), `stage NAME: …` (another stage than its command failed), or what
+            `kill` was given.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
         cpu_seconds: user and system time, with that of the children it waited for.
@@ -89,6 +93,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         output_files: how many files were stored.
         outputs: where they are, as one archive.
         stored_seconds: how long that took, from its end and that of its cleanup.
+        stages: each that was begun, its command included; none where it has no others.
     """
 
     number: int
@@ -106,6 +111,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     output_files: int = 0
     outputs: StoredFile | None = None
     stored_seconds: float = 0.0
+    stages: tuple[StageRun, ...] = ()
 
     def is_success(self, success_exits: Exits) -> bool:
         """Whether the command did what it was to do.

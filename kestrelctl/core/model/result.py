@@ -6,6 +6,8 @@ from typing import Annotated
 
 import msgspec
 
+from kestrelctl.core.model.stage import StageRun
+from kestrelctl.core.model.stage_rules import possible_runs
 from kestrelctl.core.model.stored_file import StoredFile, problem_with_stored_file
 
 #: A count that every store can hold; more is refused when it is decoded.
@@ -57,6 +59,14 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     output_files: Count = 0  #: how many files it left that were asked for
     outputs: StoredFile | None = None  #: where they are, as one archive
     stored_seconds: Seconds = 0.0  #: from its end until they were there
+    #: Of a job that has stages: each that was begun, its command included.
+    stages: tuple[StageRun, ...] = ()
+
+    def held_seconds(self) -> float:
+        """How long it had its place: its command, its other stages, and what it left was stored."""
+        if self.stages:
+            return sum([run.wall_seconds for run in self.stages]) + self.stored_seconds
+        return self.wall_seconds + self.stored_seconds
 
 
 #: No attempt has more processors, or more memory, than any machine.
@@ -96,6 +106,7 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         and 0.0 <= result.stored_seconds <= longest_seconds
         and result.peak_bytes <= MOST_BYTES
         and _can_be_had(result.outputs)
+        and not result.stages
     ):
         return result
     wall_seconds = possible_seconds(wall_seconds, longest_seconds)
@@ -111,6 +122,7 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         stderr=result.stderr[-TAIL_BYTES:],
         stored_seconds=possible_seconds(result.stored_seconds, longest_seconds),
         outputs=result.outputs if _can_be_had(result.outputs) else None,
+        stages=possible_runs(result.stages, longest_seconds),
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_array import TaskArray
 
 
@@ -37,6 +38,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     join: bool = False
     inputs: tuple[Input, ...] = ()
     stdin: Input | None = None
+    stages: tuple[Stage, ...] = ()
     owner: str = ""
 
     @classmethod
@@ -62,6 +64,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             join=spec.join,
             inputs=spec.inputs,
             stdin=spec.stdin,
+            stages=spec.stages,
             owner=owner if spec.inputs or spec.stdin else "",
         )
 
