@@ -31,6 +31,7 @@ from kestrelctl.simulate.workload import (
     with_owners,
     with_parents,
     with_spans,
+    with_stages,
     with_unknown,
 )
 
@@ -96,6 +97,7 @@ def small(seed: int) -> WorldSettings:
     jobs = with_holds(Random(f"holds {seed}"), jobs)
     ads, hidden, jobs = with_unknown(Random(f"unknown {seed}"), ads, jobs)
     jobs = with_spans(ads, jobs)
+    ads, jobs = with_stages(Random(f"stages {seed}"), ads, jobs)
     return WorldSettings(
         ads=ads,
         hidden=hidden,

@@ -22,6 +22,8 @@ from kestrelctl.core.model.ending_rules import (
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
+from kestrelctl.core.model.stage import OUT
+from kestrelctl.core.model.stage_rules import failed_stage
 from kestrelctl.core.model.template import fill
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.model.validate import problem_with_ad
@@ -33,6 +35,7 @@ from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments, host_lines
 from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.stage_reports import StageReports
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +104,7 @@ class WorkerSession:
         self._now = host.clock.now
         self._random = host.random
         self._environments = Environments(jid, ad=ad)
+        self._stages = StageReports(self._send, lambda: agent.welcomed)
         self._timer: asyncio.TimerHandle | None = None
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
@@ -180,6 +184,7 @@ class WorkerSession:
                 holds=holds,
                 claims=claims,
                 seals=seals,
+                stages=self._stages.all(),
                 greeting=self.agent.greeting,
                 wants=self.agent.wanted,
             )
@@ -213,6 +218,7 @@ class WorkerSession:
         self._kill(to_kill, kept)
         self._set_heartbeat(message.heartbeat_seconds)
         self._begin_usage(message.usage_seconds)
+        self._stages.go_on()
         if self.agent.draining:
             self._send(work.Leaving())
         self._go_on()
@@ -342,7 +348,7 @@ class WorkerSession:
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
         )
-        if not (template.owner or template.outputs or template.join):
+        if not (template.owner or template.outputs or template.join or template.stages):
             return command  # most: it has none of the rest
         return replace(
             command,
@@ -352,17 +358,25 @@ class WorkerSession:
             owner=template.owner,
             outputs=template.outputs,
             success_exits=template.success_exits,
+            stages=tuple(
+                replace(stage, argv=fill(stage.argv, task_id, attempt.index, attempt.item))
+                for stage in template.stages
+            ),
         )
+
+    def on_stage(self, number: int, name: str) -> None:
+        """A running attempt of this session has begun a stage."""
+        self._stages.began(number, name)
 
     def on_completion(self, end: Completion) -> None:
         """An attempt of this session has ended."""
         job_id, index = self.agent.identity(end.number)
-        success_exits = self.agent.running[end.number].template.success_exits
+        template = self.agent.running[end.number].template
         result = Result(
             number=end.number,
             job_id=job_id,
             index=index,
-            outcome=_outcome(end, success_exits),
+            outcome=_outcome(end, template.success_exits),
             started_at=round(end.started_at, 6),
             wall_seconds=round(end.wall_seconds, 6),
             cpu_seconds=round(end.cpu_seconds, 6),
@@ -382,6 +396,9 @@ class WorkerSession:
                 outputs=end.outputs,
                 stored_seconds=round(end.stored_seconds, 6),
             )
+        if template.stages:
+            result = replace(result, stages=end.stages)
+            self._stages.ended(end.number)
         self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
 
@@ -534,6 +551,7 @@ class WorkerSession:
 
     def _stop_timers(self) -> None:
         self._stop_heartbeats()
+        self._stages.stop()
         for timer in (self._timer, self._hello_timer, self._usage_timer):
             if timer is not None:
                 timer.cancel()
@@ -543,7 +561,10 @@ class WorkerSession:
 def _outcome(end: Completion, success_exits: Exits) -> int:
     if end.is_success(success_exits):
         return Outcome.DONE
-    if end.reason == "cancelled":
+    stage = failed_stage(end.reason)
+    reason = end.reason.removeprefix(f"stage {stage}: ")
+    if reason == "cancelled":
         return Outcome.KILLED
-    machine_failed = end.reason.startswith(("no-space:", "no-resources:"))
+    # Elsewhere the command would run again, so what follows it fails whosever fault it is.
+    machine_failed = reason.startswith(("no-space:", "no-resources:")) and stage != OUT
     return Outcome.UNABLE if machine_failed else Outcome.FAILED
