@@ -202,7 +202,8 @@ def submit(
         )
     if key is None:
         key = secrets.token_hex(16)
-    left = unfilled((*spec.argv, *spec.cleanup), items[0] if items else None)
+    beside = [word for stage in spec.stages for word in stage.argv]
+    left = unfilled((*spec.argv, *spec.cleanup, *beside), items[0] if items else None)
     if left:
         invocation.screen.warn(
             f"{', '.join(left)} in the command stays as it is",

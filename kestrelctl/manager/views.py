@@ -230,6 +230,7 @@ def detailed(view: JobView, spec: JobSpec) -> JobView:
         view,
         env=spec.env,
         cleanup=list(spec.cleanup),
+        stages=list(spec.stages) or None,
         inputs=[each.name for each in spec.inputs] or None,
         stdin=spec.stdin.name if spec.stdin else "",
     )
@@ -279,6 +280,7 @@ def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
         stderr_bytes=result.stderr_bytes if result else 0,
         output_files=result.output_files if result else 0,
         outputs_bytes=result.outputs.size_bytes if result and result.outputs else 0,
+        stages=result.stages if result else (),
     )
 
 
