@@ -22,8 +22,6 @@ from kestrelctl.core.model.ending_rules import (
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.stage import OUT
-from kestrelctl.core.model.stage_rules import failed_stage
 from kestrelctl.core.model.template import fill
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.model.validate import problem_with_ad
@@ -565,10 +563,7 @@ class WorkerSession:
 def _outcome(end: Completion, success_exits: Exits) -> int:
     if end.is_success(success_exits):
         return Outcome.DONE
-    stage = failed_stage(end.reason)
-    reason = end.reason.removeprefix(f"stage {stage}: ")
-    if reason == "cancelled":
+    if end.reason == "cancelled":
         return Outcome.KILLED
-    # Elsewhere the command would run again, so what follows it fails whosever fault it is.
-    machine_failed = reason.startswith(("no-space:", "no-resources:")) and stage != OUT
+    machine_failed = end.reason.startswith(("no-space:", "no-resources:"))
     return Outcome.UNABLE if machine_failed else Outcome.FAILED

@@ -21,8 +21,6 @@ from kestrelctl.worker.session import _outcome
         ("outputs-too-large: 20 GB", Outcome.FAILED),
         ("outputs-failed: the share is away", Outcome.FAILED),
         ("stage setup: exit code 3", Outcome.FAILED),
-        ("stage in: no-space: it could not be written", Outcome.UNABLE),
-        ("stage setup: cancelled", Outcome.KILLED),
         ("stage out: exit code 3", Outcome.FAILED),
         # Elsewhere the command would run again.
         ("stage out: no-space: it could not be written", Outcome.FAILED),
