@@ -85,8 +85,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
             exit code of a task that itself filled the disk), `cleanup-failed: …`,
             `outputs-missing: …`, `outputs-too-large: …` and `outputs-failed: …` (beside the exit
-            code of a success), `stage NAME: …` (another stage than its command failed), or what
-            `kill` was given.
+            code of a success), `stage NAME: …` (how the last try of a stage ended; of `out` beside
+            the exit code of a success), or what `kill` was given.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
         cpu_seconds: user and system time, with that of the children it waited for.
@@ -96,7 +96,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         output_files: how many files were stored.
         outputs: where they are, as one archive.
         stored_seconds: how long that took, from its end and that of its cleanup.
-        stages: each that was begun, its command included; none where it has no others.
+        stages: each that was begun, `run` included; empty for a command without stages.
     """
 
     number: int
