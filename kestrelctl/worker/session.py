@@ -399,7 +399,8 @@ class WorkerSession:
                 stored_seconds=round(end.stored_seconds, 6),
             )
         if template.stages:
-            result = replace(result, stages=end.stages)
+            rounded = [replace(run, wall_seconds=round(run.wall_seconds, 6)) for run in end.stages]
+            result = replace(result, stages=tuple(rounded))
             self._stages.ended(end.number)
         self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
