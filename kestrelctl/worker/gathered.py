@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from heapq import nlargest
 from typing import NamedTuple
 
 from kestrelctl.core.model.stored_file import StoredFile
+
+#: So many archives are fetched and unpacked at a time.
+AT_ONCE = 4
 
 
 class Gathered(NamedTuple):
@@ -34,5 +38,6 @@ class Gathered(NamedTuple):
 
     @property
     def needed_bytes(self) -> int:
-        """What it takes while it comes: all of it, and one archive beside it."""
-        return self.size_bytes + max((stored.size_bytes for _, stored in self.parts), default=0)
+        """What it takes while it comes: all of it, and the archives that are unpacked at a time."""
+        largest = nlargest(AT_ONCE, (stored.size_bytes for _, stored in self.parts))
+        return self.size_bytes + sum(largest)

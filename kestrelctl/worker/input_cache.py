@@ -25,7 +25,7 @@ from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import KestrelError, NoSpace
 from kestrelctl.files.archive import unpack
 from kestrelctl.worker.discovery import disk_for_inputs_bytes
-from kestrelctl.worker.gathered import Gathered
+from kestrelctl.worker.gathered import AT_ONCE, Gathered
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.programs import NO_SPACE
 from kestrelctl.worker.trash import Trash
@@ -230,8 +230,7 @@ class InputCache:
         brought, below = place / "directory", ""
         if isinstance(wanted, Gathered):
             brought.mkdir()
-            for task_id, stored in wanted.parts:
-                await self._read_archive(wanted.name, stored, brought / str(task_id))
+            await self._gather(wanted, brought)
         elif wanted.directory:
             await self._read_archive(wanted.name, wanted.stored, brought)
         else:
@@ -246,6 +245,23 @@ class InputCache:
         os.chmod(entry.path, 0o444 if _content(wanted).endswith(".file") else 0o555)
         entry.marks = _marks(entry.path) + below
         self._save()
+
+    async def _gather(self, wanted: Gathered, directory: Path) -> None:
+        """Fetches what several tasks left, a few at a time. InputRefused if one cannot be had."""
+        parts = iter(wanted.parts)
+
+        async def bring() -> None:
+            for task_id, stored in parts:
+                await self._read_archive(wanted.name, stored, directory / str(task_id))
+
+        try:
+            async with asyncio.TaskGroup() as bringing:
+                for _ in range(AT_ONCE):
+                    bringing.create_task(bring())
+        except* InputRefused as refused:
+            raise refused.exceptions[0] from None
+        except* OSError as failed:
+            raise failed.exceptions[0] from None
 
     async def _read_archive(self, name: str, stored: StoredFile, directory: Path) -> None:
         """Fetches an archive and unpacks it. InputRefused if it cannot be had."""

@@ -367,13 +367,23 @@ async def test_what_several_tasks_left_is_one_directory_that_is_fetched_once(
 
 
 @pytest.mark.usefixtures("unpacking")
-async def test_of_what_tasks_left_one_archive_at_a_time_lies_beside_it(
+async def test_of_what_tasks_left_a_few_archives_lie_beside_it_while_they_are_unpacked(
     caches: Caches, share: Share
 ) -> None:
-    cache = caches(14)  # two of five bytes, and one of them again
-    with pytest.raises(InputRefused, match="does not fit into the worker's cache: it needs 15"):
-        await cache.take(ADA, left("alpha", "bravo"))
+    cache = caches(44)
+    texts = ("alpha", "bravo", "cargo", "delta", "eagle")
+    with pytest.raises(InputRefused, match="does not fit into the worker's cache: it needs 45"):
+        await cache.take(ADA, left(*texts))
     assert share.gets == []
+
+
+@pytest.mark.usefixtures("unpacking")
+async def test_one_archive_that_cannot_be_had_refuses_all(caches: Caches, share: Share) -> None:
+    cache = caches()
+    share.errors = [FileExpired("the file has expired")]
+    with pytest.raises(InputRefused, match="no-input: 'parts': the file has expired"):
+        await cache.take(ADA, left("alpha", "bravo"))
+    assert cache.used_bytes == 0
 
 
 async def test_nothing_that_was_left_is_an_empty_directory(caches: Caches) -> None:
