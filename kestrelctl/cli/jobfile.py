@@ -23,11 +23,13 @@ import msgspec
 
 from kestrelctl.core.model.input_addresses import is_address
 from kestrelctl.core.model.shell_line import SHELL, numbered
+from kestrelctl.core.model.stage_rules import COMMANDED
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import split_ending
 from kestrelctl.grammar.job_options import JOB_FILE_SUFFIXES
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.grammar.parent_file_words import PREFIX, parents_named
+from kestrelctl.grammar.stage_words import OPTION_OF
 
 #: Keys of a TOML file besides `command` and `cleanup`: options of `submit`.
 OPTIONS = (
@@ -78,11 +80,17 @@ OPTIONS = (
     "workdir",
     "input",
     "stdin",
+    "stage",
 )
+#: What a table `[stage.NAME]` says.
+_STAGE_KEYS = ("command", "time-limit", "tries")
 #: The directory of a task that is a scratch directory of its own.
 SCRATCH = "scratch"
 #: Options that may be a list.
-_SEVERAL = ("after", "array", "requires", "env", "export", "assets", "inputs", "outputs")
+_SEVERAL = (
+    "after", "array", "requires", "env", "export", "assets", "inputs", "outputs", "stage-limit",
+    "stage-tries",
+)  # fmt: skip
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
 
 
@@ -154,6 +162,9 @@ def _several(path: Path, fields: dict[str, Any]) -> GraphFile:
     after_each: dict[str, str] = {}
     for name, table in tables.items():
         own = fields | {"name": name} | _typed(path, f"job.{name}", table, dict)
+        if "stage" in fields and "stage" in table:  # a stage of all, unless the job has it itself
+            of_all = _typed(path, "stage", fields["stage"], dict)
+            own["stage"] = of_all | _typed(path, "stage", table["stage"], dict)
         words = _words(path, own.pop("after", []))
         if "after-each" in own:
             after_each[name] = str(_scalar(path, "after-each", own.pop("after-each")))
@@ -221,16 +232,38 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
         table = _typed(path, "asset", fields["asset"], dict)
         fields["assets"] = [f"{name}={_scalar(path, name, v)}" for name, v in table.items()]
         del fields["asset"]
+    if "stage" in fields:
+        fields |= _stages(path, fields.pop("stage"))
     if "output" in fields:
         found = fields.pop("output")
         fields["outputs"] = [found] if isinstance(found, str) else found
     for key, value in fields.items():
         if key in ("service", "hold", "join", "keep-logs") and isinstance(value, bool):
             continue
+        if isinstance(value, tuple):  # the command of a stage
+            continue
         several = key in _SEVERAL and isinstance(value, list)
         for each in value if several else [value]:
             _scalar(path, key, each)
     return JobFile(argv, cleanup, fields)
+
+
+def _stages(path: Path, tables: object) -> dict[str, Any]:
+    """The options that tables `[stage.NAME]` stand for."""
+    found: dict[str, Any] = {"stage-limit": [], "stage-tries": []}
+    for name, table in _typed(path, "stage", tables, dict).items():
+        _refuse_unknown(path, {name: table}, COMMANDED)
+        table = _typed(path, f"stage.{name}", table, dict)
+        _refuse_unknown(path, table, _STAGE_KEYS)
+        argv = _command(path, f"the stage {name}", table.get("command", []))
+        if not argv:
+            hint = 'write command = ["./prepare"]'
+            raise UsageError(f"{path}: the stage {name} has no command", hint=hint)
+        found[OPTION_OF[name]] = argv
+        for key, option in (("time-limit", "stage-limit"), ("tries", "stage-tries")):
+            if key in table:
+                found[option].append(f"{name}={_scalar(path, key, table[key])}")
+    return found
 
 
 def _read_ini(path: Path, text: str) -> JobFile:

@@ -15,6 +15,7 @@ from kestrelctl.cli.grid import Grid, cut
 from kestrelctl.cli.jobfile import SCRATCH
 from kestrelctl.core.jobs.job import how_stopped
 from kestrelctl.core.model.plural import plural
+from kestrelctl.core.model.stage import Stage
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.grammar.quantities import ago, duration, size
 from kestrelctl.grammar.why_waiting import conclusion
@@ -195,6 +196,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("stop grace", duration(view.stop_grace_seconds)),
         ("environment", shlex.join(f"{name}={value}" for name, value in (view.env or {}).items())),
         ("cleanup", shlex.join(view.cleanup or ())),
+        *((f"stage {stage.name}", _stage(stage)) for stage in view.stages or ()),
         ("running now", _running(view, now)),
         ("attempts", f"{view.attempts:,} with results" if view.attempts else ""),
         ("processor time", duration(view.cpu_seconds)),
@@ -202,6 +204,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("memory used", f"{size(view.peak_bytes)} at most" if view.peak_bytes else ""),
         ("memory time", memory_time(view.memory_byte_seconds)),
         *_spread(view),
+        *_stage_sums(view),
     ]
     return Record(str(view.job_id), view, blocks)
 
@@ -262,6 +265,26 @@ def _hold(view: JobView, now: float) -> str:
         return ""
     why = f": {view.hold.reason}" if view.hold.reason else ""
     return f"by {view.hold.by}, {ago(view.hold.at, now)}{why}"
+
+
+def _stage_sums(view: JobView) -> list[Table]:
+    """How the stages of ended tasks went."""
+    if not view.stage_sums:
+        return []
+    headings = [("STAGE", False), ("TASKS", True), ("MEAN", True), ("REPEATED", True)]
+    rows = [
+        [each.name, f"{each.tasks:,}", duration(each.mean_seconds), f"{each.repeated:,}"]
+        for each in view.stage_sums
+    ]
+    return [Table(Grid(headings), rows)]
+
+
+def _stage(stage: Stage) -> str:
+    """Its command, and what is said of its tries."""
+    limit = f"{duration(stage.time_limit_seconds)} a try" if stage.time_limit_seconds else ""
+    tries = f"up to {plural(stage.tries, 'try', 'tries')}" if stage.tries > 1 else ""
+    rules = ", ".join(filter(None, (limit, tries)))
+    return shlex.join(stage.argv) + (f" ({rules})" if rules else "")
 
 
 def _deadline(view: JobView, now: float) -> str:

@@ -217,7 +217,8 @@ def submit(
         )
     if key is None:
         key = secrets.token_hex(16)
-    stays = unfilled((*spec.argv, *spec.cleanup), items[0] if items else None)
+    beside = [word for stage in spec.stages for word in stage.argv]
+    stays = unfilled((*spec.argv, *spec.cleanup, *beside), items[0] if items else None)
     if stays:
         invocation.screen.warn(
             f"{', '.join(stays)} in the command stays as it is",

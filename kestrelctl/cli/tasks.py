@@ -37,6 +37,8 @@ _COLUMNS: list[Column[TaskView]] = [
     Column("ADDRESS", lambda t: t.worker, wide=True),
     Column("REASON", lambda t: why_ended(t.reason, t.exit_code, t.signal)),
 ]
+#: Of jobs that have stages.
+_STAGE: Column[TaskView] = Column("STAGE", lambda t: t.stage)
 
 
 @click.command("tasks", cls=CliCommand)
@@ -72,17 +74,17 @@ def tasks(
     async def work(connection: Connection) -> CommandOutput:
         wanted = [TaskState(each) for each in states]
         request = ListTasks(job=job, states=wanted, ids=task_ids or [])
-        pages = task_pages(connection, request, limit, on_cut)
-        return Listing(pages, _COLUMNS, lambda t: str(t.task_id), nothing="no such tasks")
+        answers = _answers(connection, request)
+        first = await anext(answers)
+        columns = [*_COLUMNS[:2], _STAGE, *_COLUMNS[2:]] if first.stages else _COLUMNS
+        pages = _pages(first, answers, limit, on_cut)
+        return Listing(pages, columns, lambda t: str(t.task_id), nothing="no such tasks")
 
     invocation.talk(work)
 
 
-async def task_pages(
-    connection: Connection,
-    request: ListTasks,
-    limit: int = 0,
-    on_cut: Callable[[], None] = lambda: None,
+async def _pages(
+    first: Tasks, others: AsyncIterator[Tasks], limit: int, on_cut: Callable[[], None]
 ) -> AsyncIterator[Sequence[TaskView]]:
     """Pages of tasks, asked for as they are read.
 
@@ -91,22 +93,24 @@ async def task_pages(
         on_cut: called if the limit leaves some out.
     """
     left = limit or sys.maxsize
-    async for page in _pages(connection, request):
-        yield page[:left]
-        left -= len(page)
+    page: Tasks | None = first
+    while page is not None:
+        yield page.tasks[:left]
+        left -= len(page.tasks)
         if left < 0:
             on_cut()
             return
+        page = await anext(others, None)
 
 
-async def _pages(connection: Connection, request: ListTasks) -> AsyncIterator[Sequence[TaskView]]:
+async def _answers(connection: Connection, request: ListTasks) -> AsyncIterator[Tasks]:
     """All pages: of the tasks with certain ids, piece by piece, or from the first to the last."""
     replace = msgspec.structs.replace
     for start in range(0, len(request.ids), _PAGE):
         part = replace(request, ids=request.ids[start : start + _PAGE])
-        yield (await ask(connection, part, Tasks)).tasks
+        yield await ask(connection, part, Tasks)
     after: int | None = -1 if not request.ids else None
     while after is not None:
         page = await ask(connection, replace(request, after=after), Tasks)
-        yield page.tasks
+        yield page
         after = page.after

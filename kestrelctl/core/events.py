@@ -285,6 +285,7 @@ class Joined(Event, frozen=True, kw_only=True):
         holds: (number, job id, index, claim) of every attempt that it has queued, runs or has to
             report: `claims[claim]` is what it charges; a claim of -1 is that of an ended one.
         seals: show that it was handed them.
+        stages: (number, name) of those that are in a stage: which it is.
         wants: how many more attempts it asks for; None if it takes what it is sent.
     """
 
@@ -296,6 +297,7 @@ class Joined(Event, frozen=True, kw_only=True):
     holds: list[tuple[int, int, int, int]]
     claims: list[Amounts] = []
     seals: list[Seal] = []
+    stages: list[tuple[int, str]] = []
     wants: int | None = None
 
 
@@ -341,6 +343,13 @@ class Using(Event, frozen=True, kw_only=True):
 
     worker: str
     uses: list[Use]
+
+
+class Staged(Event, frozen=True, kw_only=True):
+    """A worker says which stages attempts have begun that run there: (number, name) of each."""
+
+    worker: str
+    stages: list[tuple[int, str]]
 
 
 class Returned(Event, frozen=True, kw_only=True):

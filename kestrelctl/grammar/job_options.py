@@ -25,6 +25,7 @@ from kestrelctl.grammar.quantities import (
     parse_sizes,
     split_words,
 )
+from kestrelctl.grammar.stage_words import parse_command, stages_of
 from kestrelctl.grammar.task_ranges import parse_array
 from kestrelctl.protocol.requests import MAX_KEY_CHARACTERS
 
@@ -243,6 +244,39 @@ _OPTIONS = (
         help="Bring home what fits of what a task leaves in its scratch directory; repeatable.",
     ),
     click.option(
+        "--setup",
+        type=parse_command,
+        metavar="COMMAND",
+        default="",
+        help="A command before that of each task, at the same place: a stage of its own.",
+    ),
+    click.option(
+        "--stage-in",
+        type=parse_command,
+        metavar="COMMAND",
+        default="",
+        help="The next before it, which fetches what the task needs.",
+    ),
+    click.option(
+        "--stage-out",
+        type=parse_command,
+        metavar="COMMAND",
+        default="",
+        help="One after it has ended well; if that fails, the task does not run again.",
+    ),
+    click.option(
+        "--stage-limit",
+        multiple=True,
+        metavar="NAME=TIME",
+        help="Of one try of the stage setup, in or out: out=10m; repeatable.",
+    ),
+    click.option(
+        "--stage-tries",
+        multiple=True,
+        metavar="NAME=N",
+        help="How often the stage is tried before it has failed: in=3; repeatable.  [default: 1]",
+    ),
+    click.option(
         "--join", is_flag=True, help="Put standard error into standard output, as it is written."
     ),
     click.option(
@@ -358,6 +392,7 @@ def job_of(
             time_limit_seconds=options["time_limit"],
             on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
             outputs=tuple(options["outputs"]),
+            stages=stages_of(options),
             env=_environment(options["env"]),
             notify=Notify(options["notify"]),
         )

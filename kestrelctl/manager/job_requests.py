@@ -10,6 +10,7 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.effects import Answer, JobEnded
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, ended_tasks
+from kestrelctl.core.model.task_state import FINAL_STATES
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.manager import views
@@ -33,6 +34,7 @@ from kestrelctl.manager.selection import (
     must_see,
 )
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.stage_sums import MOST_TASKS, stage_sums
 from kestrelctl.manager.uploads import KEPT_SECONDS, Uploads
 from kestrelctl.manager.watchers import Watchers
 from kestrelctl.manager.where import listed_job, where_jobs
@@ -419,6 +421,9 @@ class JobRequests:
         store = self._service.store
         used = store.used([record.job_id]).get(record.job_id, Used())
         view = views.with_spread(views.with_used(view, used), used, store.spread(record.job_id))
+        if spec.stages:
+            rows = store.tasks(record.job_id, states=FINAL_STATES, limit=MOST_TASKS)
+            view = msgspec.structs.replace(view, stage_sums=stage_sums(rows))
         if job is not None:
             running = views.running_use(self._service.pool, job)
             view = msgspec.structs.replace(view, running_use=running)

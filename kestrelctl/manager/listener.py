@@ -187,6 +187,8 @@ class ManagerListener:
             handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
         elif isinstance(message, work.RunningUsage):
             handle(ev.Using(at=self._now(), cause=sender, worker=sender, uses=message.uses))
+        elif isinstance(message, work.Staged):
+            handle(ev.Staged(at=self._now(), cause=sender, worker=sender, stages=message.stages))
         elif isinstance(message, work.Hello):
             self._hello(sender, message)
         elif isinstance(message, work.Returned):
@@ -241,6 +243,7 @@ class ManagerListener:
                 holds=message.holds,
                 claims=message.claims,
                 seals=message.seals,
+                stages=message.stages,
                 wants=message.wants,
             )
         )

@@ -97,7 +97,8 @@ class TaskRequests:
         page = tasks if request.ids else views.first_that_fit(tasks)
         if len(page) < len(tasks):
             after = page[-1].index
-        caller.reply(an.Tasks(id=request.id, tasks=page, after=after))
+        stages = [stage.name for stage in record.spec.stages]
+        caller.reply(an.Tasks(id=request.id, tasks=page, after=after, stages=stages))
 
     def _rows(
         self,
@@ -127,6 +128,7 @@ class TaskRequests:
                 task_id=task_id,
                 state=TaskState.WAITING if attempt is None else TaskState.RUNNING,
                 worker="" if attempt is None else attempt.worker,
+                stage="" if attempt is None else attempt.stage,
                 failures=live.failures,
                 losses=live.losses,
                 wall_seconds=use.wall_seconds if use else None,

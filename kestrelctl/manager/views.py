@@ -234,6 +234,7 @@ def detailed(view: JobView, spec: JobSpec) -> JobView:
         view,
         env=spec.env,
         cleanup=list(spec.cleanup),
+        stages=list(spec.stages) or None,
         inputs=[*map(shown_input, spec.inputs), *(p.name for p in spec.parent_files)] or None,
         stdin=shown_input(spec.stdin) if spec.stdin else "",
     )
@@ -284,6 +285,7 @@ def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
         output_files=result.output_files if result else 0,
         outputs_bytes=result.outputs.size_bytes if result and result.outputs else 0,
         logs_stored=result is not None and logs_are_stored(result),
+        stages=result.stages if result else (),
     )
 
 

@@ -59,11 +59,20 @@ def by(words: Mapping[str, float]) -> list[tuple[Sequence[str], float]]:
 
 def histogram(name: str, text: str, found: Histogram) -> Metric:
     """The counts between bounds."""
-    cumulative = accumulate(found.counts)
+    return HistogramMetricFamily(name, text, buckets=_buckets(found), sum_value=found.sum)
+
+
+def histograms(name: str, text: str, label: str, found: Mapping[str, Histogram]) -> Metric:
+    """The counts between bounds for each value of a label."""
+    family = HistogramMetricFamily(name, text, labels=(label,))
+    for word, each in found.items():
+        family.add_metric((word,), _buckets(each), each.sum)
+    return family
+
+
+def _buckets(found: Histogram) -> list[tuple[str, float]]:
     bounds = map(floatToGoString, (*found.bounds, math.inf))
-    return HistogramMetricFamily(
-        name, text, buckets=list(zip(bounds, cumulative, strict=True)), sum_value=found.sum
-    )
+    return list(zip(bounds, accumulate(found.counts), strict=True))
 
 
 def stanza_families(prefix: str, stanzas: StanzaCounts) -> list[Metric]:

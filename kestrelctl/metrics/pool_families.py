@@ -22,6 +22,7 @@ from kestrelctl.metrics.families import (
     gauge,
     gauges,
     histogram,
+    histograms,
     stanza_families,
     stored_families,
 )
@@ -267,6 +268,18 @@ def _attempts(totals: Totals) -> Iterator[Metric]:
         "kestrel_task_run_seconds",
         "Run time of attempts that succeeded or failed.",
         totals.runs,
+    )
+    yield histograms(
+        "kestrel_stage_seconds",
+        "Time of the stages of attempts that have ended, of jobs that have stages.",
+        "stage",
+        totals.stage_seconds,
+    )
+    yield counters(
+        "kestrel_stage_failures",
+        "Attempts of such jobs that failed, by the stage that did.",
+        ("stage",),
+        by(totals.stage_failures),
     )
     yield gauge(
         "kestrel_last_dispatch_timestamp_seconds",

@@ -7,6 +7,7 @@ import msgspec
 from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
+from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
@@ -15,7 +16,10 @@ from kestrelctl.protocol.output_views import FollowedLog, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 from kestrelctl.protocol.reply import Reply as Reply
 from kestrelctl.protocol.share_views import GroupView, UserView
+from kestrelctl.protocol.stage_views import StageSum
 from kestrelctl.protocol.task_file_views import OutputPage
+from kestrelctl.protocol.usage_answers import UsedByUsers as UsedByUsers
+from kestrelctl.protocol.usage_answers import UserLine as UserLine
 
 
 class Failed(Reply, frozen=True, kw_only=True, tag="error"):
@@ -131,8 +135,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: Only with `details`, and not if they are too long for an answer.
     env: dict[str, str] | None = None
     cleanup: list[str] | None = None
+    stages: list[Stage] | None = None  #: commands beside `argv`, in their order
     inputs: list[str] | None = None  #: names of what its tasks find in their scratch directories
     stdin: str = ""  #: the name of the file that they read
+    stage_sums: list[StageSum] = []  #: how these went, and the command
     #: Only with `details` or `used`: what its attempts took of which there are results, together.
     attempts: int | None = None
     cpu_seconds: float | None = None
@@ -196,13 +202,20 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     output_files: int = 0  #: that it left and its job asked for
     outputs_bytes: int = 0  #: what they take together
     logs_stored: bool = False  #: what it printed is in the file share, as far as it is long
+    stage: str = ""  #: of one that runs, as its worker last said
+    stages: tuple[StageRun, ...] = ()  #: of one whose job has stages: how each went
 
 
 class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):
-    """A page of tasks; `after` asks for the next one, None if this was the last."""
+    """A page of tasks; `after` asks for the next one, None if this was the last.
+
+    Attributes:
+        stages: which the job has beside its command.
+    """
 
     tasks: list[TaskView]
     after: int | None = None
+    stages: list[str] = []
 
 
 class Log(Reply, frozen=True, kw_only=True, tag="log"):
@@ -437,39 +450,6 @@ class Traffic(Reply, frozen=True, kw_only=True, tag="traffic"):
     running: int = 0
     usage_seconds: float = 0.0
     messages: list[tuple[str, str, int, int]]
-
-
-class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the attempts of a user's jobs took whose results became known in some days.
-
-    Attributes:
-        user: or the group, if that was asked; then it is empty for users who are in none.
-        tasks: how many of them ended their task.
-        memory_byte_seconds: the peak of memory times the run time.
-        peak_bytes: the most that an attempt took.
-    """
-
-    user: str
-    attempts: int = 0
-    tasks: int = 0
-    cpu_seconds: float = 0.0
-    wall_seconds: float = 0.0
-    wait_seconds: float = 0.0
-    memory_byte_seconds: float = 0.0
-    peak_bytes: int = 0
-
-
-class UsedByUsers(Reply, frozen=True, kw_only=True, tag="user_usage"):
-    """A page of users.
-
-    Attributes:
-        since: the beginning of the first day that counts, seconds since the epoch.
-        after: asks for the next page; None if this was the last.
-    """
-
-    since: float
-    users: list[UserLine]
-    after: str | None = None
 
 
 class Users(Reply, frozen=True, kw_only=True, tag="users"):

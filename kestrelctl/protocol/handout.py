@@ -40,8 +40,10 @@ def problem_with_size(spec: JobSpec) -> str | None:
         room -= spec.span * (MOST_HOST_CHARACTERS + _QUOTES)
     needed = codec.text_bytes(msgspec.json.encode(Template.of(0, spec)).decode())
     if needed > room:
-        files = spec.inputs or spec.stdin
-        what = "command, environment and inputs" if files else "command and environment"
+        parts = ["command", "environment"]
+        parts += ["inputs"] if spec.inputs or spec.stdin else []
+        parts += ["stages"] if spec.stages else []
+        what = f"{', '.join(parts[:-1])} and {parts[-1]}"
         return f"{what} take {needed:,} bytes; {room:,} is the most"
     return None
 

@@ -42,6 +42,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
             report: `claims[claim]` is what it charges, with the units that it was given once it
             runs (`"gpus/0": 1000`); a claim of -1 is that of an ended one.
         seals: show that it was handed them; each may stand for several.
+        stages: (number, name) of those that are in a stage: which it is.
         wants: how many more attempts it asks for; without it, as many as the pool thinks right.
     """
 
@@ -53,6 +54,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     holds: list[tuple[Count, Count, Count, Whole]] = []
     claims: list[dict[str, Count]] = []
     seals: list[ShownSeal] = []
+    stages: list[tuple[Count, str]] = []
     wants: Count | None = None
 
 
@@ -78,6 +80,15 @@ class RunningUsage(Message, frozen=True, kw_only=True, tag="usage"):
     """
 
     uses: list[Use]
+
+
+class Staged(Message, frozen=True, kw_only=True, tag="staged"):
+    """(number, name) of attempts that have begun a stage, and which it is.
+
+    It is sent at most once a second, with the latest stage of each, and is a sign of life, too.
+    """
+
+    stages: list[tuple[Count, str]]
 
 
 class Returned(Message, frozen=True, kw_only=True, tag="returned"):
@@ -264,6 +275,7 @@ FromWorker = (
     | Report
     | Heartbeat
     | RunningUsage
+    | Staged
     | Returned
     | Want
     | Leaving

@@ -22,6 +22,7 @@ from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.stage_rules import failed_stage
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.expression_answers import Side
@@ -34,6 +35,7 @@ from kestrelctl.simulate.outline_audit import OutlineAudit
 from kestrelctl.simulate.pair_audit import PairAudit
 from kestrelctl.simulate.share_audit import ShareAudit
 from kestrelctl.simulate.simulation_clock import SimulationClock
+from kestrelctl.simulate.stage_audit import StageAudit
 from kestrelctl.store.memory import MemoryStore
 
 
@@ -63,6 +65,7 @@ class Audit:
         over_since: task -> since when it is durable that it is over.
         stopped_since: job -> since when it is durable that it is cancelled.
         killed_at: attempt -> when its end was last ordered.
+        stages: is told what came of the stages of attempts.
 
     Args:
         calm: as of `OutlineAudit`.
@@ -80,6 +83,7 @@ class Audit:
         self.stopped_since: dict[int, float] = {}
         self.killed_at: dict[int, float] = {}
         self._clock = clock
+        self.stages = StageAudit()
         self._bounds = BoundAudit()
         self._outlines = OutlineAudit(calm=calm)
         self._pairs = PairAudit()
@@ -302,10 +306,15 @@ class Audit:
                         held = record.hold is not None
                         (self._held.add if held else self._held.discard)(record.job_id)
                         self._freed_now(record)
+                    elif isinstance(record, TaskRecord):
+                        self.stages.decided(record)
             elif isinstance(effect, Run):
                 for problem in self._pairs.sent(effect.spans, self._jobs):
                     self.expect(False, problem)
-                for number, job_id, _, n, _ in effect.spans:
+                for span in effect.spans:
+                    number, job_id, _, n, _ = span
+                    for problem in self.stages.handed_out(span):
+                        self.expect(False, problem)
                     self._bounds.sent(number, n, self._clock.now)
                     together[job_id] += n
                     job = self._jobs.get(job_id)
@@ -396,6 +405,8 @@ class Audit:
                 self._pairs.committed(record)
             if isinstance(record, TaskRecord):
                 self._row(self._rows.get((record.job_id, record.index)), record)
+                problem = self.stages.row(record)
+                self.expect(not problem, problem)
                 self._rows[record.job_id, record.index] = record
                 if record.state in FINAL_STATES:
                     self.over_since[record.job_id, record.index] = self._clock.now
@@ -448,7 +459,8 @@ class Audit:
         more = asks and row.memory_step == step + 1
         self.expect(more or row.memory_step == step, f"{where} asks for step {row.memory_step}")
         failed = result is not None and result.outcome == Outcome.FAILED and not more
-        refused = failed and result is not None and self._was_refused(result.number)
+        by_itself = failed and result is not None and not failed_stage(result.reason)
+        refused = by_itself and result is not None and self._was_refused(result.number)
         self.expect(not refused, f"{where} was refused, and that is counted against it")
         self.expect(
             row.failures == failures + failed,

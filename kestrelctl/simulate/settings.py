@@ -32,6 +32,7 @@ from kestrelctl.simulate.workload import (
     with_pairs,
     with_parents,
     with_spans,
+    with_stages,
     with_unknown,
 )
 
@@ -96,7 +97,9 @@ def small(seed: int) -> WorldSettings:
     jobs = some_jobs(random, random.randint(10, 80), fault_seconds / 2)
     jobs = with_holds(Random(f"holds {seed}"), jobs)
     ads, hidden, jobs = with_unknown(Random(f"unknown {seed}"), ads, jobs)
-    jobs = with_owners(Random(f"owners {seed}"), with_spans(ads, jobs))
+    jobs = with_spans(ads, jobs)
+    ads, jobs = with_stages(Random(f"stages {seed}"), ads, jobs)
+    jobs = with_owners(Random(f"owners {seed}"), jobs)
     jobs = with_parents(Random(f"parents {seed}"), jobs)
     return WorldSettings(
         ads=ads,

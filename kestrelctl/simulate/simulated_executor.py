@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.stage import OUT, RUN, Stage, StageRun
 from kestrelctl.errors import NotFound
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.loop import Loop
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.truth import Fate
+from kestrelctl.simulate.truth import Fate, StageFate
 from kestrelctl.simulate.workload import MOST_WANTED_BYTES
 from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 
@@ -27,8 +28,10 @@ class SimulatedExecutor:
     Args:
         worker: the address of the worker whose commands they are.
         fate: what becomes of an execution of (kind, index) here.
+        stage_fate: what becomes of a stage of one.
         unknown: with which status commands end for which there is no more of an asset.
         loop: in whose turns exits are told.
+        on_stage: called with an attempt's number and the stage that it begins.
         fatal: called when a command ends its worker.
     """
 
@@ -39,9 +42,11 @@ class SimulatedExecutor:
         random: Random,
         audit: Audit,
         fate: Callable[[str, int], Fate],
+        stage_fate: Callable[[Stage], StageFate],
         unknown: Mapping[str, int],
         loop: Loop,
         on_completion: Callable[[Completion], None],
+        on_stage: Callable[[int, str], None],
         fatal: Callable[[], None],
     ) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
@@ -50,11 +55,16 @@ class SimulatedExecutor:
         self._random = random
         self._audit = audit
         self._fate = fate
+        self._stage_fate = stage_fate
         self._unknown = unknown
         self._loop = loop
         self._on_completion = on_completion
+        self._on_stage = on_stage
         self._fatal = fatal
         self._began_at: dict[int, float] = {}
+        #: Of attempts with stages: those to come, and how those before went.
+        self._to_come: dict[int, Iterator[Stage | None]] = {}
+        self._stage_runs: dict[int, list[StageRun]] = {}
 
     def start(self, command: CommandSpec) -> None:
         number = command.number
@@ -72,15 +82,73 @@ class SimulatedExecutor:
         )
         self._began_at[number] = self._clock.now
         fate = self._fate(env["KESTREL_JOB_NAME"], index)
+        if command.stages:
+            before = [stage for stage in command.stages if stage.name != OUT]
+            after = [stage for stage in command.stages if stage.name == OUT]
+            self._to_come[number] = iter([*before, None, *after])
+            self._stage_runs[number] = []
+            self._next_stage(number, lambda: self._runs(command, fate, lacking))
+        else:
+            self._runs(command, fate, lacking)
+
+    def _runs(self, command: CommandSpec, fate: Fate, lacking: str) -> None:
+        """The command itself begins."""
+        number = command.number
         if lacking:
             status = self._unknown[lacking]
-            self._clock.after(REFUSED_AFTER_SECONDS, self._ends, number, Outcome.FAILED, "", status)
+            self._run_ends(REFUSED_AFTER_SECONDS, number, Outcome.FAILED, "", status)
         elif fate.kills_worker:
             self._clock.after(fate.seconds, self._takes_the_worker_along, number)
         else:
             runs_out = 0 < command.memory_bytes < MOST_WANTED_BYTES
             why = "memory-limit: used all" if runs_out and fate.outcome == Outcome.FAILED else ""
-            self._clock.after(fate.seconds, self._ends, number, fate.outcome, why)
+            self._run_ends(fate.seconds, number, fate.outcome, why)
+
+    def _run_ends(
+        self, seconds: float, number: int, outcome: int, why: str, exit_code: int | None = None
+    ) -> None:
+        """The command ends in so many seconds; then its attempt does, or goes on."""
+        runs = self._stage_runs.get(number)
+        if runs is None:
+            self._clock.after(seconds, self._ends, number, outcome, why, exit_code)
+            return
+        runs.append(StageRun(RUN, seconds))
+        if outcome == Outcome.DONE:
+            self._clock.after(seconds, self._next_stage, number)
+        else:
+            self._clock.after(seconds, self._ends, number, outcome, why, exit_code)
+
+    def _next_stage(self, number: int, runs: Callable[[], None] | None = None) -> None:
+        """An attempt begins its next stage, or has ended well.
+
+        Args:
+            runs: has its command begin.
+        """
+        if number not in self._began_at:
+            return
+        stage = next(self._to_come[number], _NONE)
+        if stage is _NONE:
+            self._ends(number, Outcome.DONE)
+            return
+        self._loop.call_soon(self._on_stage, number, RUN if stage is None else stage.name)
+        if stage is not None:
+            fate = self._stage_fate(stage)
+            self._clock.after(fate.seconds, self._stage_over, number, stage, fate, runs)
+        elif runs is not None:
+            runs()
+
+    def _stage_over(
+        self, number: int, stage: Stage, fate: StageFate, runs: Callable[[], None] | None
+    ) -> None:
+        if number not in self._began_at:
+            return
+        self._stage_runs[number].append(StageRun(stage.name, fate.seconds, fate.tries))
+        if fate.is_good:
+            self._next_stage(number, runs)
+            return
+        if stage.name == OUT:
+            self._audit.stages.only_out_failed(number)
+        self._ends(number, Outcome.FAILED, f"stage {stage.name}: exit code 3", 0)
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         if number not in self._began_at:
@@ -104,6 +172,8 @@ class SimulatedExecutor:
         for number in sorted(self._began_at):
             self._audit.ended(number, None)
         self._began_at.clear()
+        self._to_come.clear()
+        self._stage_runs.clear()
 
     def _takes_the_worker_along(self, number: int) -> None:
         if number in self._began_at:
@@ -115,6 +185,8 @@ class SimulatedExecutor:
         if began_at is None:
             return
         self._audit.ended(number, outcome)
+        self._to_come.pop(number, None)
+        stages = self._stage_runs.pop(number, [])
         self._loop.call_soon(
             self._on_completion,
             Completion(
@@ -123,9 +195,18 @@ class SimulatedExecutor:
                 signal=9 if outcome == Outcome.KILLED else None,
                 reason=why or _REASONS.get(outcome, ""),
                 started_at=began_at,
-                wall_seconds=self._clock.now - began_at,
+                wall_seconds=_of_run(stages) if stages else self._clock.now - began_at,
+                stages=tuple(stages),
             ),
         )
+
+
+#: No stage is left.
+_NONE = Stage(name="", argv=())
+
+
+def _of_run(stages: Sequence[StageRun]) -> float:
+    return next((run.wall_seconds for run in stages if run.name == RUN), 0.0)
 
 
 _EXIT_CODES = {Outcome.DONE: 0, Outcome.FAILED: 1}

@@ -8,6 +8,7 @@ from random import Random
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.ad import GPUS, AssetChange, WorkerAd, changed
 from kestrelctl.core.model.assets import MILLI, amounts
+from kestrelctl.core.model.stage import Stage
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.network import DOMAIN, Server
@@ -15,7 +16,7 @@ from kestrelctl.simulate.simulated_executor import SimulatedExecutor
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulated_spool import SimulatedSpool
 from kestrelctl.simulate.simulation_clock import SimulationClock
-from kestrelctl.simulate.truth import Fate
+from kestrelctl.simulate.truth import Fate, StageFate
 from kestrelctl.worker.executor import Completion, Executor
 from kestrelctl.worker.process import WorkerProcess
 
@@ -28,6 +29,7 @@ class SimulatedMachine(SimulatedProcess):
 
     Args:
         fate: what becomes of an execution of (kind, index) here.
+        stage_fate: what becomes of a stage of one.
         hidden: how much it really has of assets of unknown capacity.
         pulls: the worker is sent no more attempts than it asks for.
 
@@ -45,6 +47,7 @@ class SimulatedMachine(SimulatedProcess):
         audit: Audit,
         ad: WorkerAd,
         fate: Callable[[str, int], Fate],
+        stage_fate: Callable[[Stage], StageFate],
         *,
         pulls: bool,
         hidden: Mapping[str, float] | None = None,
@@ -55,6 +58,7 @@ class SimulatedMachine(SimulatedProcess):
         self.repeats_reports = False
         self._ad = ad
         self._fate = fate
+        self._stage_fate = stage_fate
         self._pulls = pulls
         self._executor: SimulatedExecutor | None = None
         self._leaving = False
@@ -91,12 +95,18 @@ class SimulatedMachine(SimulatedProcess):
             self.random,
             self.audit,
             self._fate,
+            self._stage_fate,
             self._ad.unknown,
             self.loop,
             on_completion,
+            self._on_stage,
             self._killed_by_a_task,
         )
         return self._executor
+
+    def _on_stage(self, number: int, name: str) -> None:
+        if self.process is not None:
+            self.process.on_stage(number, name)
 
     def _killed_by_a_task(self) -> None:
         self.kill()

@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 
 from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.stage import OUT, Stage
 
 
 class Fate(msgspec.Struct, frozen=True):
@@ -16,6 +17,20 @@ class Fate(msgspec.Struct, frozen=True):
     outcome: int
     kills_worker: bool = False
 
+
+class StageFate(msgspec.Struct, frozen=True):
+    """What becomes of a stage of one execution: so many tries, together so long."""
+
+    seconds: float
+    tries: int
+    is_good: bool
+
+
+#: Of a try of a stage, in seconds.
+TRY_SECONDS = (0.001, 0.4)
+#: How often one fails.
+TRY_FAILS = 0.15
+LAST_TRY_FAILS = 0.3
 
 #: Kind of task (a job's name) -> bounds of its run time in seconds.
 SECONDS: dict[str, tuple[float, float]] = {
@@ -59,3 +74,14 @@ def fate(random: Random, kind: str, index: int) -> Fate:
         seconds = 0.05
     kills = (kind == "killer" and index % 7 == 5) or (kind == "three killers" and index < 3)
     return Fate(seconds, outcome, kills_worker=kills)
+
+
+def stage_fate(random: Random, stage: Stage) -> StageFate:
+    """Draws the fate of a stage of an execution."""
+    fails = LAST_TRY_FAILS if stage.name == OUT else TRY_FAILS
+    seconds = 0.0
+    for tried in range(1, stage.tries + 1):
+        seconds += random.uniform(*TRY_SECONDS)
+        if random.random() >= fails:
+            return StageFate(seconds, tried, True)
+    return StageFate(seconds, stage.tries, False)

@@ -11,6 +11,8 @@ from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
 from kestrelctl.core.model.after import IfParentFails, WantedEnd
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.stage import Stage
+from kestrelctl.core.model.stage_rules import COMMANDED, TAG
 from kestrelctl.simulate.truth import KINDS
 
 MEBIBYTE = 1 << 20
@@ -211,6 +213,31 @@ def with_owners(random: Random, submissions: list[Submission]) -> list[Submissio
     """The same jobs, of one or of several owners."""
     owners = OWNERS[: random.choice((1, 2, 3, 3))]
     return [msgspec.structs.replace(each, owner=random.choice(owners)) for each in submissions]
+
+
+def with_stages(
+    random: Random, ads: list[WorkerAd], submissions: list[Submission]
+) -> tuple[list[WorkerAd], list[Submission]]:
+    """The same machines and jobs: some of the jobs have stages, which most machines run, among them
+    the first.
+    """
+    machines = [
+        ad if place and random.random() < 0.2 else msgspec.structs.replace(ad, tags=(*ad.tags, TAG))
+        for place, ad in enumerate(ads)
+    ]
+    return machines, [_staged(random, submission) for submission in submissions]
+
+
+def _staged(random: Random, submission: Submission) -> Submission:
+    if submission.spec.span > 1 or random.random() < 0.65:
+        return submission
+    stages = tuple(
+        Stage(name=name, argv=("stage", "{}"), tries=random.choice((1, 1, 3)))
+        for name in COMMANDED
+        if random.random() < 0.6
+    )
+    spec = msgspec.structs.replace(submission.spec, stages=stages)
+    return msgspec.structs.replace(submission, spec=spec)
 
 
 def with_parents(random: Random, submissions: list[Submission]) -> list[Submission]:

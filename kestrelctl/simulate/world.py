@@ -11,6 +11,7 @@ from random import Random
 import msgspec
 
 from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_state import Counts
 from kestrelctl.manager.commits import CLOSE_SECONDS
 from kestrelctl.simulate.audit import Audit
@@ -23,7 +24,7 @@ from kestrelctl.simulate.simulated_machine import SimulatedMachine
 from kestrelctl.simulate.simulated_manager import SimulatedManager
 from kestrelctl.simulate.simulation_clock import SimulationClock, StandsStill, fingerprint
 from kestrelctl.simulate.store import SimulatedStore
-from kestrelctl.simulate.truth import Fate, fate
+from kestrelctl.simulate.truth import Fate, StageFate, fate, stage_fate
 from kestrelctl.simulate.users import Operator, Owner
 from kestrelctl.simulate.vigil import Vigil
 from kestrelctl.simulate.workload import OWNERS
@@ -103,6 +104,8 @@ class World:
             for part in ("network", "store", "manager", "workers", "users", "truth", "faults")
         }
         self._truth = random["truth"]
+        # Draws of their own, so that all else stays that of the seed.
+        self._stages = Random(f"{seed} stages")
         server = Server(clock, random["network"], settings.latency_seconds)
         store = SimulatedStore(clock, random["store"], settings.commit_seconds, audit.committed)
         self.nodes = nodes = Nodes(
@@ -127,6 +130,7 @@ class World:
                     audit,
                     ad,
                     partial(self._fate, f"w{which}"),
+                    partial(self._stage_fate, f"w{which}"),
                     pulls=settings.machines_per_puller > 0
                     and which % settings.machines_per_puller == 0,
                     hidden=settings.hidden[which] if settings.hidden else None,
@@ -161,6 +165,11 @@ class World:
         if worker in self.nodes.full:
             return Fate(0.001, Outcome.UNABLE)
         return fate(self._truth, kind, index)
+
+    def _stage_fate(self, worker: str, stage: Stage) -> StageFate:
+        if worker in self.nodes.broken:
+            return StageFate(0.001, stage.tries, False)
+        return stage_fate(self._stages, stage)
 
     def run(self) -> float:
         """Lets everything happen, then has peace; returns the seconds until all had ended."""

@@ -308,6 +308,11 @@ _TWENTIETH = (
     "ALTER TABLE tasks ADD COLUMN stderr_stored BLOB",
 )
 
+_TWENTY_FIRST = (
+    # How the stages of an attempt went, as JSON. NULL for none.
+    "ALTER TABLE tasks ADD COLUMN stages BLOB",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -329,6 +334,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _EIGHTEENTH,
     _NINETEENTH,
     _TWENTIETH,
+    _TWENTY_FIRST,
 )
 
 

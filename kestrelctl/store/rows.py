@@ -14,6 +14,7 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord, WorkerRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.store.sums import Used
@@ -33,7 +34,7 @@ TASK_COLUMNS = (
     "job_id, idx, state, failures, losses, concluded, retried_after, memory_step, worker,"
     " number, outcome, started_at, wall_seconds, waited_seconds, cpu_seconds, peak_bytes,"
     " exit_code, signal, reason, stdout, stderr, stdout_bytes, stderr_bytes, output_files, outputs,"
-    " stored_seconds, stdout_stored, stderr_stored"
+    " stored_seconds, stdout_stored, stderr_stored, stages"
 )
 TASK_PARAMETERS = ", ".join("?" for _ in TASK_COLUMNS.split(","))
 
@@ -54,11 +55,12 @@ USED_COLUMNS = Used.__struct_fields__
 #: The order in which `worker_record` wants a worker's row.
 WORKER_COLUMNS = "worker, draining, ad"
 
-_NO_RESULT = (None,) * 19
+_NO_RESULT = (None,) * 20
 _encoder = msgspec.json.Encoder()
 _spec_decoder = msgspec.json.Decoder(JobSpec)
 _hold_decoder = msgspec.json.Decoder(Hold)
 _stored_decoder = msgspec.json.Decoder(StoredFile)
+_stages_decoder = msgspec.json.Decoder(tuple[StageRun, ...])
 _settled_decoder = msgspec.json.Decoder(dict[int, str])
 _ad_decoder = msgspec.json.Decoder(WorkerAd)
 
@@ -108,6 +110,7 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
         result.stored_seconds,
         None if result.stdout_stored is None else _encoder.encode(result.stdout_stored),
         None if result.stderr_stored is None else _encoder.encode(result.stderr_stored),
+        _encoder.encode(result.stages) if result.stages else None,
     )
 
 
@@ -117,14 +120,15 @@ def task_record(row: tuple[Any, ...]) -> TaskRecord:
     worker, number, *rest = others
     result = None
     if number is not None:
-        rest[-9:-7] = map(_as_bytes, rest[-9:-7])
-        files, outputs, stored_seconds, stdout, stderr = rest[-5:]
-        rest[-5:] = (
+        rest[-10:-8] = map(_as_bytes, rest[-10:-8])
+        files, outputs, stored_seconds, stdout, stderr, stages = rest[-6:]
+        rest[-6:] = (
             files or 0,
             _stored_file(outputs),
             stored_seconds or 0.0,
             _stored_file(stdout),
             _stored_file(stderr),
+            () if stages is None else _stages_decoder.decode(stages),
         )
         result = Result(number, job_id, index, *rest)
     return TaskRecord(

@@ -13,6 +13,7 @@ from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
+from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.core.model.stored_file import StoredFile
 
 #: Why a command has ended that somebody had killed.
@@ -47,6 +48,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
         inputs_dir: absolute path of the directory in which that is; empty if there is nothing.
         outputs: globs of what it leaves in its scratch directory and that is stored.
         success_exits: exit codes that are a success; none named: 0. Only then outputs are stored.
+        stages: what is done before it and after it, in its own directory and environment.
     """
 
     number: int
@@ -71,6 +73,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     inputs_dir: str = ""
     outputs: tuple[str, ...] = ()
     success_exits: Exits = ()
+    stages: tuple[Stage, ...] = ()
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -86,7 +89,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
             exit code of a task that itself filled the disk), `cleanup-failed: …`,
             `outputs-missing: …`, `outputs-too-large: …` and `outputs-failed: …` (beside the exit
-            code of a success), or what `kill` was given.
+            code of a success), `stage NAME: …` (how the last try of a stage ended; of `out` beside
+            the exit code of a success), or what `kill` was given.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
         cpu_seconds: user and system time, with that of the children it waited for.
@@ -97,6 +101,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         outputs: where they are, as one archive.
         stored_seconds: how long storing took, from its end and that of its cleanup.
         stdout_stored, stderr_stored: where the whole of each is.
+        stages: each that was begun, `run` included; empty for a command without stages.
     """
 
     number: int
@@ -116,6 +121,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     stored_seconds: float = 0.0
     stdout_stored: StoredFile | None = None
     stderr_stored: StoredFile | None = None
+    stages: tuple[StageRun, ...] = ()
 
     def is_success(self, success_exits: Exits) -> bool:
         """Whether the command did what it was to do.

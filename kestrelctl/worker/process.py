@@ -178,6 +178,12 @@ class WorkerProcess:
             if self._draining:
                 self.on_progress()
 
+    def on_stage(self, number: int, name: str) -> None:
+        """What the executor is to call when an attempt begins a stage."""
+        session_of = self._session_of.get(number)
+        if session_of is not None:
+            session_of.on_stage(number, name)
+
     def wants_to_start(self, worker: WorkerSession) -> None:
         self._starts.add(worker)
         self._plan_starts()

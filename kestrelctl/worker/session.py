@@ -35,6 +35,7 @@ from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments, host_lines
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion, Executor
 from kestrelctl.worker.parent_file_questions import ParentFileQuestions
+from kestrelctl.worker.stage_reports import StageReports
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class WorkerSession:
         self._now = host.clock.now
         self._random = host.random
         self._environments = Environments(jid, ad=ad)
+        self._stages = StageReports(self._send, lambda: agent.welcomed)
         self._timer: asyncio.TimerHandle | None = None
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
@@ -185,6 +187,7 @@ class WorkerSession:
                 holds=holds,
                 claims=claims,
                 seals=seals,
+                stages=self._stages.all(),
                 greeting=self.agent.greeting,
                 wants=self.agent.wanted,
             )
@@ -218,6 +221,7 @@ class WorkerSession:
         self._kill(to_kill, kept)
         self._set_heartbeat(message.heartbeat_seconds)
         self._begin_usage(message.usage_seconds)
+        self._stages.go_on()
         if self.agent.draining:
             self._send(work.Leaving())
         self._go_on()
@@ -347,7 +351,8 @@ class WorkerSession:
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
         )
-        if not (template.owner or template.outputs or template.join or template.keep_logs):
+        files = template.owner or template.outputs or template.keep_logs
+        if not (files or template.join or template.stages):
             return command  # most: it has none of the rest
         return replace(
             command,
@@ -359,7 +364,15 @@ class WorkerSession:
             owner=template.owner,
             outputs=template.outputs,
             success_exits=template.success_exits,
+            stages=tuple(
+                replace(stage, argv=fill(stage.argv, task_id, attempt.index, attempt.item))
+                for stage in template.stages
+            ),
         )
+
+    def on_stage(self, number: int, name: str) -> None:
+        """A running attempt of this session has begun a stage."""
+        self._stages.began(number, name)
 
     def on_completion(self, end: Completion) -> None:
         """An attempt of this session has ended."""
@@ -392,6 +405,10 @@ class WorkerSession:
                 stderr_stored=end.stderr_stored,
             )
             self._host.stored.count(result, keep_logs=template.keep_logs)
+        if template.stages:
+            rounded = [replace(run, wall_seconds=round(run.wall_seconds, 6)) for run in end.stages]
+            result = replace(result, stages=tuple(rounded))
+            self._stages.ended(end.number)
         self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
 
@@ -545,6 +562,7 @@ class WorkerSession:
 
     def _stop_timers(self) -> None:
         self._stop_heartbeats()
+        self._stages.stop()
         for timer in (self._timer, self._hello_timer, self._usage_timer):
             if timer is not None:
                 timer.cancel()

@@ -36,6 +36,7 @@ from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.stage import STAGES, Stage
 from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
@@ -52,12 +53,12 @@ PROFILE = settings(
 
 MEBIBYTE = 1 << 20
 ADS = {
-    "small": WorkerAd(),
+    "small": WorkerAd(tags=("stages",)),
     "twin": WorkerAd(),
     "large": WorkerAd(
         assets={"cpus": 4.0, "memory": 512.0 * MEBIBYTE, "fpga": 2.0, "gpus": 2.0, "db": 3.0},
         units={"gpus": (AssetUnit("a"), AssetUnit("b"))},
-        tags=("gpu",),
+        tags=("gpu", "stages"),
     ),
     "odd": WorkerAd(
         assets={"cpus": 1.5, "memory": 100.0 * MEBIBYTE}, unknown={"db": 75, "tapes": 69}
@@ -95,6 +96,7 @@ specs = st.builds(
     held=st.sampled_from([False, False, False, True]),
     hold_after=st.sampled_from([None, None, 1, 3]),
     stop_after=st.sampled_from([None, None, None, 1, 2]),
+    stages=st.sampled_from([(), (), (), (Stage(name="out", argv=("put",)),)]),
 )
 specs = specs.flatmap(
     lambda spec: st.sampled_from([1, 1, 1, 2, 3]).map(
@@ -709,6 +711,12 @@ class PoolMachine(RuleBasedStateMachine):
         known = self.pool.state.workers.get(name)
         if known is not None and known.synced:
             assert set(known.uses) <= set(known.held)
+
+    @rule(name=names, of=names, stage=st.sampled_from([*STAGES, "nonsense"]))
+    def begin_stages(self, name: str, of: str, stage: str) -> None:
+        """A worker says in which stage tasks are: its own, and those of another."""
+        stages = [(number, stage) for number in self.workers[of].has]
+        self.tell(ev.Staged(at=self.now, worker=name, stages=stages))
 
     @rule(name=names)
     def leave(self, name: str) -> None:

@@ -21,7 +21,7 @@ from kestrelctl.simulate.simulated_manager import SimulatedManager
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.store import SimulatedStore
-from kestrelctl.simulate.truth import Fate
+from kestrelctl.simulate.truth import Fate, StageFate
 
 M = TypeVar("M")
 
@@ -114,11 +114,13 @@ class Worker(House):
 
     Attributes:
         fate: what becomes of each command.
+        stage_fate: what becomes of each stage of one.
     """
 
     def __init__(self, ad: WorkerAd | None = None) -> None:
         super().__init__()
         self.fate = Fate(3600.0, Outcome.DONE)
+        self.stage_fate = StageFate(5.0, 1, True)
         self.pool = self.puppet(DOMAIN)
         self.wait()
         self.machine = SimulatedMachine(
@@ -129,6 +131,7 @@ class Worker(House):
             self.audit,
             ad or WorkerAd(assets={"cpus": 2.0}),
             lambda kind, index: self.fate,
+            lambda stage: self.stage_fate,
             pulls=False,
         )
         self.machine.start()
@@ -161,9 +164,9 @@ class Worker(House):
             )
         )
 
-    def run(self, first: int, n: int) -> None:
+    def run(self, first: int, n: int, **spec_fields: object) -> None:
         """Sends attempts of job 1, whose numbers begin with `first`, at the indexes from 0 on."""
-        spec = JobSpec(argv=("task",), name="long", count=n)
+        spec = JobSpec(argv=("task",), name="long", count=n, **spec_fields)  # type: ignore[arg-type]
         record = JobRecord(
             job_id=1, owner="ada", spec=spec, submitted_at=self.clock.now, state="active"
         )

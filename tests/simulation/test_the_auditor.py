@@ -24,12 +24,14 @@ from kestrelctl.core.jobs.sharer import Sharer, Sharers
 from kestrelctl.core.jobs.tokens import Tokens, TokensLeft
 from kestrelctl.core.members.outline import Outline
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model import ending_rules
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
+from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.significance import Significance
 from kestrelctl.core.model.spec import JobSpec
@@ -45,6 +47,7 @@ from kestrelctl.protocol import work
 from kestrelctl.simulate import WorldSettings, faults
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.nodes import Nodes
+from kestrelctl.simulate.stage_audit import StageAudit
 from kestrelctl.simulate.workload import OWNERS, ShareSetting, Submission, TokenChange
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.worker import session
@@ -126,6 +129,27 @@ def test_a_member_that_is_done_before_the_others(monkeypatch: pytest.MonkeyPatch
     """One world in four has such a job; that one member is over then ends the others."""
     monkeypatch.setattr(reporting, "_is_early", lambda state, worker, result: False)
     assert is_found("though no member of it has failed")
+
+
+def test_a_computation_that_runs_again_because_what_follows_it_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ending_rules, "has_computed", lambda reason: False)
+    assert is_found("and only the end of its files had failed")
+
+
+def test_a_task_that_is_over_and_is_handed_out() -> None:
+    """It has failed, durably, and nobody had it brought back."""
+    audit = StageAudit()
+    audit.only_out_failed(70)
+    failed = Result(70, 1, 4, Outcome.FAILED, 0.0, 0.0)
+    row = TaskRecord(1, 4, TaskState.FAILED, 1, 0, "w", failed)
+    assert audit.row(row) == ""
+    assert list(audit.handed_out((80, 1, 3, 3, 0))) == [
+        "task 1/4 runs again as 81: only its stage out had failed"
+    ]
+    audit.decided(msgspec.structs.replace(row, state=TaskState.WAITING, failures=0, result=None))
+    assert list(audit.handed_out((80, 1, 3, 3, 0))) == []
 
 
 def test_tokens_that_are_handed_out_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

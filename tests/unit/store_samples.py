@@ -9,6 +9,7 @@ from kestrelctl.core.model.after import After, GraphHead, IfParentFails, WantedE
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
+from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.task_state import TaskState
 
@@ -44,6 +45,7 @@ FULL_SPEC = JobSpec(
     if_parent_fails=IfParentFails.WAIT,
     graph=GraphHead(3, "digest"),
     outputs=("result.csv", "plots/*.größe"),
+    stages=(Stage(name="in", argv=("fetch", "{n}"), time_limit_seconds=60.0, tries=3),),
     stop_after=3,
     join=True,
     keep_logs=True,

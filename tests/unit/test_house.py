@@ -84,6 +84,7 @@ SHARED_CLASS_NAMES = {
     "Recall": CARRIED,
     "Resized": CARRIED,
     "Returned": CARRIED,
+    "Staged": CARRIED,
     "Run": CARRIED,
     "SetHeartbeat": CARRIED,
     "Welcome": CARRIED,

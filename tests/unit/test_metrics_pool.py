@@ -14,6 +14,7 @@ from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
+from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.metrics.exposition import Exposition, written
 from kestrelctl.metrics.lag import LoopLag
 from kestrelctl.metrics.pool_families import (
@@ -271,6 +272,25 @@ def test_times_go_into_their_histograms() -> None:
         assert found["+Inf"] == page.value(f"kestrel_task_{name}_seconds_count") == 2
     assert page.value("kestrel_task_wait_seconds_sum") == 60
     assert page.value("kestrel_task_run_seconds_sum") == 4
+
+
+def test_stages_have_their_times_and_failures() -> None:
+    driver = PoolDriver()
+    board = Board(driver)
+    driver.join("w1", cpus=2, tags=("stages",))
+    driver.submit(2, stages=(Stage(name="in", argv=("get",)),))
+    driver.report("w1", stages=(StageRun("in", 2.0), StageRun("run", 0.25)))
+    driver.fail("w1", stages=(StageRun("in", 7.0),), reason="stage in: time-limit")
+    page = board.page()
+    assert page.by("kestrel_stage_seconds_sum", "stage") == {
+        "setup": 0.0, "in": 9.0, "run": 0.25, "out": 0.0,
+    }  # fmt: skip
+    assert page.by("kestrel_stage_seconds_count", "stage") == {
+        "setup": 0, "in": 2, "run": 1, "out": 0,
+    }  # fmt: skip
+    assert page.by("kestrel_stage_failures_total", "stage") == {
+        "setup": 0, "in": 1, "run": 0, "out": 0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
@@ -434,6 +435,7 @@ class TestTasks:
             stored_seconds=12.25,
             stdout_stored=STORED,
             stderr_stored=replace(STORED, sha256="e" * 64),
+            stages=(StageRun("setup", 0.5, 3), StageRun("run", 1e-6)),
         )
         record = TaskRecord(1, 4, TaskState.CANCELLED, 2, 3, "w@pool.internal/ü", report)
         await store.commit([job(), record])

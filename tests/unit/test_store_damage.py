@@ -161,6 +161,7 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "ALTER TABLE tasks DROP COLUMN stored_seconds",
         "ALTER TABLE tasks DROP COLUMN stdout_stored",
         "ALTER TABLE tasks DROP COLUMN stderr_stored",
+        "ALTER TABLE tasks DROP COLUMN stages",
         "DROP TABLE edges",
         "ALTER TABLE jobs DROP COLUMN freed",
         "ALTER TABLE jobs DROP COLUMN settled",

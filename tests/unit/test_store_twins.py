@@ -31,6 +31,7 @@ from kestrelctl.core.model.records import (
 )
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.store import sqlite, writing
 from kestrelctl.store.memory import MemoryStore
@@ -123,6 +124,7 @@ def task_records(draw: st.DrawFn) -> TaskRecord:
         stored_seconds=durations,
         stdout_stored=st.none() | st.just(STORED),
         stderr_stored=st.none() | st.just(STORED),
+        stages=st.lists(st.builds(StageRun, words, durations, small)).map(tuple),
     )
     return TaskRecord(
         job_id,

@@ -20,6 +20,10 @@ from kestrelctl.worker.session import _outcome
         ("outputs-missing: no file is 'a'", Outcome.FAILED),
         ("outputs-too-large: 20 GB", Outcome.FAILED),
         ("outputs-failed: the share is away", Outcome.FAILED),
+        ("stage setup: exit code 3", Outcome.FAILED),
+        ("stage out: exit code 3", Outcome.FAILED),
+        # Elsewhere the command would run again.
+        ("stage out: no-space: it could not be written", Outcome.FAILED),
     ],
 )
 def test_who_ends_with_status_0_has_succeeded_unless_he_was_asked_to_end(

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import codec, work
@@ -42,6 +44,7 @@ class Executor:
     Attributes:
         limits_bytes: of memory and disk, of what was started.
         joined: whether its standard error goes into its standard output, of each.
+        stages: of each that has some.
     """
 
     def __init__(self, clock: Clock, on_completion: Callable[[Completion], None]) -> None:
@@ -49,6 +52,7 @@ class Executor:
         self.started: list[int] = []
         self.limits_bytes: list[tuple[int, int]] = []
         self.joined: list[bool] = []
+        self.stages: list[tuple[Stage, ...]] = []
         self.complete = on_completion
         self.broken_for: set[int] = set()
         self._clock = clock
@@ -60,6 +64,7 @@ class Executor:
         self.started.append(command.number)
         self.limits_bytes.append((command.memory_bytes, command.disk_bytes))
         self.joined.append(command.join)
+        self.stages += [command.stages] if command.stages else []
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         return number in self.started
@@ -189,6 +194,21 @@ async def test_a_task_may_use_what_it_is_charged_unless_the_pool_says_more() -> 
     )
     await worker.turn()
     assert worker.executor.limits_bytes == [(64, 7), (100, 7), (0, 9)]
+
+
+async def test_the_commands_of_stages_are_filled_as_that_of_the_task() -> None:
+    worker = Worker(sessions=1)
+    put = Stage(name="out", argv=("put", "{n}", "{i}", "{}"), time_limit_seconds=5.0, tries=3)
+    spec = JobSpec(argv=("true",), stages=(put,), items=("a",), first=7)
+    run = work.Run(
+        spans=[(0, 1, 0, 1, 0, 0)],
+        claims=[{"cpus": 1000}],
+        jobs=[Template.of(1, spec)],
+        items=["a"],
+    )
+    worker.tell(worker.process.sessions[0], run)
+    await worker.turn()
+    assert worker.executor.stages == [(replace(put, argv=("put", "7", "0", "a")),)]
 
 
 @pytest.mark.parametrize("join", [True, False])

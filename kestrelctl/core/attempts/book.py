@@ -6,7 +6,7 @@ of its task (`attempts.endings`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Standing, Task
@@ -19,6 +19,7 @@ from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import resized
 from kestrelctl.core.model.claim import Claim
+from kestrelctl.core.model.stage_rules import can_be_in
 from kestrelctl.core.state import State
 
 # An enumeration looks its members up slowly, and these are needed several times for each task.
@@ -141,6 +142,20 @@ def move_away(worker: Worker, numbers: Sequence[int], why: str) -> None:
     """
     for number in numbers:
         _attempt(worker.held[number]).moved_for = why
+
+
+def note_stages(worker: Worker, stages: Iterable[tuple[int, str]]) -> None:
+    """Notes in which stages attempts are, as far as the worker holds them and their jobs have
+    these.
+
+    Args:
+        stages: (number, name) of each.
+    """
+    held = worker.held
+    for number, name in stages:
+        task = held.get(number)
+        if task is not None and can_be_in(task.job.spec.stages, name):
+            _attempt(task).stage = name
 
 
 def withdraw(state: State, task: Task) -> Attempt | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.stored_totals import StoredTotals
+from kestrelctl.core.model.stage import STAGES, StageRun
 
 #: From a job's submission to the first hand-out of a task, in seconds.
 WAIT_BOUNDS = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 7200.0)
@@ -46,6 +48,8 @@ class Totals:
         "reports_refused",
         "retries",
         "runs",
+        "stage_failures",
+        "stage_seconds",
         "stored",
         "tasks_cancelled",
         "tasks_done",
@@ -85,6 +89,13 @@ class Totals:
         self.dispatches = Histogram(DISPATCH_BOUNDS)
         self.runs = Histogram(RUN_BOUNDS)
         self.stored = StoredTotals()
+        self.stage_seconds = {name: Histogram(RUN_BOUNDS) for name in STAGES}
+        self.stage_failures = Counter(dict.fromkeys(STAGES, 0))
+
+    def count_stages(self, runs: Iterable[StageRun]) -> None:
+        """Counts the stages of an attempt that has ended."""
+        for run in runs:
+            self.stage_seconds[run.name].observe(run.wall_seconds)
 
     @property
     def tasks_ended(self) -> int:

@@ -40,11 +40,12 @@ def note_failure(
         sent_at: when the attempt was handed out; 0 if it was adopted.
     """
     config = state.config
-    if result.wall_seconds > config.quarantine_fast_seconds:
+    took_seconds = result.held_seconds() if result.stages else result.wall_seconds
+    if took_seconds > config.quarantine_fast_seconds:
         worker.streak = 0
         return
     worker.streak += 1
-    fresh = _note(worker, job, sent_at, result.wall_seconds, result.wall_seconds, now, failed=True)
+    fresh = _note(worker, job, sent_at, took_seconds, took_seconds, now, failed=True)
     if worker.streak < config.quarantine_failures or not fresh:
         return
     found = _recent(job).failures_of(worker.account)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.attempts.adoption import adopt, end_unnamed
-from kestrelctl.core.attempts.book import resize
+from kestrelctl.core.attempts.book import note_stages, resize
 from kestrelctl.core.attempts.losses import let_go
 from kestrelctl.core.effects import AskWho, Recall, SetHeartbeat, Welcome
 from kestrelctl.core.events import (
@@ -78,6 +78,7 @@ def on_joined(state: State, event: Joined) -> None:
     worker.wants = event.wants
     worker.known_jobs.clear()
     kill = adopt(state, worker, event)
+    note_stages(worker, event.stages)
     if worker.draining:
         kill += copies_to_move(worker, "it is drained")
     worker.heartbeat_seconds = state.config.heartbeat_seconds(state.online)

@@ -34,6 +34,8 @@ from kestrelctl.core.model.ending_rules import (
 )
 from kestrelctl.core.model.result import Outcome, Result, bounded, how_it_ended
 from kestrelctl.core.model.seal import Proof, Seal
+from kestrelctl.core.model.stage import RUN
+from kestrelctl.core.model.stage_rules import failed_stage, has_computed
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.state import State
@@ -130,10 +132,15 @@ def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at:
             # Whoever reports it, it is held against the worker that had it.
             had = state.workers.get(attempt.worker, worker)
         job = task.job
+        if result.stages:
+            result = bounded(result, job.submitted_at, at)
+            totals.count_stages(result.stages)
         if result.outcome == Outcome.DONE and not job.spec.service:
             job.failed_in_row = 0
             ran.append(result.wall_seconds)
             wall_seconds = result.wall_seconds + result.stored_seconds  # it had its place so long
+            if result.stages:
+                wall_seconds = result.held_seconds()
             if attempt.sent_at:
                 added = at - attempt.sent_at - wall_seconds - result.waited_seconds
                 dispatched.append(added)
@@ -243,7 +250,8 @@ def _failed(
         )
         put_back(state, task, attempt.worker)
         return
-    if result.outcome == Outcome.UNABLE:
+    computed = bool(job.spec.stages) and has_computed(result.reason)
+    if result.outcome == Outcome.UNABLE and not computed:
         cannot_start(state, task, attempt, result.reason)
         if worker is not None:
             note_unable(state, worker, result.reason, state.at)
@@ -261,6 +269,8 @@ def _failed(
         _start_again(state, task, attempt, result)
         return
     state.totals.attempts_failed += 1
+    if job.spec.stages:
+        state.totals.stage_failures[failed_stage(result.reason) or RUN] += 1
     task.failures += 1
     job.failed_in_row += 1
     if job.failed_in_row % LETS_OTHERS_BY == 0:

@@ -1,8 +1,9 @@
-"""What running attempts use: kept in memory alone, until the next word of their worker."""
+"""How running attempts fare: kept in memory alone, until the next word of their worker."""
 
 from __future__ import annotations
 
-from kestrelctl.core.events import Using
+from kestrelctl.core.attempts.book import note_stages
+from kestrelctl.core.events import Staged, Using
 from kestrelctl.core.handlers.presence import spoke
 from kestrelctl.core.model.result import CLOCK_SLACK_SECONDS
 from kestrelctl.core.model.use import possible_use
@@ -27,3 +28,10 @@ def on_used(state: State, event: Using) -> None:
             longest_seconds = max(0.0, event.at - since) + CLOCK_SLACK_SECONDS
             uses[use.number] = (event.at, possible_use(use, longest_seconds))
     worker.uses = uses
+
+
+def on_staged(state: State, event: Staged) -> None:
+    """Notes which stages attempts have begun that the worker holds."""
+    worker = spoke(state, event.worker, event.at)
+    if worker is not None:
+        note_stages(worker, event.stages)

@@ -31,6 +31,7 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
         sent_at: when it was handed out; 0 if that was before this start of the manager.
         tokens: what it holds of the pool's own until it ends.
         moved_for: why it is stopped there, to be started elsewhere; empty if it is not.
+        stage: of its task, as its worker last said; empty if nothing was said.
         early: its result, if it has ended well and the other members of its job have not yet: it
             keeps its place until they have.
     """
@@ -42,4 +43,5 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
     phase: Phase = Phase.QUEUED
     tokens: Amounts = {}
     moved_for: str = ""
+    stage: str = ""
     early: Result | None = None

@@ -14,6 +14,7 @@ from kestrelctl.core.model.exits import problem_with_exits as problem_with
 from kestrelctl.core.model.hold import MOST_FAILURES_IN_ROW
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage_rules import failed_stage, has_computed
 
 #: Between the stop signal and SIGKILL.
 DEFAULT_GRACE_SECONDS = 2.0
@@ -45,8 +46,11 @@ def may_be_retried(spec: JobSpec, result: Result) -> bool:
     """Whether the rules of a job leave a failed attempt another try.
 
     An attempt that a limit ended, or that could not start, has no exit of its own: no list holds
-    it.
+    it. The lists are about the command of the job: what fails before that may be tried again, and
+    what failed after it is not, because the command would run again.
     """
+    if spec.stages and failed_stage(result.reason):
+        return not has_computed(result.reason)
     if spec.retry_on:
         return not result.reason and holds(spec.retry_on, result.exit_code, result.signal)
     if spec.no_retry_on:

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from kestrelctl.core.model import input_addresses, job_inputs, output_globs, parent_files, workdir
+from kestrelctl.core.model import (
+    input_addresses,
+    job_inputs,
+    output_globs,
+    parent_files,
+    stage_rules,
+    workdir,
+)
 from kestrelctl.core.model.spec import JobSpec
 
 
@@ -61,6 +68,12 @@ OWN_TAGS = (
         "store what tasks leave",
         "without --output",
         lambda spec: bool(spec.outputs),
+    ),
+    OwnTag(
+        stage_rules.TAG,
+        "run the stages of tasks",
+        "without --setup, --stage-in and --stage-out",
+        lambda spec: bool(spec.stages),
     ),
     *(
         OwnTag(

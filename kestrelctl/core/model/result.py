@@ -6,6 +6,8 @@ from typing import Annotated
 
 import msgspec
 
+from kestrelctl.core.model.stage import StageRun
+from kestrelctl.core.model.stage_rules import possible_runs
 from kestrelctl.core.model.stored_file import StoredFile, problem_with_stored_file
 
 #: A count that every store can hold; more is refused when it is decoded.
@@ -59,6 +61,14 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     stored_seconds: Seconds = 0.0  #: from its end until that, and what it printed, was stored
     stdout_stored: StoredFile | None = None  #: where the whole is, if that is longer than the tail
     stderr_stored: StoredFile | None = None
+    #: Of a job that has stages: each that was begun, its command included.
+    stages: tuple[StageRun, ...] = ()
+
+    def held_seconds(self) -> float:
+        """How long it had its place: its command, its other stages, and what it left was stored."""
+        if self.stages:
+            return sum([run.wall_seconds for run in self.stages]) + self.stored_seconds
+        return self.wall_seconds + self.stored_seconds
 
 
 #: No attempt has more processors, or more memory, than any machine.
@@ -100,6 +110,7 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         and _can_be_had(result.outputs)
         and _can_be_had(result.stdout_stored)
         and _can_be_had(result.stderr_stored)
+        and not result.stages
     ):
         return result
     wall_seconds = possible_seconds(wall_seconds, longest_seconds)
@@ -117,6 +128,7 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         outputs=result.outputs if _can_be_had(result.outputs) else None,
         stdout_stored=result.stdout_stored if _can_be_had(result.stdout_stored) else None,
         stderr_stored=result.stderr_stored if _can_be_had(result.stderr_stored) else None,
+        stages=possible_runs(result.stages, longest_seconds),
     )
 
 

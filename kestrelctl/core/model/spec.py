@@ -11,6 +11,7 @@ from kestrelctl.core.model.after import After, GraphHead, IfParentFails
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
+from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_array import TaskArray
 
 #: The longest command, and the longest requirements, in characters, in the head of a job.
@@ -56,6 +57,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         stdin: the file that each task reads as its standard input; None for an empty one.
         outputs: globs of what tasks leave in their scratch directories and that comes home
             (`core.model.output_globs`).
+        stages: commands before and after that of the job (`core.model.stage_rules`).
         requirements: a ClassAd expression that must be true of a worker; empty for none.
         rank: one that comes to a number: workers with a higher one are preferred.
         success_exits: exit codes that are a success; none named: 0.
@@ -106,6 +108,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     parent_files: tuple[ParentFiles, ...] = ()
     stdin: Input | None = None
     outputs: tuple[str, ...] = ()
+    stages: tuple[Stage, ...] = ()
     requirements: str = ""
     rank: str = ""
     success_exits: Exits = ()
@@ -146,8 +149,8 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     def head(self) -> JobSpec:
         """What lists show of the job: some kilobytes, however long its parts are.
 
-        It has no items, inputs, environment and cleanup; a long command, and long requirements, are
-        cut. Nothing can be run from it.
+        It has no items, inputs, environment and cleanup; a long command, also of a stage, and long
+        requirements are cut. Nothing can be run from it.
         """
         return msgspec.structs.replace(
             self,
@@ -159,6 +162,10 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             stdin=None,
             cleanup=(),
             outputs=tuple(cut_words(self.outputs, HEAD_CHARACTERS)),
+            stages=tuple(
+                msgspec.structs.replace(stage, argv=tuple(cut_words(stage.argv, HEAD_CHARACTERS)))
+                for stage in self.stages
+            ),
             requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),
             requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),
             rank=" ".join(cut_words((self.rank,), HEAD_CHARACTERS)),

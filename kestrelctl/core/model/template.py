@@ -13,6 +13,7 @@ from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_array import TaskArray
 
 
@@ -40,6 +41,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     inputs: tuple[Input, ...] = ()
     parent_files: tuple[ParentFiles, ...] = ()
     stdin: Input | None = None
+    stages: tuple[Stage, ...] = ()
     owner: str = ""
 
     @classmethod
@@ -73,6 +75,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             inputs=spec.inputs,
             parent_files=spec.parent_files,
             stdin=spec.stdin,
+            stages=spec.stages,
             owner=owner if spec.inputs or spec.parent_files or spec.stdin else "",
         )
 

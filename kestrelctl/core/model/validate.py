@@ -19,6 +19,7 @@ from kestrelctl.core.model.parent_files import not_waited_for, problem_with_pare
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.core.model.span import problem_with_span
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage_rules import problem_with_stages
 from kestrelctl.core.model.task_array import problem_with_ids
 from kestrelctl.core.model.workdir import problem_with_workdir
 
@@ -118,6 +119,7 @@ def problem_with_job(spec: JobSpec) -> str | None:
         or problem_with_endings(spec)
         or problem_with_span(spec)
         or problem_with_outputs(spec)
+        or problem_with_stages(spec.stages, service=spec.service)
         or problem_with_parents(spec.after)
         or _problem_with_order(spec)
         or _problem_with_pair(spec)
