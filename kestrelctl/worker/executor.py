@@ -8,14 +8,18 @@ from typing import Protocol
 
 import msgspec
 
+from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.core.model.stored_file import StoredFile
 
 #: Seconds to start a command.
 START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
+#: How reasons begin that are the machine's fault.
+MACHINE_FAILED = ("no-space:", "no-resources:")
 
 
 class CommandSpec(msgspec.Struct, frozen=True):
@@ -42,6 +46,9 @@ class CommandSpec(msgspec.Struct, frozen=True):
         inputs_dir: absolute path of the directory in which that is; empty if there is nothing.
         outputs: globs of what it leaves in its scratch directory and that is stored.
         success_exits: exit codes that are a success; none named: 0. Only then outputs are stored.
+        stages: what is done before it and after it, in its own directory and environment.
+        held: lets a later process of the worker hold the attempt again, of which only what comes
+            after the command is left to do; None for one that ends with this process.
     """
 
     number: int
@@ -64,6 +71,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
     inputs_dir: str = ""
     outputs: tuple[str, ...] = ()
     success_exits: Exits = ()
+    stages: tuple[Stage, ...] = ()
+    held: HeldAttempt | None = None
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -79,7 +88,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
             exit code of a task that itself filled the disk), `cleanup-failed: …`,
             `outputs-missing: …`, `outputs-too-large: …` and `outputs-failed: …` (beside the exit
-            code of a success), or what `kill` was given.
+            code of a success), `stage NAME: …` (how the last try of a stage ended; of `out` beside
+            the exit code of a success), or what `kill` was given.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
         cpu_seconds: user and system time, with that of the children it waited for.
@@ -89,6 +99,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         output_files: how many files were stored.
         outputs: where they are, as one archive.
         stored_seconds: how long that took, from its end and that of its cleanup.
+        stages: each that was begun, `run` included; empty for a command without stages.
     """
 
     number: int
@@ -106,6 +117,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     output_files: int = 0
     outputs: StoredFile | None = None
     stored_seconds: float = 0.0
+    stages: tuple[StageRun, ...] = ()
 
     def is_success(self, success_exits: Exits) -> bool:
         """Whether the command did what it was to do.
@@ -133,12 +145,17 @@ class Executor(Protocol):
     def start(self, command: CommandSpec) -> None:
         """Starts a command. If that cannot be done, its completion says why.
 
+        One that was left goes on where its process ended.
+
         Raises:
             ValueError: the number is in use. After an exception no completion follows.
         """
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
-        """Ends a command; its completion follows. False if there is no such command (any more)."""
+        """Ends a command; its completion follows. False if there is no such command (any more).
+
+        One that was left and not started is dropped, and none follows.
+        """
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
         """What commands use that run: processor time so far in seconds, with that of the children
@@ -149,6 +166,9 @@ class Executor(Protocol):
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         """At most `limit` bytes of an attempt's stdout or stderr. NotFound if it is not here."""
+
+    def left(self) -> list[CommandSpec]:
+        """Commands that an earlier process has run, and of which the rest is still to be done."""
 
     async def close(self) -> None:
         """Kills every command, reports none of them, and gives everything back."""

@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.model.ad import WorkerAd, bookable, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
 from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS
@@ -32,7 +33,7 @@ from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments, host_lines
-from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.executor import MACHINE_FAILED, CommandSpec, Completion, Executor
 
 log = logging.getLogger(__name__)
 
@@ -352,6 +353,7 @@ class WorkerSession:
             owner=template.owner,
             outputs=template.outputs,
             success_exits=template.success_exits,
+            held=HeldAttempt.of(attempt, self._account),
         )
 
     def on_completion(self, end: Completion) -> None:
@@ -545,5 +547,5 @@ def _outcome(end: Completion, success_exits: Exits) -> int:
         return Outcome.DONE
     if end.reason == "cancelled":
         return Outcome.KILLED
-    machine_failed = end.reason.startswith(("no-space:", "no-resources:"))
+    machine_failed = end.reason.startswith(MACHINE_FAILED)
     return Outcome.UNABLE if machine_failed else Outcome.FAILED

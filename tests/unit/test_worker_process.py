@@ -67,6 +67,9 @@ class Executor:
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         return b""
 
+    def left(self) -> list[CommandSpec]:
+        return []
+
     async def close(self) -> None:
         """There is nothing to give back."""
 
