@@ -1,4 +1,4 @@
-"""What was computed is not computed again when its worker's process ends before the rest is done."""
+"""What was computed is not computed again when its worker's process ends too early."""
 
 from __future__ import annotations
 
