@@ -6,12 +6,12 @@ import asyncio
 import math
 import resource
 
-from kestrelctl.core.agent.stage_course import StageCourse
 from kestrelctl.core.model.stage import RUN
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.isolation.rung import TaskLimits
 from kestrelctl.worker.sandbox import FileActions, Sandbox
 from kestrelctl.worker.scratch_size import ScratchSize
+from kestrelctl.worker.stage_course import StageCourse
 from kestrelctl.worker.usage import peak_bytes
 
 #: What runs beside the stages of an attempt.

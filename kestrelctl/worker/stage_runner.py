@@ -9,11 +9,11 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from kestrelctl.core.agent.stage_course import StageCourse
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.stage import OUT, RUN
 from kestrelctl.worker.executor import MACHINE_FAILED, Completion
 from kestrelctl.worker.running_process import RunningProcess
+from kestrelctl.worker.stage_course import StageCourse
 
 
 class Programs(Protocol):

@@ -13,8 +13,8 @@ import pytest
 import rungs
 from test_execution import Machine, until
 
-from kestrelctl.core.agent import stage_course
 from kestrelctl.core.model.stage import IN, OUT, RUN, SETUP, Stage
+from kestrelctl.worker import stage_course
 from kestrelctl.worker.executor import Completion
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelctl.core.agent.stage_course import LONGEST_PAUSE_SECONDS, StageCourse
 from kestrelctl.core.model.stage import IN, OUT, RUN, SETUP, Stage, StageRun
+from kestrelctl.worker.stage_course import LONGEST_PAUSE_SECONDS, StageCourse
 
 
 def a_course(*names: str, tries: int = 1, over: tuple[StageRun, ...] = ()) -> StageCourse:
