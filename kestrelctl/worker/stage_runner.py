@@ -16,7 +16,7 @@ from kestrelctl.worker.running_process import RunningProcess
 from kestrelctl.worker.stage_course import StageCourse
 
 
-class Programs(Protocol):
+class StageHost(Protocol):
     """Who starts the programs of attempts and sees them end."""
 
     def start_command(self, process: RunningProcess) -> None:
@@ -43,18 +43,18 @@ class StageRunner:
     is killed is not tried again.
 
     Args:
-        programs: starts what is to run.
+        host: starts what is to run.
         on_stage: called with the number of an attempt and the name of each stage that it begins.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        programs: Programs,
+        host: StageHost,
         on_stage: Callable[[int, str], None],
     ) -> None:
         self._loop = loop
-        self._programs = programs
+        self._host = host
         self._on_stage = on_stage
 
     def go_on(self, process: RunningProcess) -> None:
@@ -63,7 +63,7 @@ class StageRunner:
         name = course.begin(time.monotonic())
         self._on_stage(process.command.number, name)
         if name == RUN:
-            self._programs.start_command(process)
+            self._host.start_command(process)
         else:
             self._try(process)
 
@@ -93,10 +93,10 @@ class StageRunner:
         succeeded = completion.is_success(process.command.success_exits)
         if succeeded and course.upcoming == OUT:
             process.completion = replace(completion, stages=tuple(course.over))
-            self._programs.keep(process, process.completion)
+            self._host.keep(process, process.completion)
             self.go_on(process)
         else:
-            self._programs.after_stages(process, completion)
+            self._host.after_stages(process, completion)
 
     def kill(self, process: RunningProcess) -> None:
         """Ends an attempt that is between two tries."""
@@ -110,7 +110,7 @@ class StageRunner:
         stage = course.stage
         process.part = course.name
         process.reason = ""
-        why_not = self._programs.start_stage(process, stage.argv, stage.time_limit_seconds)
+        why_not = self._host.start_stage(process, stage.argv, stage.time_limit_seconds)
         if why_not:  # whoever starts an attempt is not told of its end at once
             process.pid = 0
             process.pause = self._loop.call_soon(self._failed, process, why_not)
@@ -138,7 +138,7 @@ class StageRunner:
             completion = Completion(number, reason=reason, started_at=process.started_at)
         else:
             completion = replace(completion, reason=reason)
-        self._programs.after_stages(process, completion)
+        self._host.after_stages(process, completion)
 
 
 def _course(process: RunningProcess) -> StageCourse:
