@@ -164,6 +164,9 @@ class SimulatedExecutor:
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         raise NotFound(f"the {stream} of attempt {number} is not kept")
 
+    def left(self) -> list[CommandSpec]:
+        return []
+
     async def close(self) -> None:
         self.vanish()
 

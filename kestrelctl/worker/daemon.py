@@ -15,7 +15,14 @@ from typing import cast
 import msgspec
 
 from kestrelctl import clock, garbage, logs
-from kestrelctl.core.model import isolation, job_inputs, output_globs, parent_files, workdir
+from kestrelctl.core.model import (
+    isolation,
+    job_inputs,
+    output_globs,
+    parent_files,
+    stage_rules,
+    workdir,
+)
 from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError
@@ -78,7 +85,7 @@ def _add_sessions(
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
             *(_input_tags(options) if _fetches_inputs(options) else ()),
-            *((output_globs.TAG,) if options.executor == "process" else ()),
+            *((output_globs.TAG, stage_rules.TAG) if options.executor == "process" else ()),
         ),
         host=machine.hostname,
         os=machine.os,
@@ -143,6 +150,7 @@ def _executor(
     machine: Machine,
     rung: Rung,
     sessions: Sequence[WorkerSession],
+    on_stage: Callable[[int, str], None],
     on_completion: Callable[[Completion], None],
 ) -> Executor:
     if options.executor == "inline":
@@ -162,6 +170,7 @@ def _executor(
         partial(
             ProcessExecutor,
             options.data_dir / "tasks",
+            on_stage=on_stage,
             rung=rung,
             task_limits=limits,
             any_workdir=options.any_workdir,
@@ -212,7 +221,14 @@ async def serve(options: WorkerOptions) -> int:
     process = WorkerProcess(
         secrets.token_hex(8),
         DiskSpool(options.data_dir / "spool"),
-        partial(_executor, options, machine, rung, sessions),
+        partial(
+            _executor,
+            options,
+            machine,
+            rung,
+            sessions,
+            lambda number, name: process.on_stage(number, name),
+        ),
         clock,
         Random(),
     )

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
 from kestrelctl.core.model.exits import Exits
@@ -20,6 +21,8 @@ from kestrelctl.core.model.stored_file import StoredFile
 CANCELLED = "cancelled"
 #: Seconds to start a command.
 START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
+#: How reasons begin that are the machine's fault.
+MACHINE_FAILED = ("no-space:", "no-resources:")
 
 
 class CommandSpec(msgspec.Struct, frozen=True):
@@ -49,6 +52,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
         outputs: globs of what it leaves in its scratch directory and that is stored.
         success_exits: exit codes that are a success; none named: 0. Only then outputs are stored.
         stages: what is done before it and after it, in its own directory and environment.
+        held: lets a later process of the worker hold the attempt again, of which only what comes
+            after the command is left to do; None for one that ends with this process.
     """
 
     number: int
@@ -74,6 +79,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     outputs: tuple[str, ...] = ()
     success_exits: Exits = ()
     stages: tuple[Stage, ...] = ()
+    held: HeldAttempt | None = None
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -149,12 +155,17 @@ class Executor(Protocol):
     def start(self, command: CommandSpec) -> None:
         """Starts a command. If that cannot be done, its completion says why.
 
+        One that was left goes on where its process ended.
+
         Raises:
             ValueError: the number is in use. After an exception no completion follows.
         """
 
     def kill(self, number: int, reason: str = CANCELLED) -> bool:
-        """Ends a command; its completion follows. False if there is no such command (any more)."""
+        """Ends a command; its completion follows. False if there is no such command (any more).
+
+        One that was left and not started is dropped, and none follows.
+        """
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
         """What commands use that run: processor time so far in seconds, with that of the children
@@ -165,6 +176,9 @@ class Executor(Protocol):
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         """At most `limit` bytes of an attempt's stdout or stderr. NotFound if it is not here."""
+
+    def left(self) -> list[CommandSpec]:
+        """Commands that an earlier process has run, and of which the rest is still to be done."""
 
     async def close(self) -> None:
         """Kills every command, reports none of them, and gives everything back."""

@@ -50,6 +50,10 @@ class InlineExecutor:
         """There is none. NotFound."""
         raise NotFound(f"the {stream} of attempt {number} is not kept")
 
+    def left(self) -> list[CommandSpec]:
+        """None: commands end at once."""
+        return []
+
     async def close(self) -> None:
         """Forget what is not done."""
         self._started.clear()

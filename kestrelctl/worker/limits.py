@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS
+from kestrelctl.core.model.stage import RUN
 from kestrelctl.worker.isolation.rung import Rung
 from kestrelctl.worker.process_tree import proportional_bytes, resident_bytes, thread_count
 from kestrelctl.worker.running_process import RunningProcess
@@ -19,7 +20,7 @@ WATCH_SECONDS = 0.25
 YOUNG_SECONDS = 0.1
 """A process younger than this is not looked at, so that most short tasks cost nothing here."""
 GRACE_SECONDS = DEFAULT_GRACE_SECONDS
-"""Between SIGTERM and SIGKILL of a cleanup, and for the last tasks of a worker that closes."""
+"""Between SIGTERM and SIGKILL of a stage or a cleanup, and when a worker closes."""
 MOST_LOOKING = 0.05
 """The most of one processor that looking takes; where much runs, it is done less often."""
 GROWTH = 1.25
@@ -69,8 +70,8 @@ class LimitEnforcer:
     def terminate(self, process: RunningProcess, reason: str) -> None:
         """Ends a task: its stop signal to its process group, SIGKILL after its grace.
 
-        SIGKILL goes to all that it has started, and at once at the second call. A cleanup gets
-        SIGTERM: the stop signal is for the task's own program.
+        SIGKILL goes to all that it has started, and at once at the second call. Stages and a
+        cleanup get SIGTERM: the stop signal is for the task's own program.
         """
         process.reason = process.reason or reason
         if process.terminated:
@@ -78,7 +79,7 @@ class LimitEnforcer:
             process.deadline = math.inf
             return
         command = process.command
-        own = process.completion is None
+        own = process.part == RUN
         self._rung.signal(process.pid, command.stop_signal if own else signal.SIGTERM)
         process.terminated = True
         grace_seconds = command.stop_grace_seconds if own else GRACE_SECONDS
@@ -142,7 +143,7 @@ class LimitEnforcer:
                 used = own + max(shared, in_files)
                 if used > limits.memory_bytes:
                     return memory_limit_reason(used, limits.memory_bytes)
-            if process.completion is None:
+            if process.part == RUN:
                 self._note_peak(process, pids, used)
         used, files = process.scratch.advance(time.monotonic() + SCRATCH_SLICE_SECONDS)
         if process.scratch.unreadable:

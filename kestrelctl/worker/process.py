@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.counting.totals import RUN_BOUNDS
@@ -112,6 +113,10 @@ class WorkerProcess:
         self._loop = asyncio.get_running_loop()
         self._spool = spool
         self._left = self._left_in_spool()
+        self._computed: dict[str, list[tuple[CommandSpec, HeldAttempt]]] = {}
+        for command in self.executor.left():
+            if command.held is not None:
+                self._computed.setdefault(command.held.account, []).append((command, command.held))
 
     def add_session(
         self,
@@ -123,7 +128,7 @@ class WorkerProcess:
         pulls: bool = False,
     ) -> None:
         """Adds a worker. What an earlier process left in the spool of its account, it reports: to
-        no other account its seals belong.
+        no other account its seals belong. What that had computed and not finished, it goes on with.
 
         Args:
             jid: its account.
@@ -137,6 +142,14 @@ class WorkerProcess:
         worker = WorkerSession(f"s{len(self.sessions) + 1}", pool, ad, agent, self, jid)
         worker.session = connect(worker)
         self.sessions.append(worker)
+        for command, held in self._computed.pop(jid.partition("/")[0], []):
+            if worker.agent.resume(held.again(self.clock.now())):
+                log.info("attempt %d was computed by an earlier run and goes on", held.number)
+                self._session_of[held.number] = worker
+                self._start(command)
+            else:
+                log.warning("attempt %d does not fit any more; it is dropped", held.number)
+                self.executor.kill(held.number)
 
     def _left_in_spool(self) -> dict[str, list[tuple[Result, Seal]]]:
         """What an earlier process left in the spool, by account.
@@ -160,6 +173,11 @@ class WorkerProcess:
             log.warning("spool: %d results of %s, who is not here, are dropped", len(left), account)
             self._spool.forget([result.number for result, _ in left])
         self._left.clear()
+        for account, computed in self._computed.items():
+            log.warning("%d attempts of %s, who is not here, are dropped", len(computed), account)
+            for command, _ in computed:
+                self.executor.kill(command.number)
+        self._computed.clear()
         for worker in self.sessions:
             worker.session.start()
             if len(self.sessions) > 1:

@@ -22,7 +22,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kestrelctl.core.model.stage import RUN
 from kestrelctl.worker.child_signal import ChildSignal
+from kestrelctl.worker.computed_attempts import ComputedAttempt, ComputedAttempts
 from kestrelctl.worker.disk_space import is_full
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
 from kestrelctl.worker.isolation.keyring import close_session_keyring
@@ -36,9 +38,10 @@ from kestrelctl.worker.output_archive import OutputsRefused
 from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.process_tree import descendants
-from kestrelctl.worker.running_process import RunningProcess
+from kestrelctl.worker.running_process import CLEANUP, RunningProcess
 from kestrelctl.worker.sandbox import JOINED, FileActions, Sandbox, reading
 from kestrelctl.worker.spawner import Spawner
+from kestrelctl.worker.stage_runner import StageRunner
 from kestrelctl.worker.trash import Trash
 from kestrelctl.worker.usage import own_peak, used_now
 
@@ -63,6 +66,8 @@ class ProcessExecutor:
     Args:
         directory: for scratch directories and outputs; one process at a time may use it.
         on_completion: called on the event loop with each `Completion`.
+        on_stage: called there with the number of an attempt and the name of each stage that it
+            begins, where its command has stages.
         output_limit_bytes: a task that writes more to stdout or stderr is killed.
         kept_bytes: room for outputs that are longer than their tail; the oldest go first.
         kept_files: the same, in number.
@@ -78,6 +83,7 @@ class ProcessExecutor:
         directory: Path,
         on_completion: Callable[[Completion], None],
         *,
+        on_stage: Callable[[int, str], None] = lambda number, name: None,
         output_limit_bytes: int = 64 << 20,
         kept_bytes: int = 1 << 30,
         kept_files: int = 10_000,
@@ -94,8 +100,14 @@ class ProcessExecutor:
         directory = directory.absolute()
         self._directory = OwnDirectory(directory)
         self._trash = Trash(directory / "trash")
-        self._trash.discard("sandboxes", self._directory.fd)
+        self._computed = ComputedAttempts(directory / "computed")
+        kept = {each.sandbox for each in self._computed.left.values()}
+        if not kept:
+            self._trash.discard("sandboxes", self._directory.fd)
         self._sandboxes = OwnDirectory(directory / "sandboxes")
+        for name in set(os.listdir(self._sandboxes.fd)) - kept:
+            with contextlib.suppress(OSError):  # whoever gets that name makes do
+                self._trash.discard(name, self._sandboxes.fd)
         self._kept = KeptOutputs(
             directory / "outputs",
             self._trash.discard,
@@ -110,7 +122,7 @@ class ProcessExecutor:
         self._looking: set[asyncio.Task[None]] = set()
         self._output_stage = output_stage
         self._log_stage = log_stage
-        self._sandbox_names = map(str, itertools.count())
+        self._sandbox_names = (n for n in map(str, itertools.count()) if n not in kept)
         self._rung = rung or Plain()
         if self._rung.hides_files:
             close_session_keyring()
@@ -126,12 +138,13 @@ class ProcessExecutor:
             self._orphans.of,
         )
         self._spawner = Spawner(self._rung, any_workdir=any_workdir)
+        self._stages = StageRunner(self._loop, self, on_stage)
         self.start_seconds = self._spawner.start_seconds
 
     # ---- asked from outside
 
     def start(self, command: CommandSpec) -> None:
-        """Start a process.
+        """Start a process, or do what is left of one that an earlier process of the worker ran.
 
         Raises:
             ValueError: the number is in use.
@@ -139,17 +152,18 @@ class ProcessExecutor:
         number = command.number
         if number in self._processes:
             raise ValueError(f"attempt {number} runs already")
+        computed = self._computed.left.pop(number, None)
+        if computed is not None:
+            self._resume(computed)
+            return
         sandbox = self._free_sandboxes.pop() if self._free_sandboxes else self._new_sandbox()
         process = self._processes[number] = RunningProcess(
             command, sandbox, self._limits_of(command), time.time()
         )
-        actions = sandbox.for_task
-        if command.stdin_path:
-            actions = (*actions, reading(command.stdin_path))
-        why_not = self._spawn(process, command.argv, actions, command.time_limit_seconds)
-        if why_not:
-            completion = Completion(number, reason=why_not, started_at=process.started_at)
-            self._loop.call_soon(self._complete, process, completion)
+        if process.course is None:
+            self.start_command(process)
+        else:
+            self._stages.go_on(process)
 
     def kill(self, number: int, reason: str = CANCELLED) -> bool:
         """End a task: its stop signal to its process group, SIGKILL after its grace.
@@ -158,20 +172,32 @@ class ProcessExecutor:
             False if there is no such task (any more); then nothing happens.
         """
         process = self._processes.get(number)
-        if process is not None and process.staging is not None:
-            self._stop_staging(process, reason)
-            return True
-        if process is None or process.pid not in self._by_pid:
+        if process is None:
+            self._drop(number)
             return False
-        self._limits.terminate(process, reason)
+        process.killed = process.killed or reason
+        if process.staging is not None:
+            self._stop_staging(process, reason)
+        elif process.pause is not None:
+            self._stages.kill(process)
+        elif self._has_process(number):
+            self._limits.terminate(process, reason)
+        else:
+            return False
         return True
 
+    def left(self) -> list[CommandSpec]:
+        """Commands whose scratch directories are kept: what they have computed is there."""
+        return [each.command for each in self._computed.left.values()]
+
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
-        """What tasks use that run, from /proc; of one whose cleanup runs, nothing."""
+        """What tasks use that run, from /proc; of their stages and cleanups, nothing."""
         found: dict[int, tuple[float, int]] = {}
         for number in numbers:
             process = self._processes.get(number)
             if process is None or not process.pid or process.completion is not None:
+                continue
+            if process.part != RUN:
                 continue
             pids = [process.pid, *descendants(process.pid, process.limits.processes)]
             cpu_seconds, memory_bytes = used_now([*pids, *self._orphans.of(number)])
@@ -192,7 +218,7 @@ class ProcessExecutor:
             NotFound: that output is not here.
         """
         process = self._processes.get(number)
-        if process is not None and process.pid and stream in STREAMS:
+        if process is not None and (process.pid or process.ran) and stream in STREAMS:
             with contextlib.suppress(OSError):
                 return process.sandbox.read(stream, offset, limit)
         return self._kept.read(number, stream, offset, limit)
@@ -206,11 +232,14 @@ class ProcessExecutor:
         while (self._by_pid or self._orphans) and time.monotonic() < give_up:
             for process in self._by_pid.values():
                 process.command = replace(process.command, cleanup=())
+                process.killed = process.killed or "cancelled"
                 self._rung.kill(process.pid)
             self._orphans.kill_all()
             await asyncio.sleep(0.005)
         for process in self._processes.values():
             self._stop_staging(process, CANCELLED)
+            if process.pause is not None:
+                process.pause.cancel()
         if self._looking:
             await asyncio.wait(self._looking)
         if self._output_stage is not None:
@@ -222,15 +251,67 @@ class ProcessExecutor:
         self._limits.close()
         self._spawner.close()
         self._kept.close()
+        self._computed.close()
         self._sandboxes.close()
         self._directory.close()
 
     # ---- starting
 
-    def _new_sandbox(self) -> Sandbox:
+    def start_command(self, process: RunningProcess) -> None:
+        """Start the task's own program."""
+        command = process.command
+        process.begin_command(time.time())
+        actions = process.file_actions
+        if command.stdin_path:
+            actions = (*actions, reading(command.stdin_path))
+        why_not = self._spawn(process, command.argv, actions, command.time_limit_seconds)
+        if why_not:
+            process.pid = 0
+            completion = Completion(command.number, reason=why_not, started_at=process.started_at)
+            self._loop.call_soon(self.after_stages, process, completion)
+
+    def start_stage(
+        self, process: RunningProcess, argv: tuple[str, ...], limit_seconds: float | None
+    ) -> str:
+        """Start the program of a stage. Returns why that could not be done, or nothing."""
+        return self._spawn(process, argv, process.file_actions, limit_seconds)
+
+    def _resume(self, computed: ComputedAttempt) -> None:
+        """Do what is left of an attempt that an earlier process of the worker has computed."""
+        command, completion = computed.command, computed.completion
+        sandbox = self._new_sandbox(computed.sandbox)
+        limits = self._limits_of(command)
+        process = RunningProcess(command, sandbox, limits, completion.started_at)
+        self._processes[command.number] = process
+        process.furnished = process.ran = True
+        process.left_something = True  # as far as this process can know
+        process.completion = completion
+        if process.course is not None:
+            process.course.over = list(completion.stages)
+        if not sandbox.take_over(computed.inode):
+            process.completion = None
+            gone = "no-resources: the scratch directory has gone"
+            completion = Completion(command.number, reason=gone, started_at=time.time())
+            self._loop.call_soon(self._end, process, completion)
+        elif computed.cleaned:
+            self._loop.call_soon(self._complete, process, completion)
+        elif process.course is not None and process.course.upcoming and not completion.reason:
+            self._stages.go_on(process)
+        else:
+            self._loop.call_soon(self.after_stages, process, completion)
+
+    def _drop(self, number: int) -> None:
+        """Give up an attempt that an earlier process of the worker has computed."""
+        computed = self._computed.left.get(number)
+        if computed is not None:
+            self._computed.forget(number)
+            with contextlib.suppress(OSError):
+                self._trash.discard(computed.sandbox, self._sandboxes.fd)
+
+    def _new_sandbox(self, *names: str) -> Sandbox:
         return Sandbox(
             self._sandboxes,
-            self._sandbox_names,
+            itertools.chain(names, self._sandbox_names),
             self._spawner.null,
             self._trash.discard,
             reuses_files=not self._rung.hides_files,
@@ -313,26 +394,51 @@ class ProcessExecutor:
         process.code = None
         process.reason = process.reason or ending.reason
         code = ending.code
-        if process.completion is not None:
+        if process.part == CLEANUP:
             why = f"exit code {code}" if code > 0 else f"signal {-code}"
             why = ending.reason or (why if code else "")
+            assert process.completion is not None
             self._complete(process, _with_cleanup(process.completion, why))
+            return
+        process.ran = process.ran or ending.ran
+        if process.part != RUN:
+            self._stages.ended(process, process.reason, code)
         elif not ending.ran:
             process.pid = 0
-            self._complete(process, _never_ran(process))
+            self.after_stages(process, _never_ran(process))
         else:
             process.peak_bytes = max(process.peak_bytes, ending.peak_bytes)
-            self._clean_up(process, process.completed(code, inherited, now))
+            completion = process.completed(code, inherited, now)
+            if process.course is None:
+                self.after_stages(process, completion)
+            else:
+                self._stages.computed(process, completion)
 
     def _has_process(self, number: int) -> bool:
         process = self._processes.get(number)
         return process is not None and self._by_pid.get(process.pid) is process
 
-    def _clean_up(self, process: RunningProcess, completion: Completion) -> None:
-        """Start the cleanup of a task that has ended, if it has one."""
+    def keep(
+        self, process: RunningProcess, completion: Completion, *, cleaned: bool = False
+    ) -> None:
+        """Have what a task has computed outlive this process, until it has ended."""
+        if process.command.held is not None and self._on_completion is not _ignore:
+            sandbox = process.sandbox
+            self._computed.keep(
+                ComputedAttempt(process.command, completion, sandbox.name, sandbox.inode, cleaned)
+            )
+
+    def after_stages(self, process: RunningProcess, completion: Completion) -> None:
+        """Start the cleanup of a task, if it has one and anything of it ran."""
+        if process.course is not None:
+            process.course.end(time.monotonic())
+            completion = replace(completion, stages=tuple(process.course.over))
+            if completion.number in self._computed:
+                self.keep(process, completion)
         cleanup = process.command.cleanup
-        if cleanup:
+        if cleanup and process.ran:
             process.completion = completion
+            process.part = CLEANUP
             process.reason = ""
             why_not = self._spawn(process, cleanup, process.sandbox.for_cleanup, CLEANUP_SECONDS)
             if not why_not:
@@ -343,10 +449,10 @@ class ProcessExecutor:
     def _complete(self, process: RunningProcess, completion: Completion) -> None:
         """Have what the task left stored, if it succeeded and its job wants that; then end it."""
         command = process.command
-        succeeded = process.pid and completion.is_success(command.success_exits)
-        if not command.outputs or not succeeded:
+        if not command.outputs or not completion.is_success(command.success_exits):
             self._end(process, completion)
             return
+        self.keep(process, completion, cleaned=True)
         process.completion = completion
         process.reason = ""
         process.staging = self._later(self._store_outputs(process, completion))
@@ -383,15 +489,19 @@ class ProcessExecutor:
     def _end(self, process: RunningProcess, completion: Completion) -> None:
         """Free the sandbox and hand the completion out."""
         sandbox = process.sandbox
-        failed = process.pid and completion.exit_code != 0 and not completion.reason
+        if self._on_completion is _ignore and completion.number in self._computed:
+            return  # the next process does the rest
+        self._computed.forget(completion.number)
+        failed = process.ran and completion.exit_code != 0 and not completion.reason
         full = failed and self._is_full()
         try:
-            if process.pid:
+            if process.ran:
                 sizes = sandbox.sizes()
                 if sizes != (0, 0):
                     completion = self._with_outputs(completion, sandbox, sizes)
                 if process.left_something or self._rung.hides_files:
                     sandbox.abandon_outputs()
+            if process.ran or process.furnished:
                 sandbox.empty_scratch()
         except OSError as error:
             log.warning("attempt %d: its files: %s", completion.number, error)

@@ -6,27 +6,40 @@ import asyncio
 import math
 import resource
 
+from kestrelctl.core.model.stage import RUN
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.isolation.rung import TaskLimits
-from kestrelctl.worker.sandbox import Sandbox
+from kestrelctl.worker.sandbox import FileActions, Sandbox
 from kestrelctl.worker.scratch_size import ScratchSize
+from kestrelctl.worker.stage_course import StageCourse
 from kestrelctl.worker.usage import peak_bytes
+
+#: What runs beside the stages of an attempt.
+CLEANUP = "cleanup"
 
 
 class RunningProcess:
-    """The process of an attempt: first that of the task itself, then that of its cleanup."""
+    """The process of an attempt: that of the task itself, of a stage before or after it, or of its
+    cleanup.
+    """
 
     __slots__ = (
         "code",
         "command",
         "completion",
+        "course",
         "cpu_seconds",
         "deadline",
+        "furnished",
+        "killed",
         "left_something",
         "limits",
         "max_rss",
+        "part",
+        "pause",
         "peak_bytes",
         "pid",
+        "ran",
         "reason",
         "sandbox",
         "scratch",
@@ -44,7 +57,13 @@ class RunningProcess:
         self.sandbox = sandbox
         self.limits = limits
         self.scratch = ScratchSize(f"{sandbox.place}/scratch")
-        self.pid = 0  # of what runs now; 0 if nothing could be started
+        self.course = StageCourse(command.stages) if command.stages else None
+        self.part = RUN  # what runs now: a stage, or CLEANUP
+        self.pid = 0  # of that; 0 if nothing could be started
+        self.furnished = False  # its scratch directory has what it is to find there
+        self.ran = False  # a program of it did, so that its files are its own
+        self.killed = ""  # what `kill` was given
+        self.pause: asyncio.Handle | None = None  # before the next try of a stage
         self.started_at = started_at
         self.since = 0.0  # start of what runs now, monotonic
         self.deadline = math.inf
@@ -58,6 +77,23 @@ class RunningProcess:
         self.left_something = False
         self.completion: Completion | None = None  # of the task itself, while more is done for it
         self.staging: asyncio.Task[None] | None = None  # while what it left is stored
+
+    @property
+    def file_actions(self) -> FileActions:
+        """Those of its next program, which goes on writing after what has run of it before."""
+        return self.sandbox.for_cleanup if self.ran else self.sandbox.for_task
+
+    def begin_command(self, wall: float) -> None:
+        """What is measured from now on is the task's own.
+
+        Args:
+            wall: seconds since the epoch.
+        """
+        self.part = RUN
+        self.reason = ""
+        self.started_at = wall
+        self.cpu_seconds = 0.0
+        self.max_rss = self.peak_bytes = self.summed_bytes = 0
 
     def add(self, usage: resource.struct_rusage) -> None:
         """Counts what a process of the task has used, as wait4 tells it."""

@@ -16,6 +16,7 @@ import errno
 import itertools
 import logging
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 
@@ -103,9 +104,34 @@ class Sandbox:
         """The same for a command that goes on writing after the task."""
 
     @property
+    def name(self) -> str:
+        """What its directory is called."""
+        return self._name
+
+    @property
+    def inode(self) -> int:
+        """That of the scratch directory; 0 as long as there is none."""
+        return self._emptied[1]
+
+    @property
     def place(self) -> str:
         """The path of its directory."""
         return f"{self._parent.path}/{self._name}"
+
+    def take_over(self, inode: int) -> bool:
+        """Have the scratch directory of an earlier process of the worker, with what is in it.
+
+        Returns:
+            Whether it is still there.
+        """
+        try:
+            state = os.stat(f"{self._name}/scratch", dir_fd=self._parent.fd, follow_symlinks=False)
+        except OSError:
+            return False
+        if not stat.S_ISDIR(state.st_mode) or state.st_ino != inode:
+            return False
+        self._emptied = (state.st_dev, inode, 0, 0)
+        return True
 
     def enter(self) -> None:
         """Make the scratch directory the current one. OSError if the machine cannot."""

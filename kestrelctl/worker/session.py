@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.model.ad import WorkerAd, bookable, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
@@ -33,7 +34,13 @@ from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments, host_lines
-from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion, Executor
+from kestrelctl.worker.executor import (
+    CANCELLED,
+    MACHINE_FAILED,
+    CommandSpec,
+    Completion,
+    Executor,
+)
 from kestrelctl.worker.parent_file_questions import ParentFileQuestions
 from kestrelctl.worker.stage_reports import StageReports
 
@@ -368,6 +375,7 @@ class WorkerSession:
                 replace(stage, argv=fill(stage.argv, task_id, attempt.index, attempt.item))
                 for stage in template.stages
             ),
+            held=HeldAttempt.of(attempt, self._account),
         )
 
     def on_stage(self, number: int, name: str) -> None:
@@ -574,5 +582,5 @@ def _outcome(end: Completion, success_exits: Exits) -> int:
         return Outcome.DONE
     if end.reason == CANCELLED:
         return Outcome.KILLED
-    machine_failed = end.reason.startswith(("no-space:", "no-resources:"))
+    machine_failed = end.reason.startswith(MACHINE_FAILED)
     return Outcome.UNABLE if machine_failed else Outcome.FAILED

@@ -14,15 +14,16 @@ from kestrelctl.worker.descriptors import (
     seal_descriptors,
     switch_core_dumps_off,
 )
-from kestrelctl.worker.executor import START_BOUNDS
+from kestrelctl.worker.executor import START_BOUNDS, CommandSpec
 from kestrelctl.worker.isolation.rung import Rung, Start
 from kestrelctl.worker.orphans import ATTEMPT_VARIABLE, SCRATCH_VARIABLE
 from kestrelctl.worker.programs import Programs, why_not_started
-from kestrelctl.worker.running_process import RunningProcess
+from kestrelctl.worker.running_process import CLEANUP, RunningProcess
 from kestrelctl.worker.sandbox import FileActions, is_spoiled
 
 HOST_FILE = "kestrel-hosts"
 HOST_FILE_VARIABLE = "KESTREL_HOSTFILE"
+STAGE_VARIABLE = "KESTREL_STAGE"
 _MOST_DIRECTORIES = 1000
 """Of a PATH, that are searched: more of them would keep this process from everything else."""
 
@@ -79,8 +80,9 @@ class Spawner:
         workdir = process.command.workdir
         if workdir and not self._any_workdir:
             return "cannot-start: this worker runs tasks in scratch directories only"
-        is_cleanup = process.completion is not None
-        may_renew = not is_cleanup  # the task's output is there
+        if process.course is not None and process.part != CLEANUP:
+            env[STAGE_VARIABLE] = process.part
+        may_renew = not process.ran  # its output is there
         while True:
             try:
                 process.sandbox.enter()
@@ -88,11 +90,9 @@ class Spawner:
                 env[SCRATCH_VARIABLE] = f"{place}/scratch"
                 if process.command.host_lines:
                     env[HOST_FILE_VARIABLE] = f"{place}/scratch/{HOST_FILE}"
-                    if not is_cleanup:
-                        _write_hosts(process.command.host_lines)
-                if not is_cleanup:
-                    for link, target in process.command.links:
-                        os.symlink(target, link)
+                if not process.furnished:
+                    process.furnished = True
+                    _furnish(process.command)
                 actions = file_actions
                 if workdir:
                     why = _enter(workdir)
@@ -129,6 +129,7 @@ class Spawner:
                     # An earlier task may have made the sandbox unusable; this one is not to blame.
                     may_renew = False
                     process.sandbox.renew()
+                    process.furnished = False
                     continue
                 self._programs.forget(name, path)
                 return why_not_started(error, program, workdir)
@@ -140,6 +141,14 @@ class Spawner:
         os.fchdir(self._home)
         os.close(self._home)
         os.close(self.null)
+
+
+def _furnish(command: CommandSpec) -> None:
+    """Puts into the current directory what a task finds in its own."""
+    if command.host_lines:
+        _write_hosts(command.host_lines)
+    for link, target in command.links:
+        os.symlink(target, link)
 
 
 def _write_hosts(lines: tuple[str, ...]) -> None:

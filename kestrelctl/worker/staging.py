@@ -116,6 +116,10 @@ class StagingExecutor:
         """Part of the output of a command. NotFound if it is not here."""
         return self._inner.read_output(number, stream, offset, limit)
 
+    def left(self) -> list[CommandSpec]:
+        """What an earlier process has run. It had its inputs, and does not get them again."""
+        return self._inner.left()
+
     async def close(self) -> None:
         """Kill every command, report none of them, and give everything back."""
         staging, self._staging = self._staging, {}

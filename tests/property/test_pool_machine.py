@@ -8,6 +8,7 @@ not.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 
 import msgspec
@@ -538,13 +539,24 @@ class PoolMachine(RuleBasedStateMachine):
 
     # -- workers -----------------------------------------------------------------------------------
 
-    @rule(name=names, forgets=st.sets(st.integers(0, 40)), dies=st.booleans())
-    def hello(self, name: str, forgets: set[int], dies: bool) -> None:
-        """A worker joins, comes back, or is asked; some of what it had may be gone."""
+    @rule(
+        name=names,
+        forgets=st.sets(st.integers(0, 40)),
+        dies=st.booleans(),
+        computed=st.sets(st.integers(0, 3)),
+    )
+    def hello(
+        self, name: str, forgets: set[int], dies: bool, computed: Collection[int] = ()
+    ) -> None:
+        """A worker joins, comes back, or is asked; some of what it had may be gone.
+
+        Its next process goes on with what it had computed.
+        """
         worker = self.workers[name]
         worker.process += dies
         if dies:
-            worker.has.clear()
+            going = enumerate(worker.has.items())
+            worker.has = dict(each for place, each in going if place in computed)
             worker.ad = ADS[name]
         for place, number in enumerate(list(worker.has)):
             if place in forgets:

@@ -12,6 +12,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.records import Progress, TaskRecord
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import OnWorkerLost
+from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.pool import Pool
 
 
@@ -461,3 +462,68 @@ def test_what_a_new_process_with_other_room_does_not_have_was_lost_as_well(cpus:
     driver.lose("a")
     driver.join("a", cpus=cpus, incarnation="two")
     assert driver.pool.state.totals.attempts_lost == 4
+
+
+# -- what a new process goes on with ---------------------------------------------------------------
+
+
+def test_what_a_new_process_goes_on_with_was_never_lost() -> None:
+    """It came back before anybody had noticed that the old one was gone."""
+    driver = PoolDriver()
+    driver.join("a", cpus=2)
+    job = driver.submit(2, max_losses=1)
+    kept, gone = driver.held("a")
+    driver.now += 0.001
+    driver.tell(ev.Heard(at=driver.now, worker="a"))
+    driver.join("b")
+    driver.join("a", cpus=2, incarnation="two", holds=[kept])
+    assert driver.held("a") == [kept]
+    assert driver.of(fx.Welcome)[-1].kill == []
+    assert last_row(driver, gone[2]).state is TaskState.LOST
+    driver.report("a", kept)
+    assert last_row(driver, kept[2]).state is TaskState.DONE
+    assert driver.ended == [job]
+    assert driver.pool.state.totals.attempts_lost == 1
+
+
+def test_what_a_new_process_goes_on_with_is_found_again_before_another_has_it() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    job = driver.submit(max_losses=2)
+    [kept] = driver.held("a")
+    driver.lose("a")
+    driver.join("a", incarnation="two", holds=[kept])
+    assert driver.held("a") == [kept]
+    driver.report("a", kept)
+    assert driver.ended == [job]
+    assert last_row(driver, 0).losses == 0
+
+
+def test_it_wins_over_a_repetition_that_has_begun_meanwhile() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    job = driver.submit(max_losses=2)
+    [kept] = driver.held("a")
+    driver.lose("a")
+    driver.join("b")
+    [repetition] = driver.held("b")
+    driver.join("a", incarnation="two", holds=[kept])
+    assert driver.held("a") == [kept]
+    assert driver.held("b") == []
+    assert driver.of(fx.Kill)[-1].numbers == [repetition[0]]
+    driver.report("a", kept)
+    assert driver.ended == [job]
+
+
+def test_it_is_stopped_if_a_repetition_has_ended_meanwhile() -> None:
+    driver = PoolDriver()
+    driver.join("a")
+    job = driver.submit(max_losses=2)
+    [kept] = driver.held("a")
+    driver.lose("a")
+    driver.join("b")
+    driver.report("b")
+    assert driver.ended == [job]
+    driver.join("a", incarnation="two", holds=[kept])
+    assert driver.of(fx.Welcome)[-1].kill == [kept[0]]
+    assert driver.held("a") == []

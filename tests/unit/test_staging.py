@@ -53,6 +53,9 @@ class Runner:
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         return b""
 
+    def left(self) -> list[CommandSpec]:
+        return []
+
     async def close(self) -> None:
         self.closed = True
 

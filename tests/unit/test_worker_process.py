@@ -7,11 +7,14 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
+from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.stored_file import Piece, StoredFile
@@ -45,9 +48,16 @@ class Executor:
         limits_bytes: of memory and disk, of what was started.
         joined: whether its standard error goes into its standard output, of each.
         stages: of each that has some.
+        killed: numbers.
+        held: what would let another process hold each of those that started.
     """
 
-    def __init__(self, clock: Clock, on_completion: Callable[[Completion], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        on_completion: Callable[[Completion], None],
+        computed: list[HeldAttempt],
+    ) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
         self.started: list[int] = []
         self.limits_bytes: list[tuple[int, int]] = []
@@ -55,6 +65,9 @@ class Executor:
         self.stages: list[tuple[Stage, ...]] = []
         self.complete = on_completion
         self.broken_for: set[int] = set()
+        self.killed: list[int] = []
+        self.held: list[HeldAttempt | None] = []
+        self._computed = computed
         self._clock = clock
 
     def start(self, command: CommandSpec) -> None:
@@ -65,12 +78,17 @@ class Executor:
         self.limits_bytes.append((command.memory_bytes, command.disk_bytes))
         self.joined.append(command.join)
         self.stages += [command.stages] if command.stages else []
+        self.held.append(command.held)
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
+        self.killed.append(number)
         return number in self.started
 
     def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
         return b""
+
+    def left(self) -> list[CommandSpec]:
+        return [CommandSpec(held.number, ("true",), {}, held=held) for held in self._computed]
 
     async def close(self) -> None:
         """There is nothing to give back."""
@@ -124,7 +142,13 @@ class Worker:
         connection: of all sessions.
     """
 
-    def __init__(self, sessions: int, left: dict[int, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        sessions: int,
+        left: dict[int, bytes] | None = None,
+        computed: list[HeldAttempt] | None = None,
+    ) -> None:
+        self._computed = computed or []
         clock = Clock()
         self.connection = Connection()
         self.spool = SimulatedSpool()
@@ -144,7 +168,7 @@ class Worker:
             session.agent.on_welcome(session.agent.greeting, [], clock.now(), clock.wall())
 
     def _executor(self, clock: Clock, on_completion: Callable[[Completion], None]) -> Executor:
-        self.executor = Executor(clock, on_completion)
+        self.executor = Executor(clock, on_completion, self._computed)
         return self.executor
 
     def give(self, attempts: int) -> None:
@@ -409,3 +433,93 @@ async def test_a_signal_in_the_last_minute_of_a_lifetime_ends_no_task() -> None:
     assert not worker.process.stopped
     worker.process.on_signal()
     assert worker.process.stopped
+
+
+# -- what an earlier process has computed ----------------------------------------------------------
+
+
+async def computed_by(worker: Worker, **claim: int) -> HeldAttempt:
+    """What is written down of the attempt that the first session is given and starts."""
+    template = Template(job_id=1, argv=("true",), count=3, outputs=("*",))
+    run = work.Run(spans=[(4, 1, 2, 1, 0, 77)], claims=[claim], jobs=[template], counts=[(4, 3)])
+    worker.tell(worker.process.sessions[0], run)
+    await worker.turn()
+    [held] = worker.executor.held
+    assert held is not None
+    return held
+
+
+async def test_a_process_holds_again_what_an_earlier_one_has_computed() -> None:
+    before = Worker(sessions=1)
+    now = Worker(sessions=2, computed=[await computed_by(before, cpus=1000)])
+    assert now.executor.started == [4], "at once, whether or not the pool is there"
+    first, second = now.process.sessions
+    assert first.agent.holds() == before.process.sessions[0].agent.holds()
+    assert second.agent.holds()[0] == []
+    assert first.agent.free["cpus"] == 0
+    now.executor.complete(Completion(4, 0, started_at=1000.0))
+    first.agent.on_welcome(first.agent.greeting, [], 1000.0, 1000.0)
+    await worker_reports(now)
+    [report] = [message for message in now.said if isinstance(message, work.Report)]
+    assert [(r.number, r.job_id, r.index, r.outcome) for r in report.results] == [
+        (4, 1, 2, Outcome.DONE)
+    ]
+    assert report.seals == [(4, 1, 2, 1, 77)]
+    assert first.agent.free["cpus"] == 1000
+
+
+async def worker_reports(worker: Worker) -> None:
+    for session in worker.process.sessions:
+        worker.process.wants_to_report(session)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def test_it_holds_the_same_units_again() -> None:
+    before = Worker(sessions=1)
+    session = before.process.sessions[0]
+    session.agent.resize({"cpus": 1.0, "gpus": 2.0}, {"gpus": ("a", "b")})
+    held = await computed_by(before, cpus=1000, gpus=1000)
+    agent = Agent({"cpus": 1.0, "gpus": 2.0}, units={"gpus": ("a", "b")})
+    assert agent.resume(held.again(5.0))
+    assert agent.running[4].claim.units == {"gpus": ("a",)}
+    assert agent.holds()[1] == session.agent.holds()[1]
+    without = Agent({"cpus": 1.0, "gpus": 1.0}, units={"gpus": ("b",)})
+    assert not without.resume(held.again(5.0))
+
+
+async def test_what_does_not_fit_any_more_is_dropped() -> None:
+    before = Worker(sessions=1)
+    before.process.sessions[0].agent.resize({"cpus": 2.0})
+    now = Worker(sessions=1, computed=[await computed_by(before, cpus=2000)])
+    assert (now.executor.started, now.executor.killed) == ([], [4])
+    assert now.process.sessions[0].agent.holds()[0] == []
+
+
+async def test_what_another_account_has_computed_is_dropped() -> None:
+    held = await computed_by(Worker(sessions=1), cpus=1000)
+    now = Worker(sessions=1, computed=[structs.replace(held, account="somebody else")])
+    running = asyncio.create_task(now.process.run())
+    await asyncio.sleep(0)
+    assert (now.executor.started, now.executor.killed) == ([], [4])
+    now.process.done.set()
+    await running
+
+
+async def test_the_pool_ends_it_and_a_drained_worker_waits_for_it() -> None:
+    now = Worker(sessions=1, computed=[await computed_by(Worker(sessions=1), cpus=1000)])
+    session = now.process.sessions[0]
+    now.process.drain()
+    assert not now.process.done.is_set()
+    now.tell(session, work.Kill(numbers=[4]))
+    assert now.executor.killed == [4]
+    now.executor.complete(Completion(4, 0, reason="cancelled", started_at=1000.0))
+    await worker_reports(now)
+    now.tell(session, work.Ack(numbers=[4]))
+    assert now.process.done.is_set()
+
+
+async def test_a_known_result_is_reported_and_not_made_again() -> None:
+    held = await computed_by(Worker(sessions=1), cpus=1000)
+    agent = Agent({"cpus": 1.0}, [(Result(4, 1, 2, Outcome.DONE, 0.0, 0.0), held.seal)])
+    assert not agent.resume(held.again(5.0))

@@ -330,6 +330,18 @@ class Agent:
         self.running[attempt.number] = attempt
         return attempt
 
+    def resume(self, attempt: LocalAttempt) -> bool:
+        """Holds an attempt as running that an earlier process of this worker had begun.
+
+        Returns:
+            Whether that is so: its claim may be more than there is now, or its result be known.
+        """
+        if attempt.number in self.unacknowledged or not attempt.claim.fits(self.free):
+            return False
+        attempt.claim.charge(self.free)
+        self.running[attempt.number] = attempt
+        return True
+
     def on_completion(self, result: Result, now: float) -> Result:
         """An attempt has ended: frees what it took and keeps its result.
 

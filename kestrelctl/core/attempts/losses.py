@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kestrelctl.core.attempts.book import end
 from kestrelctl.core.attempts.endings import lose
 from kestrelctl.core.jobs.attempt import Phase
@@ -11,7 +13,14 @@ from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.state import State
 
 
-def let_go(state: State, worker: Worker, *, cause: str, keep_waiting: bool) -> None:
+def let_go(
+    state: State,
+    worker: Worker,
+    *,
+    cause: str,
+    keep_waiting: bool,
+    goes_on_with: Collection[int] = (),
+) -> None:
     """Takes attempts away from a worker that went offline.
 
     If a task ran there that is suspected of ending its workers, nothing is held against the others.
@@ -19,10 +28,13 @@ def let_go(state: State, worker: Worker, *, cause: str, keep_waiting: bool) -> N
     Args:
         cause: one of `totals.LOSS_CAUSES`.
         keep_waiting: whether attempts of jobs with `on_worker_lost = wait` stay with it.
+        goes_on_with: attempts that its next process has; they stay with it.
     """
     suspected = any(task.is_suspect for task in _running(worker))
     for task in reversed(list(worker.held.values())):
         job = task.job
+        if goes_on_with and task.attempt is not None and task.attempt.number in goes_on_with:
+            continue
         if keep_waiting and job.spec.on_worker_lost is OnWorkerLost.WAIT and not task.is_unwanted:
             continue
         innocent = suspected and not task.is_suspect

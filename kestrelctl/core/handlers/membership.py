@@ -53,7 +53,9 @@ def on_joined(state: State, event: Joined) -> None:
     reborn = worker is not None and worker.incarnation not in ("", event.incarnation)
     if worker is not None:
         if reborn:
-            lose_worker(state, worker, event.at, "restarted")
+            lose_worker(
+                state, worker, event.at, "restarted", {number for number, *_ in event.holds}
+            )
         end_unnamed(state, worker, event, reborn=reborn)
     cls = state.class_of(admitted(state, event, worker), event.worker)
     note_clash(state, event.worker, worker.ad if worker is not None else None, event.ad)

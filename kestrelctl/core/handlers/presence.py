@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kestrelctl.core.attempts.losses import let_go, lost_elsewhere
 from kestrelctl.core.effects import AskWho
 from kestrelctl.core.handlers.health import note_lapse
@@ -15,11 +17,14 @@ from kestrelctl.core.state import State
 MOST_STRANGERS = 10_000
 
 
-def lose_worker(state: State, worker: Worker, now: float, cause: str) -> None:
+def lose_worker(
+    state: State, worker: Worker, now: float, cause: str, goes_on_with: Collection[int] = ()
+) -> None:
     """Requeues what a worker had, and counts a loss for what it had begun.
 
     Args:
         cause: one of `totals.LOSS_CAUSES`.
+        goes_on_with: attempts that its next process has, or reports.
     """
     state.asked.discard(worker.jid)
     if not worker.online:
@@ -29,7 +34,7 @@ def lose_worker(state: State, worker: Worker, now: float, cause: str) -> None:
         note_lapse(state, worker, now)
     set_offline(state, worker, now)
     worker.away_until = now + state.config.away_seconds
-    let_go(state, worker, cause=cause, keep_waiting=True)
+    let_go(state, worker, cause=cause, keep_waiting=True, goes_on_with=goes_on_with)
     ask_for_more(state, worker.account)
 
 
