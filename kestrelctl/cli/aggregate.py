@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from kestrelctl.core.classad.rules import shown
-from kestrelctl.core.model import isolation, job_inputs, output_globs, workdir
+from kestrelctl.core.model import checkpoint_rules, isolation, job_inputs, output_globs, workdir
 from kestrelctl.core.model.matching_ads import problem_with_attributes
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.errors import UsageError
@@ -37,6 +37,11 @@ def _tags(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...])
         raise UsageError(
             f"the tag {output_globs.TAG} cannot be given",
             cause="by it, workers say themselves that they store what tasks leave",
+        )
+    if any(tag.lower() == checkpoint_rules.TAG for tag in tags):
+        raise UsageError(
+            f"the tag {checkpoint_rules.TAG} cannot be given",
+            cause="by it, workers say themselves that they store the checkpoints of tasks",
         )
     for tag in filter(isolation.is_reserved, tags):
         raise UsageError(

@@ -65,6 +65,9 @@ OPTIONS = (
     "stop-grace",
     "on-worker-lost",
     "output",
+    "checkpoint",
+    "checkpoint-every",
+    "checkpoint-exit",
     "join",
     "env",
     "export",
@@ -76,7 +79,17 @@ OPTIONS = (
 #: The directory of a task that is a scratch directory of its own.
 SCRATCH = "scratch"
 #: Options that may be a list.
-_SEVERAL = ("after", "array", "requires", "env", "export", "assets", "inputs", "outputs")
+_SEVERAL = (
+    "after",
+    "array",
+    "requires",
+    "env",
+    "export",
+    "assets",
+    "inputs",
+    "outputs",
+    "checkpoints",
+)
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
 
 
@@ -194,9 +207,10 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
         table = _typed(path, "asset", fields["asset"], dict)
         fields["assets"] = [f"{name}={_scalar(path, name, v)}" for name, v in table.items()]
         del fields["asset"]
-    if "output" in fields:
-        found = fields.pop("output")
-        fields["outputs"] = [found] if isinstance(found, str) else found
+    for key in ("output", "checkpoint"):
+        if key in fields:
+            found = fields.pop(key)
+            fields[f"{key}s"] = [found] if isinstance(found, str) else found
     for key, value in fields.items():
         if key in ("service", "hold", "join") and isinstance(value, bool):
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model import job_inputs, output_globs, workdir
+from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, workdir
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
@@ -88,6 +88,11 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
             return (
                 "no worker of this pool stores what tasks leave",
                 f"kestrelctl job cancel {job_id}, and submit it without --output",
+            )
+        if checkpoint_rules.TAG.upper() in closest.refusal.wanted.split():
+            return (
+                "no worker of this pool stores the checkpoints of tasks",
+                f"kestrelctl job cancel {job_id}, and submit it without --checkpoint",
             )
         return (
             f"no worker could ever run it; the closest is {short_address(closest.example)}, "

@@ -9,6 +9,7 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.checkpoint_views import CheckpointView, JobCheckpoints
 from kestrelctl.protocol.graph_answers import GraphSubmitted, JobGraph
 from kestrelctl.protocol.output_views import AttemptOutput, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
@@ -102,6 +103,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_running: int | None = None
     workdir: str = ""  #: the directory in which tasks start; empty for a scratch directory
     outputs: list[str] = []  #: globs of the files that tasks leave and that are kept
+    checkpoints: JobCheckpoints | None = None
     max_failures: int = 1
     max_losses: int = 5
     time_limit_seconds: float | None = None
@@ -192,6 +194,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     said_at: float | None = None
     output_files: int = 0  #: that it left and its job asked for
     outputs_bytes: int = 0  #: what they take together
+    checkpoint: CheckpointView | None = None
 
 
 class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):

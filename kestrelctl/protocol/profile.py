@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model import job_inputs, output_globs, workdir
+from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, workdir
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.isolation import is_reserved
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result, Seconds
@@ -127,6 +127,8 @@ def ad_of(profile: Profile, host: str) -> WorkerAd:
         raise UsageError(f"no tag {job_inputs.TAG}: a task message names no files")
     if any(tag.lower() == output_globs.TAG for tag in tags):
         raise UsageError(f"no tag {output_globs.TAG}: a finish message has no files")
+    if any(tag.lower() == checkpoint_rules.TAG for tag in tags):
+        raise UsageError(f"no tag {checkpoint_rules.TAG}: a finish message has no files")
     assets = {"cpus": profile.cores}
     if profile.ram:
         assets["memory"] = profile.ram * _MEBIBYTE

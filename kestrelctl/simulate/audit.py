@@ -30,6 +30,7 @@ from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
 from kestrelctl.simulate.bound_audit import BoundAudit, InUse
+from kestrelctl.simulate.checkpoint_audit import CheckpointAudit
 from kestrelctl.simulate.outline_audit import OutlineAudit
 from kestrelctl.simulate.share_audit import ShareAudit
 from kestrelctl.simulate.simulation_clock import SimulationClock
@@ -62,6 +63,7 @@ class Audit:
         over_since: task -> since when it is durable that it is over.
         stopped_since: job -> since when it is durable that it is cancelled.
         killed_at: attempt -> when its end was last ordered.
+        checkpoints: what tasks go on from.
 
     Args:
         calm: as of `OutlineAudit`.
@@ -80,6 +82,7 @@ class Audit:
         self.killed_at: dict[int, float] = {}
         self._clock = clock
         self._bounds = BoundAudit()
+        self.checkpoints = CheckpointAudit(self.expect)
         self._outlines = OutlineAudit(calm=calm)
         self._shares = shares
         self._jobs: dict[int, JobRecord] = {}
@@ -390,6 +393,7 @@ class Audit:
         for record in records:
             if isinstance(record, TaskRecord):
                 self._row(self._rows.get((record.job_id, record.index)), record)
+                self.checkpoints.committed(record)
                 self._rows[record.job_id, record.index] = record
                 if record.state in FINAL_STATES:
                     self.over_since[record.job_id, record.index] = self._clock.now
@@ -449,10 +453,12 @@ class Audit:
             f"{where}: {failures} failures became {row.failures} with {result and result.number}",
         )
         lost = row.state in (TaskState.WAITING, TaskState.LOST) and result is None
+        kept = before is not None and before.checkpoint is not row.checkpoint
+        kept = kept or (before is None and row.checkpoint is not None)
         found_again = lost and row.losses == losses - 1
         reset = row.state is TaskState.WAITING and not (row.failures or row.losses)
         self.expect(
-            row.losses == losses + lost or found_again or reset,
+            row.losses == losses + lost or found_again or reset or (kept and row.losses == losses),
             f"{where}: {losses} losses became {row.losses} as {row.state}",
         )
 

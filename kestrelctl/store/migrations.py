@@ -293,6 +293,13 @@ _EIGHTEENTH = (
     "ALTER TABLE tasks ADD COLUMN stored_seconds REAL",
 )
 
+_NINETEENTH = (
+    # From which checkpoint the next attempt of a task goes on, as JSON; NULL to begin anew.
+    "ALTER TABLE tasks ADD COLUMN checkpoint BLOB",
+    # How many attempts were begun from one.
+    "ALTER TABLE jobs ADD COLUMN resumed INTEGER NOT NULL DEFAULT 0",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -312,6 +319,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _SIXTEENTH,
     _SEVENTEENTH,
     _EIGHTEENTH,
+    _NINETEENTH,
 )
 
 

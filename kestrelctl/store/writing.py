@@ -59,7 +59,8 @@ _ADD_HAPPENING = f"INSERT INTO happenings ({HAPPENING_COLUMNS}) VALUES (?, ?, ?,
 
 _UPDATE_JOB = """
     UPDATE jobs SET state = ?, cancelling = ?, cursor = ?, done = ?, failed = ?, lost = ?,
-        cancelled = ?, ended_at = ?, untold = ?, stopped_by = ?, hold = ?, freed = ?, settled = ?
+        cancelled = ?, ended_at = ?, untold = ?, stopped_by = ?, hold = ?, freed = ?, settled = ?,
+        resumed = ?
     WHERE job_id = ?
 """
 
@@ -67,8 +68,9 @@ _OWNER_TOLD = "UPDATE jobs SET untold = 0 WHERE job_id = ? AND ended_at IS ?"
 
 _INSERT_JOB = """
     INSERT INTO jobs (state, cancelling, cursor, done, failed, lost, cancelled, ended_at,
-        untold, stopped_by, hold, freed, settled, job_id, owner, submitted_at, submission_key)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        untold, stopped_by, hold, freed, settled, resumed, job_id, owner, submitted_at,
+        submission_key)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _DELETE_SOME_TASKS = """
@@ -210,6 +212,7 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
         encode_hold(record.hold),
         record.freed,
         encode_settled(record.settled),
+        record.resumed,
         record.job_id,
     )
     if connection.execute(_UPDATE_JOB, changing).rowcount:

@@ -15,7 +15,13 @@ from typing import cast
 import msgspec
 
 from kestrelctl import clock, garbage, logs
-from kestrelctl.core.model import isolation, job_inputs, output_globs, workdir
+from kestrelctl.core.model import (
+    checkpoint_rules,
+    isolation,
+    job_inputs,
+    output_globs,
+    workdir,
+)
 from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError
@@ -23,6 +29,8 @@ from kestrelctl.files.share import FileShare
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
 from kestrelctl.protocol.upload_slots import Slot
+from kestrelctl.worker.checkpoint_executor import CheckpointExecutor
+from kestrelctl.worker.checkpoint_fetch import CheckpointFetch
 from kestrelctl.worker.credentials import read_credentials
 from kestrelctl.worker.discovery import (
     Machine,
@@ -75,7 +83,7 @@ def _add_sessions(
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
             *((job_inputs.TAG,) if _fetches_inputs(options) else ()),
-            *((output_globs.TAG,) if options.executor == "process" else ()),
+            *((output_globs.TAG, checkpoint_rules.TAG) if options.executor == "process" else ()),
         ),
         host=machine.hostname,
         os=machine.os,
@@ -144,19 +152,36 @@ def _executor(
         disk_bytes=disk_for_tasks_bytes(options.data_dir),
     )
     share = _file_share(options, sessions)
+
+    def is_online() -> bool:
+        return any(each.session.online for each in sessions)
+
+    stage = OutputStage(
+        options.data_dir.absolute() / "outgoing",
+        share,
+        is_online=is_online,
+        limit_bytes=options.outputs_limit_bytes,
+        now=clock.now,
+    )
+    runs_commands = partial(
+        ProcessExecutor,
+        options.data_dir / "tasks",
+        rung=rung,
+        task_limits=limits,
+        any_workdir=options.any_workdir,
+        output_stage=stage,
+    )
     return StagingExecutor(
         on_completion,
         partial(
-            ProcessExecutor,
-            options.data_dir / "tasks",
-            rung=rung,
-            task_limits=limits,
-            any_workdir=options.any_workdir,
-            output_stage=OutputStage(
-                options.data_dir.absolute() / "outgoing",
-                share,
-                is_online=lambda: any(each.session.online for each in sessions),
-                limit_bytes=options.outputs_limit_bytes,
+            CheckpointExecutor,
+            inner=runs_commands,
+            stage=stage,
+            fetch=partial(
+                CheckpointFetch,
+                options.data_dir.absolute() / "tasks" / "checkpoints",
+                share.get,
+                is_online=is_online,
                 now=clock.now,
             ),
         ),

@@ -9,10 +9,12 @@ from typing import Protocol
 import msgspec
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.worker.checkpoint_order import CheckpointOrder
 
 #: Seconds to start a command.
 START_BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5)
@@ -42,6 +44,9 @@ class CommandSpec(msgspec.Struct, frozen=True):
         inputs_dir: absolute path of the directory in which that is; empty if there is nothing.
         outputs: globs of what it leaves in its scratch directory and that is stored.
         success_exits: exit codes that are a success; none named: 0. Only then outputs are stored.
+        checkpoints: what is stored of it while it runs, and what it goes on from; None for nothing.
+        resume_dir: absolute path of the directory whose entries are moved into its scratch
+            directory; empty for none.
     """
 
     number: int
@@ -64,6 +69,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
     inputs_dir: str = ""
     outputs: tuple[str, ...] = ()
     success_exits: Exits = ()
+    checkpoints: CheckpointOrder | None = None
+    resume_dir: str = ""
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -79,7 +86,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
             exit code of a task that itself filled the disk), `cleanup-failed: …`,
             `outputs-missing: …`, `outputs-too-large: …` and `outputs-failed: …` (beside the exit
-            code of a success), or what `kill` was given.
+            code of a success), `checkpoint-missing: …` and `checkpoint-failed: …` (beside that
+            of a program that goes on), or what `kill` was given.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
         cpu_seconds: user and system time, with that of the children it waited for.
@@ -89,6 +97,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         output_files: how many files were stored.
         outputs: where they are, as one archive.
         stored_seconds: how long that took, from its end and that of its cleanup.
+        left: the archive of the files from which it goes on, if it does.
+        checkpoint: the same with its count.
     """
 
     number: int
@@ -106,6 +116,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     output_files: int = 0
     outputs: StoredFile | None = None
     stored_seconds: float = 0.0
+    left: StoredFile | None = None
+    checkpoint: MadeCheckpoint | None = None
 
     def is_success(self, success_exits: Exits) -> bool:
         """Whether the command did what it was to do.
@@ -139,6 +151,9 @@ class Executor(Protocol):
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         """Ends a command; its completion follows. False if there is no such command (any more)."""
+
+    def take_checkpoint(self, number: int, *, stop: bool) -> None:
+        """Stores the checkpoint of a command now; or has it stop, and stores it then."""
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
         """What commands use that run: processor time so far in seconds, with that of the children

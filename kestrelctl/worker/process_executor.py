@@ -22,6 +22,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kestrelctl.core.model.checkpoint_rules import MOVED
+from kestrelctl.worker.checkpoint_ends import (
+    globs_to_store,
+    in_words_of_checkpoints,
+    will_go_on,
+    with_stored,
+)
 from kestrelctl.worker.child_signal import ChildSignal
 from kestrelctl.worker.disk_space import is_full
 from kestrelctl.worker.executor import CommandSpec, Completion
@@ -154,13 +161,27 @@ class ProcessExecutor:
             False if there is no such task (any more); then nothing happens.
         """
         process = self._processes.get(number)
-        if process is not None and process.staging is not None:
+        if process is not None and process.staging is not None and reason != MOVED:
             self._stop_staging(process, reason)
             return True
         if process is None or process.pid not in self._by_pid:
             return False
         self._limits.terminate(process, reason)
         return True
+
+    def take_checkpoint(self, number: int, *, stop: bool) -> None:
+        """Ask a task to stop that goes on elsewhere: once, and only while its command runs."""
+        if stop and self.runs(number) and not self._processes[number].reason:
+            self.kill(number, MOVED)
+
+    def runs(self, number: int) -> bool:
+        """Whether the command of a task runs, and not its cleanup, or nothing any more."""
+        process = self._processes.get(number)
+        return process is not None and process.pid in self._by_pid and process.completion is None
+
+    def open_scratch(self, number: int) -> int:
+        """The open scratch directory of a task. OSError if it put another one into its place."""
+        return self._processes[number].sandbox.open_scratch()
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
         """What tasks use that run, from /proc; of one whose cleanup runs, nothing."""
@@ -339,8 +360,9 @@ class ProcessExecutor:
     def _complete(self, process: RunningProcess, completion: Completion) -> None:
         """Have what the task left stored, if it succeeded and its job wants that; then end it."""
         command = process.command
+        goes_on = process.pid and will_go_on(command, completion)
         succeeded = process.pid and completion.is_success(command.success_exits)
-        if not command.outputs or not succeeded:
+        if not goes_on and not (command.outputs and succeeded):
             self._end(process, completion)
             return
         process.completion = completion
@@ -349,15 +371,19 @@ class ProcessExecutor:
 
     async def _store_outputs(self, process: RunningProcess, completion: Completion) -> None:
         number, began = completion.number, time.monotonic()
+        before = completion
         try:
             if self._output_stage is None:
                 raise OutputsRefused("outputs-failed: this worker cannot store files")
             scratch = process.sandbox.open_scratch()
             try:
-                left = await self._output_stage.store(number, scratch, process.command.outputs)
+                globs = globs_to_store(process.command, completion)
+                left = await self._output_stage.store(
+                    number, scratch, globs, every_glob=globs is process.command.outputs
+                )
             finally:
                 os.close(scratch)
-            completion = replace(completion, output_files=left.files, outputs=left.stored)
+            completion = with_stored(process.command, completion, left)
         except OutputsRefused as error:
             completion = replace(completion, reason=error.reason)
         except OSError as error:
@@ -368,6 +394,7 @@ class ProcessExecutor:
             log.exception("attempt %d: its outputs", number)
             completion = replace(completion, reason=f"outputs-failed: {error!r}")
         process.staging = None
+        completion = in_words_of_checkpoints(process.command, before, completion)
         completion = replace(completion, stored_seconds=time.monotonic() - began)
         self._end(process, completion)
 
@@ -380,6 +407,7 @@ class ProcessExecutor:
         """Free the sandbox and hand the completion out."""
         sandbox = process.sandbox
         failed = process.pid and completion.exit_code != 0 and not completion.reason
+        failed = failed and completion.left is None
         full = failed and self._is_full()
         try:
             if process.pid:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.model.ad import WorkerAd, bookable, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
+from kestrelctl.core.model.checkpoint_rules import MOVED
 from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS
 from kestrelctl.core.model.ending_rules import (
     DEFAULT_GRACE_SECONDS,
@@ -33,6 +34,7 @@ from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments, host_lines
 from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.session_checkpoints import SessionCheckpoints
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +103,7 @@ class WorkerSession:
         self._now = host.clock.now
         self._random = host.random
         self._environments = Environments(jid, ad=ad)
+        self._checkpoints = SessionCheckpoints(agent, lambda: host.executor, self._send)
         self._timer: asyncio.TimerHandle | None = None
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
@@ -113,6 +116,7 @@ class WorkerSession:
             work.Run: self._on_run,  # type: ignore[dict-item]
             work.Ack: self._on_ack,  # type: ignore[dict-item]
             work.Kill: self._on_kill,  # type: ignore[dict-item]
+            work.TakeCheckpoints: self._on_take_checkpoints,  # type: ignore[dict-item]
             work.Recall: self._on_recall,  # type: ignore[dict-item]
             work.Who: self._on_who,  # type: ignore[dict-item]
             work.SetHeartbeat: self._on_set_heartbeat,  # type: ignore[dict-item]
@@ -215,6 +219,7 @@ class WorkerSession:
         self._begin_usage(message.usage_seconds)
         if self.agent.draining:
             self._send(work.Leaving())
+        self._checkpoints.on_welcome()
         self._go_on()
 
     def _on_refused(self, message: work.Refused) -> None:
@@ -299,6 +304,7 @@ class WorkerSession:
             message.counts,
             message.limits,
             message.hosts,
+            message.checkpoints,
         )
         if refused:
             self._send(work.Returned(numbers=refused))
@@ -342,7 +348,9 @@ class WorkerSession:
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
         )
-        if not (template.owner or template.outputs or template.join):
+        if template.checkpoints:
+            command = replace(command, checkpoints=self._checkpoints.order(attempt))
+        if not (template.owner or template.outputs or template.join or template.checkpoints):
             return command  # most: it has none of the rest
         return replace(
             command,
@@ -382,6 +390,9 @@ class WorkerSession:
                 outputs=end.outputs,
                 stored_seconds=round(end.stored_seconds, 6),
             )
+        if end.checkpoint is not None:
+            result = replace(result, checkpoint=end.checkpoint)
+        self._checkpoints.ended(end.number)
         self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
 
@@ -405,6 +416,10 @@ class WorkerSession:
 
     def _spool(self, result: Result) -> None:
         self._host.spool(result, self.agent.seal_of(result), self._account)
+
+    def _on_take_checkpoints(self, message: work.TakeCheckpoints) -> None:
+        self._checkpoints.on_take(message)
+        self._go_on()
 
     def _on_recall(self, message: work.Recall) -> None:
         self._send(work.Returned(numbers=self.agent.on_recall(message.numbers)))
@@ -477,6 +492,8 @@ class WorkerSession:
             size += 80 + 2 * (len(result.stdout) + len(result.stderr) + len(result.reason))
             if result.outputs is not None:
                 size += FILE_BYTES + PIECE_BYTES * len(result.outputs.pieces)
+            if result.checkpoint is not None:
+                size += FILE_BYTES + PIECE_BYTES * len(result.checkpoint.stored.pieces)
             if size > REPORT_BYTES or len(batch) >= REPORT_RESULTS:
                 self._send_report(batch)
                 batch, size = [], 0
@@ -543,7 +560,9 @@ class WorkerSession:
 def _outcome(end: Completion, success_exits: Exits) -> int:
     if end.is_success(success_exits):
         return Outcome.DONE
-    if end.reason == "cancelled":
+    if end.checkpoint is not None:
+        return Outcome.GOES_ON
+    if end.reason in ("cancelled", MOVED):
         return Outcome.KILLED
     machine_failed = end.reason.startswith(("no-space:", "no-resources:"))
     return Outcome.UNABLE if machine_failed else Outcome.FAILED

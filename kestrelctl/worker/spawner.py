@@ -80,7 +80,10 @@ class Spawner:
         if workdir and not self._any_workdir:
             return "cannot-start: this worker runs tasks in scratch directories only"
         is_cleanup = process.completion is not None
-        may_renew = not is_cleanup  # the task's output is there
+        resume_dir = "" if process.pid else process.command.resume_dir
+        if resume_dir:
+            process.sandbox.renew()  # what is moved there is moved once
+        may_renew = not (is_cleanup or resume_dir)  # the task's output is there
         while True:
             try:
                 process.sandbox.enter()
@@ -90,9 +93,13 @@ class Spawner:
                     env[HOST_FILE_VARIABLE] = f"{place}/scratch/{HOST_FILE}"
                     if not is_cleanup:
                         _write_hosts(process.command.host_lines)
+                if resume_dir:
+                    for name_there in os.listdir(resume_dir):
+                        os.rename(f"{resume_dir}/{name_there}", name_there)
                 if not is_cleanup:
                     for link, target in process.command.links:
-                        os.symlink(target, link)
+                        if not (resume_dir and os.path.lexists(link)):  # what it left is its own
+                            os.symlink(target, link)
                 actions = file_actions
                 if workdir:
                     why = _enter(workdir)

@@ -40,10 +40,11 @@ def problem_with_outputs(spec: JobSpec) -> str | None:
         )
     if spec.service:
         return "a copy of a service is started again whenever it ends: it leaves no outputs"
-    return next(filter(None, map(_problem_with_glob, spec.outputs)), None)
+    return next(filter(None, map(problem_with_glob, spec.outputs)), None)
 
 
-def _problem_with_glob(glob: str) -> str | None:
+def problem_with_glob(glob: str) -> str | None:
+    """What is wrong with one glob, in words for its user; None if all is well."""
     shown = repr(glob[:80])
     if glob.startswith("/"):
         return f"an output is relative to the scratch directory of a task, not {shown}"

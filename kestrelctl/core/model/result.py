@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from kestrelctl.core.model.checkpoint import MOST_URL_CHARACTERS, MadeCheckpoint, can_be_given
 from kestrelctl.core.model.stored_file import StoredFile, problem_with_stored_file
 
 #: A count that every store can hold; more is refused when it is decoded.
@@ -29,6 +30,7 @@ class Outcome:
     FAILED = 1  #: any other end: exit status, signal, limit, could not start
     KILLED = 2  #: the manager asked for it
     UNABLE = 3  #: the machine could not run it: no space, no processes; not the task's fault
+    GOES_ON = 4  #: it goes on in another attempt, from the checkpoint that it has left
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -57,6 +59,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     output_files: Count = 0  #: how many files it left that were asked for
     outputs: StoredFile | None = None  #: where they are, as one archive
     stored_seconds: Seconds = 0.0  #: from its end until they were there
+    checkpoint: MadeCheckpoint | None = None  #: from which it goes on
 
 
 #: No attempt has more processors, or more memory, than any machine.
@@ -68,7 +71,6 @@ CLOCK_SLACK_SECONDS = 3600.0
 CPU_SLACK_SECONDS = 1.0
 #: A stored file of more pieces, or longer addresses, would fill the store and pages of files.
 MOST_PIECES = 1024
-MOST_URL_CHARACTERS = 1024
 
 
 def bounded(result: Result, submitted_at: float, now: float) -> Result:
@@ -96,6 +98,7 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         and 0.0 <= result.stored_seconds <= longest_seconds
         and result.peak_bytes <= MOST_BYTES
         and _can_be_had(result.outputs)
+        and (result.checkpoint is None or can_be_given(result.checkpoint.stored))
     ):
         return result
     wall_seconds = possible_seconds(wall_seconds, longest_seconds)
@@ -111,6 +114,9 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         stderr=result.stderr[-TAIL_BYTES:],
         stored_seconds=possible_seconds(result.stored_seconds, longest_seconds),
         outputs=result.outputs if _can_be_had(result.outputs) else None,
+        checkpoint=result.checkpoint
+        if result.checkpoint is not None and can_be_given(result.checkpoint.stored)
+        else None,
     )
 
 

@@ -54,6 +54,10 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         stdin: the file that each task reads as its standard input; None for an empty one.
         outputs: globs of what tasks leave in their scratch directories and that comes home
             (`core.model.output_globs`).
+        checkpoints: globs of the files there from which a task goes on in its next attempt.
+        checkpoint_seconds: how often these are stored; None for the usual.
+        checkpoint_exit: the exit code by which a task says that it goes on later; None for none
+            (`core.model.checkpoint_rules`).
         requirements: a ClassAd expression that must be true of a worker; empty for none.
         rank: one that comes to a number: workers with a higher one are preferred.
         success_exits: exit codes that are a success; none named: 0.
@@ -99,6 +103,9 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     inputs: tuple[Input, ...] = ()
     stdin: Input | None = None
     outputs: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+    checkpoint_seconds: float | None = None
+    checkpoint_exit: int | None = None
     requirements: str = ""
     rank: str = ""
     success_exits: Exits = ()
@@ -149,6 +156,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             stdin=None,
             cleanup=(),
             outputs=tuple(cut_words(self.outputs, HEAD_CHARACTERS)),
+            checkpoints=tuple(cut_words(self.checkpoints, HEAD_CHARACTERS)),
             requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),
             requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),
             rank=" ".join(cut_words((self.rank,), HEAD_CHARACTERS)),
