@@ -304,6 +304,7 @@ class Audit:
                         (self._held.add if held else self._held.discard)(record.job_id)
                         self._freed_now(record)
             elif isinstance(effect, Run):
+                self.checkpoints.handed_out(effect)
                 for number, job_id, _, n, _ in effect.spans:
                     self._bounds.sent(number, n, self._clock.now)
                     together[job_id] += n

@@ -137,6 +137,8 @@ class Spawner:
                     may_renew = False
                     process.sandbox.renew()
                     continue
+                if resume_dir:
+                    process.sandbox.renew()  # nobody else finds what was moved there
                 self._programs.forget(name, path)
                 return why_not_started(error, program, workdir)
         self.start_seconds.observe(time.monotonic() - began)

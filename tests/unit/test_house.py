@@ -80,6 +80,7 @@ SHARED_CLASS_NAMES = {
     "Kill": CARRIED,
     "Leaving": CARRIED,
     "Recall": CARRIED,
+    "TakeCheckpoints": CARRIED,
     "Resized": CARRIED,
     "Returned": CARRIED,
     "Run": CARRIED,
