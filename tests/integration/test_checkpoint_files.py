@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -330,6 +331,18 @@ async def test_it_can_be_cancelled_or_moved_while_its_checkpoint_comes(bench: Be
         ended = await bench.exit_of(number)
         assert ended.reason == ("moved" if move else "cancelled")
         assert ended.checkpoint is None
+
+
+async def test_the_program_that_the_documents_show_goes_on_where_it_was(bench: Bench) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "files.md").read_text()
+    [shown] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    quick = shown.replace("0.1)", "0.01)")
+    first = await stopped(bench, bench.counts(script=quick))
+    assert first.exit_code == 85
+    step = bench.step_of(first.checkpoint)
+    soon = quick.replace("1000", str(step + 2))
+    ended = await bench.exit_of(bench.counts(script=soon, given=first.checkpoint))
+    assert ended.stdout == f"{step + 2} steps, the last ones from checkpoint 1\n".encode()
 
 
 async def test_what_the_cleanup_removes_is_not_stored(bench: Bench) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(240)
 STEPS = 300
 #: Each step of 0.05 s leaves a line in a file that no worker is asked for.
 SLOW = COUNTER.replace("time.sleep(0.02)", "time.sleep(0.05)").replace(
-    "    step += 1\n", "    step += 1\n    open(sys.argv[2], 'a').write(f'{step}\\n')\n"
+    "    step += 1\n", "    open(sys.argv[2], 'a').write(f'{step + 1}\\n')\n    step += 1\n"
 )
 
 
