@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 import click
 
 from kestrelctl.core.classad.rules import shown
-from kestrelctl.core.model import checkpoint_rules, isolation, job_inputs, output_globs, workdir
+from kestrelctl.core.model import (
+    checkpoint_rules,
+    isolation,
+    job_inputs,
+    output_globs,
+    parent_files,
+    workdir,
+)
 from kestrelctl.core.model.matching_ads import problem_with_attributes
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.errors import UsageError
@@ -28,11 +35,12 @@ def _tags(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...])
             f"the tag {workdir.TAG} cannot be given",
             cause="by it, workers of `kestrelctl up` let jobs choose a directory",
         )
-    if any(tag.lower() == job_inputs.TAG for tag in tags):
-        raise UsageError(
-            f"the tag {job_inputs.TAG} cannot be given",
-            cause="by it, workers say themselves that they fetch the inputs of tasks",
-        )
+    for own in (job_inputs.TAG, parent_files.TAG):
+        if any(tag.lower() == own for tag in tags):
+            raise UsageError(
+                f"the tag {own} cannot be given",
+                cause="by it, workers say themselves that they fetch files for tasks",
+            )
     if any(tag.lower() == output_globs.TAG for tag in tags):
         raise UsageError(
             f"the tag {output_globs.TAG} cannot be given",

@@ -16,6 +16,7 @@ from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.graph_order import Placed, arrange
+from kestrelctl.grammar.parent_file_words import parse_parent_files, waiting_for
 from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
 from kestrelctl.protocol.handout import MAX_ITEM_BYTES
 from kestrelctl.protocol.requests import SubmitJobs, UploadItems
@@ -49,12 +50,15 @@ def jobs_of(
             hint="put tasks that differ by a number or a line into one job, as an array",
         )
     made: dict[bytes, JobSpec] = {}
-    return [_job(each, graph, made, parsed, make) for each in arrange(graph.after)]
+    order = arrange(graph.after)
+    places = {each.name: place for place, each in enumerate(order)}
+    return [_job(each, graph, places, made, parsed, make) for each in order]
 
 
 def _job(
     placed: Placed,
     graph: GraphFile,
+    places: Mapping[str, int],
     made: dict[bytes, JobSpec],
     parsed: Callable[[dict[str, Any]], dict[str, Any]],
     make: Making,
@@ -75,7 +79,14 @@ def _job(
             spec = msgspec.structs.replace(spec, items=items)
         made[same] = spec
     after = _both(spec.after, placed)
-    changed = msgspec.structs.replace(spec, argv=job.argv, name=str(name), after=after)
+    left = parse_parent_files(options.get("inputs", ()), places.get)
+    changed = msgspec.structs.replace(
+        spec,
+        argv=job.argv,
+        name=str(name),
+        after=waiting_for(after, left),
+        parent_files=left,
+    )
     return GraphJob(spec=changed, after=placed.after)
 
 

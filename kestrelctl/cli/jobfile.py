@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import configparser
 import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ import msgspec
 
 from kestrelctl.core.model.shell_line import SHELL, numbered
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.after_words import split_ending
 from kestrelctl.grammar.job_options import JOB_FILE_SUFFIXES
 from kestrelctl.grammar.nearest import did_you_mean
+from kestrelctl.grammar.parent_file_words import PREFIX, parents_named
 
 #: Keys of a TOML file besides `command` and `cleanup`: options of `submit`.
 OPTIONS = (
@@ -158,9 +161,17 @@ def _several(path: Path, fields: dict[str, Any]) -> GraphFile:
     after: dict[str, list[str]] = {}
     for name, table in tables.items():
         own = fields | {"name": name} | _typed(path, f"job.{name}", table, dict)
-        after[name] = _words(path, own.pop("after", []))
-        jobs[name] = _one(path, own, f"job {name}: ")
+        words = _words(path, own.pop("after", []))
+        job = jobs[name] = _one(path, own, f"job {name}: ")
+        after[name] = _with_parents(words, parents_named(job.options.get("inputs", ())))
     return GraphFile(jobs, after)
+
+
+def _with_parents(words: list[str], parents: list[str]) -> list[str]:
+    """What a job waits for that wants files of some: these, too."""
+    named = [split_ending(word)[0] for word in words]
+    missing = [each for each in parents if not any(fnmatchcase(each, glob) for glob in named)]
+    return words + list(dict.fromkeys(missing))
 
 
 def _words(path: Path, value: object) -> list[str]:
@@ -192,7 +203,10 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
         fields["workdir"] = str(path.parent / _typed(path, "workdir", fields["workdir"], str))
     if "input" in fields:
         given = _as_list(fields.pop("input"))
-        fields["inputs"] = [str(path.parent / _typed(path, "input", word, str)) for word in given]
+        words = [str(_typed(path, "input", word, str)) for word in given]
+        fields["inputs"] = [
+            word if word.startswith(PREFIX) else str(path.parent / word) for word in words
+        ]
     for key in ("requires", "export"):
         if isinstance(fields.get(key), str):
             fields[key] = fields[key].split()

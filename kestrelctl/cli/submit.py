@@ -41,6 +41,11 @@ from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.template import unfilled
 from kestrelctl.errors import KestrelError, StoreFull, UsageError
 from kestrelctl.grammar.job_options import array_option, checked_job, job_of, job_options
+from kestrelctl.grammar.parent_file_words import (
+    of_this_machine,
+    parse_parent_files,
+    waiting_for,
+)
 from kestrelctl.grammar.why_waiting import conclusion
 from kestrelctl.protocol.answers import JobExplanation, Submitted
 from kestrelctl.protocol.graph_answers import GraphJob, GraphSubmitted
@@ -122,7 +127,8 @@ def _defaults(options: dict[str, Any]) -> dict[str, Any]:
     "inputs",
     multiple=True,
     metavar="FILE[=NAME]",
-    help="A file or directory that each task finds in its scratch directory; repeatable.",
+    help="A file or directory, or job:ID for what another job's tasks leave, that each task finds "
+    "in its scratch directory; repeatable.",
 )
 @click.option(
     "--stdin", metavar="FILE", help="What each task reads as its standard input; empty without it."
@@ -187,8 +193,11 @@ def submit(
         )
         return
     spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
-    files = find_files(options["inputs"], options["stdin"])
-    spec = checked_job(_with_surroundings(invocation, spec, options))
+    files = find_files(of_this_machine(options["inputs"]), options["stdin"])
+    spec = _with_surroundings(invocation, spec, options)
+    left = parse_parent_files(options["inputs"])
+    after = waiting_for(spec.after, left)
+    spec = checked_job(msgspec.structs.replace(spec, parent_files=left, after=after))
     if fetch_to is not None and not spec.outputs:
         raise UsageError(
             "there will be nothing to fetch", hint="--output GLOB says what tasks leave"
@@ -202,10 +211,10 @@ def submit(
         )
     if key is None:
         key = secrets.token_hex(16)
-    left = unfilled((*spec.argv, *spec.cleanup), items[0] if items else None)
-    if left:
+    stays = unfilled((*spec.argv, *spec.cleanup), items[0] if items else None)
+    if stays:
         invocation.screen.warn(
-            f"{', '.join(left)} in the command stays as it is",
+            f"{', '.join(stays)} in the command stays as it is",
             hint="a field of a JSON item fills it (--from-json); {} and {n} are the task's number"
             if items is None
             else "the first item has no such field",
@@ -339,9 +348,10 @@ def _submit_graph(
         ):  # fmt: skip
             options.pop(name)
         spec, items = _job_of((), job_file, options)
-        named = (options["stdin"], *options["inputs"])
+        sources = of_this_machine(options["inputs"])
+        named = (options["stdin"], *sources)
         if any(named) and named not in files:
-            files[named] = find_files(options["inputs"], options["stdin"])
+            files[named] = find_files(sources, options["stdin"])
         spec = _with_surroundings(invocation, spec, options)
         if named in sent:
             have = sent[named]

@@ -39,6 +39,8 @@ from kestrelctl.protocol.upload_slots import PieceTooLarge, Slot
 PIECE_BYTES = 32 * 1024 * 1024
 #: Of one `FileShare`; more wait.
 MOST_AT_ONCE = 4
+#: A connection that nobody uses is closed after so long, before Prosody does it.
+IDLE_SECONDS = 4.0
 #: In a row, without a byte in between that came through.
 MOST_TRIES = 8
 LONGEST_PAUSE_SECONDS = 5.0
@@ -75,7 +77,13 @@ class FileShare:
         self._slots = slots
         self._ca_file = ca_file
         self._piece_bytes = piece_bytes
+        self._idle: list[tuple[float, Line]] = []  # with the time of the last use
+        self._closing: asyncio.TimerHandle | None = None
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="file-share")
+
+    def __del__(self) -> None:
+        for _, line in self._idle:
+            line.close()
 
     async def put(self, path: Path) -> StoredFile:
         """Sends a file.
@@ -117,8 +125,11 @@ class FileShare:
         """
         if problem := problem_with_stored_file(stored):
             raise FileDamaged("this is no file of a file share", cause=problem)
-        line = Line(self._ca_file)
+        line = self._idle_line()
         await self._in_thread(partial(_fetch, stored, target, line), line)
+        self._idle.append((asyncio.get_running_loop().time(), line))
+        if self._closing is None:
+            self._close_later()
 
     async def has(self, stored: StoredFile) -> bool:
         """Whether a file is still there, as far as its first piece tells: that goes first.
@@ -153,6 +164,22 @@ class FileShare:
                 await asyncio.sleep(_pause_seconds(failures))
             else:
                 return Piece(sha256=sha256, size_bytes=size_bytes, url=slot.get_url)
+
+    def _idle_line(self) -> Line:
+        """One that was just used, if there is one: connecting costs more than a small file."""
+        return self._idle.pop()[1] if self._idle else Line(self._ca_file)
+
+    def _close_later(self) -> None:
+        self._closing = asyncio.get_running_loop().call_later(IDLE_SECONDS / 2, self._close_idle)
+
+    def _close_idle(self) -> None:
+        """Closes what nobody has used for a while; the server would, a moment later."""
+        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        while self._idle and self._idle[0][0] < oldest:
+            self._idle.pop(0)[1].close()
+        self._closing = None
+        if self._idle:
+            self._close_later()
 
     async def _in_thread(self, work: Callable[[], _T], line: Line) -> _T:
         try:
@@ -250,9 +277,10 @@ def _pause_seconds(failures: int) -> float:
 
 def _fetch(stored: StoredFile, target: Path, line: Line) -> None:
     draft = target.with_name(_draft_name(stored, target.name))
+    whole = False
     try:
         descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-        with contextlib.closing(line), FileIO(descriptor, "r+") as stream:
+        with FileIO(descriptor, "r+") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -261,11 +289,15 @@ def _fetch(stored: StoredFile, target: Path, line: Line) -> None:
                 ) from None
             _Draft(stream, stored, line).complete()
             draft.replace(target)
+            whole = True
     except OSError as error:
         raise _unwritable(target, error) from None
     except FileDamaged:
         draft.unlink(missing_ok=True)
         raise
+    finally:
+        if not whole:
+            line.close()
 
 
 class _Enough(Exception):
@@ -312,7 +344,7 @@ class _Draft:
         self._stream, self._stored, self._line = stream, stored, line
         self._hash = hashlib.sha256()
         self._end = 0  #: so many bytes are there and hashed
-        self._buffer = memoryview(bytearray(CHUNK_BYTES))
+        self._buffer = memoryview(bytearray(min(CHUNK_BYTES, stored.size_bytes)))
 
     def complete(self) -> None:
         """Returns when all is there. FileDamaged if that cannot be."""
@@ -371,7 +403,7 @@ class _Draft:
         found = hashlib.sha256()
         self._stream.seek(start)
         while size_bytes:
-            read_bytes = self._stream.readinto(self._buffer[: min(CHUNK_BYTES, size_bytes)])
+            read_bytes = self._stream.readinto(self._buffer[:size_bytes])
             if not read_bytes:
                 break
             found.update(self._buffer[:read_bytes])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, workdir
+from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, parent_files, workdir
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
@@ -83,6 +83,11 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
             return (
                 "no worker of this pool fetches the inputs of tasks",
                 f"kestrelctl job cancel {job_id}, and submit it without --input",
+            )
+        if parent_files.TAG.upper() in closest.refusal.wanted.split():
+            return (
+                "no worker of this pool fetches what tasks of other jobs left",
+                f"kestrelctl job cancel {job_id}, and submit it without --input job:…",
             )
         if output_globs.TAG.upper() in closest.refusal.wanted.split():
             return (

@@ -9,11 +9,13 @@ import msgspec
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.after import GraphHead, problem_with_parents
+from kestrelctl.core.model.parent_files import not_waited_for
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.descent import below, ended_parents
+from kestrelctl.manager.parent_file_answers import check_parents, leaves_none
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_see
 from kestrelctl.manager.service import Service
@@ -60,6 +62,8 @@ class GraphRequests:
     async def submit(self, caller: Caller, request: rq.SubmitJobs) -> None:
         lines = self._uploaded(caller, request.upload)
         jobs = _jobs(lines)
+        for job in jobs:
+            check_parents(self._service, job.spec)
         head = GraphHead(len(jobs), hashlib.sha256("\n".join(lines).encode()).hexdigest())
         specs = [job.spec for job in jobs]
         specs[0] = msgspec.structs.replace(specs[0], graph=head)
@@ -169,6 +173,11 @@ def _jobs(lines: list[str]) -> list[GraphJob]:
             or problem_with_size(job.spec)
             or problem_with_parents(job.after, least=0)
         )
+        if not problem:
+            placed = [each for each in job.spec.parent_files if each.placed]
+            early = not_waited_for(placed, job.after)
+            if early is not None:
+                problem = f"files of job {early + 1} of them are wanted, and it is not waited for"
         if not problem and job.after and job.after[-1].last >= place:
             problem = f"it waits for job {job.after[-1].last + 1} of them, which comes no earlier"
         if problem:
@@ -176,4 +185,7 @@ def _jobs(lines: list[str]) -> list[GraphJob]:
             name = f" ({job.spec.name[:40]})" if job.spec.name else ""
             raise UsageError(f"{which}{name} cannot be accepted", cause=problem)
         jobs.append(job)
+        for each in job.spec.parent_files:
+            if each.placed and not jobs[each.job_id].spec.outputs:
+                raise leaves_none(f"job {each.job_id + 1} of {len(lines):,}")
     return jobs

@@ -15,6 +15,7 @@ from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.manager import views
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.descent import below, ended_parents, stopped_in_vain_no_more
+from kestrelctl.manager.parent_file_answers import check_parents
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import (
     MAX_RECORDS,
@@ -57,6 +58,7 @@ class JobRequests:
         problem = problem_with_job(spec) or problem_with_size(spec)
         if problem:
             raise UsageError("the job cannot be accepted", cause=problem)
+        check_parents(self._service, spec)
         earlier = None
         if request.key:
             earlier = self._service.store.job_of_key(caller.user, request.key)

@@ -14,6 +14,7 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.conversations import Conversations
 from kestrelctl.manager.notices import Notices
 from kestrelctl.manager.outbox import SMALL_BYTES
+from kestrelctl.manager.parent_file_answers import ParentFileAnswers
 from kestrelctl.manager.presence_desk import PresenceDesk
 from kestrelctl.manager.request_dispatch import RequestDispatcher, failed
 from kestrelctl.manager.service import Service
@@ -53,6 +54,7 @@ class ManagerListener:
         self._jobs = self.addresses.jobs
         self._conversations = Conversations(service, dispatcher, access)
         self._notices = Notices(service)
+        self._parent_files = ParentFileAnswers(service)
         self.session: Session
 
     def status(self) -> str:
@@ -211,6 +213,9 @@ class ManagerListener:
             self._service.acknowledge_now(sender)
         elif isinstance(message, work.Resized):
             self._resized(sender, message)
+        elif isinstance(message, work.FindFiles):
+            handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
+            self._parent_files.answer(sender, message)
         else:
             # A sign of life as well: while a worker sends output, it gives no other.
             handle(ev.Heard(at=self._now(), cause=sender, worker=sender))

@@ -237,7 +237,7 @@ def detailed(view: JobView, spec: JobSpec) -> JobView:
         view,
         env=spec.env,
         cleanup=list(spec.cleanup),
-        inputs=[each.name for each in spec.inputs] or None,
+        inputs=[*(i.name for i in spec.inputs), *(p.name for p in spec.parent_files)] or None,
         stdin=spec.stdin.name if spec.stdin else "",
     )
     return whole if _json_bytes(whole) + _FRAME_BYTES <= codec.MAX_PAYLOAD_BYTES else view

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, workdir
+from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, parent_files, workdir
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.isolation import is_reserved
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result, Seconds
@@ -123,8 +123,9 @@ def ad_of(profile: Profile, host: str) -> WorkerAd:
         tags = [*tags, os_tag]
     if any(tag.lower() == workdir.TAG for tag in tags):
         raise UsageError(f"no tag {workdir.TAG}: a task message names no directory")
-    if any(tag.lower() == job_inputs.TAG for tag in tags):
-        raise UsageError(f"no tag {job_inputs.TAG}: a task message names no files")
+    for own in (job_inputs.TAG, parent_files.TAG):
+        if any(tag.lower() == own for tag in tags):
+            raise UsageError(f"no tag {own}: a task message names no files")
     if any(tag.lower() == output_globs.TAG for tag in tags):
         raise UsageError(f"no tag {output_globs.TAG}: a finish message has no files")
     if any(tag.lower() == checkpoint_rules.TAG for tag in tags):

@@ -9,6 +9,7 @@ import msgspec
 from kestrelctl.core.model.ad import AssetChange, WorkerAd
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.result import Count, Result, Seconds, Whole
+from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.template import Template
 from kestrelctl.core.model.use import Use
 
@@ -123,6 +124,20 @@ class Resized(Message, frozen=True, kw_only=True, tag="resized"):
     ad: WorkerAd
     request: Annotated[str, msgspec.Meta(max_length=64)] = ""
     problem: Annotated[str, msgspec.Meta(max_length=500)] = ""
+
+
+class FindFiles(Message, frozen=True, kw_only=True, tag="find_files"):
+    """Where is what tasks of a parent left? An attempt of this worker is to find it.
+
+    Attributes:
+        number: of the attempt.
+        parent: a job of which its own wants the files.
+        after: the page begins after the task with this index.
+    """
+
+    number: Count
+    parent: Count
+    after: Whole = -1
 
 
 class Output(Message, frozen=True, kw_only=True, tag="output"):
@@ -247,6 +262,24 @@ class Resize(Message, frozen=True, kw_only=True, tag="resize"):
     change: AssetChange
 
 
+class FilesFound(Message, frozen=True, kw_only=True, tag="files_found"):
+    """Where that is (answers `find_files`).
+
+    Attributes:
+        number, parent, after: as in the question.
+        files: task id -> the archive of what the task left; only of those that left some.
+        next: the next page begins after the task with this index; None if this is the last.
+        problem: why nothing can be told, for good.
+    """
+
+    number: Count
+    parent: Count
+    after: int = -1
+    files: list[tuple[int, StoredFile]] = []
+    next: int | None = None
+    problem: str = ""
+
+
 class FetchOutput(Message, frozen=True, kw_only=True, tag="fetch_output"):
     """Send a piece of an attempt's output, for a user who wants more than the tail."""
 
@@ -268,6 +301,7 @@ FromWorker = (
     | Leaving
     | Resized
     | Output
+    | FindFiles
 )
 ToWorker = (
     Welcome
@@ -281,4 +315,5 @@ ToWorker = (
     | SetHeartbeat
     | Resize
     | FetchOutput
+    | FilesFound
 )

@@ -20,6 +20,7 @@ from kestrelctl.core.model import (
     isolation,
     job_inputs,
     output_globs,
+    parent_files,
     workdir,
 )
 from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
@@ -50,6 +51,7 @@ from kestrelctl.worker.isolation.rung import Rung, TaskLimits
 from kestrelctl.worker.keeper import keep_the_keeper
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.output_stage import OutputStage
+from kestrelctl.worker.parent_file_questions import Left
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
 from kestrelctl.worker.session import WorkerSession
@@ -82,7 +84,7 @@ def _add_sessions(
             *options.tags,
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
-            *((job_inputs.TAG,) if _fetches_inputs(options) else ()),
+            *((job_inputs.TAG, parent_files.TAG) if _fetches_inputs(options) else ()),
             *((output_globs.TAG, checkpoint_rules.TAG) if options.executor == "process" else ()),
         ),
         host=machine.hostname,
@@ -171,6 +173,11 @@ def _executor(
         any_workdir=options.any_workdir,
         output_stage=stage,
     )
+
+    async def find(number: int, parent: int) -> Left:
+        [holder] = [each for each in sessions if number in each.agent.running]
+        return await holder.parent_files.find(number, parent)
+
     return StagingExecutor(
         on_completion,
         partial(
@@ -186,6 +193,7 @@ def _executor(
             ),
         ),
         partial(InputCache, options.data_dir / "inputs", options.cache_bytes, share.get),
+        find,
     )
 
 

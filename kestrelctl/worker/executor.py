@@ -13,6 +13,7 @@ from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.worker.checkpoint_order import CheckpointOrder
 
@@ -37,6 +38,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
         host_lines: what its host file has; empty for none.
         join: whether what it writes to standard error goes into standard output.
         inputs: what is to be fetched before it starts.
+        parent_files: what tasks of other jobs left and is to be fetched, too.
         stdin: its standard input, which is to be fetched, too; None for an empty one.
         stdin_path: absolute path of that when it was fetched; empty before, and for none.
         owner: whose attempt it is, where it has inputs.
@@ -62,6 +64,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     host_lines: tuple[str, ...] = ()
     join: bool = False
     inputs: tuple[Input, ...] = ()
+    parent_files: tuple[ParentFiles, ...] = ()
     stdin: Input | None = None
     stdin_path: str = ""
     owner: str = ""

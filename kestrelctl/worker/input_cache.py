@@ -25,6 +25,7 @@ from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import KestrelError, NoSpace
 from kestrelctl.files.archive import unpack
 from kestrelctl.worker.discovery import disk_for_inputs_bytes
+from kestrelctl.worker.gathered import AT_ONCE, Gathered
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.programs import NO_SPACE
 from kestrelctl.worker.trash import Trash
@@ -129,7 +130,7 @@ class InputCache:
         """What is in it, with what is set aside for what is under way."""
         return sum(entry.size_bytes for entry in (*self._entries.values(), *self._leaving))
 
-    async def take(self, owner: str, wanted: Input) -> CacheEntry:
+    async def take(self, owner: str, wanted: Input | Gathered) -> CacheEntry:
         """An input, verified, for a task that is about to start; it stays until it is released.
 
         Args:
@@ -138,7 +139,7 @@ class InputCache:
         Raises:
             InputRefused: it cannot be had.
         """
-        key = f"{_folder(owner)}/{wanted.stored.sha256}.{_kind(wanted)}"
+        key = f"{_folder(owner)}/{_content(wanted)}"
         while True:
             entry = self._entries.get(key)
             if entry is None:
@@ -151,7 +152,7 @@ class InputCache:
                 if entry.fetching is not None:
                     await asyncio.shield(entry.fetching)
                     return entry
-                marks = await _marks_now(entry.path, directory=wanted.directory)
+                marks = await _marks_now(entry.path, directory=_is_directory(wanted))
                 if marks and marks == entry.marks:
                     self.hits += 1
                     return entry
@@ -194,14 +195,14 @@ class InputCache:
 
     # -- one entry ---------------------------------------------------------------------------------
 
-    def _begin(self, key: str, wanted: Input) -> CacheEntry:
+    def _begin(self, key: str, wanted: Input | Gathered) -> CacheEntry:
         """An entry whose file is under way."""
         entry = self._entries[key] = CacheEntry(key, self._owners.path, f"{key}-{token_hex(4)}")
         entry.fetching = asyncio.create_task(self._bring(entry, wanted))
         entry.fetching.add_done_callback(_look_at)
         return entry
 
-    async def _bring(self, entry: CacheEntry, wanted: Input) -> None:
+    async def _bring(self, entry: CacheEntry, wanted: Input | Gathered) -> None:
         """Fetches an input and puts it where it is used from."""
         place = self._fetching.path / next(self._numbers)
         try:
@@ -217,39 +218,63 @@ class InputCache:
         finally:
             entry.fetching = None
             self._discard(place.name, self._fetching.fd)
-        self.fetched_bytes += wanted.stored.size_bytes
+        stored = wanted if isinstance(wanted, Gathered) else wanted.stored
+        self.fetched_bytes += stored.size_bytes
 
-    async def _bring_by_way_of(self, place: Path, entry: CacheEntry, wanted: Input) -> None:
-        needed_bytes = wanted.stored.size_bytes * (2 if wanted.directory else 1)  # and its archive
+    async def _bring_by_way_of(
+        self, place: Path, entry: CacheEntry, wanted: Input | Gathered
+    ) -> None:
+        needed_bytes = _needed_bytes(wanted)
         self._make_room(needed_bytes, wanted.name)
         entry.size_bytes = needed_bytes
-        brought, below = place / "file", ""
-        await self._read(wanted, brought)
-        if wanted.directory:
-            archive, brought = brought, place / "directory"
-            try:
-                await asyncio.to_thread(unpack, archive, brought)
-            except NoSpace as error:
-                raise InputRefused(f"no-space: {wanted.name!r}: {error.message}") from error
-            except KestrelError as error:
-                raise InputRefused(_no_input(wanted, error)) from error
+        brought, below = place / "directory", ""
+        if isinstance(wanted, Gathered):
+            brought.mkdir()
+            await self._gather(wanted, brought)
+        elif wanted.directory:
+            await self._read_archive(wanted.name, wanted.stored, brought)
+        else:
+            brought = place / "file"
+            await self._read(wanted.name, wanted.stored, brought)
+        if _is_directory(wanted):
             entry.size_bytes = await asyncio.to_thread(_make_read_only, brought)
             below = await asyncio.to_thread(_marks_below, str(brought))
         # From here on nothing is waited for: what is in its place is what the index says.
         Path(entry.path).parent.mkdir(mode=0o700, exist_ok=True)
         brought.rename(entry.path)
-        os.chmod(entry.path, 0o555 if wanted.executable or wanted.directory else 0o444)
+        os.chmod(entry.path, 0o444 if _content(wanted).endswith(".file") else 0o555)
         entry.marks = _marks(entry.path) + below
         self._save()
 
-    async def _read(self, wanted: Input, place: Path) -> None:
-        """Fetches a file. InputRefused if it cannot be had."""
+    async def _gather(self, wanted: Gathered, directory: Path) -> None:
+        """Fetches what several tasks left, a few at a time. InputRefused if one cannot be had."""
+        parts = iter(wanted.parts)
+
+        async def bring() -> None:
+            for task_id, stored in parts:
+                await self._read_archive(wanted.name, stored, directory / str(task_id))
+
         try:
-            await self._fetch(wanted.stored, place)
-        except NoSpace as error:
-            raise InputRefused(f"no-space: {wanted.name!r}: {error.message}") from error
-        except KestrelError as error:
-            raise InputRefused(_no_input(wanted, error)) from error
+            async with asyncio.TaskGroup() as bringing:
+                for _ in range(AT_ONCE):
+                    bringing.create_task(bring())
+        except* InputRefused as refused:
+            raise refused.exceptions[0] from None
+        except* OSError as failed:
+            raise failed.exceptions[0] from None
+
+    async def _read_archive(self, name: str, stored: StoredFile, directory: Path) -> None:
+        """Fetches an archive and unpacks it. InputRefused if it cannot be had."""
+        archive = directory.with_name(f"{directory.name}.tar")
+        await self._read(name, stored, archive)
+        with _explained(name):
+            await asyncio.to_thread(unpack, archive, directory)
+        archive.unlink()
+
+    async def _read(self, name: str, stored: StoredFile, place: Path) -> None:
+        """Fetches a file. InputRefused if it cannot be had."""
+        with _explained(name):
+            await self._fetch(stored, place)
 
     # -- all of them -------------------------------------------------------------------------------
 
@@ -329,17 +354,39 @@ class InputCache:
         return os.listdir(self._owners.path / folder)
 
 
-def _kind(wanted: Input) -> str:
-    return "tree" if wanted.directory else "program" if wanted.executable else "file"
+def _content(wanted: Input | Gathered) -> str:
+    """A name for what it holds, and of what kind that is."""
+    if isinstance(wanted, Gathered):
+        return f"{wanted.digest}.gathered"
+    kind = "tree" if wanted.directory else "program" if wanted.executable else "file"
+    return f"{wanted.stored.sha256}.{kind}"
+
+
+def _is_directory(wanted: Input | Gathered) -> bool:
+    return isinstance(wanted, Gathered) or wanted.directory
+
+
+def _needed_bytes(wanted: Input | Gathered) -> int:
+    """What it takes while it comes, with an archive beside what is in it."""
+    if isinstance(wanted, Gathered):
+        return wanted.needed_bytes
+    return wanted.stored.size_bytes * (2 if wanted.directory else 1)
 
 
 def _folder(owner: str) -> str:
     return hashlib.sha256(owner.encode()).hexdigest()[:32]
 
 
-def _no_input(wanted: Input, error: KestrelError) -> str:
-    why = f"{error.message}: {error.cause}" if error.cause else error.message
-    return f"no-input: {wanted.name!r}: {why}"
+@contextlib.contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Says of which input something could not be done. InputRefused if it could not."""
+    try:
+        yield
+    except NoSpace as error:
+        raise InputRefused(f"no-space: {name!r}: {error.message}") from error
+    except KestrelError as error:
+        why = f"{error.message}: {error.cause}" if error.cause else error.message
+        raise InputRefused(f"no-input: {name!r}: {why}") from error
 
 
 def _look_at(task: asyncio.Task[None]) -> None:

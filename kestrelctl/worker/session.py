@@ -34,6 +34,7 @@ from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.environment import Environments, host_lines
 from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.parent_file_questions import ParentFileQuestions
 from kestrelctl.worker.session_checkpoints import SessionCheckpoints
 
 log = logging.getLogger(__name__)
@@ -111,6 +112,7 @@ class WorkerSession:
         self._heartbeat_seconds = self._usage_seconds = 0.0
         self._usage_timer: asyncio.TimerHandle | None = None
         self._spoke_at = self._heartbeat_planned_at = 0.0
+        self.parent_files = ParentFileQuestions(agent, self._send)
         self._serve: dict[type, Callable[[work.ToWorker], None]] = {
             work.Welcome: self._on_welcome,  # type: ignore[dict-item]
             work.Run: self._on_run,  # type: ignore[dict-item]
@@ -122,6 +124,7 @@ class WorkerSession:
             work.SetHeartbeat: self._on_set_heartbeat,  # type: ignore[dict-item]
             work.Resize: self._on_resize,  # type: ignore[dict-item]
             work.FetchOutput: self._on_fetch_output,  # type: ignore[dict-item]
+            work.FilesFound: self.parent_files.on_found,  # type: ignore[dict-item]
             work.Refused: self._on_refused,  # type: ignore[dict-item]
         }
 
@@ -356,6 +359,7 @@ class WorkerSession:
             command,
             join=template.join,
             inputs=template.inputs,
+            parent_files=template.parent_files,
             stdin=template.stdin,
             owner=template.owner,
             outputs=template.outputs,

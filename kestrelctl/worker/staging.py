@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
 from kestrelctl.core.model.checkpoint_rules import MOVED
 from kestrelctl.worker.executor import CommandSpec, Completion, Executor
+from kestrelctl.worker.gathered import Gathered
 from kestrelctl.worker.input_cache import CacheEntry, InputCache, InputRefused
+from kestrelctl.worker.parent_file_questions import Left, ParentFilesGone
 
 
 class StagingExecutor:
@@ -24,6 +26,8 @@ class StagingExecutor:
         inner: makes the executor that runs commands, given what it is to call.
         cache: makes the cache from which inputs are taken, after that: an executor wants to be
             there before this process has threads.
+        find: tells what tasks of a parent left, given the number of an attempt that is to find it,
+            and the parent's id; ParentFilesGone if that cannot be told.
     """
 
     def __init__(
@@ -31,10 +35,12 @@ class StagingExecutor:
         on_completion: Callable[[Completion], None],
         inner: Callable[[Callable[[Completion], None]], Executor],
         cache: Callable[[], InputCache],
+        find: Callable[[int, int], Awaitable[Left]],
     ) -> None:
         self._on_completion = on_completion
         self._inner = inner(self._ended)
         self.cache = cache()
+        self._find = find
         self.start_seconds = self._inner.start_seconds
         self._loop = asyncio.get_running_loop()
         self._staging: dict[int, asyncio.Task[None]] = {}
@@ -49,7 +55,7 @@ class StagingExecutor:
         number = command.number
         if number in self._taken:
             raise ValueError(f"attempt {number} runs already")
-        if not command.inputs and command.stdin is None:
+        if not (command.inputs or command.parent_files) and command.stdin is None:
             self._inner.start(command)
             return
         self._taken[number] = []
@@ -58,10 +64,15 @@ class StagingExecutor:
     async def _stage(self, command: CommandSpec) -> None:
         number, taken = command.number, self._taken[command.number]
         try:
+            links = []
             for wanted in command.inputs:
                 taken.append(await self.cache.take(command.owner, wanted))
-            links = tuple((i.name, e.path) for i, e in zip(command.inputs, taken, strict=True))
-            there = replace(command, inputs=(), links=links)
+                links.append((wanted.name, taken[-1].path))
+            for files in command.parent_files:
+                gathered = Gathered(files.name, await self._find(number, files.job_id))
+                taken.append(await self.cache.take(command.owner, gathered))
+                links.append((files.name, taken[-1].path))
+            there = replace(command, inputs=(), parent_files=(), links=tuple(links))
             if links:
                 there = replace(there, inputs_dir=self.cache.directory_of(command.owner))
             if command.stdin is not None:
@@ -72,7 +83,7 @@ class StagingExecutor:
         except asyncio.CancelledError:
             self._let_go(taken)
             raise
-        except InputRefused as error:
+        except (InputRefused, ParentFilesGone) as error:
             self._end(number, error.message)
         except Exception as error:
             self._end(number, f"no-resources: {error!r}")

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,7 @@ class Cutting:
     Attributes:
         after_bytes: of each of the next connections; then none is cut.
         asked: the first line and the ranges of all requests.
+        connections, open_now: how many came, and are there.
     """
 
     port: int
@@ -90,6 +92,8 @@ class Cutting:
     after_bytes: list[int]
     asked: list[str]
     upwards: bool = False
+    connections: int = 0
+    open_now: int = 0
 
     def through(self, url: str) -> str:
         return url.replace(f":{self.to_port}/", f":{self.port}/")
@@ -102,11 +106,14 @@ class Cutting:
         return msgspec.structs.replace(stored, pieces=pieces)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         up, down = await asyncio.open_connection(LOOPBACK, self.to_port)
         most = self.after_bytes.pop(0) if self.after_bytes else None
         request = asyncio.create_task(self._copy(reader, down, most if self.upwards else None))
         answer = asyncio.create_task(self._copy(up, writer, None if self.upwards else most))
+        self.open_now += 1
         await asyncio.wait((request, answer), return_when=asyncio.FIRST_COMPLETED)
+        self.open_now -= 1
         for each in (request, answer):
             each.cancel()
         for each in (writer, down):
@@ -178,6 +185,42 @@ async def test_what_was_cut_off_is_read_on(
     first, *others = proxy.asked
     assert first == "GET"
     assert [each.startswith("GET Range: bytes=") for each in others] == [True, True]
+
+
+async def test_small_files_come_one_after_the_other_over_one_connection_and_soon(
+    private_server: PrivateServer, user_of_server: UserConnection, tmp_path: Path
+) -> None:
+    path = large(tmp_path / "source", 1000)
+    stored = await FileShare(user_of_server.request_slot).put(path)
+    share = FileShare()
+    async with cutting(private_server) as proxy:
+        for n in range(3):
+            await share.get(proxy.of(stored), tmp_path / str(n))
+    assert (len(proxy.asked), proxy.connections) == (3, 1)
+    began = time.monotonic()
+    for n in range(100):
+        await share.get(stored, tmp_path / f"again-{n}")
+    # An acknowledgement that waits for company takes 40 ms (tcp(7)).
+    assert time.monotonic() - began < 100 * 0.03
+
+
+async def test_a_connection_that_nobody_uses_is_closed(
+    private_server: PrivateServer,
+    user_of_server: UserConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kestrelctl.files.share.IDLE_SECONDS", 0.1)
+    path = large(tmp_path / "source", 1000)
+    stored = await FileShare(user_of_server.request_slot).put(path)
+    share = FileShare()
+    async with cutting(private_server) as proxy:
+        await share.get(proxy.of(stored), tmp_path / "first")
+        async with asyncio.timeout(20):
+            while proxy.open_now:
+                await asyncio.sleep(0.01)
+        await share.get(proxy.of(stored), tmp_path / "second")
+    assert proxy.connections == 2
 
 
 async def test_the_next_call_reads_on(

@@ -14,6 +14,7 @@ from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.errors import FileDamaged, FileExpired, NoSpace, Unreachable
 from kestrelctl.worker import input_cache
+from kestrelctl.worker.gathered import Gathered
 from kestrelctl.worker.input_cache import InputCache, InputRefused
 
 ADA, BOB = "ada@users.example.org", "bob@users.example.org"
@@ -340,3 +341,53 @@ async def test_what_nobody_waits_for_any_more_is_not_fetched_any_further(
     assert (share.ended, cache.used_bytes) == (1, 0)
     share.open.set()
     assert await used(cache, an_input("alpha")) == "alpha"
+
+
+def left(*texts: str) -> Gathered:
+    """What tasks 1, 2, … left."""
+    parts = tuple((n, an_input(text).stored) for n, text in enumerate(texts, 1))
+    return Gathered("parts", parts)
+
+
+@pytest.mark.usefixtures("unpacking")
+async def test_what_several_tasks_left_is_one_directory_that_is_fetched_once(
+    caches: Caches, share: Share
+) -> None:
+    cache = caches()
+    for _ in range(2):
+        entry = await cache.take(ADA, left("alpha", "bravo"))
+        texts = [Path(entry.path, str(n), "sub", "text").read_text() for n in (1, 2)]
+        assert texts == ["alpha", "bravo"]
+        assert sorted(os.listdir(entry.path)) == ["1", "2"]
+        assert not os.stat(f"{entry.path}/1/sub/text").st_mode & 0o222
+        cache.release(entry)
+    assert share.gets == ["a", "b"]
+    cache.release(await cache.take(ADA, left("alpha", "cargo")))
+    assert share.gets == ["a", "b", "a", "c"], "it is another directory"
+
+
+@pytest.mark.usefixtures("unpacking")
+async def test_of_what_tasks_left_a_few_archives_lie_beside_it_while_they_are_unpacked(
+    caches: Caches, share: Share
+) -> None:
+    cache = caches(44)
+    texts = ("alpha", "bravo", "cargo", "delta", "eagle")
+    with pytest.raises(InputRefused, match="does not fit into the worker's cache: it needs 45"):
+        await cache.take(ADA, left(*texts))
+    assert share.gets == []
+
+
+@pytest.mark.usefixtures("unpacking")
+async def test_one_archive_that_cannot_be_had_refuses_all(caches: Caches, share: Share) -> None:
+    cache = caches()
+    share.errors = [FileExpired("the file has expired")]
+    with pytest.raises(InputRefused, match="no-input: 'parts': the file has expired"):
+        await cache.take(ADA, left("alpha", "bravo"))
+    assert cache.used_bytes == 0
+
+
+async def test_nothing_that_was_left_is_an_empty_directory(caches: Caches) -> None:
+    cache = caches()
+    entry = await cache.take(ADA, left())
+    assert os.listdir(entry.path) == []
+    cache.release(entry)

@@ -10,10 +10,15 @@ import pytest
 from test_input_cache import ADA, Share, an_input
 
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.errors import FileExpired
 from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 from kestrelctl.worker.input_cache import InputCache
+from kestrelctl.worker.parent_file_questions import Left, ParentFilesGone
 from kestrelctl.worker.staging import StagingExecutor
+
+#: A job that the pool has forgotten.
+GONE = 9
 
 
 class Runner:
@@ -65,12 +70,19 @@ class Machine:
             self.ends.append,
             self._runner,
             lambda: InputCache(directory, 12, self.share.get),
+            self._find,
         )
         self.cache = self.executor.cache
 
     def _runner(self, on_completion: Callable[[Completion], None]) -> Runner:
         self.runner = Runner(on_completion)
         return self.runner
+
+    async def _find(self, number: int, parent: int) -> Left:
+        if parent == GONE:
+            raise ParentFilesGone("no-input: the pool has forgotten it")
+        assert number == 1
+        return ()
 
     def start(self, number: int, *texts: str) -> None:
         """Starts an attempt of Ada's whose inputs have these texts, and these names."""
@@ -206,3 +218,22 @@ async def test_a_standard_input_stays_while_its_task_runs(machine: Machine) -> N
     assert entry.users == 1
     machine.runner.complete(Completion(7))
     assert entry.users == 0
+
+
+async def test_what_tasks_of_a_parent_left_is_asked_for_and_linked(machine: Machine) -> None:
+    files = (ParentFiles(name="parts", job_id=3),)
+    machine.executor.start(CommandSpec(1, ("true",), {}, parent_files=files, owner=ADA))
+    while not machine.runner.started:
+        await asyncio.sleep(0)
+    [command] = machine.runner.started
+    [(name, path)] = command.links
+    assert (name, list(Path(path).iterdir())) == ("parts", [])
+    assert command.inputs_dir
+
+
+async def test_files_that_nobody_knows_any_more_end_the_attempt(machine: Machine) -> None:
+    files = (ParentFiles(name="parts", job_id=GONE),)
+    machine.executor.start(CommandSpec(1, ("true",), {}, parent_files=files, owner=ADA))
+    await machine.settled()
+    [end] = machine.ends
+    assert end.reason == "no-input: the pool has forgotten it"

@@ -33,6 +33,7 @@ from kestrelctl.core.handlers.waits import (
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.model.after import shifted
 from kestrelctl.core.model.hold import SUBMITTED_SO, Hold
+from kestrelctl.core.model.parent_files import located
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import JobForgotten, OwnerTold, Swept
 from kestrelctl.core.model.spec import JobSpec
@@ -86,7 +87,10 @@ def on_submit_graph(state: State, event: SubmitGraph) -> None:
         refuse(state, event.request, *refusal)
         return
     for spec, after in zip(event.specs, afters, strict=True):
-        job = _take_in(state, event, msgspec.structs.replace(spec, after=after) if after else spec)
+        if after:
+            files = located(spec.parent_files, first)
+            spec = msgspec.structs.replace(spec, after=after, parent_files=files)
+        job = _take_in(state, event, spec)
         if event.key and job.id == first:
             job.key = event.key
             state.keys[event.owner, event.key] = first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, workdir
+from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, parent_files, workdir
 from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural, whole_uses
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, in_lower_case
@@ -106,6 +106,7 @@ def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) ->
         *spec.requires,
         *((workdir.TAG,) if spec.workdir else ()),
         *((job_inputs.TAG,) if spec.inputs or spec.stdin else ()),
+        *((parent_files.TAG,) if spec.parent_files else ()),
         *((output_globs.TAG,) if spec.outputs else ()),
         *((checkpoint_rules.TAG,) if spec.checkpoints else ()),
     )

@@ -10,6 +10,7 @@ import msgspec
 from kestrelctl.core.model.after import After, GraphHead, IfParentFails
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.task_array import TaskArray
 
 #: The longest command, and the longest requirements, in characters, in the head of a job.
@@ -51,6 +52,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         workdir: absolute path of the directory in which tasks start, on the machines of workers
             that allow it (`core.model.workdir`); empty for a scratch directory of each task's own.
         inputs: files that each task finds in its scratch directory.
+        parent_files: what tasks of its parents left, and each task finds there, too.
         stdin: the file that each task reads as its standard input; None for an empty one.
         outputs: globs of what tasks leave in their scratch directories and that comes home
             (`core.model.output_globs`).
@@ -101,6 +103,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     notify: Notify = Notify.NEVER
     workdir: str = ""
     inputs: tuple[Input, ...] = ()
+    parent_files: tuple[ParentFiles, ...] = ()
     stdin: Input | None = None
     outputs: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()
@@ -153,6 +156,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             items=None,
             env={},
             inputs=(),
+            parent_files=(),
             stdin=None,
             cleanup=(),
             outputs=tuple(cut_words(self.outputs, HEAD_CHARACTERS)),

@@ -11,6 +11,7 @@ import msgspec
 
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_array import TaskArray
 
@@ -39,6 +40,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     stop_grace_seconds: float | None = None
     join: bool = False
     inputs: tuple[Input, ...] = ()
+    parent_files: tuple[ParentFiles, ...] = ()
     stdin: Input | None = None
     owner: str = ""
 
@@ -67,8 +69,9 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             stop_grace_seconds=spec.stop_grace_seconds,
             join=spec.join,
             inputs=spec.inputs,
+            parent_files=spec.parent_files,
             stdin=spec.stdin,
-            owner=owner if spec.inputs or spec.stdin else "",
+            owner=owner if spec.inputs or spec.parent_files or spec.stdin else "",
         )
 
 

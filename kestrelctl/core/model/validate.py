@@ -16,6 +16,7 @@ from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.job_inputs import problem_with_inputs, problem_with_stdin
 from kestrelctl.core.model.matching_ads import problem_with_attributes
 from kestrelctl.core.model.output_globs import problem_with_outputs
+from kestrelctl.core.model.parent_files import not_waited_for, problem_with_parent_files
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.core.model.span import problem_with_span
 from kestrelctl.core.model.spec import JobSpec
@@ -70,7 +71,12 @@ def problem_with_job(spec: JobSpec) -> str | None:
     """The first thing wrong with a job, in words for its user; None if all is well."""
     ids = problem_with_ids(spec) or ""
     workdir = problem_with_workdir(spec.workdir) or ""
-    inputs = problem_with_inputs(spec.inputs, spec.workdir) or problem_with_stdin(spec.stdin) or ""
+    inputs = (
+        problem_with_inputs(spec.inputs, spec.workdir)
+        or problem_with_parent_files(spec.parent_files, spec.inputs, spec.workdir)
+        or problem_with_stdin(spec.stdin)
+        or ""
+    )
     checks = (
         (bool(spec.argv) and bool(spec.argv[0]), "the command is empty"),
         (1 <= spec.count <= MAX_TASKS, f"an array has 1 to {MAX_TASKS:,} tasks, not {spec.count}"),
@@ -115,7 +121,16 @@ def problem_with_job(spec: JobSpec) -> str | None:
         or problem_with_outputs(spec)
         or problem_with_checkpoints(spec)
         or problem_with_parents(spec.after)
+        or _problem_with_order(spec)
     )
+
+
+def _problem_with_order(spec: JobSpec) -> str | None:
+    there = [each for each in spec.parent_files if not each.placed]
+    early = not_waited_for(there, spec.after)
+    if early is None:
+        return None
+    return f"files of job {early} are wanted, and that it ends well is not waited for"
 
 
 def _problem_with_expression(name: str, text: str) -> str | None:

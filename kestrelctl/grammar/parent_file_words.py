@@ -1,0 +1,70 @@
+"""The words of `--input` that mean what tasks of another job left: `job:12`, `job:12=parts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kestrelctl.core.model.after import After
+from kestrelctl.core.model.parent_files import ParentFiles, not_waited_for
+from kestrelctl.errors import UsageError
+
+PREFIX = "job:"
+
+
+def of_this_machine(words: Iterable[str]) -> list[str]:
+    """The words that name files."""
+    return [word for word in words if not word.startswith(PREFIX)]
+
+
+def parents_named(words: Iterable[str]) -> list[str]:
+    """What the other words call the jobs whose files they mean."""
+    return [_split(word)[0] for word in words if word.startswith(PREFIX)]
+
+
+def parse_parent_files(
+    words: Iterable[str], place_of: Callable[[str], int | None] = lambda name: None
+) -> tuple[ParentFiles, ...]:
+    """What the words mean of the jobs that are there, or are submitted as one.
+
+    Args:
+        place_of: the place of a job among those, by its name; None if it is none of them.
+
+    Raises:
+        UsageError: a word names no job.
+    """
+    found = []
+    for word in words:
+        if not word.startswith(PREFIX):
+            continue
+        job, name = _split(word)
+        place = place_of(job)
+        if place is not None:
+            found.append(ParentFiles(name=name or job, job_id=place, placed=True))
+        elif job.isascii() and job.isdigit() and len(job) <= 18:
+            found.append(ParentFiles(name=name or f"job-{int(job)}", job_id=int(job)))
+        else:
+            raise UsageError(
+                f"no job whose files could be an input: {word[:80]!r}",
+                hint=f"write {PREFIX}ID, or {PREFIX}ID=NAME; a file of that name is ./{word[:40]}",
+            )
+    return tuple(found)
+
+
+def waiting_for(after: Sequence[After], files: Sequence[ParentFiles]) -> tuple[After, ...]:
+    """What a job waits for that wants these files: their jobs, too, until they have ended well."""
+    found = list(after)
+    there = [each for each in files if not each.placed]
+    while (missing := not_waited_for(there, found)) is not None:
+        named = any(each.first <= missing <= each.last for each in found)
+        if named:
+            raise UsageError(
+                f"files of job {missing} are wanted, and it is waited for until it has failed",
+                hint=f"--after {missing}, or --after {missing}:ended",
+            )
+        found.append(After(missing, missing))
+    return tuple(sorted(found, key=lambda each: each.first))
+
+
+def _split(word: str) -> tuple[str, str]:
+    job, _, name = word.removeprefix(PREFIX).partition("=")
+    return job.strip(), name
