@@ -222,9 +222,9 @@ def _failed(
 ) -> None:
     job = task.job
     if task.is_unwanted:
-        result = msgspec.structs.replace(result, checkpoint=None)
         if job.stopped_by and result.outcome == Outcome.KILLED:
             result = msgspec.structs.replace(result, reason=job.stopped_by)
+        result = msgspec.structs.replace(result, checkpoint=None)
         finish(state, task, TaskState.CANCELLED, attempt.worker, result)
         return
     task.concluded = max(task.concluded, result.number)
