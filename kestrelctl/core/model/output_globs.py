@@ -47,13 +47,13 @@ def problem_with_glob(glob: str) -> str | None:
     """What is wrong with one glob, in words for its user; None if all is well."""
     shown = repr(glob[:80])
     if glob.startswith("/"):
-        return f"an output is relative to the scratch directory of a task, not {shown}"
+        return f"a glob is relative to the scratch directory of a task, not {shown}"
     if ".." in glob.split("/"):
-        return f"an output is below the scratch directory of a task, and {shown} may leave it"
+        return f"a glob stays below the scratch directory of a task, and {shown} may leave it"
     if "\0" in glob or len(glob) > MOST_CHARACTERS:
-        return f"an output has up to {MOST_CHARACTERS:,} characters, none of them NUL"
+        return f"a glob has up to {MOST_CHARACTERS:,} characters, none of them NUL"
     if not _parts(glob):
-        return f"{shown} names no output; all that a task leaves is '**'"
+        return f"{shown} names no file; all that a task leaves is '**'"
     return None
 
 
