@@ -9,15 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from kestrelctl.core.classad.rules import shown
-from kestrelctl.core.model import (
-    checkpoint_rules,
-    isolation,
-    job_inputs,
-    output_globs,
-    parent_files,
-    workdir,
-)
+from kestrelctl.core.model import isolation
 from kestrelctl.core.model.matching_ads import problem_with_attributes
+from kestrelctl.core.model.own_tags import first_own
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import offered_assets
@@ -30,26 +24,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _tags(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """The tags, one by one. UsageError if one is not the operator's to give."""
     tags = split_words(given)
-    if any(tag.lower() == workdir.TAG for tag in tags):
+    own = first_own(tags)
+    if own is not None:
         raise UsageError(
-            f"the tag {workdir.TAG} cannot be given",
-            cause="by it, workers of `kestrelctl up` let jobs choose a directory",
-        )
-    for own in (job_inputs.TAG, parent_files.TAG):
-        if any(tag.lower() == own for tag in tags):
-            raise UsageError(
-                f"the tag {own} cannot be given",
-                cause="by it, workers say themselves that they fetch files for tasks",
-            )
-    if any(tag.lower() == output_globs.TAG for tag in tags):
-        raise UsageError(
-            f"the tag {output_globs.TAG} cannot be given",
-            cause="by it, workers say themselves that they store what tasks leave",
-        )
-    if any(tag.lower() == checkpoint_rules.TAG for tag in tags):
-        raise UsageError(
-            f"the tag {checkpoint_rules.TAG} cannot be given",
-            cause="by it, workers say themselves that they store the checkpoints of tasks",
+            f"the tag {own.name} cannot be given",
+            cause=f"by it, workers say themselves that they {own.does}",
         )
     for tag in filter(isolation.is_reserved, tags):
         raise UsageError(

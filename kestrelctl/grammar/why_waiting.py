@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, parent_files, workdir
+from kestrelctl.core.model.own_tags import first_own
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.validate import MOST_TOKENS, is_of_workers
@@ -73,31 +73,11 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
                 f"kestrelctl worker run --asset {asset}=…, or: {of_pool}"
                 f"kestrelctl job cancel {job_id}",
             )
-        if workdir.TAG.upper() in closest.refusal.wanted.split():
+        own = first_own(closest.refusal.wanted.split())
+        if own is not None:
             return (
-                "the workers of this pool run tasks in scratch directories only, and the job "
-                "names a directory",
-                f"kestrelctl job cancel {job_id}, and submit it with --workdir scratch",
-            )
-        if job_inputs.TAG.upper() in closest.refusal.wanted.split():
-            return (
-                "no worker of this pool fetches the inputs of tasks",
-                f"kestrelctl job cancel {job_id}, and submit it without --input",
-            )
-        if parent_files.TAG.upper() in closest.refusal.wanted.split():
-            return (
-                "no worker of this pool fetches what tasks of other jobs left",
-                f"kestrelctl job cancel {job_id}, and submit it without --input job:…",
-            )
-        if output_globs.TAG.upper() in closest.refusal.wanted.split():
-            return (
-                "no worker of this pool stores what tasks leave",
-                f"kestrelctl job cancel {job_id}, and submit it without --output",
-            )
-        if checkpoint_rules.TAG.upper() in closest.refusal.wanted.split():
-            return (
-                "no worker of this pool stores the checkpoints of tasks",
-                f"kestrelctl job cancel {job_id}, and submit it without --checkpoint",
+                f"this job is for workers that {own.does}, and there is none",
+                f"kestrelctl job cancel {job_id}, and submit it {own.instead}",
             )
         return (
             f"no worker could ever run it; the closest is {short_address(closest.example)}, "

@@ -12,9 +12,9 @@ from typing import Annotated
 import msgspec
 
 from kestrelctl.core.agent.agent import LocalAttempt
-from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, parent_files, workdir
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.isolation import is_reserved
+from kestrelctl.core.model.own_tags import first_own
 from kestrelctl.core.model.result import TAIL_BYTES, Outcome, Result, Seconds
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.shell_line import as_line
@@ -121,15 +121,9 @@ def ad_of(profile: Profile, host: str) -> WorkerAd:
     if os_tag:
         _check_tag(os_tag, "os")
         tags = [*tags, os_tag]
-    if any(tag.lower() == workdir.TAG for tag in tags):
-        raise UsageError(f"no tag {workdir.TAG}: a task message names no directory")
-    for own in (job_inputs.TAG, parent_files.TAG):
-        if any(tag.lower() == own for tag in tags):
-            raise UsageError(f"no tag {own}: a task message names no files")
-    if any(tag.lower() == output_globs.TAG for tag in tags):
-        raise UsageError(f"no tag {output_globs.TAG}: a finish message has no files")
-    if any(tag.lower() == checkpoint_rules.TAG for tag in tags):
-        raise UsageError(f"no tag {checkpoint_rules.TAG}: a finish message has no files")
+    own = first_own(tags)
+    if own is not None:
+        raise UsageError(f"no tag {own.name}: simple workers do not {own.does}")
     assets = {"cpus": profile.cores}
     if profile.ram:
         assets["memory"] = profile.ram * _MEBIBYTE

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,11 +196,9 @@ async def test_small_files_come_one_after_the_other_over_one_connection_and_soon
         for n in range(3):
             await share.get(proxy.of(stored), tmp_path / str(n))
     assert (len(proxy.asked), proxy.connections) == (3, 1)
-    began = time.monotonic()
-    for n in range(100):
-        await share.get(stored, tmp_path / f"again-{n}")
-    # An acknowledgement that waits for company takes 40 ms (tcp(7)).
-    assert time.monotonic() - began < 100 * 0.03
+    async with asyncio.timeout(3):  # it would be four with delayed acknowledgements (tcp(7))
+        for n in range(100):
+            await share.get(stored, tmp_path / f"again-{n}")
 
 
 async def test_a_connection_that_nobody_uses_is_closed(

@@ -97,7 +97,7 @@ def test_a_pool_none_of_whose_workers_fetches_inputs_says_so() -> None:
     obstacle = an.Obstacle(workers=1, example="w1@x", refusal=lacking)
     told = msgspec.structs.replace(EXPLANATION, obstacles=[obstacle], could_run=0, ever=False)
     why, hint = conclusion(told)
-    assert "fetches the inputs" in why
+    assert "workers that fetch the inputs of tasks" in why
     assert "without --input" in (hint or "")
 
 

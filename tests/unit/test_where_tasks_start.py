@@ -147,7 +147,7 @@ def test_a_pool_that_lets_nobody_choose_says_so() -> None:
     obstacle = an.Obstacle(workers=1, example="w1@x", refusal=lacking)
     told = msgspec.structs.replace(EXPLANATION, obstacles=[obstacle], could_run=0, ever=False)
     why, hint = conclusion(told)
-    assert "scratch directories only" in why
+    assert "workers that let jobs choose a directory" in why
     assert hint is not None
     assert "--workdir scratch" in hint
 

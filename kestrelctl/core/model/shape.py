@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kestrelctl.core.model import checkpoint_rules, job_inputs, output_globs, parent_files, workdir
 from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural, whole_uses
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, in_lower_case
+from kestrelctl.core.model.own_tags import own_tags_of
 from kestrelctl.core.model.significance import Facts, attributes_of
 from kestrelctl.core.model.spec import JobSpec
 
@@ -102,14 +102,6 @@ def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) ->
     asked = sorted(amounts(spec.request).items())
     request = tuple(entry for entry in asked if entry[0] not in tokens)
     of_pool = tuple((name, whole_uses(n)) for name, n in asked if name in tokens)
-    requires = (
-        *spec.requires,
-        *((workdir.TAG,) if spec.workdir else ()),
-        *((job_inputs.TAG,) if spec.inputs or spec.stdin else ()),
-        *((parent_files.TAG,) if spec.parent_files else ()),
-        *((output_globs.TAG,) if spec.outputs else ()),
-        *((checkpoint_rules.TAG,) if spec.checkpoints else ()),
-    )
-    tags = frozenset(tag.upper() for tag in requires)
+    tags = frozenset(tag.upper() for tag in (*spec.requires, *own_tags_of(spec)))
     seconds = spec.time_request_seconds or 0.0
     return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool, spec.span

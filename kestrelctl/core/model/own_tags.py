@@ -1,0 +1,80 @@
+"""The tags by which workers say of themselves what they can do for tasks, and which jobs want that.
+
+Nobody else can give them: a worker of another version, or of another kind, does not have them, and
+gets none of the jobs that it would get wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kestrelctl.core.model import (
+    checkpoint_rules,
+    job_inputs,
+    output_globs,
+    parent_files,
+    workdir,
+)
+from kestrelctl.core.model.spec import JobSpec
+
+
+class OwnTag(NamedTuple):
+    """A thing that workers can do or not.
+
+    Attributes:
+        name: of the tag, in lower case.
+        does: what a worker does that has it, after "workers".
+        instead: how to submit a job that does not want it.
+        wanted_by: whether a job wants it.
+    """
+
+    name: str
+    does: str
+    instead: str
+    wanted_by: Callable[[JobSpec], bool]
+
+
+OWN_TAGS = (
+    OwnTag(
+        workdir.TAG,
+        "let jobs choose a directory",
+        "with --workdir scratch",
+        lambda spec: bool(spec.workdir),
+    ),
+    OwnTag(
+        job_inputs.TAG,
+        "fetch the inputs of tasks",
+        "without --input",
+        lambda spec: bool(spec.inputs or spec.stdin),
+    ),
+    OwnTag(
+        parent_files.TAG,
+        "fetch what tasks of other jobs left",
+        "without --input job:…",
+        lambda spec: bool(spec.parent_files),
+    ),
+    OwnTag(
+        output_globs.TAG,
+        "store what tasks leave",
+        "without --output",
+        lambda spec: bool(spec.outputs),
+    ),
+    OwnTag(
+        checkpoint_rules.TAG,
+        "store the checkpoints of tasks",
+        "without --checkpoint",
+        lambda spec: bool(spec.checkpoints),
+    ),
+)
+
+
+def own_tags_of(spec: JobSpec) -> list[str]:
+    """The names of those that a job wants."""
+    return [each.name for each in OWN_TAGS if each.wanted_by(spec)]
+
+
+def first_own(tags: Iterable[str]) -> OwnTag | None:
+    """The first of some tags, in any case, that workers give themselves; None if none is one."""
+    known = {each.name: each for each in OWN_TAGS}
+    return next((known[tag.lower()] for tag in tags if tag.lower() in known), None)
