@@ -69,12 +69,14 @@ class Column(Generic[T]):
     Attributes:
         right: numbers line up at their right ends.
         wide: only with `-o wide`.
+        sparse: only where the first page has something for it.
     """
 
     title: str
     cell: Callable[[T], str]
     right: bool = False
     wide: bool = False
+    sparse: bool = False
 
 
 class Listing(CommandOutput, Generic[T]):
@@ -107,13 +109,14 @@ class Listing(CommandOutput, Generic[T]):
 
     async def tabulate(self, screen: Screen) -> None:
         columns = [c for c in self._columns if not c.wide or screen.mode is Mode.WIDE]
-        grid = Grid([(c.title, c.right) for c in columns])
-        empty = True
+        grid: Grid | None = None
         async for page in self._pages:
             if page:
-                empty = False
+                if grid is None:
+                    columns = [c for c in columns if not c.sparse or any(map(c.cell, page))]
+                    grid = Grid([(c.title, c.right) for c in columns])
                 grid.print([[c.cell(thing) for c in columns] for thing in page], screen)
-        if empty:
+        if grid is None:
             screen.say(self._nothing)
 
 

@@ -72,6 +72,9 @@ OPTIONS = (
     "stop-grace",
     "on-worker-lost",
     "output",
+    "checkpoint",
+    "checkpoint-every",
+    "checkpoint-exit",
     "join",
     "keep-logs",
     "env",
@@ -88,8 +91,8 @@ _STAGE_KEYS = ("command", "time-limit", "tries")
 SCRATCH = "scratch"
 #: Options that may be a list.
 _SEVERAL = (
-    "after", "array", "requires", "env", "export", "assets", "inputs", "outputs", "stage-limit",
-    "stage-tries",
+    "after", "array", "requires", "env", "export", "assets", "inputs", "outputs", "checkpoints",
+    "stage-limit", "stage-tries",
 )  # fmt: skip
 _INI_KEYS = ("queue", "command", "cleanup", "requires")
 
@@ -234,9 +237,10 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
         del fields["asset"]
     if "stage" in fields:
         fields |= _stages(path, fields.pop("stage"))
-    if "output" in fields:
-        found = fields.pop("output")
-        fields["outputs"] = [found] if isinstance(found, str) else found
+    for key in ("output", "checkpoint"):
+        if key in fields:
+            found = fields.pop(key)
+            fields[f"{key}s"] = [found] if isinstance(found, str) else found
     for key, value in fields.items():
         if key in ("service", "hold", "join", "keep-logs") and isinstance(value, bool):
             continue

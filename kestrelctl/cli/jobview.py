@@ -139,6 +139,15 @@ def totals(views: Sequence[JobView], of: int = 0) -> str:
     return f"{jobs}; tasks: {', '.join(counts) or 'none'}"
 
 
+def _checkpoints(view: JobView) -> str:
+    found = view.checkpoints
+    if found is None:
+        return ""
+    goes_on = "" if found.exit_code is None else f", and exit code {found.exit_code} goes on"
+    used = f"; {plural(found.resumed, 'attempt')} went on from one"
+    return f"{shlex.join(found.globs)} every {duration(found.every_seconds)}{goes_on}{used}"
+
+
 def job_record(view: JobView, now: float, reason: str, output: str, files: str) -> Record:
     """Everything about a job.
 
@@ -160,6 +169,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("inputs", shlex.join(view.inputs or ())),
         ("standard input", view.stdin),
         ("outputs", shlex.join(view.outputs)),
+        ("checkpoints", _checkpoints(view)),
         ("tasks", f"{view.tasks:,}{span}"),
         ("", totals([view]).partition("tasks: ")[2]),
         ("submitted", ago(view.submitted_at, now)),

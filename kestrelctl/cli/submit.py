@@ -313,7 +313,7 @@ def _with_surroundings(
             "inputs are put into scratch directories, and --workdir has the tasks start elsewhere",
             hint="leave one of --input and --workdir out",
         )
-    in_scratch = bool(options["inputs"] or spec.outputs)
+    in_scratch = bool(options["inputs"] or spec.outputs or spec.checkpoints)
     return msgspec.structs.replace(
         spec,
         workdir=_directory(invocation, workdir, in_scratch),

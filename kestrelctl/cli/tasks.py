@@ -21,6 +21,13 @@ from kestrelctl.protocol.requests import ListTasks
 _PAGE = 1000
 _ON_TERMINAL = 100
 
+
+def _checkpoint(task: TaskView) -> str:
+    """Which one is the latest, and how old it is."""
+    found = task.checkpoint
+    return "" if found is None else f"{found.n} ({duration(found.age_seconds)} ago)"
+
+
 _COLUMNS: list[Column[TaskView]] = [
     Column("TASK", lambda t: str(t.task_id), right=True),
     Column("STATE", lambda t: t.state.value),
@@ -28,6 +35,7 @@ _COLUMNS: list[Column[TaskView]] = [
     Column("TIME", lambda t: duration(t.wall_seconds), right=True),
     Column("CPU", lambda t: duration(t.cpu_seconds), right=True),
     Column("MEMORY", lambda t: size(t.peak_bytes or t.memory_bytes or 0), right=True),
+    Column("CHECKPOINT", _checkpoint, right=True, sparse=True),
     Column("WAITED", lambda t: duration(t.waited_seconds), right=True, wide=True),
     Column("OUTPUT", lambda t: size(t.stdout_bytes + t.stderr_bytes), right=True, wide=True),
     Column("FILES", lambda t: str(t.output_files or ""), right=True, wide=True),

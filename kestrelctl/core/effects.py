@@ -12,6 +12,7 @@ import msgspec
 
 from kestrelctl.core.events import JobClosed, JobStored, TasksClosed
 from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.template import Template
 
@@ -50,6 +51,7 @@ class Run(Effect, frozen=True, kw_only=True):
         counts: (number, which attempt of its task it is) of those that are not the first.
         limits: (place of a claim, what its attempts may use) where that is more than they are
             charged.
+        checkpoints: (number, from which checkpoint it goes on) of those that do not begin anew.
         hosts: of a job that spans workers, the machines of all its members, in the order of their
             indexes; empty for others.
     """
@@ -64,6 +66,7 @@ class Run(Effect, frozen=True, kw_only=True):
     counts: list[tuple[int, int]] = []
     limits: list[tuple[int, Amounts]] = []
     hosts: list[str] = []
+    checkpoints: list[tuple[int, MadeCheckpoint]] = []
 
 
 class Kill(Effect, frozen=True, kw_only=True):
@@ -71,6 +74,18 @@ class Kill(Effect, frozen=True, kw_only=True):
 
     worker: str
     numbers: list[int]
+
+
+class TakeCheckpoints(Effect, frozen=True, kw_only=True):
+    """Have a worker store the checkpoints of attempts now.
+
+    Attributes:
+        stop: those of these that are asked to stop besides, to go on elsewhere.
+    """
+
+    worker: str
+    numbers: list[int]
+    stop: list[int]
 
 
 class Recall(Effect, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import msgspec
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After
 from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.index_ranges import IndexRange
 from kestrelctl.core.model.records import EndedTasks, JobRecord
 from kestrelctl.core.model.result import Result
@@ -350,6 +351,21 @@ class Staged(Event, frozen=True, kw_only=True):
 
     worker: str
     stages: list[tuple[int, str]]
+
+
+class Checkpointed(Event, frozen=True, kw_only=True):
+    """A worker has stored a checkpoint of an attempt that runs there, or could not use one.
+
+    Attributes:
+        number: of the attempt.
+        made: the checkpoint; None if there is none.
+        problem: why the attempt did not go on from the one that it was given, but began anew.
+    """
+
+    worker: str
+    number: int
+    made: MadeCheckpoint | None = None
+    problem: str = ""
 
 
 class Returned(Event, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from kestrelctl.core.effects import Effect, Recall, TasksEnded
 from kestrelctl.core.events import (
     Bounced,
     Cancel,
+    Checkpointed,
     Disconnected,
     Drain,
     DropGroup,
@@ -65,6 +66,7 @@ from kestrelctl.core.events import (
     Wanted,
 )
 from kestrelctl.core.handlers import (
+    checkpoints,
     dependents,
     durability,
     fail_fast,
@@ -138,6 +140,7 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Returned: reporting.on_returned,
     Using: running_use.on_used,
     Staged: running_use.on_staged,
+    Checkpointed: checkpoints.on_checkpointed,
     StoreFailing: durability.on_store_failing,
     StoreWell: durability.on_store_well,
     Tick: leases.on_tick,

@@ -66,6 +66,7 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
         task.failures, task.losses = unfinished.counters.get(index, (0, 0))
         task.concluded = unfinished.concluded.get(index, 0)
         task.retried_after = unfinished.retried_after.get(index, 0)
+        task.checkpoint = unfinished.checkpoints.get(index)
         ask_for_more(state, task, unfinished.memory_steps.get(index, 0))
     state.totals.tasks_restored += job.remaining
     return job

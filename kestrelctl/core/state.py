@@ -152,6 +152,7 @@ class State:
         job.hold = record.hold
         job.freed = record.freed
         job.settled = record.settled
+        job.resumed = record.resumed
         return job
 
     def class_of(self, ad: WorkerAd | None, jid: str) -> WorkerClass:

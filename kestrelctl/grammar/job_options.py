@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from kestrelctl.core.model.after import IfParentFails
+from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.isolation import RUNGS, tag
 from kestrelctl.core.model.spec import JobSpec, Notify, OnWorkerLost
 from kestrelctl.core.model.task_array import TaskArray
@@ -277,6 +278,26 @@ _OPTIONS = (
         help="How often the stage is tried before it has failed: in=3; repeatable.  [default: 1]",
     ),
     click.option(
+        "--checkpoint",
+        "checkpoints",
+        multiple=True,
+        metavar="GLOB",
+        help="Of what a task writes in its scratch directory, what its next attempt goes on from; "
+        "repeatable.",
+    ),
+    click.option(
+        "--checkpoint-every",
+        type=parse_duration,
+        metavar="TIME",
+        help="How often that is stored while a task runs.  [default: 10m]",
+    ),
+    click.option(
+        "--checkpoint-exit",
+        type=WholeNumber(1, MAX_EXIT_CODE),
+        metavar="CODE",
+        help="With this exit code a task goes on later, from its checkpoint: 85.",
+    ),
+    click.option(
         "--join", is_flag=True, help="Put standard error into standard output, as it is written."
     ),
     click.option(
@@ -393,6 +414,9 @@ def job_of(
             on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
             outputs=tuple(options["outputs"]),
             stages=stages_of(options),
+            checkpoints=tuple(options["checkpoints"]),
+            checkpoint_seconds=options["checkpoint_every"],
+            checkpoint_exit=options["checkpoint_exit"],
             env=_environment(options["env"]),
             notify=Notify(options["notify"]),
         )

@@ -195,6 +195,17 @@ class ManagerListener:
             handle(
                 ev.Returned(at=self._now(), cause=sender, worker=sender, numbers=message.numbers)
             )
+        elif isinstance(message, work.StoredCheckpoint):
+            handle(
+                ev.Checkpointed(
+                    at=self._now(),
+                    cause=sender,
+                    worker=sender,
+                    number=message.number,
+                    made=message.made,
+                    problem=message.problem,
+                )
+            )
         elif isinstance(message, work.Want):
             handle(
                 ev.Wanted(at=self._now(), cause=sender, worker=sender, attempts=message.attempts)

@@ -86,6 +86,7 @@ class Service:
             fx.Acknowledge: self._acknowledge,
             fx.Welcome: self._welcome,
             fx.Kill: self._kill,
+            fx.TakeCheckpoints: self._take_checkpoints,
             fx.Recall: self._recall,
             fx.AskWho: self._ask_who,
             fx.SetHeartbeat: self._set_heartbeat,
@@ -177,6 +178,12 @@ class Service:
 
     def _kill(self, effect: fx.Kill) -> None:
         self._send_numbers(work.Kill, effect.worker, effect.numbers)
+
+    def _take_checkpoints(self, effect: fx.TakeCheckpoints) -> None:
+        for first in range(0, max(len(effect.numbers), len(effect.stop)), MOST_NUMBERS):
+            part = slice(first, first + MOST_NUMBERS)
+            message = work.TakeCheckpoints(numbers=effect.numbers[part], stop=effect.stop[part])
+            self.send_to_worker(effect.worker, message)
 
     def _recall(self, effect: fx.Recall) -> None:
         self._send_numbers(work.Recall, effect.worker, effect.numbers)

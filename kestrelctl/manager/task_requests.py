@@ -16,6 +16,7 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import Busy, NotFound, UsageError
 from kestrelctl.manager import job_story, views
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.checkpoint_words import checkpoint_view
 from kestrelctl.manager.outputs import (
     FETCH_SECONDS,
     Outputs,
@@ -135,10 +136,11 @@ class TaskRequests:
                 cpu_seconds=use.cpu_seconds if use else None,
                 memory_bytes=use.memory_bytes if use else None,
                 said_at=said_at,
+                checkpoint=checkpoint_view(live.checkpoint, self._service.now()),
             )
         row = rows.get(index)
         if row is not None:
-            return views.task_view(row, record)
+            return views.task_view(row, record, self._service.now())
         never = record.cancelling or _never_starts(record, job, index)
         state = TaskState.CANCELLED if never else TaskState.WAITING
         return an.TaskView(index=index, task_id=task_id, state=state)

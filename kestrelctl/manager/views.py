@@ -22,6 +22,11 @@ from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
 from kestrelctl.core.scheduling.shortage import class_words, shape_words
+from kestrelctl.manager.checkpoint_words import (
+    abridged_checkpoints,
+    checkpoint_view,
+    job_checkpoints,
+)
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import (
     JobExplanation,
@@ -112,6 +117,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         max_running=spec.max_running,
         workdir=spec.workdir,
         outputs=list(spec.outputs),
+        checkpoints=job_checkpoints(spec, job.resumed if job else record.resumed),
         max_failures=spec.max_failures,
         max_losses=spec.max_losses,
         time_limit_seconds=spec.time_limit_seconds,
@@ -172,6 +178,7 @@ def abridged(view: JobView) -> JobView:
         argv=cut_words(view.argv, LONGEST_COMMAND),
         requires=cut_words(view.requires, LONGEST_COMMAND),
         outputs=cut_words(view.outputs, LONGEST_COMMAND),
+        checkpoints=abridged_checkpoints(view.checkpoints),
         ids=ids if len(ids) <= LONGEST_COMMAND else f"{ids[:LONGEST_COMMAND]}…",
     )
 
@@ -262,7 +269,7 @@ def _json_bytes(view: msgspec.Struct) -> int:
     return codec.text_bytes(msgspec.json.encode(view).decode())
 
 
-def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
+def task_view(record: TaskRecord, job: JobRecord, now: float) -> TaskView:
     """A task that has a row."""
     result = record.result
     return TaskView(
@@ -286,6 +293,7 @@ def task_view(record: TaskRecord, job: JobRecord) -> TaskView:
         outputs_bytes=result.outputs.size_bytes if result and result.outputs else 0,
         logs_stored=result is not None and logs_are_stored(result),
         stages=result.stages if result else (),
+        checkpoint=checkpoint_view(record.checkpoint, now),
     )
 
 

@@ -11,6 +11,7 @@ from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.checkpoint_views import CheckpointView, JobCheckpoints
 from kestrelctl.protocol.graph_answers import GraphSubmitted, JobGraph
 from kestrelctl.protocol.output_views import FollowedLog, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
@@ -107,6 +108,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_running: int | None = None
     workdir: str = ""  #: the directory in which tasks start; empty for a scratch directory
     outputs: list[str] = []  #: globs of the files that tasks leave and that are kept
+    checkpoints: JobCheckpoints | None = None
     max_failures: int = 1
     max_losses: int = 5
     time_limit_seconds: float | None = None
@@ -204,6 +206,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ar
     logs_stored: bool = False  #: what it printed is in the file share, as far as it is long
     stage: str = ""  #: of one that runs, as its worker last said
     stages: tuple[StageRun, ...] = ()  #: of one whose job has stages: how each went
+    checkpoint: CheckpointView | None = None
 
 
 class Tasks(Reply, frozen=True, kw_only=True, tag="tasks"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.effects import Run, Span
+from kestrelctl.core.model.checkpoint import MOST_STORED_BYTES
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.span import MOST_HOST_CHARACTERS
 from kestrelctl.core.model.spec import JobSpec
@@ -36,6 +37,8 @@ def problem_with_size(spec: JobSpec) -> str | None:
         if len(item) * _MOST_BYTES > MAX_ITEM_BYTES and item_bytes(item) > MAX_ITEM_BYTES:
             return f"the item of task {index} takes more than {MAX_ITEM_BYTES:,} bytes"
     room = codec.MAX_PAYLOAD_BYTES - _FRAME_BYTES - (MAX_ITEM_BYTES if items else 0)
+    if spec.checkpoints:
+        room -= MOST_STORED_BYTES
     if spec.span > 1:
         room -= spec.span * (MOST_HOST_CHARACTERS + _QUOTES)
     needed = codec.text_bytes(msgspec.json.encode(Template.of(0, spec)).decode())
@@ -70,6 +73,7 @@ def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
         counts=effect.counts,
         limits=effect.limits,
         hosts=effect.hosts,
+        checkpoints=effect.checkpoints,
     )
     if _is_small(message) or codec.fits(codec.encode(message)):
         return [message]
@@ -82,7 +86,7 @@ def run_messages(effect: Run, ack: list[int], seals: Seals) -> list[work.Run]:
 
 def _is_small(message: work.Run) -> bool:
     """Whether it fits at first sight, as nearly all do: a look costs less than encoding twice."""
-    if message.jobs or message.hosts:
+    if message.jobs or message.hosts or message.checkpoints:
         return False
     entries = len(message.spans) + len(message.counts) + len(message.ack) + len(message.limits)
     characters = sum(map(len, message.items)) + len(message.items)
@@ -114,6 +118,7 @@ def _halves(effect: Run) -> tuple[Run, Run]:
             templates=[template for template in effect.templates if template.job_id in told],
             items=effect.items[:items_left],
             counts=[each for each in effect.counts if each[0] < beyond],
+            checkpoints=[each for each in effect.checkpoints if each[0] < beyond],
         ),
         msgspec.structs.replace(
             effect,
@@ -122,5 +127,6 @@ def _halves(effect: Run) -> tuple[Run, Run]:
             items=effect.items[items_left:],
             forget=[],
             counts=[each for each in effect.counts if each[0] >= beyond],
+            checkpoints=[each for each in effect.checkpoints if each[0] >= beyond],
         ),
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from kestrelctl.core.model.ad import AssetChange, WorkerAd
+from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.result import Count, Result, Seconds, Whole
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.template import Template
@@ -103,6 +104,22 @@ class Want(Message, frozen=True, kw_only=True, tag="want"):
     attempts: Count
 
 
+class StoredCheckpoint(Message, frozen=True, kw_only=True, tag="checkpoint"):
+    """A checkpoint of an attempt that runs here, or why it did not go on from the one it was given.
+
+    The latest of each attempt is sent again after each welcome.
+
+    Attributes:
+        number: of the attempt.
+        made: (which one of its task it is, its files as one archive); None if there is none.
+        problem: the checkpoint that it was given could not be had, so it has begun anew.
+    """
+
+    number: Count
+    made: MadeCheckpoint | None = None
+    problem: str = ""
+
+
 class Leaving(Message, frozen=True, kw_only=True, tag="leaving"):
     """The worker finishes what it runs and takes nothing new."""
 
@@ -196,6 +213,7 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
         counts: (number, which attempt of its task it is) of those that are not the first.
         limits: (place of a claim, asset -> thousandths of its unit) where attempts may use more
             than they are charged. Without it they may use what they are charged.
+        checkpoints: (number, from which checkpoint it goes on) of those that do not begin anew.
         hosts: where the members of a job that spans workers run, in the order of their indexes; all
             attempts of the message are of that job.
     """
@@ -209,12 +227,25 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
     counts: list[tuple[int, int]] = []
     limits: list[tuple[int, dict[str, int]]] = []
     hosts: list[str] = []
+    checkpoints: list[tuple[int, MadeCheckpoint]] = []
 
 
 class Kill(Message, frozen=True, kw_only=True, tag="kill"):
     """Kill attempts; each is reported as killed, unless it ended before."""
 
     numbers: list[int]
+
+
+class TakeCheckpoints(Message, frozen=True, kw_only=True, tag="take_checkpoints"):
+    """Store the checkpoints of attempts now, because the worker shall be empty soon.
+
+    Attributes:
+        stop: ask these to stop, and store theirs when they have: they go on elsewhere. Those that
+            have not started are returned.
+    """
+
+    numbers: list[int] = []
+    stop: list[int] = []
 
 
 class Recall(Message, frozen=True, kw_only=True, tag="recall"):
@@ -276,6 +307,7 @@ FromWorker = (
     | Heartbeat
     | RunningUsage
     | Staged
+    | StoredCheckpoint
     | Returned
     | Want
     | Leaving
@@ -289,6 +321,7 @@ ToWorker = (
     | Who
     | Run
     | Kill
+    | TakeCheckpoints
     | Recall
     | Ack
     | SetHeartbeat

@@ -31,6 +31,7 @@ from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
 from kestrelctl.simulate.bound_audit import BoundAudit, InUse
+from kestrelctl.simulate.checkpoint_audit import CheckpointAudit
 from kestrelctl.simulate.outline_audit import OutlineAudit
 from kestrelctl.simulate.pair_audit import PairAudit
 from kestrelctl.simulate.share_audit import ShareAudit
@@ -66,6 +67,7 @@ class Audit:
         stopped_since: job -> since when it is durable that it is cancelled.
         killed_at: attempt -> when its end was last ordered.
         stages: is told what came of the stages of attempts.
+        checkpoints: what tasks go on from.
 
     Args:
         calm: as of `OutlineAudit`.
@@ -85,6 +87,7 @@ class Audit:
         self._clock = clock
         self.stages = StageAudit()
         self._bounds = BoundAudit()
+        self.checkpoints = CheckpointAudit(self.expect)
         self._outlines = OutlineAudit(calm=calm)
         self._pairs = PairAudit()
         self._shares = shares
@@ -309,6 +312,7 @@ class Audit:
                     elif isinstance(record, TaskRecord):
                         self.stages.decided(record)
             elif isinstance(effect, Run):
+                self.checkpoints.handed_out(effect)
                 for problem in self._pairs.sent(effect.spans, self._jobs):
                     self.expect(False, problem)
                 for span in effect.spans:
@@ -407,6 +411,7 @@ class Audit:
                 self._row(self._rows.get((record.job_id, record.index)), record)
                 problem = self.stages.row(record)
                 self.expect(not problem, problem)
+                self.checkpoints.committed(record)
                 self._rows[record.job_id, record.index] = record
                 if record.state in FINAL_STATES:
                     self.over_since[record.job_id, record.index] = self._clock.now
@@ -467,10 +472,12 @@ class Audit:
             f"{where}: {failures} failures became {row.failures} with {result and result.number}",
         )
         lost = row.state in (TaskState.WAITING, TaskState.LOST) and result is None
+        kept = before is not None and before.checkpoint is not row.checkpoint
+        kept = kept or (before is None and row.checkpoint is not None)
         found_again = lost and row.losses == losses - 1
         reset = row.state is TaskState.WAITING and not (row.failures or row.losses)
         self.expect(
-            row.losses == losses + lost or found_again or reset,
+            row.losses == losses + lost or found_again or reset or (kept and row.losses == losses),
             f"{where}: {losses} losses became {row.losses} as {row.state}",
         )
 

@@ -202,3 +202,19 @@ KINDS: dict[Kind, float] = {
     fill_store: 1,
     drain: 2,
 }
+
+
+#: What befalls tasks that go on elsewhere.
+CHECKPOINT_FAULTS: dict[Kind, float] = {
+    crash_worker: 4,
+    hang_worker: 3,
+    cut_worker: 2,
+    drop_worker: 2,
+    leave: 5,
+    drain: 5,
+    crash_manager: 4,
+    restart_server: 1,
+    break_machine: 1,
+    slow_commits: 2,
+    repeat_reports: 1,
+}

@@ -10,7 +10,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.simulate.faults import KINDS, Kind
+from kestrelctl.simulate.faults import CHECKPOINT_FAULTS, KINDS, Kind
 from kestrelctl.simulate.share_audit import CONTEST_SECONDS, FEW
 from kestrelctl.simulate.truth import SECONDS
 from kestrelctl.simulate.workload import (
@@ -128,6 +128,53 @@ def small(seed: int) -> WorldSettings:
             usage_seconds=float(seed % 2),
         ),
         machines_per_puller=random.choice((0, 0, 2)),
+    )
+
+
+def checkpointing(seed: int) -> WorldSettings:
+    """Workers that are drained, killed, frozen and cut off, and tasks that go on elsewhere."""
+    random = Random(f"checkpointing {seed}")
+    tags = ("checkpoints",)
+    ads = [
+        WorkerAd(assets={"cpus": float(random.choice((1, 2, 4)))}, tags=tags)
+        for _ in range(random.randint(2, 6))
+    ]
+    jobs = [
+        Submission(
+            at_seconds=random.uniform(0.0, 5.0),
+            spec=JobSpec(
+                argv=("task",),
+                name="steps",
+                count=random.choice((1, 4, 9)),
+                max_failures=random.choice((1, 4)),
+                max_losses=random.choice((2, 50)),
+                checkpoints=("state",),
+                checkpoint_seconds=random.choice((1.0, 2.0)),
+                checkpoint_exit=goes_on,
+            ),
+            retry_after_seconds=random.choice((None, 15.0)),
+            cancel_after_seconds=random.choice((None, None, None, 6.0)),
+        )
+        for goes_on in (85, 85, None)
+    ]
+    return WorldSettings(
+        ads=ads,
+        submissions=jobs,
+        faults=random.choice((0, 8, 24)),
+        fault_seconds=25.0,
+        fault_kinds=CHECKPOINT_FAULTS,
+        patience_seconds=2000.0,
+        latency_seconds=random.choice(((0.0005, 0.005), (0.05, 0.5))),
+        commit_seconds=random.choice(((0.001, 0.005), (0.1, 1.0))),
+        config=Config(
+            min_heartbeat_seconds=2.0,
+            late_seconds=1.5,
+            reconcile_seconds=1.0,
+            away_seconds=3.0,
+            backoff_seconds=0.2,
+            max_backoff_seconds=2.0,
+            service_settled_seconds=5.0,
+        ),
     )
 
 

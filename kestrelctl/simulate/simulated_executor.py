@@ -11,6 +11,7 @@ from kestrelctl.core.model.stage import OUT, RUN, Stage, StageRun
 from kestrelctl.errors import NotFound
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.loop import Loop
+from kestrelctl.simulate.simulated_steps import SimulatedSteps
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.truth import Fate, StageFate
 from kestrelctl.simulate.workload import MOST_WANTED_BYTES
@@ -65,6 +66,7 @@ class SimulatedExecutor:
         #: Of attempts with stages: those to come, and how those before went.
         self._to_come: dict[int, Iterator[Stage | None]] = {}
         self._stage_runs: dict[int, list[StageRun]] = {}
+        self._steps: dict[int, SimulatedSteps] = {}
 
     def start(self, command: CommandSpec) -> None:
         number = command.number
@@ -99,6 +101,16 @@ class SimulatedExecutor:
             self._run_ends(REFUSED_AFTER_SECONDS, number, Outcome.FAILED, "", status)
         elif fate.kills_worker:
             self._clock.after(fate.seconds, self._takes_the_worker_along, number)
+        elif command.checkpoints is not None and fate.outcome == Outcome.DONE:
+            self._steps[number] = SimulatedSteps(
+                command,
+                command.checkpoints,
+                self._clock,
+                self._random,
+                self._loop,
+                self._audit.checkpoints,
+                self._ended,
+            )
         else:
             runs_out = 0 < command.memory_bytes < MOST_WANTED_BYTES
             why = "memory-limit: used all" if runs_out and fate.outcome == Outcome.FAILED else ""
@@ -154,8 +166,17 @@ class SimulatedExecutor:
         if number not in self._began_at:
             return False
         seconds = self._random.uniform(*DIES_AFTER_SECONDS)
-        self._clock.after(seconds, self._ends, number, Outcome.KILLED)
+        steps = self._steps.get(number)
+        if steps is not None:
+            self._clock.after(seconds, steps.end, Outcome.KILLED, reason)
+        else:
+            self._clock.after(seconds, self._ends, number, Outcome.KILLED)
         return True
+
+    def take_checkpoint(self, number: int, *, stop: bool) -> None:
+        steps = self._steps.get(number)
+        if steps is not None:
+            steps.stop() if stop else steps.store()
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
         began_at = ((number, self._began_at.get(number)) for number in numbers)
@@ -172,6 +193,9 @@ class SimulatedExecutor:
 
     def vanish(self) -> None:
         """The worker dies, and its commands with it."""
+        for steps in self._steps.values():
+            steps.vanish()
+        self._steps.clear()
         for number in sorted(self._began_at):
             self._audit.ended(number, None)
         self._began_at.clear()
@@ -181,6 +205,12 @@ class SimulatedExecutor:
     def _takes_the_worker_along(self, number: int) -> None:
         if number in self._began_at:
             self._fatal()
+
+    def _ended(self, completion: Completion, outcome: int) -> None:
+        """A command that runs in steps has ended."""
+        del self._steps[completion.number], self._began_at[completion.number]
+        self._audit.ended(completion.number, outcome)
+        self._loop.call_soon(self._on_completion, completion)
 
     def _ends(self, number: int, outcome: int, why: str = "", exit_code: int | None = None) -> None:
         """The machine's own event: it happens whether or not the worker is stopped."""

@@ -51,6 +51,7 @@ SECONDS |= {
     "ends": (0.02, 0.021),  #: from task 300 on all fail
     "second": (1.0, 1.1),
     "minute": (20.0, 60.0),
+    "steps": (6.0, 6.1),  #: go on from checkpoints
     "trivial": (0.002, 0.02),  #: one in three takes seconds
     "three killers": (5.0, 6.0),  #: the first three end their worker
 }

@@ -156,6 +156,11 @@ class MemoryStore:
                 for task in tasks.values()
                 if task.index not in ended and task.memory_step
             },
+            checkpoints={
+                task.index: task.checkpoint
+                for task in tasks.values()
+                if task.index not in ended and task.checkpoint is not None
+            },
             happenings=len(self._happenings.get(job.job_id, ())),
             bad=as_ranges(sorted(t.index for t in final if t.state is not TaskState.DONE)),
         )

@@ -313,6 +313,13 @@ _TWENTY_FIRST = (
     "ALTER TABLE tasks ADD COLUMN stages BLOB",
 )
 
+_TWENTY_SECOND = (
+    # From which checkpoint the next attempt of a task goes on, as JSON; NULL to begin anew.
+    "ALTER TABLE tasks ADD COLUMN checkpoint BLOB",
+    # How many attempts were begun from one.
+    "ALTER TABLE jobs ADD COLUMN resumed INTEGER NOT NULL DEFAULT 0",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -335,6 +342,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _NINETEENTH,
     _TWENTIETH,
     _TWENTY_FIRST,
+    _TWENTY_SECOND,
 )
 
 

@@ -37,6 +37,7 @@ from kestrelctl.store.rows import (
     USED_COLUMNS,
     WORKER_COLUMNS,
     Unreadable,
+    decode_checkpoint,
     happening,
     job_record,
     readable,
@@ -143,13 +144,13 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
     unfinished.extend(range(beyond, cursor))
     by_state = {state.value: counts[code] for state, code in STATE_CODES.items() if code}
     remembered = connection.execute(
-        "SELECT idx, failures, losses, concluded, retried_after, memory_step"
+        "SELECT idx, failures, losses, concluded, retried_after, memory_step, checkpoint"
         f" FROM {_THOSE_NOT_DONE}"
         f" WHERE job_id = ? AND idx >= 0 AND {_NOT_DONE} AND state = {_WAITING}"
-        " AND (failures <> 0 OR losses <> 0 OR concluded <> 0)",
+        " AND (failures <> 0 OR losses <> 0 OR concluded <> 0 OR checkpoint IS NOT NULL)",
         (record.job_id,),
     ).fetchall()
-    for _, *numbers in remembered:
+    for _, *numbers, _ in remembered:
         if not all(isinstance(n, int) and n >= 0 for n in numbers):
             raise ValueError(f"failures, losses and the last attempts cannot be {numbers}")
     [happenings] = connection.execute(
@@ -164,8 +165,13 @@ def _unfinished(connection: sqlite3.Connection, record: JobRecord) -> Unfinished
             if failures or losses
         },
         concluded={index: concluded for index, _, _, concluded, *_ in remembered if concluded},
-        retried_after={index: after for index, *_, after, _ in remembered if after},
-        memory_steps={index: step for index, *_, step in remembered if step},
+        retried_after={index: after for index, *_, after, _, _ in remembered if after},
+        memory_steps={index: step for index, *_, step, _ in remembered if step},
+        checkpoints={
+            index: found
+            for index, *_, checkpoint in remembered
+            if (found := decode_checkpoint(checkpoint)) is not None
+        },
         happenings=happenings,
         bad=as_ranges(bad),
     )

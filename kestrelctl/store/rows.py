@@ -10,6 +10,7 @@ import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import problem_with_parents
+from kestrelctl.core.model.checkpoint import Checkpoint, can_be_given
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord, WorkerRecord
 from kestrelctl.core.model.result import Result
@@ -31,10 +32,10 @@ STATES: tuple[TaskState, ...] = tuple(STATE_CODES)
 
 #: The order of `task_row`.
 TASK_COLUMNS = (
-    "job_id, idx, state, failures, losses, concluded, retried_after, memory_step, worker,"
-    " number, outcome, started_at, wall_seconds, waited_seconds, cpu_seconds, peak_bytes,"
-    " exit_code, signal, reason, stdout, stderr, stdout_bytes, stderr_bytes, output_files, outputs,"
-    " stored_seconds, stdout_stored, stderr_stored, stages"
+    "job_id, idx, state, failures, losses, concluded, retried_after, memory_step,"
+    " checkpoint, worker, number, outcome, started_at, wall_seconds, waited_seconds, cpu_seconds,"
+    " peak_bytes, exit_code, signal, reason, stdout, stderr, stdout_bytes, stderr_bytes,"
+    " output_files, outputs, stored_seconds, stdout_stored, stderr_stored, stages"
 )
 TASK_PARAMETERS = ", ".join("?" for _ in TASK_COLUMNS.split(","))
 
@@ -44,7 +45,7 @@ HAPPENING_COLUMNS = "job_id, idx, at, what, number, worker, cause, detail"
 #: The order in which `job_record` wants a job's row, with its whole spec.
 JOB_COLUMNS = (
     "job_id, owner, spec, submitted_at, submission_key, state, cancelling, cursor, done, failed,"
-    " lost, cancelled, ended_at, untold, unmailed, stopped_by, hold, freed, settled"
+    " lost, cancelled, ended_at, untold, unmailed, stopped_by, hold, freed, settled, resumed"
 )
 #: The same, with the head of the spec instead.
 HEAD_COLUMNS = JOB_COLUMNS.replace("spec", "head")
@@ -61,6 +62,7 @@ _spec_decoder = msgspec.json.Decoder(JobSpec)
 _hold_decoder = msgspec.json.Decoder(Hold)
 _stored_decoder = msgspec.json.Decoder(StoredFile)
 _stages_decoder = msgspec.json.Decoder(tuple[StageRun, ...])
+_checkpoint_decoder = msgspec.json.Decoder(Checkpoint)
 _settled_decoder = msgspec.json.Decoder(dict[int, str])
 _ad_decoder = msgspec.json.Decoder(WorkerAd)
 
@@ -78,6 +80,7 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
             record.concluded,
             record.retried_after,
             record.memory_step,
+            None if record.checkpoint is None else _encoder.encode(record.checkpoint),
             record.worker,
             *_NO_RESULT,
         )
@@ -90,6 +93,7 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
         record.concluded,
         record.retried_after,
         record.memory_step,
+        None if record.checkpoint is None else _encoder.encode(record.checkpoint),
         record.worker,
         result.number,
         result.outcome,
@@ -117,7 +121,7 @@ def task_row(record: TaskRecord) -> tuple[Any, ...]:
 def task_record(row: tuple[Any, ...]) -> TaskRecord:
     """The inverse of `task_row`."""
     job_id, index, state, failures, losses, concluded, retried_after, memory_step, *others = row
-    worker, number, *rest = others
+    checkpoint, worker, number, *rest = others
     result = None
     if number is not None:
         rest[-10:-8] = map(_as_bytes, rest[-10:-8])
@@ -142,7 +146,19 @@ def task_record(row: tuple[Any, ...]) -> TaskRecord:
         concluded,
         retried_after,
         memory_step,
+        decode_checkpoint(checkpoint),
     )
+
+
+def decode_checkpoint(row: bytes | None) -> Checkpoint | None:
+    """A checkpoint from its column; None if there is none, or if it is damaged: the task begins
+    anew then.
+    """
+    try:
+        found = None if row is None else _checkpoint_decoder.decode(row)
+    except (msgspec.MsgspecError, TypeError, ValueError):
+        return None
+    return found if found is not None and can_be_given(found.stored) else None
 
 
 def _as_bytes(tail: bytes | str) -> bytes:
@@ -245,7 +261,8 @@ def _must_make_sense(record: JobRecord) -> None:
     """Raises ValueError for what no manager writes: a bit that flipped may leave valid JSON."""
     spec, counts = record.spec, record.counts
     whole = (record.job_id, record.cursor, counts.done, counts.failed, counts.lost)
-    if not all(isinstance(n, int) and n >= 0 for n in (*whole, counts.cancelled)):
+    others = (counts.cancelled, record.resumed)
+    if not all(isinstance(n, int) and n >= 0 for n in (*whole, *others)):
         raise ValueError("a count is no natural number")
     if not isinstance(record.submitted_at, float):
         raise ValueError("its moment of submission is none")
@@ -266,7 +283,7 @@ def _must_make_sense(record: JobRecord) -> None:
 def _job_record(row: tuple[Any, ...]) -> JobRecord:
     job_id, owner, spec, submitted_at, key, state, cancelling, cursor, *rest = row
     done, failed, lost, cancelled, ended_at, untold, unmailed, *others = rest
-    stopped_by, hold, freed, settled = others
+    stopped_by, hold, freed, settled, resumed = others
     return JobRecord(
         job_id=job_id,
         owner=owner,
@@ -284,4 +301,5 @@ def _job_record(row: tuple[Any, ...]) -> JobRecord:
         hold=None if hold is None else _hold_decoder.decode(hold),
         freed=bool(freed),
         settled={} if settled is None else _settled_decoder.decode(settled),
+        resumed=resumed,
     )

@@ -60,7 +60,7 @@ _ADD_HAPPENING = f"INSERT INTO happenings ({HAPPENING_COLUMNS}) VALUES (?, ?, ?,
 _UPDATE_JOB = """
     UPDATE jobs SET state = ?, cancelling = ?, cursor = ?, done = ?, failed = ?, lost = ?,
         cancelled = ?, ended_at = ?, untold = ?, unmailed = ?, stopped_by = ?, hold = ?, freed = ?,
-        settled = ?
+        settled = ?, resumed = ?
     WHERE job_id = ?
 """
 
@@ -69,7 +69,7 @@ _OWNER_MAILED = _OWNER_TOLD.replace("untold", "unmailed")
 
 _INSERT_JOB = """
     INSERT INTO jobs (state, cancelling, cursor, done, failed, lost, cancelled, ended_at,
-        untold, unmailed, stopped_by, hold, freed, settled, job_id, owner, submitted_at,
+        untold, unmailed, stopped_by, hold, freed, settled, resumed, job_id, owner, submitted_at,
         submission_key)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
@@ -215,6 +215,7 @@ def _put_job(connection: sqlite3.Connection, record: JobRecord) -> None:
         encode_hold(record.hold),
         record.freed,
         encode_settled(record.settled),
+        record.resumed,
         record.job_id,
     )
     if connection.execute(_UPDATE_JOB, changing).rowcount:

@@ -16,6 +16,7 @@ import msgspec
 
 from kestrelctl import clock, garbage, logs
 from kestrelctl.core.model import (
+    checkpoint_rules,
     isolation,
     job_inputs,
     output_globs,
@@ -31,6 +32,8 @@ from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.worker.addresses.address_reader import AddressReader, tags_of_protocols
+from kestrelctl.worker.checkpoint_executor import CheckpointExecutor
+from kestrelctl.worker.checkpoint_fetch import CheckpointFetch
 from kestrelctl.worker.credentials import read_credentials
 from kestrelctl.worker.discovery import (
     Machine,
@@ -62,6 +65,8 @@ from kestrelctl.xmpp.slots import request_slot
 
 log = logging.getLogger(__name__)
 
+#: What a worker does for tasks that runs them as processes.
+_PROCESS_TAGS = (output_globs.TAG, stage_rules.TAG, checkpoint_rules.TAG)
 #: Exit status after a second signal, which ends tasks instead of waiting for them.
 STOPPED = 143
 
@@ -85,7 +90,7 @@ def _add_sessions(
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
             *(_input_tags(options) if _fetches_inputs(options) else ()),
-            *((output_globs.TAG, stage_rules.TAG) if options.executor == "process" else ()),
+            *(_PROCESS_TAGS if options.executor == "process" else ()),
         ),
         host=machine.hostname,
         os=machine.os,
@@ -161,6 +166,27 @@ def _executor(
     )
     share = _file_share(options, sessions)
 
+    def is_online() -> bool:
+        return any(each.session.online for each in sessions)
+
+    stage = OutputStage(
+        options.data_dir.absolute() / "outgoing",
+        share,
+        is_online=is_online,
+        limit_bytes=options.outputs_limit_bytes,
+        now=clock.now,
+    )
+    runs_commands = partial(
+        ProcessExecutor,
+        options.data_dir / "tasks",
+        rung=rung,
+        task_limits=limits,
+        any_workdir=options.any_workdir,
+        on_stage=on_stage,
+        output_stage=stage,
+        log_stage=LogStage(share),
+    )
+
     async def find(number: int, parent: int) -> Left:
         [holder] = [each for each in sessions if number in each.agent.running]
         return await holder.parent_files.find(number, parent)
@@ -168,20 +194,16 @@ def _executor(
     return StagingExecutor(
         on_completion,
         partial(
-            ProcessExecutor,
-            options.data_dir / "tasks",
-            on_stage=on_stage,
-            rung=rung,
-            task_limits=limits,
-            any_workdir=options.any_workdir,
-            output_stage=OutputStage(
-                options.data_dir.absolute() / "outgoing",
-                share,
-                is_online=lambda: any(each.session.online for each in sessions),
-                limit_bytes=options.outputs_limit_bytes,
+            CheckpointExecutor,
+            inner=runs_commands,
+            stage=stage,
+            fetch=partial(
+                CheckpointFetch,
+                options.data_dir.absolute() / "tasks" / "checkpoints",
+                share.get,
+                is_online=is_online,
                 now=clock.now,
             ),
-            log_stage=LogStage(share),
         ),
         partial(
             InputCache,
@@ -218,7 +240,7 @@ async def serve(options: WorkerOptions) -> int:
     machine = discover()
     rung = _rung(options, machine)
     sessions: list[WorkerSession] = []
-    process = WorkerProcess(
+    process: WorkerProcess = WorkerProcess(
         secrets.token_hex(8),
         DiskSpool(options.data_dir / "spool"),
         partial(

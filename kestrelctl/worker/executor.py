@@ -10,12 +10,14 @@ import msgspec
 
 from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.ending_rules import DEFAULT_GRACE_SECONDS, is_success
 from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.worker.checkpoint_order import CheckpointOrder
 
 #: Why a command has ended that somebody had killed.
 CANCELLED = "cancelled"
@@ -54,6 +56,9 @@ class CommandSpec(msgspec.Struct, frozen=True):
         stages: what is done before it and after it, in its own directory and environment.
         held: lets a later process of the worker hold the attempt again, of which only what comes
             after the command is left to do; None for one that ends with this process.
+        checkpoints: what is stored of it while it runs, and what it goes on from; None for nothing.
+        resume_dir: absolute path of the directory whose entries are moved into its scratch
+            directory; empty for none.
     """
 
     number: int
@@ -80,6 +85,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
     success_exits: Exits = ()
     stages: tuple[Stage, ...] = ()
     held: HeldAttempt | None = None
+    checkpoints: CheckpointOrder | None = None
+    resume_dir: str = ""
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -96,7 +103,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
             exit code of a task that itself filled the disk), `cleanup-failed: …`,
             `outputs-missing: …`, `outputs-too-large: …` and `outputs-failed: …` (beside the exit
             code of a success), `stage NAME: …` (how the last try of a stage ended; of `out` beside
-            the exit code of a success), or what `kill` was given.
+            the exit code of a success), `checkpoint-missing: …` and `checkpoint-failed: …` (beside
+            that of a program that goes on), or what `kill` was given.
         started_at: seconds since the epoch.
         wall_seconds: from start to end, without the cleanup.
         cpu_seconds: user and system time, with that of the children it waited for.
@@ -108,6 +116,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         stored_seconds: how long storing took, from its end and that of its cleanup.
         stdout_stored, stderr_stored: where the whole of each is.
         stages: each that was begun, `run` included; empty for a command without stages.
+        left: the archive of the files from which it goes on, if it does.
+        checkpoint: the same with its count.
     """
 
     number: int
@@ -128,6 +138,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     stdout_stored: StoredFile | None = None
     stderr_stored: StoredFile | None = None
     stages: tuple[StageRun, ...] = ()
+    left: StoredFile | None = None
+    checkpoint: MadeCheckpoint | None = None
 
     def is_success(self, success_exits: Exits) -> bool:
         """Whether the command did what it was to do.
@@ -166,6 +178,9 @@ class Executor(Protocol):
 
         One that was left and not started is dropped, and none follows.
         """
+
+    def take_checkpoint(self, number: int, *, stop: bool) -> None:
+        """Stores the checkpoint of a command now; or has it stop, and stores it then."""
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
         """What commands use that run: processor time so far in seconds, with that of the children

@@ -42,6 +42,9 @@ class InlineExecutor:
         self._loop.call_soon(self._on_completion, Completion(number, reason=reason))
         return True
 
+    def take_checkpoint(self, number: int, *, stop: bool) -> None:
+        """There is none: commands end at once."""
+
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
         """Nothing: commands end at once."""
         return {}

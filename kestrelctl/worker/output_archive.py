@@ -43,10 +43,16 @@ class Stopped(Exception):
 
 
 class _Found(NamedTuple):
-    """A file that a glob names: where it is below the scratch directory, and how large it was."""
+    """A file that a glob names: where it is below the scratch directory, and how it was."""
 
     names: tuple[str, ...]
     size_bytes: int
+    inode: int
+    changed_ns: int
+
+
+#: Names, sizes, inodes and times of files.
+Marks = tuple[_Found, ...]
 
 
 class OutputArchive:
@@ -71,8 +77,20 @@ class OutputArchive:
         self._matched: set[str] = set()
         self._passed_over: list[str] = []
 
-    def write(self, target: BinaryIO) -> int:
+    def marks(self) -> Marks:
+        """What tells the files that would be in it from those of another moment.
+
+        Raises:
+            OutputsRefused: there are too many.
+            OSError: a directory cannot be read.
+        """
+        return tuple(sorted(self._walk((), self._scratch, self._globs.start)))
+
+    def write(self, target: BinaryIO, *, every_glob: bool = True) -> int:
         """Writes it; the same files give the same bytes. Returns how many files are in it.
+
+        Args:
+            every_glob: whether each glob must name a file, and not only one of them.
 
         Raises:
             OutputsRefused: a glob names nothing, or it is too much.
@@ -81,7 +99,7 @@ class OutputArchive:
         """
         found = sorted(self._walk((), self._scratch, self._globs.start))
         missing = [glob for glob in self._globs.all if glob not in self._matched]
-        if missing:
+        if missing and (every_glob or not found):
             raise OutputsRefused(self._nothing_is(missing))
         if len(found) > MOST_FILES:
             raise OutputsRefused(f"outputs-too-large: more than {MOST_FILES:,} files")
@@ -125,7 +143,7 @@ class OutputArchive:
                     self._pass_over((*above, name), "is a directory; with / at its end all of it")
             elif fits and stat.S_ISREG(state.st_mode):
                 self._matched |= fits
-                yield _Found((*above, name), state.st_size)
+                yield _Found((*above, name), state.st_size, state.st_ino, state.st_mtime_ns)
             elif fits:
                 link = stat.S_ISLNK(state.st_mode)
                 self._pass_over((*above, name), "is a link" if link else "is no file")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
 import logging
 import os
 import threading
@@ -18,7 +19,7 @@ from kestrelctl.core.model.output_globs import OutputGlobs
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
-from kestrelctl.worker.output_archive import OutputArchive, OutputsRefused, Stopped
+from kestrelctl.worker.output_archive import Marks, OutputArchive, OutputsRefused, Stopped
 from kestrelctl.worker.own_files import OwnDirectory, make_file
 
 log = logging.getLogger(__name__)
@@ -88,24 +89,28 @@ class OutputStage:
         self._now = now
         self._sleep = sleep
         self._random = random or Random()
+        self._names = map(str, itertools.count())
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "outputs")
 
-    async def store(self, number: int, scratch: int, globs: Sequence[str]) -> Left:
+    async def store(
+        self, number: int, scratch: int, globs: Sequence[str], *, every_glob: bool = True
+    ) -> Left:
         """Stores what a task has left.
 
         Args:
             number: of the attempt.
             scratch: its open scratch directory.
             globs: of the job.
+            every_glob: whether each of them must name a file, and not only one.
 
         Raises:
             OutputsRefused: they are not stored, and why.
         """
         async with self._places:
-            name = f"{number}.tar"
+            name = f"{next(self._names)}.tar"  # several of one attempt may be under way
             try:
-                files = await self._pack(name, scratch, globs)
+                files = await self._pack(name, scratch, globs, every_glob)
                 return Left(files, await self._upload(number, self._directory.path / name))
             except OSError as error:
                 full = error.errno in _NO_SPACE
@@ -120,11 +125,24 @@ class OutputStage:
         self._threads.shutdown()
         self._directory.close()
 
-    async def _pack(self, name: str, scratch: int, globs: Sequence[str]) -> int:
+    async def look(self, scratch: int, globs: Sequence[str]) -> Marks:
+        """What tells the files that globs name now from those of another moment; empty if there are
+        none. OSError, OutputsRefused.
+        """
+        archive = OutputArchive(scratch, OutputGlobs(globs), self._limit_bytes, lambda: False)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, archive.marks)
+
+    async def _pack(self, name: str, scratch: int, globs: Sequence[str], every_glob: bool) -> int:
         """Writes the archive. It has ended when this returns, also by a cancel."""
         stopped = threading.Event()
         packing = asyncio.get_running_loop().run_in_executor(
-            self._threads, self._write, name, scratch, OutputGlobs(globs), stopped.is_set
+            self._threads,
+            self._write,
+            name,
+            scratch,
+            OutputGlobs(globs),
+            every_glob,
+            stopped.is_set,
         )
         try:
             return await asyncio.shield(packing)
@@ -135,12 +153,18 @@ class OutputStage:
             raise
 
     def _write(
-        self, name: str, scratch: int, globs: OutputGlobs, stopped: Callable[[], bool]
+        self,
+        name: str,
+        scratch: int,
+        globs: OutputGlobs,
+        every_glob: bool,
+        stopped: Callable[[], bool],
     ) -> int:
         self._directory.renew()
         target = make_file(name, os.O_WRONLY | os.O_TRUNC, self._directory.fd)
         with open(target, "wb") as file:
-            return OutputArchive(scratch, globs, self._limit_bytes, stopped).write(file)
+            archive = OutputArchive(scratch, globs, self._limit_bytes, stopped)
+            return archive.write(file, every_glob=every_glob)
 
     async def _upload(self, number: int, path: Path) -> StoredFile:
         """Uploads an archive, again after a pause if that fails."""

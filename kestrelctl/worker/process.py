@@ -38,7 +38,7 @@ START_SLICE_SECONDS = 0.004
 LOGIN_PAUSE_SECONDS = 0.002
 
 #: By number, as `Outcome` counts them.
-OUTCOMES = ("done", "failed", "killed", "unable")
+OUTCOMES = ("done", "failed", "killed", "unable", "goes_on")
 
 _encode = msgspec.json.Encoder().encode
 #: A result, its seal, and the account to which the seal was given.

@@ -22,7 +22,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kestrelctl.core.model.checkpoint_rules import MOVED
 from kestrelctl.core.model.stage import RUN
+from kestrelctl.worker.checkpoint_ends import will_go_on
 from kestrelctl.worker.child_signal import ChildSignal
 from kestrelctl.worker.computed_attempts import ComputedAttempt, ComputedAttempts
 from kestrelctl.worker.disk_space import is_full
@@ -34,7 +36,6 @@ from kestrelctl.worker.limits import GRACE_SECONDS, LimitEnforcer
 from kestrelctl.worker.log_stage import LogStage, long_streams
 from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, Orphans, kill_group, prctl
 from kestrelctl.worker.output import STREAMS, KeptOutputs
-from kestrelctl.worker.output_archive import OutputsRefused
 from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.own_files import OwnDirectory
 from kestrelctl.worker.process_tree import descendants
@@ -42,6 +43,7 @@ from kestrelctl.worker.running_process import CLEANUP, RunningProcess
 from kestrelctl.worker.sandbox import JOINED, FileActions, Sandbox, reading
 from kestrelctl.worker.spawner import Spawner
 from kestrelctl.worker.stage_runner import StageRunner
+from kestrelctl.worker.task_outputs import store_outputs
 from kestrelctl.worker.trash import Trash
 from kestrelctl.worker.usage import own_peak, used_now
 
@@ -189,6 +191,23 @@ class ProcessExecutor:
     def left(self) -> list[CommandSpec]:
         """Commands whose scratch directories are kept: what they have computed is there."""
         return [each.command for each in self._computed.left.values()]
+
+    def take_checkpoint(self, number: int, *, stop: bool) -> None:
+        """Ask a task to stop that goes on elsewhere: once, and not when its command is over."""
+        process = self._processes.get(number)
+        if stop and process is not None and process.completion is None and not process.killed:
+            self.kill(number, MOVED)
+
+    def runs(self, number: int) -> bool:
+        """Whether the command of a task runs, and not a stage of it, its cleanup, or nothing."""
+        process = self._processes.get(number)
+        if process is None or process.part != RUN or process.completion is not None:
+            return False
+        return self._has_process(number)
+
+    def open_scratch(self, number: int) -> int:
+        """The open scratch directory of a task. OSError if it put another one into its place."""
+        return self._processes[number].sandbox.open_scratch()
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
         """What tasks use that run, from /proc; of their stages and cleanups, nothing."""
@@ -405,7 +424,7 @@ class ProcessExecutor:
             self._stages.ended(process, process.reason, code)
         elif not ending.ran:
             process.pid = 0
-            self.after_stages(process, _never_ran(process))
+            self.after_stages(process, process.never_ran())
         else:
             process.peak_bytes = max(process.peak_bytes, ending.peak_bytes)
             completion = process.completed(code, inherited, now)
@@ -424,8 +443,9 @@ class ProcessExecutor:
         """Have what a task has computed outlive this process, until it has ended."""
         if process.command.held is not None and self._on_completion is not _ignore:
             sandbox = process.sandbox
+            command = replace(process.command, checkpoints=None)  # it has nothing left to go on to
             self._computed.keep(
-                ComputedAttempt(process.command, completion, sandbox.name, sandbox.inode, cleaned)
+                ComputedAttempt(command, completion, sandbox.name, sandbox.inode, cleaned)
             )
 
     def after_stages(self, process: RunningProcess, completion: Completion) -> None:
@@ -449,36 +469,20 @@ class ProcessExecutor:
     def _complete(self, process: RunningProcess, completion: Completion) -> None:
         """Have what the task left stored, if it succeeded and its job wants that; then end it."""
         command = process.command
-        if not command.outputs or not completion.is_success(command.success_exits):
+        goes_on = process.ran and will_go_on(command, completion)
+        stores = command.outputs and completion.is_success(command.success_exits)
+        if not goes_on and not stores:
             self._end(process, completion)
             return
-        self.keep(process, completion, cleaned=True)
+        if not goes_on:
+            self.keep(process, completion, cleaned=True)
         process.completion = completion
         process.reason = ""
         process.staging = self._later(self._store_outputs(process, completion))
 
     async def _store_outputs(self, process: RunningProcess, completion: Completion) -> None:
-        number, began = completion.number, time.monotonic()
-        try:
-            if self._output_stage is None:
-                raise OutputsRefused("outputs-failed: this worker cannot store files")
-            scratch = process.sandbox.open_scratch()
-            try:
-                left = await self._output_stage.store(number, scratch, process.command.outputs)
-            finally:
-                os.close(scratch)
-            completion = replace(completion, output_files=left.files, outputs=left.stored)
-        except OutputsRefused as error:
-            completion = replace(completion, reason=error.reason)
-        except OSError as error:
-            completion = replace(completion, reason=f"outputs-failed: {error.strerror}")
-        except asyncio.CancelledError:
-            completion = replace(completion, reason=process.reason)
-        except Exception as error:
-            log.exception("attempt %d: its outputs", number)
-            completion = replace(completion, reason=f"outputs-failed: {error!r}")
+        completion = await store_outputs(process, completion, self._output_stage)
         process.staging = None
-        completion = replace(completion, stored_seconds=time.monotonic() - began)
         self._end(process, completion)
 
     def _stop_staging(self, process: RunningProcess, reason: str) -> None:
@@ -493,6 +497,7 @@ class ProcessExecutor:
             return  # the next process does the rest
         self._computed.forget(completion.number)
         failed = process.ran and completion.exit_code != 0 and not completion.reason
+        failed = failed and completion.left is None
         full = failed and self._is_full()
         try:
             if process.ran:
@@ -585,10 +590,6 @@ class ProcessExecutor:
 
 def _ignore(completion: Completion) -> None:
     """What `on_completion` is after `close`."""
-
-
-def _never_ran(process: RunningProcess) -> Completion:
-    return Completion(process.command.number, reason=process.reason, started_at=process.started_at)
 
 
 def _with_cleanup(completion: Completion, why: str) -> Completion:

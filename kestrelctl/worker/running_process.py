@@ -118,3 +118,7 @@ class RunningProcess:
             self.cpu_seconds,
             peak_bytes(self.max_rss, inherited, self.peak_bytes),
         )
+
+    def never_ran(self) -> Completion:
+        """How an attempt ended of which nothing could be started."""
+        return Completion(self.command.number, reason=self.reason, started_at=self.started_at)

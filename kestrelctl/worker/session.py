@@ -16,7 +16,7 @@ from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.counting.stored_totals import StoredTotals
 from kestrelctl.core.model.ad import WorkerAd, bookable, changed, unit_ids
 from kestrelctl.core.model.assets import MILLI
-from kestrelctl.core.model.config import SHORTEST_USAGE_SECONDS
+from kestrelctl.core.model.checkpoint_rules import MOVED
 from kestrelctl.core.model.ending_rules import (
     DEFAULT_GRACE_SECONDS,
     stop_signal_number,
@@ -25,7 +25,6 @@ from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.template import fill
-from kestrelctl.core.model.use import Use
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.pacing.heartbeat import pause_seconds
@@ -42,7 +41,9 @@ from kestrelctl.worker.executor import (
     Executor,
 )
 from kestrelctl.worker.parent_file_questions import ParentFileQuestions
+from kestrelctl.worker.session_checkpoints import SessionCheckpoints
 from kestrelctl.worker.stage_reports import StageReports
+from kestrelctl.worker.usage_reports import UsageReports
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +62,6 @@ REPORT_RESULTS = 512
 #: What a stored file takes there, and each of its pieces, with its address.
 FILE_BYTES = 150
 PIECE_BYTES = 400
-#: What running tasks use is said of at most so many in one message: some 200 kB.
-USES_TOGETHER = 4_000
 
 
 class SessionHost(Protocol):
@@ -113,12 +112,13 @@ class WorkerSession:
         self._random = host.random
         self._environments = Environments(jid, ad=ad)
         self._stages = StageReports(self._send, lambda: agent.welcomed)
+        self._checkpoints = SessionCheckpoints(agent, lambda: host.executor, self._send)
         self._timer: asyncio.TimerHandle | None = None
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
         self._unanswered = 0
-        self._heartbeat_seconds = self._usage_seconds = 0.0
-        self._usage_timer: asyncio.TimerHandle | None = None
+        self._heartbeat_seconds = 0.0
+        self._usage = UsageReports(agent, host, self._send)
         self._spoke_at = self._heartbeat_planned_at = 0.0
         self.parent_files = ParentFileQuestions(agent, self._send)
         self._serve: dict[type, Callable[[work.ToWorker], None]] = {
@@ -126,6 +126,7 @@ class WorkerSession:
             work.Run: self._on_run,  # type: ignore[dict-item]
             work.Ack: self._on_ack,  # type: ignore[dict-item]
             work.Kill: self._on_kill,  # type: ignore[dict-item]
+            work.TakeCheckpoints: self._on_take_checkpoints,  # type: ignore[dict-item]
             work.Recall: self._on_recall,  # type: ignore[dict-item]
             work.Who: self._on_who,  # type: ignore[dict-item]
             work.SetHeartbeat: self._on_set_heartbeat,  # type: ignore[dict-item]
@@ -227,10 +228,11 @@ class WorkerSession:
         self._unanswered = 0
         self._kill(to_kill, kept)
         self._set_heartbeat(message.heartbeat_seconds)
-        self._begin_usage(message.usage_seconds)
+        self._usage.begin(message.usage_seconds)
         self._stages.go_on()
         if self.agent.draining:
             self._send(work.Leaving())
+        self._checkpoints.on_welcome()
         self._go_on()
 
     def _on_refused(self, message: work.Refused) -> None:
@@ -267,38 +269,6 @@ class WorkerSession:
             self._heartbeat_timer.cancel()
             self._heartbeat_timer = None
 
-    # -- usage -------------------------------------------------------------------------------------
-
-    def _begin_usage(self, seconds: float) -> None:
-        """Has the pool told what tasks use; workers that came together do so at other times."""
-        if self._usage_timer is not None:
-            self._usage_timer.cancel()
-            self._usage_timer = None
-        if seconds > 0:
-            self._usage_seconds = max(SHORTEST_USAGE_SECONDS, seconds)
-            self._plan_usage(self._random.random())
-
-    def _plan_usage(self, part: float) -> None:
-        self._usage_timer = asyncio.get_running_loop().call_later(
-            part * self._usage_seconds, self._tell_usage
-        )
-
-    def _tell_usage(self) -> None:
-        """Says what tasks use that have run for an interval, in as few messages as can be."""
-        self._plan_usage(self._random.uniform(0.9, 1.0))
-        moment = self._now()
-        started = self.agent.running_since(moment - self._usage_seconds)
-        if not (started and self.agent.welcomed):
-            return
-        uses = [
-            Use(number, round(moment - started[number], 3), round(cpu_seconds, 3), memory_bytes)
-            for number, (cpu_seconds, memory_bytes) in self._host.executor.used(
-                list(started)
-            ).items()
-        ]
-        for first in range(0, len(uses), USES_TOGETHER):
-            self._send(work.RunningUsage(uses=uses[first : first + USES_TOGETHER]))
-
     # -- attempts ----------------------------------------------------------------------------------
 
     def _on_run(self, message: work.Run) -> None:
@@ -315,6 +285,7 @@ class WorkerSession:
             message.counts,
             message.limits,
             message.hosts,
+            message.checkpoints,
         )
         if refused:
             self._send(work.Returned(numbers=refused))
@@ -358,7 +329,9 @@ class WorkerSession:
             template.stop_grace_seconds or DEFAULT_GRACE_SECONDS,
             host_lines(attempt.hosts, attempt.claim),
         )
-        files = template.owner or template.outputs or template.keep_logs
+        if template.checkpoints:
+            command = replace(command, checkpoints=self._checkpoints.order(attempt))
+        files = template.owner or template.outputs or template.keep_logs or template.checkpoints
         if not (files or template.join or template.stages):
             return command  # most: it has none of the rest
         return replace(
@@ -417,6 +390,9 @@ class WorkerSession:
             rounded = [replace(run, wall_seconds=round(run.wall_seconds, 6)) for run in end.stages]
             result = replace(result, stages=tuple(rounded))
             self._stages.ended(end.number)
+        if end.checkpoint is not None:
+            result = replace(result, checkpoint=end.checkpoint)
+        self._checkpoints.ended(end.number)
         self._spool(self.agent.on_completion(result, self._now()))
         self._go_on()
 
@@ -440,6 +416,10 @@ class WorkerSession:
 
     def _spool(self, result: Result) -> None:
         self._host.spool(result, self.agent.seal_of(result), self._account)
+
+    def _on_take_checkpoints(self, message: work.TakeCheckpoints) -> None:
+        self._checkpoints.on_take(message)
+        self._go_on()
 
     def _on_recall(self, message: work.Recall) -> None:
         self._send(work.Returned(numbers=self.agent.on_recall(message.numbers)))
@@ -510,7 +490,8 @@ class WorkerSession:
         for result in self.agent.take_report():
             batch.append(result)
             size += 80 + 2 * (len(result.stdout) + len(result.stderr) + len(result.reason))
-            for stored in (result.outputs, result.stdout_stored, result.stderr_stored):
+            made = result.checkpoint.stored if result.checkpoint is not None else None
+            for stored in (result.outputs, result.stdout_stored, result.stderr_stored, made):
                 if stored is not None:
                     size += FILE_BYTES + PIECE_BYTES * len(stored.pieces)
             if size > REPORT_BYTES or len(batch) >= REPORT_RESULTS:
@@ -571,16 +552,19 @@ class WorkerSession:
     def _stop_timers(self) -> None:
         self._stop_heartbeats()
         self._stages.stop()
-        for timer in (self._timer, self._hello_timer, self._usage_timer):
+        self._usage.stop()
+        for timer in (self._timer, self._hello_timer):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._hello_timer = self._usage_timer = None
+        self._timer = self._hello_timer = None
 
 
 def _outcome(end: Completion, success_exits: Exits) -> int:
     if end.is_success(success_exits):
         return Outcome.DONE
-    if end.reason == CANCELLED:
+    if end.checkpoint is not None:
+        return Outcome.GOES_ON
+    if end.reason in (CANCELLED, MOVED):
         return Outcome.KILLED
     machine_failed = end.reason.startswith(MACHINE_FAILED)
     return Outcome.UNABLE if machine_failed else Outcome.FAILED

@@ -82,7 +82,10 @@ class Spawner:
             return "cannot-start: this worker runs tasks in scratch directories only"
         if process.course is not None and process.part != CLEANUP:
             env[STAGE_VARIABLE] = process.part
-        may_renew = not process.ran  # its output is there
+        resume_dir = "" if process.furnished else process.command.resume_dir
+        if resume_dir:
+            process.sandbox.renew()  # what is moved there is moved once
+        may_renew = not (process.ran or resume_dir)  # its output is there
         while True:
             try:
                 process.sandbox.enter()
@@ -131,6 +134,8 @@ class Spawner:
                     process.sandbox.renew()
                     process.furnished = False
                     continue
+                if resume_dir:
+                    process.sandbox.renew()  # nobody else finds what was moved there
                 self._programs.forget(name, path)
                 return why_not_started(error, program, workdir)
         self.start_seconds.observe(time.monotonic() - began)
@@ -145,10 +150,14 @@ class Spawner:
 
 def _furnish(command: CommandSpec) -> None:
     """Puts into the current directory what a task finds in its own."""
+    resume_dir = command.resume_dir
+    for name in os.listdir(resume_dir) if resume_dir else ():
+        os.rename(f"{resume_dir}/{name}", name)
     if command.host_lines:
         _write_hosts(command.host_lines)
     for link, target in command.links:
-        os.symlink(target, link)
+        if not (resume_dir and os.path.lexists(link)):  # what it left is its own
+            os.symlink(target, link)
 
 
 def _write_hosts(lines: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
+from kestrelctl.core.model.checkpoint_rules import MOVED
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion, Executor
 from kestrelctl.worker.gathered import Gathered
 from kestrelctl.worker.input_cache import CacheEntry, InputCache, InputRefused
@@ -107,6 +108,13 @@ class StagingExecutor:
         staging.cancel()
         self._loop.call_soon(self._end, number, reason)
         return True
+
+    def take_checkpoint(self, number: int, *, stop: bool) -> None:
+        """Store a command's checkpoint; one whose inputs are under way has none, and may stop."""
+        if number not in self._staging:
+            self._inner.take_checkpoint(number, stop=stop)
+        elif stop:
+            self.kill(number, MOVED)
 
     def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
         """What commands use that run; those whose inputs are under way use nothing."""

@@ -30,6 +30,7 @@ from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.members.worker import Worker as Member
 from kestrelctl.core.model.ad import AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.after import After, IfParentFails, WantedEnd, ids_of
+from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import EndedTasks, JobRecord, Record, TaskRecord, ended_tasks
@@ -38,6 +39,7 @@ from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.stage import STAGES, Stage
+from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
@@ -55,11 +57,11 @@ PROFILE = settings(
 MEBIBYTE = 1 << 20
 ADS = {
     "small": WorkerAd(tags=("stages",)),
-    "twin": WorkerAd(),
+    "twin": WorkerAd(tags=("checkpoints",)),
     "large": WorkerAd(
         assets={"cpus": 4.0, "memory": 512.0 * MEBIBYTE, "fpga": 2.0, "gpus": 2.0, "db": 3.0},
         units={"gpus": (AssetUnit("a"), AssetUnit("b"))},
-        tags=("gpu", "stages"),
+        tags=("gpu", "checkpoints", "stages"),
     ),
     "odd": WorkerAd(
         assets={"cpus": 1.5, "memory": 100.0 * MEBIBYTE}, unknown={"db": 75, "tapes": 69}
@@ -98,14 +100,24 @@ specs = st.builds(
     hold_after=st.sampled_from([None, None, 1, 3]),
     stop_after=st.sampled_from([None, None, None, 1, 2]),
     stages=st.sampled_from([(), (), (), (Stage(name="out", argv=("put",)),)]),
+    checkpoints=st.sampled_from([(), (), ("state",)]),
 )
 specs = specs.flatmap(
     lambda spec: st.sampled_from([1, 1, 1, 2, 3]).map(
         lambda span: (
             spec
             if span == 1
-            else msgspec.structs.replace(spec, span=span, count=span, max_running=None)
+            else msgspec.structs.replace(
+                spec, span=span, count=span, max_running=None, checkpoints=()
+            )
         )
+    )
+)
+specs = specs.map(
+    lambda spec: (
+        msgspec.structs.replace(spec, checkpoint_exit=85)
+        if spec.checkpoints and spec.priority == 50
+        else spec
     )
 )
 charges = st.sampled_from(
@@ -122,7 +134,16 @@ charges = st.sampled_from(
         "ConsumptionCpus = 1 / (TARGET.RequestCpus - 1)",
     ]
 )
-outcomes = st.sampled_from([Outcome.DONE, Outcome.FAILED, Outcome.KILLED, Outcome.UNABLE])
+outcomes = st.sampled_from(
+    [Outcome.DONE, Outcome.FAILED, Outcome.KILLED, Outcome.UNABLE, Outcome.GOES_ON]
+)
+
+
+def checkpoint_of(job_id: int, index: int, n: int) -> MadeCheckpoint:
+    """A checkpoint that says whose it is."""
+    sha256 = f"{job_id:032x}{index:032x}"
+    piece = Piece(sha256=sha256, size_bytes=1, url=f"https://share/{n}")
+    return MadeCheckpoint(n, StoredFile(sha256=sha256, size_bytes=1, pieces=(piece,)))
 
 
 class Worker:
@@ -153,8 +174,16 @@ class Worker:
         self, number: int, outcome: int, now: float, seconds: float = 0.05, exit_code: int = 0
     ) -> None:
         job_id, index, _ = self.has.pop(number)
+        goes_on = outcome == Outcome.GOES_ON
         self.ended[number] = Result(
-            number, job_id, index, outcome, now, seconds, exit_code=exit_code
+            number,
+            job_id,
+            index,
+            outcome,
+            now,
+            seconds,
+            exit_code=exit_code,
+            checkpoint=checkpoint_of(job_id, index, 1) if goes_on else None,
         )
 
 
@@ -258,6 +287,7 @@ class PoolMachine(RuleBasedStateMachine):
                     worker.welcomed = True
                     self.kill(worker, kill)
             case fx.Run(spans=spans, claims=claims) if worker:
+                self.must_be_its_own(effect)
                 if worker.welcomed:
                     worker.has |= {
                         number + k: (job_id, index + k, tuple(claims[claim].items()))
@@ -266,6 +296,16 @@ class PoolMachine(RuleBasedStateMachine):
                     }
             case fx.Kill(numbers=numbers) if worker:
                 self.kill(worker, numbers)
+
+    def must_be_its_own(self, run: fx.Run) -> None:
+        """What an attempt goes on from was made for its task."""
+        given = dict(run.checkpoints)
+        for number, job_id, index, n, _ in run.spans:
+            for k in range(n):
+                found = given.pop(number + k, None)
+                if found is not None:
+                    assert found.stored == checkpoint_of(job_id, index + k, found.n).stored
+        assert not given, "a checkpoint of an attempt that is not sent"
 
     def must_be_behind_ends(self, run: fx.Run) -> None:
         """What the tasks of a job wait for, one for one, has ended as it wants, durably."""
@@ -729,6 +769,24 @@ class PoolMachine(RuleBasedStateMachine):
         """A worker says in which stage tasks are: its own, and those of another."""
         stages = [(number, stage) for number in self.workers[of].has]
         self.tell(ev.Staged(at=self.now, worker=name, stages=stages))
+
+    @rule(name=names, of=names, n=st.integers(1, 3), lost=st.booleans())
+    def checkpoint(self, name: str, of: str, n: int, lost: bool) -> None:
+        """A worker tells of checkpoints: of its own tasks, and of those of another."""
+        before = {
+            (job.id, index): task.checkpoint
+            for job in self.pool.state.jobs.values()
+            for index, task in job.live.items()
+        }
+        known = self.pool.state.workers.get(name)
+        held = set(known.held) if known is not None and known.synced else set()
+        for number, (job_id, index, _) in self.workers[of].has.items():
+            made = None if lost else checkpoint_of(job_id, index, n)
+            self.tell(ev.Checkpointed(at=self.now, worker=name, number=number, made=made))
+            job = self.pool.state.jobs.get(job_id)
+            task = job.live.get(index) if job is not None else None
+            if task is not None and number not in held:
+                assert task.checkpoint == before[job_id, index]
 
     @rule(name=names)
     def leave(self, name: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kestrelctl.core.model.after import After, GraphHead, IfParentFails, WantedEnd
+from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
@@ -110,12 +111,23 @@ def waiting(
     concluded: int = 0,
     retried_after: int = 0,
     memory_step: int = 0,
+    checkpoint: Checkpoint | None = None,
     job_id: int = 1,
 ) -> TaskRecord:
     """A task that runs again."""
     state = TaskState.WAITING
     return TaskRecord(
-        job_id, index, state, failures, losses, "", None, concluded, retried_after, memory_step
+        job_id,
+        index,
+        state,
+        failures,
+        losses,
+        "",
+        None,
+        concluded,
+        retried_after,
+        memory_step,
+        checkpoint,
     )
 
 

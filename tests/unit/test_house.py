@@ -82,6 +82,7 @@ SHARED_CLASS_NAMES = {
     "Kill": CARRIED,
     "Leaving": CARRIED,
     "Recall": CARRIED,
+    "TakeCheckpoints": CARRIED,
     "Resized": CARRIED,
     "Returned": CARRIED,
     "Staged": CARRIED,

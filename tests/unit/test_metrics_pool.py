@@ -207,6 +207,7 @@ def test_losses_are_counted_by_cause_and_retries_by_reason() -> None:
         "memory": 0,
         "refusal": 0,
         "service": 0,
+        "checkpoint": 0,
     }
     assert page.value("kestrel_leases_expired_total") == 2
     assert page.value("kestrel_worker_joins_total") == 5

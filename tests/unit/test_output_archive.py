@@ -307,3 +307,37 @@ async def test_a_few_are_stored_at_a_time(scratch: Scratch, tmp_path: Path) -> N
     assert found == [(1, "")] * 30
     assert share.most_at_once <= MOST_AT_ONCE
     stage.stage.close()
+
+
+def test_of_several_globs_one_that_means_a_file_may_be_enough(scratch: Scratch) -> None:
+    scratch.put("state")
+    archive = OutputArchive(scratch.fd, OutputGlobs(["state", "log"]), LIMIT_BYTES, lambda: False)
+    assert archive.write(io.BytesIO(), every_glob=False) == 1
+    nothing = OutputArchive(scratch.fd, OutputGlobs(["a", "b"]), LIMIT_BYTES, lambda: False)
+    with pytest.raises(OutputsRefused, match="outputs-missing"):
+        nothing.write(io.BytesIO(), every_glob=False)
+
+
+@pytest.mark.parametrize("change", ["written", "replaced", "added"])
+def test_files_that_have_changed_can_be_told(scratch: Scratch, change: str) -> None:
+    def marks() -> object:
+        return OutputArchive(
+            scratch.fd, OutputGlobs(["state", "more"]), LIMIT_BYTES, lambda: False
+        ).marks()
+
+    assert marks() == ()
+    scratch.put("state", "old")
+    state = scratch.path / "state"
+    os.utime(state, ns=(1_000, 1_000))
+    before = marks()
+    scratch.put("others")
+    assert marks() == before
+    if change == "written":
+        os.utime(state, ns=(1_000, 1_001))
+    elif change == "replaced":
+        scratch.put("state.new", "new")
+        os.utime(scratch.path / "state.new", ns=(1_000, 1_000))
+        os.rename(scratch.path / "state.new", state)
+    else:
+        scratch.put("more")
+    assert marks() != before

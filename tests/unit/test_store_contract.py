@@ -26,6 +26,7 @@ from kestrelctl.core.effects import Persist, Run
 from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Reported, Submit
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After, WantedEnd
+from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import (
     GroupGone,
@@ -48,6 +49,7 @@ from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.stage import StageRun
+from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
@@ -267,6 +269,17 @@ class TestActiveJobs:
         assert found.memory_steps == {0: 2}
         assert found.counters == {2: (1, 0)}
         assert store.tasks(1, limit=3) == again
+
+    async def test_what_tasks_go_on_from_is_kept(self, store: Store) -> None:
+        piece = Piece(sha256="0" * 64, size_bytes=6, url="https://share/1")
+        stored = StoredFile(sha256="0" * 64, size_bytes=6, pieces=(piece,))
+        found_at = Checkpoint((3 << 40) + 17, 4, stored, 1500.25)
+        again = [waiting(0, checkpoint=found_at), waiting(1)]
+        await store.commit([job(cursor=9, resumed=2), *again])
+        [found] = reopened(store).jobs
+        assert found.checkpoints == {0: found_at}
+        assert found.record.resumed == 2
+        assert store.tasks(1, limit=2) == again
 
     async def test_the_cursor_is_beyond_every_stored_task(self, store: Store) -> None:
         await store.commit([job(), Progress(1, 2), done(5)])

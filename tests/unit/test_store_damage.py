@@ -165,6 +165,8 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "DROP TABLE edges",
         "ALTER TABLE jobs DROP COLUMN freed",
         "ALTER TABLE jobs DROP COLUMN settled",
+        "ALTER TABLE tasks DROP COLUMN checkpoint",
+        "ALTER TABLE jobs DROP COLUMN resumed",
         "PRAGMA user_version = 7",
     )
     store = SqliteStore(data_dir)

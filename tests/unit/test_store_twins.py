@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from store_samples import FULL_SPEC, STORED, happening, job
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import (
     GroupGone,
@@ -135,6 +136,9 @@ def task_records(draw: st.DrawFn) -> TaskRecord:
         draw(words),
         draw(st.none() | result),
         draw(small),
+        checkpoint=draw(
+            st.none() | st.builds(Checkpoint, wide, st.integers(1, 9), st.just(STORED), seconds)
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from math import ceil
 import msgspec
 
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts, resized, with_units
+from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.claim import Claim, enforced
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
@@ -41,11 +42,13 @@ class LocalAttempt:
         seal: shows the pool that it was handed to this worker.
         waited_seconds: from its arrival to its start; 0 until then.
         count: which attempt of its task it is, from 1.
+        checkpoint: what it goes on from; None to begin anew.
         hosts: where the members of its job run, if that spans workers.
     """
 
     __slots__ = (
         "arrived_at",
+        "checkpoint",
         "claim",
         "count",
         "hosts",
@@ -72,6 +75,7 @@ class LocalAttempt:
         hosts: Sequence[str] = (),
     ) -> None:
         self.hosts = hosts
+        self.checkpoint: MadeCheckpoint | None = None
         self.limits = limits or {}
         self.number = number
         self.count = count
@@ -154,11 +158,12 @@ class Agent:
         counts: Sequence[tuple[int, int]] = (),
         limits: Sequence[tuple[int, Amounts]] = (),
         hosts: Sequence[str] = (),
+        checkpoints: Sequence[tuple[int, MadeCheckpoint]] = (),
     ) -> list[int]:
         """Queues attempts.
 
         Args:
-            spans, claims, counts, limits, hosts: as in `protocol.work.Run`.
+            spans, claims, counts, limits, hosts, checkpoints: as in `protocol.work.Run`.
 
         Returns:
             Those that cannot be taken (their template, or that of one before them, is unknown, or
@@ -177,6 +182,7 @@ class Agent:
             if 0 <= place < len(may_use):
                 may_use[place] |= enforced(more)
         count_of = dict(counts)
+        checkpoint_of = dict(checkpoints)
         refused: list[int] = []
         next_item = iter(items)
         lost = self.draining
@@ -209,6 +215,8 @@ class Agent:
                     may_use[place],
                     hosts,
                 )
+                if checkpoint_of:
+                    attempt.checkpoint = checkpoint_of.get(number + k)
                 if claim not in hopeless:
                     self.queue.append(attempt)
         return refused

@@ -80,7 +80,7 @@ def adopt(state: State, worker: Worker, event: Joined) -> list[int]:
             number
             for number, task in worker.held.items()
             if task.job is job and task.attempt is not None
-            if task.is_unwanted or task.attempt.moved_for
+            if task.is_unwanted or (task.attempt.moved_for and not task.goes_on)
         )
     return kill
 

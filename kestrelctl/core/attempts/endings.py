@@ -8,6 +8,7 @@ from kestrelctl.core.effects import Feed, JobEnded
 from kestrelctl.core.events import JobClosed
 from kestrelctl.core.jobs.attempt import Attempt, Phase
 from kestrelctl.core.jobs.job import Job, LargerRequest, Standing, Task
+from kestrelctl.core.model.ending_rules import backoff_bounds
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.task_state import TaskState
@@ -33,6 +34,7 @@ def remember(
         task.concluded,
         task.retried_after,
         task.memory_step,
+        task.checkpoint,
     )
     state.records.append(record)
     return record
@@ -108,6 +110,17 @@ def back_off(state: State, task: Task, until: float) -> None:
     task.standing = Standing.BACKOFF
     task.backoff_until = until
     heapq.heappush(state.backoffs, (until, task.job.id, task.index))
+
+
+def pause(state: State, task: Task, before: int) -> None:
+    """Lets a task wait for its next attempt, each time twice as long, as its job says.
+
+    Args:
+        before: how many pauses it has had.
+    """
+    config, spec = state.config, task.job.spec
+    first, longest = backoff_bounds(spec, config.backoff_seconds, config.max_backoff_seconds)
+    back_off(state, task, state.at + doubled_seconds(first, before, longest))
 
 
 def end_backoffs(state: State, now: float) -> None:

@@ -13,6 +13,7 @@ from kestrelctl.core.jobs.job import SUSPECT_LOSSES, Job, Task
 from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import known
+from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.claim import Claim, limits_beyond
 from kestrelctl.core.model.records import Progress
 from kestrelctl.core.model.span import told_host
@@ -142,6 +143,7 @@ def _give(
     items: list[str] = []
     items_of: set[int] = set()
     counts: list[tuple[int, int]] = []
+    checkpoints: list[tuple[int, MadeCheckpoint]] = []
     claims: list[Claim] = []
     given: dict[Job, None] = {}
     for assignment in assignments:
@@ -171,6 +173,8 @@ def _give(
         for number, task in enumerate(again, state.next_number):
             if (count := task.next_count) > 1:
                 counts.append((number, count))
+            if task.checkpoint is not None:
+                checkpoints.append((number, _resumed(state, worker, task, number)))
         place = claims.index(claim)
         if not again:
             spans.append((state.next_number, job.id, cursor, fresh, place))
@@ -197,7 +201,20 @@ def _give(
         forget=forget,
         counts=counts,
         limits=[(place, dict(claim.limits)) for place, claim in enumerate(claims) if claim.limits],
+        checkpoints=checkpoints,
     )
+
+
+def _resumed(state: State, worker: Worker, task: Task, number: int) -> MadeCheckpoint:
+    """What an attempt goes on from; that it does is counted and told."""
+    found = task.checkpoint
+    assert found is not None
+    job = task.job
+    job.resumed += 1
+    state.record(job.record())
+    detail = f"from checkpoint {found.n}"
+    state.tell(job, task.index, "resumed", number=number, worker=worker.jid, detail=detail)
+    return MadeCheckpoint(found.n, found.stored)
 
 
 def _should_shun(state: State, worker: Worker, assignment: Assignment, now: float) -> bool:

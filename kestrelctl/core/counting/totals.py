@@ -76,7 +76,7 @@ class Totals:
         self.tasks_sent = 0  #: attempts handed out
         self.tasks_recalled = 0
         self.attempts_failed = 0
-        self.retries = Counter(failure=0, loss=0, memory=0, refusal=0, service=0)
+        self.retries = Counter(failure=0, loss=0, memory=0, refusal=0, service=0, checkpoint=0)
         self.losses = Counter(dict.fromkeys(LOSS_CAUSES, 0))
         self.losses_found_again = 0  #: the attempt had survived: only the way to it was gone
         self.attempts_unproven = 0  #: named by workers that could not show a seal for them

@@ -20,6 +20,7 @@ from kestrelctl.core.events import (
     Revoked,
     Wanted,
 )
+from kestrelctl.core.handlers.checkpoints import take_checkpoints
 from kestrelctl.core.handlers.dependents import settle_all
 from kestrelctl.core.handlers.health import release, take_over
 from kestrelctl.core.handlers.offers import admitted, ask_for_more
@@ -96,6 +97,7 @@ def on_joined(state: State, event: Joined) -> None:
             kill=kill,
         )
     )
+    take_checkpoints(state, worker, "it is drained" if worker.draining else "")
     end_reconciliation_if_all_spoke(state)
 
 
@@ -179,6 +181,7 @@ def on_drain(state: State, event: Drain) -> None:
         worker.recalling = True
         state.emit(Recall(worker=worker.jid, numbers=waiting))
     move_copies(state, worker, f"it was drained by {event.by}")
+    take_checkpoints(state, worker, f"it was drained by {event.by}")
 
 
 def on_leaving(state: State, event: Leaving) -> None:
@@ -189,6 +192,7 @@ def on_leaving(state: State, event: Leaving) -> None:
         worker.leaving = True
         state.touch(worker)
         move_copies(state, worker, "it is about to stop")
+        take_checkpoints(state, worker, "it is about to stop")
 
 
 def on_wanted(state: State, event: Wanted) -> None:

@@ -9,9 +9,9 @@ from kestrelctl.core.attempts.book import end, withdraw
 from kestrelctl.core.attempts.endings import (
     DONE,
     ask_for_more,
-    back_off,
     cannot_start,
     finish,
+    pause,
     put_back,
     remember,
     was_refused,
@@ -19,17 +19,18 @@ from kestrelctl.core.attempts.endings import (
 from kestrelctl.core.attempts.estimates import note_refusal, note_success, refused_asset
 from kestrelctl.core.effects import Acknowledge
 from kestrelctl.core.events import Reported, Returned
+from kestrelctl.core.handlers.checkpoints import go_on, keep_checkpoint
 from kestrelctl.core.handlers.health import note_failure, note_successes, note_unable
 from kestrelctl.core.handlers.holds import hold_if_failing
 from kestrelctl.core.handlers.presence import spoke
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model import checkpoint_rules
 from kestrelctl.core.model.assets import describe
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.ending_rules import (
     asks_for_more_memory,
-    backoff_bounds,
     may_be_retried,
 )
 from kestrelctl.core.model.result import Outcome, Result, bounded, how_it_ended
@@ -37,7 +38,6 @@ from kestrelctl.core.model.seal import Proof, Seal
 from kestrelctl.core.model.stage import RUN
 from kestrelctl.core.model.stage_rules import failed_stage, has_computed
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.state import State
 
 #: A job goes to the end of the queue of its priority with each so many failures in a row.
@@ -235,9 +235,17 @@ def _failed(
     if task.is_unwanted:
         if job.stopped_by and result.outcome == Outcome.KILLED:
             result = msgspec.structs.replace(result, reason=job.stopped_by)
+        result = msgspec.structs.replace(result, checkpoint=None)
         finish(state, task, TaskState.CANCELLED, attempt.worker, result)
         return
     task.concluded = max(task.concluded, result.number)
+    if result.outcome == Outcome.GOES_ON:
+        if result.checkpoint is not None and job.spec.checkpoint_exit is not None:
+            keep_checkpoint(state, task, result.number, result.checkpoint)
+            go_on(state, task, attempt, msgspec.structs.replace(result, checkpoint=None))
+            return
+        reason = f"{checkpoint_rules.FAILED}: what its worker says of it cannot be"
+        result = msgspec.structs.replace(result, outcome=Outcome.FAILED, reason=reason)
     if result.outcome == Outcome.KILLED:
         # Nobody wants it killed any more: the task runs again, and no failure is counted.
         state.tell(
@@ -299,18 +307,7 @@ def _give_up_or_retry(state: State, task: Task, attempt: Attempt, result: Result
         + how_it_ended(result.reason, result.signal, result.exit_code),
     )
     remember(state, task, TaskState.WAITING, attempt.worker, result)
-    _pause(state, task, task.failures - 1)
-
-
-def _pause(state: State, task: Task, before: int) -> None:
-    """Lets a task wait for its next attempt, each time twice as long, as its job says.
-
-    Args:
-        before: how many pauses it has had.
-    """
-    config, spec = state.config, task.job.spec
-    first, longest = backoff_bounds(spec, config.backoff_seconds, config.max_backoff_seconds)
-    back_off(state, task, state.at + doubled_seconds(first, before, longest))
+    pause(state, task, task.failures - 1)
 
 
 def _start_again(state: State, task: Task, attempt: Attempt, result: Result) -> None:
@@ -330,7 +327,7 @@ def _start_again(state: State, task: Task, attempt: Attempt, result: Result) -> 
         detail=f"ran {result.wall_seconds:,.3f} s; {how}",
     )
     remember(state, task, TaskState.WAITING, attempt.worker, result)
-    _pause(state, task, task.quick_ends)
+    pause(state, task, task.quick_ends)
     task.quick_ends += 1
 
 

@@ -13,6 +13,7 @@ from kestrelctl.core.jobs.pairing import TaskPairing
 from kestrelctl.core.jobs.parents import Parents
 from kestrelctl.core.jobs.recent import Recent
 from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.index_ranges import IndexRanges
 from kestrelctl.core.model.mail_address import is_worth_a_mail
@@ -83,8 +84,9 @@ class Task(msgspec.Struct, eq=False):
         refused_numbers: the latest attempts after that which are over though their results were
             not counted.
         memory_step: how often it has asked for more memory than its job does.
-        restarts: how often it was started again, as a copy of a service.
+        restarts: how often it was started again, as a copy of a service or to go on.
         quick_ends: how often in a row that was after a short time.
+        checkpoint: from which its next attempt goes on; None to begin anew.
         cancelled: whether a user wants this task stopped. It is stored as cancelled then, and
             stays live until its attempt is over.
     """
@@ -110,11 +112,17 @@ class Task(msgspec.Struct, eq=False):
     memory_step: int = 0
     restarts: int = 0
     quick_ends: int = 0
+    checkpoint: Checkpoint | None = None
 
     @property
     def is_unwanted(self) -> bool:
         """Whether it shall not run any more: it is cancelled, or its job is."""
         return self.cancelled or self.job.cancelling
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it may be stopped anywhere, to go on elsewhere from what it leaves."""
+        return self.job.spec.checkpoint_exit is not None
 
     @property
     def is_suspect(self) -> bool:
@@ -188,6 +196,7 @@ class Job:
         latencies: what dispatch added to its latest tasks, in seconds: from hand-out to report,
             less the time in the worker's queue and the run time.
         happenings: how many records its story has.
+        resumed: how many attempts were begun from a checkpoint.
     """
 
     __slots__ = (
@@ -216,6 +225,7 @@ class Job:
         "place",
         "ready",
         "recent",
+        "resumed",
         "running",
         "served_at",
         "settled",
@@ -266,6 +276,7 @@ class Job:
         self.recent: Recent | None = None
         self.latencies: deque[float] = deque(maxlen=4096)
         self.happenings = 0
+        self.resumed = 0
 
     @property
     def whole(self) -> Job:
@@ -475,6 +486,7 @@ class Job:
             hold=self.hold if state == "active" else None,
             freed=self.freed,
             settled=self.settled,
+            resumed=self.resumed,
         )
 
 

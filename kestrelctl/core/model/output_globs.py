@@ -40,19 +40,20 @@ def problem_with_outputs(spec: JobSpec) -> str | None:
         )
     if spec.service:
         return "a copy of a service is started again whenever it ends: it leaves no outputs"
-    return next(filter(None, map(_problem_with_glob, spec.outputs)), None)
+    return next(filter(None, map(problem_with_glob, spec.outputs)), None)
 
 
-def _problem_with_glob(glob: str) -> str | None:
+def problem_with_glob(glob: str) -> str | None:
+    """What is wrong with one glob, in words for its user; None if all is well."""
     shown = repr(glob[:80])
     if glob.startswith("/"):
-        return f"an output is relative to the scratch directory of a task, not {shown}"
+        return f"a glob is relative to the scratch directory of a task, not {shown}"
     if ".." in glob.split("/"):
-        return f"an output is below the scratch directory of a task, and {shown} may leave it"
+        return f"a glob stays below the scratch directory of a task, and {shown} may leave it"
     if "\0" in glob or len(glob) > MOST_CHARACTERS:
-        return f"an output has up to {MOST_CHARACTERS:,} characters, none of them NUL"
+        return f"a glob has up to {MOST_CHARACTERS:,} characters, none of them NUL"
     if not _parts(glob):
-        return f"{shown} names no output; all that a task leaves is '**'"
+        return f"{shown} names no file; all that a task leaves is '**'"
     return None
 
 

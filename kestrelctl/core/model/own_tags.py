@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kestrelctl.core.model import (
+    checkpoint_rules,
     input_addresses,
     job_inputs,
     output_globs,
@@ -74,6 +75,12 @@ OWN_TAGS = (
         "run the stages of tasks",
         "without --setup, --stage-in and --stage-out",
         lambda spec: bool(spec.stages),
+    ),
+    OwnTag(
+        checkpoint_rules.TAG,
+        "store the checkpoints of tasks",
+        "without --checkpoint",
+        lambda spec: bool(spec.checkpoints),
     ),
     *(
         OwnTag(

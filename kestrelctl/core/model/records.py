@@ -8,6 +8,7 @@ import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
+from kestrelctl.core.model.checkpoint import Checkpoint
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.index_ranges import IndexRange, as_ranges
 from kestrelctl.core.model.result import Result
@@ -28,6 +29,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         hold: while nothing of it is handed out, who wants that; only of an active job.
         freed: its parents have all ended as it wants: it waits for none of them again.
         settled: the final states of parents that were forgotten while it waited.
+        resumed: how many attempts were begun from a checkpoint.
     """
 
     job_id: int
@@ -46,6 +48,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     hold: Hold | None = None
     freed: bool = False
     settled: dict[int, str] = {}
+    resumed: int = 0
 
 
 class OwnerTold(msgspec.Struct, frozen=True):
@@ -76,6 +79,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
         retried_after: a user had the task brought back after this attempt; none up to it, not even
             one that was given up, can end the task any more.
         memory_step: how often it has asked for more memory.
+        checkpoint: from which its next attempt goes on.
     """
 
     job_id: int
@@ -88,6 +92,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
     concluded: int = 0
     retried_after: int = 0
     memory_step: int = 0
+    checkpoint: Checkpoint | None = None
 
 
 class WorkerRecord(msgspec.Struct, frozen=True):
@@ -222,7 +227,11 @@ MAX_HAPPENINGS = 2_000
 #: - `refused`: the worker had no more of an asset for the attempt; `detail` says of which.
 #: - `killed`: the attempt was killed.
 #: - `moved`: a copy of a service was stopped where it ran, to be started elsewhere; or a member of
-#:   a job that spans workers, to be started again with the others; `detail` says why.
+#:   a job that spans workers, to be started again with the others; or a task that goes on from its
+#:   latest checkpoint; `detail` says why.
+#: - `goes-on`: the attempt has ended to go on later, from the checkpoint that `detail` names.
+#: - `resumed`: the attempt was begun from the checkpoint that `detail` names.
+#: - `began-anew`: the attempt could not have its checkpoint; `detail` says why.
 #: - `recalled`: the pool took the attempt back before it started.
 #: - `given-back`: the worker gave the attempt back before it started.
 #: - `superseded`: the attempt was stopped because an earlier one of its task had survived.
@@ -242,6 +251,9 @@ HAPPENINGS = (
     "refused",
     "killed",
     "moved",
+    "goes-on",
+    "resumed",
+    "began-anew",
     "recalled",
     "given-back",
     "superseded",
@@ -306,6 +318,7 @@ class UnfinishedJob(msgspec.Struct, frozen=True, kw_only=True):
     concluded: dict[int, int] = {}  #: index -> `TaskRecord.concluded`, where not zero
     retried_after: dict[int, int] = {}  #: the same of `TaskRecord.retried_after`
     memory_steps: dict[int, int] = {}  #: the same of `TaskRecord.memory_step`
+    checkpoints: dict[int, Checkpoint] = {}  #: the same of `TaskRecord.checkpoint`
     happenings: int = 0  #: how many are stored
     bad: list[IndexRange] = []  #: stored in a final state other than done
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from kestrelctl.core.model.checkpoint import MOST_URL_CHARACTERS, MadeCheckpoint, can_be_given
 from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.stage_rules import possible_runs
 from kestrelctl.core.model.stored_file import StoredFile, problem_with_stored_file
@@ -31,6 +32,7 @@ class Outcome:
     FAILED = 1  #: any other end: exit status, signal, limit, could not start
     KILLED = 2  #: the manager asked for it
     UNABLE = 3  #: the machine could not run it: no space, no processes; not the task's fault
+    GOES_ON = 4  #: it goes on in another attempt, from the checkpoint that it has left
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -63,6 +65,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     stderr_stored: StoredFile | None = None
     #: Of a job that has stages: each that was begun, its command included.
     stages: tuple[StageRun, ...] = ()
+    checkpoint: MadeCheckpoint | None = None  #: from which it goes on
 
     def held_seconds(self) -> float:
         """How long it had its place: its command, its other stages, and what it left was stored."""
@@ -80,7 +83,6 @@ CLOCK_SLACK_SECONDS = 3600.0
 CPU_SLACK_SECONDS = 1.0
 #: A stored file of more pieces, or longer addresses, would fill the store and pages of files.
 MOST_PIECES = 1024
-MOST_URL_CHARACTERS = 1024
 
 
 def bounded(result: Result, submitted_at: float, now: float) -> Result:
@@ -111,6 +113,7 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         and _can_be_had(result.stdout_stored)
         and _can_be_had(result.stderr_stored)
         and not result.stages
+        and (result.checkpoint is None or can_be_given(result.checkpoint.stored))
     ):
         return result
     wall_seconds = possible_seconds(wall_seconds, longest_seconds)
@@ -129,6 +132,9 @@ def bounded(result: Result, submitted_at: float, now: float) -> Result:
         stdout_stored=result.stdout_stored if _can_be_had(result.stdout_stored) else None,
         stderr_stored=result.stderr_stored if _can_be_had(result.stderr_stored) else None,
         stages=possible_runs(result.stages, longest_seconds),
+        checkpoint=result.checkpoint
+        if result.checkpoint is not None and can_be_given(result.checkpoint.stored)
+        else None,
     )
 
 

@@ -58,6 +58,10 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         outputs: globs of what tasks leave in their scratch directories and that comes home
             (`core.model.output_globs`).
         stages: commands before and after that of the job (`core.model.stage_rules`).
+        checkpoints: globs of the files there from which a task goes on in its next attempt.
+        checkpoint_seconds: how often these are stored; None for the usual.
+        checkpoint_exit: the exit code by which a task says that it goes on later; None for none
+            (`core.model.checkpoint_rules`).
         requirements: a ClassAd expression that must be true of a worker; empty for none.
         rank: one that comes to a number: workers with a higher one are preferred.
         success_exits: exit codes that are a success; none named: 0.
@@ -109,6 +113,9 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     stdin: Input | None = None
     outputs: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+    checkpoint_seconds: float | None = None
+    checkpoint_exit: int | None = None
     requirements: str = ""
     rank: str = ""
     success_exits: Exits = ()
@@ -166,6 +173,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
                 msgspec.structs.replace(stage, argv=tuple(cut_words(stage.argv, HEAD_CHARACTERS)))
                 for stage in self.stages
             ),
+            checkpoints=tuple(cut_words(self.checkpoints, HEAD_CHARACTERS)),
             requires=tuple(cut_words(self.requires, HEAD_CHARACTERS)),
             requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),
             rank=" ".join(cut_words((self.rank,), HEAD_CHARACTERS)),

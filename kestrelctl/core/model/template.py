@@ -33,6 +33,9 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     time_limit_seconds: float | None = None
     workdir: str = ""
     outputs: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+    checkpoint_seconds: float | None = None
+    checkpoint_exit: int | None = None
     success_exits: Exits = ()
     stop_signal: str = ""
     stop_grace_seconds: float | None = None
@@ -67,6 +70,9 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             time_limit_seconds=spec.time_limit_seconds,
             workdir=spec.workdir,
             outputs=spec.outputs,
+            checkpoints=spec.checkpoints,
+            checkpoint_seconds=spec.checkpoint_seconds,
+            checkpoint_exit=spec.checkpoint_exit,
             success_exits=spec.success_exits,
             stop_signal=spec.stop_signal,
             stop_grace_seconds=spec.stop_grace_seconds,

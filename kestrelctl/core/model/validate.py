@@ -10,6 +10,7 @@ from kestrelctl.core.classad.rules import shown
 from kestrelctl.core.model.ad import GPUS, AssetUnit, WorkerAd
 from kestrelctl.core.model.after import problem_with_parents
 from kestrelctl.core.model.assets import MILLI
+from kestrelctl.core.model.checkpoint_rules import problem_with_checkpoints
 from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.job_inputs import problem_with_inputs, problem_with_stdin
@@ -120,6 +121,7 @@ def problem_with_job(spec: JobSpec) -> str | None:
         or problem_with_span(spec)
         or problem_with_outputs(spec)
         or problem_with_stages(spec.stages, service=spec.service)
+        or problem_with_checkpoints(spec)
         or problem_with_parents(spec.after)
         or _problem_with_order(spec)
         or _problem_with_pair(spec)

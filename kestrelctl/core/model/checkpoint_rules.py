@@ -1,0 +1,69 @@
+"""What a job says of the checkpoints that its tasks write themselves.
+
+HTCondor calls that self-checkpointing: `checkpoint_exit_code` and `transfer_checkpoint_files`
+(condor_submit). Not every worker can store files and give them back: those that can advertise a
+tag, and a job with checkpoints asks for it like for any other.
+"""
+
+from __future__ import annotations
+
+from kestrelctl.core.model.exits import MAX_EXIT_CODE
+from kestrelctl.core.model.output_globs import MOST_GLOBS, problem_with_glob
+from kestrelctl.core.model.spec import JobSpec
+
+#: What a worker advertises that stores checkpoints and gives them back. Nobody else can give it.
+TAG = "checkpoints"
+
+DEFAULT_SECONDS = 600.0
+LEAST_SECONDS = 1.0
+MOST_SECONDS = 7 * 86_400.0
+
+#: How the reason begins of an attempt that said that it goes on, and of which nothing was there, or
+#: nothing could be stored.
+MISSING = "checkpoint-missing"
+FAILED = "checkpoint-failed"
+#: The reason of an attempt that was asked to stop, so that it goes on elsewhere.
+MOVED = "moved"
+
+
+def problem_with_checkpoints(spec: JobSpec) -> str | None:
+    """What is wrong with a job's checkpoints, in words for its user; None if all is well."""
+    if not spec.checkpoints:
+        if spec.checkpoint_exit is None and spec.checkpoint_seconds is None:
+            return None
+        return "say which files are a checkpoint: --checkpoint GLOB"
+    seconds, code = spec.checkpoint_seconds, spec.checkpoint_exit
+    checks = (
+        (
+            len(spec.checkpoints) <= MOST_GLOBS,
+            f"a job names at most {MOST_GLOBS} checkpoint files, not {len(spec.checkpoints)}",
+        ),
+        (
+            not spec.workdir,
+            "checkpoints are what tasks write into their scratch directories: these start in "
+            f"{spec.workdir[:80]!r}, and what they write there stays there",
+        ),
+        (
+            not spec.service,
+            "a copy of a service is started anew whenever it ends: it goes on from nothing",
+        ),
+        (
+            spec.span == 1,
+            "members of a job that spans workers start together, and not each from a checkpoint",
+        ),
+        (
+            seconds is None or LEAST_SECONDS <= seconds <= MOST_SECONDS,
+            "between two checkpoints are 1 second to 7 days",
+        ),
+        (
+            code is None or 1 <= code <= MAX_EXIT_CODE,
+            f"an exit code that says that a program goes on is 1 to {MAX_EXIT_CODE}, not {code}",
+        ),
+        (
+            code is None or not any(low <= code <= high for low, high in spec.success_exits),
+            f"exit code {code} cannot say both that a task is done and that it goes on",
+        ),
+    )
+    problem = next((text for fine, text in checks if not fine), None)
+    globs = map(problem_with_glob, spec.checkpoints)
+    return problem or next(filter(None, globs), None)

@@ -1,0 +1,58 @@
+"""Which ends of a command mean that it goes on in another attempt, and what is stored then."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from kestrelctl.core.model.checkpoint_rules import FAILED, MISSING, MOVED
+from kestrelctl.worker.executor import CommandSpec, Completion
+from kestrelctl.worker.output_stage import Left
+
+
+def will_go_on(command: CommandSpec, completion: Completion) -> bool:
+    """Whether a command has ended to go on: with the agreed code, or when it was asked to stop for
+    that, by its stop signal.
+
+    One that a limit or a user has ended has failed, or is not wanted, whatever its code.
+    """
+    order = command.checkpoints
+    if order is None or order.exit_code is None:
+        return False
+    said = completion.exit_code == order.exit_code
+    if completion.reason == MOVED:
+        return said or completion.signal == command.stop_signal
+    return said and (not completion.reason or completion.reason.startswith("cleanup-failed:"))
+
+
+def globs_to_store(command: CommandSpec, completion: Completion) -> tuple[str, ...]:
+    """What is stored of a command that has ended so."""
+    order = command.checkpoints
+    return order.globs if order is not None and will_go_on(command, completion) else command.outputs
+
+
+def with_stored(command: CommandSpec, completion: Completion, left: Left) -> Completion:
+    """An end with what the command has left."""
+    if will_go_on(command, completion):
+        return replace(completion, left=left.stored)
+    return replace(completion, output_files=left.files, outputs=left.stored)
+
+
+def in_words_of_checkpoints(
+    command: CommandSpec, before: Completion, after: Completion
+) -> Completion:
+    """The end of a command that goes on, of which nothing could be stored, with a reason of its
+    own.
+
+    Args:
+        before: as it was before anything was stored.
+    """
+    if not will_go_on(command, before) or after.left is not None:
+        return after
+    if before.reason == MOVED:  # It was asked to stop: it goes on from what the pool has.
+        return replace(after, reason=after.reason if after.reason == "cancelled" else MOVED)
+    kind, _, why = after.reason.partition(": ")
+    if kind == "outputs-missing":
+        return replace(after, reason=f"{MISSING}: {why}")
+    if kind.startswith("outputs-"):
+        return replace(after, reason=f"{FAILED}: {why}")
+    return after

@@ -1,0 +1,56 @@
+"""Stores what a task has left when its command has ended: for its owner, or its next attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+
+from msgspec.structs import replace
+
+from kestrelctl.worker.checkpoint_ends import globs_to_store, in_words_of_checkpoints, with_stored
+from kestrelctl.worker.executor import Completion
+from kestrelctl.worker.output_archive import OutputsRefused
+from kestrelctl.worker.output_stage import OutputStage
+from kestrelctl.worker.running_process import RunningProcess
+
+log = logging.getLogger(__name__)
+
+
+async def store_outputs(
+    process: RunningProcess, completion: Completion, stage: OutputStage | None
+) -> Completion:
+    """How an attempt has ended when what it left is stored, or is not.
+
+    A cancel ends it with the reason of the process.
+
+    Args:
+        completion: so far.
+        stage: stores it; None where that is not possible.
+    """
+    number, began = completion.number, time.monotonic()
+    before = completion
+    try:
+        if stage is None:
+            raise OutputsRefused("outputs-failed: this worker cannot store files")
+        scratch = process.sandbox.open_scratch()
+        try:
+            globs = globs_to_store(process.command, completion)
+            left = await stage.store(
+                number, scratch, globs, every_glob=globs is process.command.outputs
+            )
+        finally:
+            os.close(scratch)
+        completion = with_stored(process.command, completion, left)
+    except OutputsRefused as error:
+        completion = replace(completion, reason=error.reason)
+    except OSError as error:
+        completion = replace(completion, reason=f"outputs-failed: {error.strerror}")
+    except asyncio.CancelledError:
+        completion = replace(completion, reason=process.reason)
+    except Exception as error:
+        log.exception("attempt %d: its outputs", number)
+        completion = replace(completion, reason=f"outputs-failed: {error!r}")
+    completion = in_words_of_checkpoints(process.command, before, completion)
+    return replace(completion, stored_seconds=time.monotonic() - began)
