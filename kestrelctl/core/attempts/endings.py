@@ -82,11 +82,11 @@ def write_passed(state: State, job: Job) -> None:
 
 
 def put_back(state: State, task: Task, worker: str) -> None:
-    """Makes a task ready that nobody has any more; if nobody wants it either, it is over."""
+    """Has a task wait that nobody has any more; if nobody wants it either, it is over."""
     if task.is_unwanted:
         finish(state, task, TaskState.CANCELLED, worker, None)
     else:
-        task.job.make_ready(task)
+        task.job.line_up(task)
         state.touch_job(task.job)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kestrelctl.core.attempts.endings import finish
+from kestrelctl.core.attempts.endings import put_back
 from kestrelctl.core.jobs.job import Standing
-from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
 
 
@@ -26,10 +25,6 @@ def end_reconciliation(state: State) -> None:
     state.eased.update(dict.fromkeys(state.sharers.settle()))
     for job in list(state.jobs.values()):
         for task in reversed(list(job.live.values())):
-            if task.standing is not Standing.UNHEARD:
-                continue
-            if task.is_unwanted:
-                finish(state, task, TaskState.CANCELLED, "", None)
-            else:
-                job.line_up(task)
+            if task.standing is Standing.UNHEARD:
+                put_back(state, task, "")
         state.touch_job(job)
