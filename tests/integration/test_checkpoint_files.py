@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import rungs
 from test_execution import Machine, until
 from test_task_outputs import Share
 
@@ -74,11 +75,12 @@ class Both(Share):
 class Bench(Machine):
     """A worker's executor with checkpoints, and what it tells of them."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, rung: str) -> None:
         self.share = Both()
         self.told: list[tuple[MadeCheckpoint | None, str]] = []
         self.paused_seconds = 0.0
         self.directory, self.home = tmp_path / "work", tmp_path / "home"
+        self.rung = rung
         self.exits: dict[int, Completion] = {}
         self._changed = asyncio.Event()
         self._number = 0
@@ -88,7 +90,12 @@ class Bench(Machine):
         )
         self.executor = CheckpointExecutor(  # type: ignore[assignment]
             self._on_completion,
-            partial(ProcessExecutor, self.directory, output_stage=stage),
+            partial(
+                ProcessExecutor,
+                self.directory,
+                rung=rungs.make_rung(rung, self.directory, shares=[tmp_path]),
+                output_stage=stage,
+            ),
             stage,
             partial(
                 CheckpointFetch,
@@ -145,9 +152,9 @@ class Bench(Machine):
         return int((place / "state").read_text())
 
 
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    found = Bench(tmp_path)
+@pytest.fixture(params=rungs.available())
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
+    found = Bench(tmp_path, request.param)
     yield found
     await found.executor.close()
     assert os.listdir(tmp_path / "outgoing") == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,10 @@ from test_inputs import Host, Site, wait_for
 
 pytestmark = pytest.mark.timeout(240)
 
-STEPS = 300
-#: Each step of 0.05 s leaves a line in a file that no worker is asked for.
-SLOW = COUNTER.replace("time.sleep(0.02)", "time.sleep(0.05)").replace(
+#: Each step leaves a line in a file that no worker is asked for; it ends when it is told to.
+SLOW = COUNTER.replace(
     "    step += 1\n", "    open(sys.argv[2], 'a').write(f'{step + 1}\\n')\n    step += 1\n"
-)
+).replace("while step < last:", "while not os.path.exists(sys.argv[2] + '.enough'):")
 
 
 class Runs:
@@ -35,12 +35,16 @@ class Runs:
         self._steps = site.desk.directory / "steps"
         script = site.desk.directory / "count.py"
         script.write_text(SLOW)
-        place = f"{sys.executable} {script} {STEPS} {self._steps}"
+        place = f"{sys.executable} {script} 0 {self._steps}"
         site.submit(f"{words} --stop-grace 10s -- {place}")
 
     @property
     def steps(self) -> list[int]:
         return [*map(int, self._steps.read_text().split())] if self._steps.exists() else []
+
+    def enough(self) -> None:
+        """Has it end well."""
+        Path(f"{self._steps}.enough").touch()
 
     def task(self) -> dict[str, Any]:
         return self._site.task()
@@ -70,17 +74,23 @@ def test_a_task_goes_on_elsewhere_when_its_worker_is_drained_or_killed(site: Sit
     assert runs.task()["worker"].startswith("h1@")
     site.desk.types("kestrelctl worker drain h1")
     wait_for(lambda: str(runs.task()["worker"]).startswith("h2@"))
-    drained_at = len(runs.steps)
-    before = runs.checkpoint()
-    wait_for(lambda: runs.checkpoint() > before + 1)
+    wait_for(lambda: runs.checkpoint() > 2)
+    before = len(set(runs.steps))
+    known = runs.checkpoint()
+    wait_for(lambda: runs.checkpoint() > known + 1)  # its files are of later than that
     site.desk.types("kestrelctl worker resume h1")
     second.kill()
+    wait_for(lambda: str(runs.task()["worker"]).startswith("h1@"))
+    ran = len(runs.steps)
+    wait_for(lambda: len(runs.steps) > ran)
+    runs.enough()
     assert "done" in site.desk.types("kestrelctl job wait last --timeout 120")[-1]
     steps = runs.steps
-    assert steps[-1] == STEPS
-    assert sorted(set(steps)) == [*range(1, STEPS + 1)]
-    again = len(steps) - STEPS
-    assert again < 120, f"{again} steps were run again, {drained_at} were before the drain"
+    assert sorted(set(steps)) == [*range(1, max(steps) + 1)]
+    assert max(Counter(steps).values()) <= 2
+    again = [step for step, times in Counter(steps).items() if times > 1]
+    # The signal may come between a step and its count.
+    assert sum(step < before - 2 for step in again) <= 1, "what was durable is not run again"
     task = runs.task()
     assert (task["failures"], task["losses"]) == (0, 1)
     info = json.loads("\n".join(site.desk.types("kestrelctl job info last -q -o json")))
@@ -102,10 +112,15 @@ def test_without_an_exit_code_a_drained_worker_stores_what_there_is_and_goes_on(
     wait_for(lambda: runs.checkpoint() == 1)
     assert not runs.is_over()
     host(site, "h2")
-    ran = len(runs.steps)
+    wait_for(lambda: len(runs.steps) > 60)
     first.kill()
+    wait_for(lambda: str(runs.task()["worker"]).startswith("h2@"))
+    wait_for(lambda: runs.task()["losses"] == 1)
+    ran = len(runs.steps)
+    wait_for(lambda: len(runs.steps) > ran)
+    runs.enough()
     assert "done" in site.desk.types("kestrelctl job wait last --timeout 120")[-1]
-    assert len(runs.steps) < ran + STEPS
+    assert runs.steps.count(1) == 1, "it did not begin anew"
     assert runs.task()["losses"] == 1
 
 
