@@ -89,7 +89,8 @@ def _pairing_violations(state: State, must: Must) -> None:
         waits = bool(job.spec.after_each) and not job.cancelling
         must(waits == (pairing is not None), "job %s: for whose tasks it waits is off", job.id)
         if pairing is None:
-            must(not job.bad.within(job.cursor, job.spec.count), "job %s: bad beyond", job.id)
+            never = job.cancelling or not job.bad.within(job.cursor, job.spec.count)
+            must(never, "job %s: tasks ended badly beyond its cursor", job.id)
             continue
         known = state.pairs.get(pairing.parent, {}).get(job.id) is job
         must(known, "tasks of job %s wait, and nobody knows", job.id)
@@ -134,7 +135,8 @@ def _waiting_violations(state: State, must: Must) -> None:
         if not parents.let_go(otherwise):
             queued = any(line.place is not None for line in job.lines())
             must(not queued and not job.running, "job %s runs before its parents end", job.id)
-        must(not (parents.doom(otherwise) and job.stored), "job %s waits in vain", job.id)
+        in_vain = parents.doom(otherwise) and job.stored
+        must(not (in_vain and state.connected), "job %s waits in vain", job.id)
     named: Counter[str] = Counter()
     for parents in state.dependencies.all():
         must(bool(state.dependencies.children(parents)), "nobody waits for %s", parents.after)

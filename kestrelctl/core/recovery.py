@@ -33,7 +33,10 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     state.sharers.restore(snapshot.users, snapshot.groups)
     restored = [_restore_job(state, unfinished) for unfinished in snapshot.jobs]
     for job in restored:
+        was_free = job.freed
         wait_for_parents(state, job, snapshot.parents)
+        if job.freed and not was_free:
+            state.record(job.record())  # a parent that is retried later does not stop it again
         pair_restored(state, job, snapshot.paired.get(job.spec.after_each))
         settle_job(state, job, job.submitted_at)
     state.touched_jobs.clear()  # all of them have been settled

@@ -372,3 +372,18 @@ def test_a_commit_that_somebody_waits_for_is_urgent(driver: PoolDriver) -> None:
         if isinstance(feed, fx.Feed) and isinstance(feed.event, ev.JobClosed)
     }
     assert closed == {alone: False, parent: False, other: True}
+
+
+def test_that_a_restart_has_freed_a_job_is_remembered(driver: PoolDriver) -> None:
+    parent = driver.submit()
+    child = driver.submit(after=after(parent), held=True)
+    driver.wait(1)
+    end(driver, parent)
+    freed = [each for each in driver.records if isinstance(each, JobRecord) and each.freed]
+    assert freed
+    driver.records = [each for each in driver.records if each not in freed]
+    driver.restart()
+    assert any(
+        isinstance(each, JobRecord) and each.job_id == child and each.freed
+        for each in driver.records
+    )

@@ -24,6 +24,7 @@ from kestrelctl.core.handlers.checkpoints import take_checkpoints
 from kestrelctl.core.handlers.dependents import settle_all
 from kestrelctl.core.handlers.health import release, take_over
 from kestrelctl.core.handlers.offers import admitted, ask_for_more
+from kestrelctl.core.handlers.pairs import settle_restored
 from kestrelctl.core.handlers.presence import (
     ask,
     forget,
@@ -259,4 +260,5 @@ def on_reconnected(state: State, event: Reconnected) -> None:
         renew(state, worker, event.at + RETURN_SECONDS)
         ask(state, worker.jid)
     settle_all(state)
+    settle_restored(state)
     end_reconciliation_if_all_spoke(state)

@@ -83,14 +83,31 @@ def pair_again(state: State, job: Job, ended: EndedTasks | None) -> None:
 
 def pair_restored(state: State, job: Job, ended: EndedTasks | None) -> None:
     """The same after a restart, when all is durable that is known."""
-    done, bad = _begin(state, job, ended)
-    if job.pairing is not None:
-        state.totals.tasks_cancelled -= job.pairing.cancelled
-        state.totals.tasks_restored -= job.pairing.cancelled
-        if ended is None and state.job(job.pairing.parent) is None:
-            # It is forgotten, so only tasks were brought back that had started (`why_orphaned`).
-            job.pairing.behind.clear()
-        _settle(state, job, job.pairing, done, bad)
+    if not job.spec.after_each or job.cancelling:
+        return
+    pairing = _bind(state, job)
+    if ended is None and state.job(pairing.parent) is None:
+        # It is forgotten, so only tasks were brought back that had started (`why_orphaned`).
+        pairing.behind.clear()
+    done, pairing.unsettled = _how_far(state, pairing.parent, ended)
+    _settle(state, job, pairing, done, [])
+
+
+def settle_restored(state: State) -> None:
+    """Does what was left to do when the manager ended: what is in vain is cancelled, again.
+
+    Not before the manager is connected: what comes of it may end jobs.
+    """
+    paired = [job for job in state.jobs.values() if job.pairing is not None]
+    before = sum(job.pairing.cancelled for job in paired if job.pairing is not None)
+    for job in paired:
+        pairing = job.pairing
+        if pairing is not None and pairing.unsettled:
+            bad, pairing.unsettled = pairing.unsettled, []
+            _settle_behind(state, job.id, [], _settle(state, job, pairing, [], bad))
+    again = sum(job.pairing.cancelled for job in paired if job.pairing is not None) - before
+    state.totals.tasks_cancelled -= again
+    state.totals.tasks_restored -= again
 
 
 def why_orphaned(state: State, event: Retry) -> str | None:
@@ -204,14 +221,20 @@ def _begin(
     """
     if not job.spec.after_each or job.cancelling:
         return [], []
-    pairing = job.pairing = TaskPairing(job.spec.after_each, job.spec.if_parent_fails)
-    pairing.behind.update(job.live)
-    state.pairs.setdefault(pairing.parent, {})[job.id] = job
+    pairing = _bind(state, job)
     done, bad = _how_far(state, pairing.parent, ended)
     if pairing.otherwise is not IfParentFails.RUN:  # that waits until it is durable
         cancelled = _settle(state, job, pairing, [], bad)
         _settle_behind(state, job.id, [], cancelled)
     return done, bad
+
+
+def _bind(state: State, job: Job) -> TaskPairing:
+    """Has a job told what becomes of its parent's tasks from now on."""
+    pairing = job.pairing = TaskPairing(job.spec.after_each, job.spec.if_parent_fails)
+    pairing.behind.update(job.live)
+    state.pairs.setdefault(pairing.parent, {})[job.id] = job
+    return pairing
 
 
 def _how_far(

@@ -20,10 +20,21 @@ class TaskPairing:
         behind: the tasks below the cursor that may not be yet; they have objects.
         in_vain: the tasks of which that of the parent has ended badly and was not brought back.
         cancelled: how many tasks beyond the cursor are cancelled for that; without object or row.
+        unsettled: tasks of the parent that have ended badly, as a restart has found, and of which
+            nothing has come yet.
         passed: those of them that the cursor has passed over since, whose rows are to be written.
     """
 
-    __slots__ = ("behind", "cancelled", "free", "in_vain", "otherwise", "parent", "passed")
+    __slots__ = (
+        "behind",
+        "cancelled",
+        "free",
+        "in_vain",
+        "otherwise",
+        "parent",
+        "passed",
+        "unsettled",
+    )
 
     def __init__(self, parent: int, otherwise: IfParentFails) -> None:
         self.parent = parent
@@ -33,6 +44,7 @@ class TaskPairing:
         self.in_vain = IndexRanges()
         self.cancelled = 0
         self.passed: list[IndexRange] = []
+        self.unsettled: list[IndexRange] = []
 
     @property
     def cancels(self) -> bool:
