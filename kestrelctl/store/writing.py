@@ -71,7 +71,7 @@ _INSERT_JOB = """
     INSERT INTO jobs (state, cancelling, cursor, done, failed, lost, cancelled, ended_at,
         untold, unmailed, stopped_by, hold, freed, settled, resumed, job_id, owner, submitted_at,
         submission_key)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _DELETE_SOME_TASKS = """

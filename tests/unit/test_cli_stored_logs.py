@@ -53,7 +53,7 @@ class Logs:
         )
         self.rest = log_of(b"the end", size_bytes=99, skipped_bytes=92, why_missing="w1 is away")
 
-    def _open(self, ca_file: Path | None = None) -> Share:
+    def _open(self, slots: None = None, *, ca_file: Path | None = None) -> Share:
         self.share.opened += 1
         return self.share
 
