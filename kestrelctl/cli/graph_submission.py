@@ -83,13 +83,15 @@ def _job(
             spec = msgspec.structs.replace(spec, items=items)
         made[same] = spec
     after = _both(spec.after, placed)
-    left = parse_parent_files(options.get("inputs", ()), places.get)
+    outside = placed.outside_each or spec.after_each
+    inputs = options.get("inputs", ())
+    left = parse_parent_files(inputs, outside, places.get, placed.after_each)
     changed = msgspec.structs.replace(
         spec,
         argv=job.argv,
         name=str(name),
         after=waiting_for(after, left),
-        after_each=placed.outside_each or spec.after_each,
+        after_each=outside,
         parent_files=left,
     )
     if placed.after_each is not None:

@@ -172,7 +172,9 @@ def _several(path: Path, fields: dict[str, Any]) -> GraphFile:
         if "after-each" in own:
             after_each[name] = str(_scalar(path, "after-each", own.pop("after-each")))
         job = jobs[name] = _one(path, own, f"job {name}: ")
-        after[name] = _with_parents(words, parents_named(job.options.get("inputs", ())))
+        parents = parents_named(job.options.get("inputs", ()))
+        missing = [each for each in parents if each != after_each.get(name)]
+        after[name] = _with_parents(words, missing)
     return GraphFile(jobs, after, after_each)
 
 

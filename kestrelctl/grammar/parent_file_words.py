@@ -22,12 +22,17 @@ def parents_named(words: Iterable[str]) -> list[str]:
 
 
 def parse_parent_files(
-    words: Iterable[str], place_of: Callable[[str], int | None] = lambda name: None
+    words: Iterable[str],
+    after_each: int,
+    place_of: Callable[[str], int | None] = lambda name: None,
+    each_place: int | None = None,
 ) -> tuple[ParentFiles, ...]:
     """What the words mean of the jobs that are there, or are submitted as one.
 
     Args:
+        after_each: the job for whose tasks the tasks wait, one for one; 0 for none.
         place_of: the place of a job among those, by its name; None if it is none of them.
+        each_place: the place of that job, if it is one of those.
 
     Raises:
         UsageError: a word names no job.
@@ -39,9 +44,12 @@ def parse_parent_files(
         job, name = _split(word)
         place = place_of(job)
         if place is not None:
-            found.append(ParentFiles(name=name or job, job_id=place, placed=True))
+            each = place == each_place
+            found.append(ParentFiles(name=name or job, job_id=place, placed=True, each=each))
         elif job.isascii() and job.isdigit() and len(job) <= 18:
-            found.append(ParentFiles(name=name or f"job-{int(job)}", job_id=int(job)))
+            job_id = int(job)
+            each = job_id == after_each
+            found.append(ParentFiles(name=name or f"job-{job_id}", job_id=job_id, each=each))
         else:
             raise UsageError(
                 f"no job whose files could be an input: {word[:80]!r}",
@@ -53,8 +61,8 @@ def parse_parent_files(
 def waiting_for(after: Sequence[After], files: Sequence[ParentFiles]) -> tuple[After, ...]:
     """What a job waits for that wants these files: their jobs, too, until they have ended well."""
     found = list(after)
-    there = [each for each in files if not each.placed]
-    while (missing := not_waited_for(there, found)) is not None:
+    there = [each for each in files if not each.placed and not each.each]
+    while (missing := not_waited_for(there, found, None)) is not None:
         named = any(each.first <= missing <= each.last for each in found)
         if named:
             raise UsageError(

@@ -189,7 +189,7 @@ def _jobs(lines: list[str]) -> list[GraphJob]:
         )
         if not problem:
             placed = [each for each in job.spec.parent_files if each.placed]
-            early = not_waited_for(placed, job.after)
+            early = not_waited_for(placed, job.after, job.after_each)
             if early is not None:
                 problem = f"files of job {early + 1} of them are wanted, and it is not waited for"
         named = [each.last for each in job.after]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import TaskState
@@ -28,18 +29,29 @@ class ParentFileAnswers:
         """Answers a question, unless the worker has no such attempt, which it will hear anyway."""
         known = self._service.pool.workers.get(worker)
         task = known.held.get(question.number) if known is not None else None
-        if task is None or question.parent not in _parents_of(task.job):
+        wanted = _wanted(task.job, question.parent) if task is not None else None
+        if task is None or wanted is None:
             return
-        self._service.send_to_worker(worker, self._page(task.job.owner, question))
+        only = (task.index,) if wanted.each else ()
+        self._service.send_to_worker(worker, self._page(task.job.owner, question, only))
 
-    def _page(self, owner: str, question: work.FindFiles) -> work.FilesFound:
+    def _page(self, owner: str, question: work.FindFiles, only: tuple[int, ...]) -> work.FilesFound:
+        """What tasks of a parent left.
+
+        Args:
+            only: the indexes of these tasks; none for all.
+        """
         page = work.FilesFound(number=question.number, parent=question.parent, after=question.after)
         records = self._service.store.jobs(ids=[question.parent], limit=1)
         if not records or records[0].owner != owner:
             gone = f"the pool has forgotten job {question.parent}"
             return msgspec.structs.replace(page, problem=gone)
         rows = self._service.store.tasks(
-            question.parent, states=(TaskState.DONE,), after=question.after, limit=MOST_TASKS
+            question.parent,
+            states=(TaskState.DONE,),
+            after=question.after,
+            limit=MOST_TASKS,
+            indexes=only,
         )
         files: list[tuple[int, StoredFile]] = []
         last = None
@@ -77,5 +89,5 @@ def leaves_none(which: str) -> UsageError:
     )
 
 
-def _parents_of(job: Job) -> list[int]:
-    return [each.job_id for each in job.spec.parent_files]
+def _wanted(job: Job, parent: int) -> ParentFiles | None:
+    return next((each for each in job.spec.parent_files if each.job_id == parent), None)

@@ -25,6 +25,7 @@ from kestrelctl.core.model import (
     workdir,
 )
 from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError
 from kestrelctl.files.share import FileShare
@@ -187,9 +188,9 @@ def _executor(
         log_stage=LogStage(share),
     )
 
-    async def find(number: int, parent: int) -> Left:
+    async def find(number: int, files: ParentFiles) -> Left:
         [holder] = [each for each in sessions if number in each.agent.running]
-        return await holder.parent_files.find(number, parent)
+        return await holder.parent_files.find(number, files)
 
     return StagingExecutor(
         on_completion,

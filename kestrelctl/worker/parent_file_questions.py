@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable
 
 from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.errors import KestrelError
 from kestrelctl.protocol import work
@@ -18,6 +19,8 @@ KEEP_SECONDS = 60.0
 
 #: (task id, the archive of what it left), in the order of the tasks.
 Left = tuple[tuple[int, StoredFile], ...]
+#: Job, parent, and the place of the task if its own files are asked for, else -1.
+_Key = tuple[int, int, int]
 
 
 class ParentFilesGone(KestrelError):
@@ -55,21 +58,23 @@ class ParentFileQuestions:
     def __init__(self, agent: Agent, send: Callable[[work.Message], None]) -> None:
         self._agent = agent
         self._send = send
-        self._questions: dict[tuple[int, int], _Question] = {}
+        self._questions: dict[_Key, _Question] = {}
 
-    async def find(self, number: int, parent: int) -> Left:
+    async def find(self, number: int, files: ParentFiles) -> Left:
         """What tasks of a parent left.
 
         Args:
             number: of a running attempt, whose job wants that.
+            files: as its job says.
 
         Raises:
             ParentFilesGone: it cannot be had any more.
         """
-        key = (self._agent.identity(number)[0], parent)
+        job_id, index = self._agent.identity(number)
+        key = (job_id, files.job_id, index if files.each else -1)
         question = self._questions.get(key)
         if question is None:
-            question = self._questions[key] = _Question(parent)
+            question = self._questions[key] = _Question(files.job_id)
         question.waiting[number] = None
         if question.answer is None:
             question.answer = asyncio.create_task(self._ask(question))
@@ -92,7 +97,7 @@ class ParentFileQuestions:
             if page.number in question.asked:
                 awaited.set_result(page)
 
-    def _forget_later(self, key: tuple[int, int], question: _Question) -> None:
+    def _forget_later(self, key: _Key, question: _Question) -> None:
         answer = question.answer
         if answer is None or answer.cancelled() or answer.exception() is not None:
             self._forget(key, question)
@@ -100,7 +105,7 @@ class ParentFileQuestions:
             loop = asyncio.get_running_loop()
             loop.call_later(KEEP_SECONDS, self._forget, key, question)
 
-    def _forget(self, key: tuple[int, int], question: _Question) -> None:
+    def _forget(self, key: _Key, question: _Question) -> None:
         if self._questions.get(key) is question:
             del self._questions[key]
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from kestrelctl.core.model.checkpoint_rules import MOVED
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion, Executor
 from kestrelctl.worker.gathered import Gathered
 from kestrelctl.worker.input_cache import CacheEntry, InputCache, InputRefused
@@ -27,7 +28,7 @@ class StagingExecutor:
         cache: makes the cache from which inputs are taken, after that: an executor wants to be
             there before this process has threads.
         find: tells what tasks of a parent left, given the number of an attempt that is to find it,
-            and the parent's id; ParentFilesGone if that cannot be told.
+            and which these are; ParentFilesGone if that cannot be told.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class StagingExecutor:
         on_completion: Callable[[Completion], None],
         inner: Callable[[Callable[[Completion], None]], Executor],
         cache: Callable[[], InputCache],
-        find: Callable[[int, int], Awaitable[Left]],
+        find: Callable[[int, ParentFiles], Awaitable[Left]],
     ) -> None:
         self._on_completion = on_completion
         self._inner = inner(self._ended)
@@ -69,7 +70,7 @@ class StagingExecutor:
                 taken.append(await self.cache.take(command.owner, wanted, command.env))
                 links.append((wanted.name, taken[-1].path))
             for files in command.parent_files:
-                gathered = Gathered(files.name, await self._find(number, files.job_id))
+                gathered = Gathered(files.name, await self._find(number, files))
                 taken.append(await self.cache.take(command.owner, gathered))
                 links.append((files.name, taken[-1].path))
             there = replace(command, inputs=(), parent_files=(), links=tuple(links))

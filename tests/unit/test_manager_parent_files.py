@@ -90,6 +90,19 @@ async def test_a_worker_is_told_what_tasks_of_the_parent_left(pool: Pool) -> Non
     assert (page.next, page.problem) == (None, "")
 
 
+async def test_of_tasks_that_wait_one_for_one_each_is_told_of_its_own(pool: Pool) -> None:
+    await pool.submit(replace(PARENT, count=3, first=10))
+    files = (ParentFiles(name="p", job_id=1, each=True),)
+    await pool.submit(replace(CHILD, count=3, after=(), after_each=1, parent_files=files))
+    await pool.end(1)
+    told = [
+        (index, [task_id for task_id, _ in page.files])
+        for number, index in pool.handed_out(2)
+        for page in await pool.found(number=number, parent=1)
+    ]
+    assert told == [(0, [10]), (1, [11]), (2, [12])]
+
+
 async def test_a_worker_without_such_a_task_is_told_nothing(pool: Pool) -> None:
     await pool.submit(PARENT)
     await pool.submit(CHILD)
@@ -167,6 +180,14 @@ async def test_files_of_a_job_that_is_not_waited_for_are_refused(pool: Pool) -> 
         refused = await pool.submit(replace(CHILD, after=after))
         assert isinstance(refused, an.Failed)
         assert "files of job 1 are wanted" in refused.cause
+
+
+async def test_files_of_one_task_are_for_tasks_that_wait_for_it(pool: Pool) -> None:
+    await pool.submit(PARENT)
+    files = (ParentFiles(name="p", job_id=1, each=True),)
+    refused = await pool.submit(replace(CHILD, parent_files=files))
+    assert isinstance(refused, an.Failed)
+    assert "files of job 1 are wanted" in refused.cause
 
 
 async def graph(pool: Pool, *jobs: GraphJob) -> an.AnyAnswer:

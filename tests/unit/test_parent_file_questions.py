@@ -9,6 +9,7 @@ import pytest
 from store_samples import STORED
 
 from kestrelctl.core.agent.agent import Agent
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.template import Template
 from kestrelctl.protocol import work
 from kestrelctl.worker import parent_file_questions
@@ -40,8 +41,9 @@ class Desk:
         assert isinstance(message, work.FindFiles)
         self.sent.append(message)
 
-    async def ask(self, *numbers: int) -> list[asyncio.Task[Left]]:
-        found = [asyncio.create_task(self.questions.find(n, PARENT)) for n in numbers]
+    async def ask(self, *numbers: int, each: bool = False) -> list[asyncio.Task[Left]]:
+        files = ParentFiles(name="p", job_id=PARENT, each=each)
+        found = [asyncio.create_task(self.questions.find(n, files)) for n in numbers]
         self.asking += found
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -84,6 +86,17 @@ async def test_tasks_that_start_together_share_an_answer(desk: Desk) -> None:
 async def test_each_job_asks_for_itself(desk: Desk) -> None:
     await desk.ask(1, 5)
     assert [each.number for each in desk.sent] == [1, 5]
+
+
+async def test_a_task_that_wants_the_files_of_its_own_parent_alone_asks_for_itself(
+    desk: Desk,
+) -> None:
+    first, second = await desk.ask(1, 2, each=True)
+    assert [question.number for question in desk.sent] == [1, 2]
+    desk.answer(8)
+    desk.questions.on_found(work.FilesFound(number=1, parent=PARENT, files=[(7, STORED)]))
+    assert [task_id for task_id, _ in await first] == [7]
+    assert [task_id for task_id, _ in await second] == [8]
 
 
 async def test_pages_come_one_after_the_other(desk: Desk) -> None:

@@ -58,6 +58,15 @@ def test_who_waits_for_a_failure_gets_no_files_of_it() -> None:
     assert "--after 12:ended" in refusal("--input", "job:12", "--after", "12:failed")
 
 
+def test_tasks_that_wait_one_for_one_get_the_files_of_their_own() -> None:
+    spec = submitted("--input", "job:12", "--input", "job:9", "--after-each", "12")
+    assert spec.parent_files == (
+        ParentFiles(name="job-12", job_id=12, each=True),
+        ParentFiles(name="job-9", job_id=9),
+    )
+    assert spec.after == (After(9, 9),)
+
+
 @pytest.mark.parametrize("word", ["job:", "job:x", "job:0", "job:-1", "job:1e3", "job:٣"])
 def test_what_is_no_job_is_refused(word: str) -> None:
     refusal("--input", word)
@@ -114,3 +123,18 @@ def test_files_of_jobs_and_files_of_this_machine_come_together(tmp_path: Path) -
     """
     last = graph(tmp_path / "flow.toml", text)[1].spec
     assert [each.name for each in (*last.inputs, *last.parent_files)] == ["table", "first"]
+
+
+def test_jobs_of_one_file_whose_tasks_wait_one_for_one(tmp_path: Path) -> None:
+    text = """
+    command = "true"
+    array = "1-3"
+    output = "x"
+    [job.first]
+    [job.last]
+    input = "job:first"
+    after-each = "first"
+    """
+    last = graph(tmp_path / "flow.toml", text)[1]
+    assert (last.after, last.after_each) == ((), 0)
+    assert last.spec.parent_files == (ParentFiles(name="first", job_id=0, placed=True, each=True),)

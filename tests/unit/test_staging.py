@@ -82,8 +82,8 @@ class Machine:
         self.runner = Runner(on_completion)
         return self.runner
 
-    async def _find(self, number: int, parent: int) -> Left:
-        if parent == GONE:
+    async def _find(self, number: int, files: ParentFiles) -> Left:
+        if files.job_id == GONE:
             raise ParentFilesGone("no-input: the pool has forgotten it")
         assert number == 1
         return ()

@@ -7,7 +7,7 @@ have ended, so the worker asks the pool for it before the task starts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -26,11 +26,13 @@ class ParentFiles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         job_id: of the parent; among jobs that are submitted as one its place, from 0, as `placed`
             says.
         placed: whether it is such a place.
+        each: only what the task of the same place left: the tasks wait for each other one for one.
     """
 
     name: str
     job_id: int
     placed: bool = False
+    each: bool = False
 
 
 def located(files: Sequence[ParentFiles], first: int) -> tuple[ParentFiles, ...]:
@@ -40,7 +42,9 @@ def located(files: Sequence[ParentFiles], first: int) -> tuple[ParentFiles, ...]
         first: the id of the first of the jobs that were submitted as one.
     """
     return tuple(
-        ParentFiles(name=each.name, job_id=each.job_id + first) if each.placed else each
+        msgspec.structs.replace(each, job_id=each.job_id + first, placed=False)
+        if each.placed
+        else each
         for each in files
     )
 
@@ -74,18 +78,19 @@ def problem_with_parent_files(
 
 
 def not_waited_for(
-    files: Sequence[ParentFiles], after: Sequence[After], others: Collection[int] = ()
+    files: Sequence[ParentFiles], after: Sequence[After], after_each: int | None
 ) -> int | None:
     """The first job of which files are wanted, and that is not waited for; None if there is none.
 
     Args:
         after: what is waited for, with a good end or any.
-        others: jobs that are waited for in another way.
+        after_each: the job for whose tasks the tasks wait, one for one.
     """
     waited = [each for each in after if each.ending is not WantedEnd.FAILED]
     for each in files:
-        if each.job_id in others:
-            continue
-        if not any(one.first <= each.job_id <= one.last for one in waited):
+        if each.each:
+            if each.job_id != after_each:
+                return each.job_id
+        elif not any(one.first <= each.job_id <= one.last for one in waited):
             return each.job_id
     return None

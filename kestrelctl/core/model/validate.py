@@ -146,7 +146,7 @@ def _problem_with_pair(spec: JobSpec) -> str | None:
 
 def _problem_with_order(spec: JobSpec) -> str | None:
     there = [each for each in spec.parent_files if not each.placed]
-    early = not_waited_for(there, spec.after)
+    early = not_waited_for(there, spec.after, spec.after_each)
     if early is None:
         return None
     return f"files of job {early} are wanted, and that it ends well is not waited for"

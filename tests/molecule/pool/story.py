@@ -56,34 +56,43 @@ print(store.execute("PRAGMA user_version").fetchone()[0])
 store.execute(f"PRAGMA user_version = {sys.argv[1]}")
 """
 
-#: Jobs with files, of which one fails.
-FLOW = """
+#: A thousand tasks in three stages, with a branch that fails as long as nobody has calibrated.
+CALIBRATED = "/etc/calibrated"
+FLOW = f"""
 input = "table"
 cpus = 0.5
 
-[job.square]
-command = ["sh", "-c", "sleep 0.2; grep '^{n} ' table >square"]
-array = "1-300"
-output = "square"
+[job.measure]
+command = ["sh", "-c", "sleep 0.2; grep '^{{n}} ' table >measured"]
+array = "1-450"
+output = "measured"
+
+[job.refine]
+command = ["sh", "-c", "read n square <measure/{{n}}/measured; echo $n $(( square - n )) >refined"]
+input = "job:measure"
+after-each = "measure"
+array = "1-450"
+output = "refined"
 
 [job.far]
-command = ["sh", "-c", "grep '^{n} ' table >square"]
-array = "1-20"
-output = "square"
+command = ["sh", "-c", "cp measure/{{n}}/measured measured"]
+array = "1-97"
+input = "job:measure"
+output = "measured"
 requires = "NAT"
-after = "square"
 
-[job.fails]
-command = ["test", "!", "-e", "table"]
-after = "far"
+[job.sum]
+command = ["sh", "-c", "cat refine/*/refined | sort -n >sum"]
+input = "job:refine"
+output = "sum"
 
-[job.never]
-command = "true"
-after = "fails"
+[job.check]
+command = ["test", "-e", "{CALIBRATED}"]
+after = "measure"
 
-[job.sorry]
-command = ["echo", "sorry"]
-after = "fails:failed"
+[job.publish]
+command = ["echo", "published"]
+after = ["check", "sum"]
 """
 
 pytestmark = pytest.mark.timeout(600)
@@ -251,35 +260,55 @@ def test_a_machine_behind_nat_joins(client: Client) -> None:
     assert {task["worker"].partition("@")[0] for task in tasks} == {"nat1"}
 
 
-def test_a_workflow_with_files_while_manager_and_server_are_killed(
+def test_a_workflow_with_files_while_worker_manager_and_server_are_killed(
     client: Client, tmp_path: Path
 ) -> None:
-    (tmp_path / "table").write_text("".join(f"{n} {n * n}\n" for n in range(1, 301)))
+    (tmp_path / "table").write_text("".join(f"{n} {n * n}\n" for n in range(1, 451)))
     (tmp_path / "flow.toml").write_text(FLOW)
     words = ("submit", "-o", "quiet", str(tmp_path / "flow.toml"))
     first, last = map(int, client(*words).strip().split("-"))
-    ids = [str(job_id) for job_id in range(first, last + 1)]
-    square, far, fails, never, sorry = ids
+    all_of_it = f"{first}-{last}"
+    names = {job["name"]: job_id for job_id, job in client.jobs([all_of_it]).items()}
 
-    def done() -> int:
-        return int(client.jobs([square])[square]["done"])
+    def done(name: str) -> int:
+        return int(client.jobs([names[name]])[names[name]]["done"])
 
-    wait_until(lambda: done() > 20)
+    wait_until(lambda: done("measure") > 20)
+    lab("ssh", "w1", "systemctl kill --signal=KILL kestrel-worker")
+    wait_until(lambda: done("measure") > 120)
     lab("ssh", "mgr", "systemctl kill --signal=KILL kestrel-manager")
-    wait_until(lambda: done() > 100)
+    wait_until(lambda: done("refine") > 50)
     lab("ssh", "srv", "systemctl kill --signal=KILL prosody")
-    client("job", "wait", ",".join(ids), "--timeout", "3m", status=3)
+    client("job", "wait", all_of_it, "--timeout", "3m", status=3)
 
-    states = {job_id: job["state"] for job_id, job in client.jobs(ids).items()}
-    wanted = ("done", "done", "failed", "cancelled", "done")
-    assert states == dict(zip((square, far, fails, never, sorry), wanted, strict=True))
-    assert {task["worker"].partition("@")[0] for task in client.tasks(far)} == {"nat1"}
-    for job_id, count in ((square, 300), (far, 20)):
-        client("job", "fetch", job_id, "--to", str(tmp_path / job_id))
-        home = {int(each.parent.name): each for each in (tmp_path / job_id).glob("*/square")}
-        assert {n: each.read_text() for n, each in home.items()} == {
-            n: f"{n} {n * n}\n" for n in range(1, count + 1)
-        }
+    states = {job["name"]: job["state"] for job in client.jobs([all_of_it]).values()}
+    bad = {"check": "failed", "publish": "cancelled"}
+    assert states == dict.fromkeys(names, "done") | bad
+    [published] = client.tasks(names["publish"])
+    assert (published["state"], published["worker"]) == ("cancelled", "")
+
+    for host in ("w1", "w2"):
+        lab("ssh", host, f"touch {CALIBRATED}")
+    lab("exec", "nat1", "touch", CALIBRATED)
+    client("job", "retry", all_of_it, "--failed")
+    client("job", "wait", all_of_it, "--timeout", "3m")
+    ended = client.jobs([all_of_it]).values()
+    assert {job["state"] for job in ended} == {"done"}
+    assert sum(job["done"] for job in ended) == 1000
+    assert client("job", "logs", names["publish"]) == "published\n"
+    assert {task["worker"].partition("@")[0] for task in client.tasks(names["far"])} == {"nat1"}
+
+    def fetched(name: str) -> dict[int, str]:
+        """What each task of a job left, by its number; each leaves one file."""
+        client("job", "fetch", names[name], "--to", str(tmp_path / name))
+        files = [each for each in (tmp_path / name).glob("[0-9]*/**/*") if each.is_file()]
+        assert len({each.parent for each in files}) == len(files)
+        return {int(each.parent.name): each.read_text() for each in files}
+
+    assert fetched("measure") == {n: f"{n} {n * n}\n" for n in range(1, 451)}
+    assert fetched("refine") == {n: f"{n} {n * n - n}\n" for n in range(1, 451)}
+    assert fetched("far") == {n: f"{n} {n * n}\n" for n in range(1, 98)}
+    assert fetched("sum") == {0: "".join(f"{n} {n * n - n}\n" for n in range(1, 451))}
 
 
 def test_a_user_joins_with_a_service_of_his_own(client: Client) -> None:
