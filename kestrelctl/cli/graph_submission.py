@@ -56,7 +56,7 @@ def jobs_of(
     made: dict[bytes, JobSpec] = {}
     order = arrange(graph.after, last, graph.after_each)
     places = {each.name: place for place, each in enumerate(order)}
-    return [_job(each, graph, places, made, parsed, make) for each in order]
+    return [_job(each, graph, places, made, parsed, make, last) for each in order]
 
 
 def _job(
@@ -66,6 +66,7 @@ def _job(
     made: dict[bytes, JobSpec],
     parsed: Callable[[dict[str, Any]], dict[str, Any]],
     make: Making,
+    last: Callable[[], int],
 ) -> GraphJob:
     job = graph.jobs[placed.name]
     options = dict(job.options)
@@ -85,7 +86,7 @@ def _job(
     after = _both(spec.after, placed)
     outside = placed.outside_each or spec.after_each
     inputs = options.get("inputs", ())
-    left = parse_parent_files(inputs, outside, places.get, placed.after_each)
+    left = parse_parent_files(inputs, outside, last, places.get, placed.after_each)
     changed = msgspec.structs.replace(
         spec,
         argv=job.argv,

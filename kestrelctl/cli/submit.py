@@ -201,7 +201,7 @@ def submit(
     spec, items = _job_of(words, ctx.meta.get(_JOB_FILE), options)
     files = find_files(of_this_machine(options["inputs"]), options["stdin"])
     spec = _with_surroundings(invocation, spec, options)
-    left = parse_parent_files(options["inputs"], spec.after_each)
+    left = parse_parent_files(options["inputs"], spec.after_each, ctx.meta[LAST_JOB])
     after = waiting_for(spec.after, left)
     spec = checked_job(msgspec.structs.replace(spec, parent_files=left, after=after))
     if fetch_to is not None and not spec.outputs:

@@ -44,16 +44,21 @@ def parse_after(words: Iterable[str], last: Callable[[], int]) -> tuple[After, .
     return after
 
 
-def parse_after_each(word: str | None) -> int:
+def parse_after_each(word: str | None, last: Callable[[], int]) -> int:
     """The id of the job for whose tasks those of another wait, one for one; 0 for none.
+
+    Args:
+        last: as of `parse_after`.
 
     Raises:
         UsageError: it is no id.
     """
     if word is None:
         return 0
+    if word.strip() == LAST:
+        return last()
     if not re.fullmatch(r"\d{1,18}", word.strip()) or not int(word):
-        hint = "write the id of one job; how its tasks must end, --if-parent-fails says"
+        hint = "write the id of one job, or `last`; how its tasks must end, --if-parent-fails says"
         raise UsageError(f"not a job whose tasks can be waited for: {word[:80]!r}", hint=hint)
     return int(word)
 

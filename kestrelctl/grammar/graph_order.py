@@ -68,7 +68,7 @@ def arrange(
         found = alike.get(key := (tuple(words), pairs.get(name, "")))
         if found is None:
             found = alike[key] = _Alike(*_meant(name, words, names, number, last))
-            found.pair_with(name, key[1], number)
+            found.pair_with(name, key[1], number, last)
         found.members.append(place)
         of.append(found)
     order = _sorted(names, list(alike.values()), of)
@@ -100,18 +100,21 @@ class _Alike:
         self.each_place: int | None = None
         self.outside_each = 0
 
-    def pair_with(self, name: str, word: str, number: Mapping[str, int]) -> None:
+    def pair_with(
+        self, name: str, word: str, number: Mapping[str, int], last: Callable[[], int]
+    ) -> None:
         """Has their tasks wait for those of another, one for one; it is one more parent to them.
 
         Args:
             name: of the first of them.
             word: names the other one; empty for none.
+            last: as of `arrange`.
         """
         if not word:
             return
         self.each = number.get(word)
-        if self.each is None and word.isdigit():
-            self.outside_each = parse_after_each(word)
+        if self.each is None and (word.isdigit() or word == LAST):
+            self.outside_each = parse_after_each(word, last)
         elif self.each is None:
             hint = did_you_mean(word, list(number)) or "it names a job of the file, or an id"
             text = f"job {name} is after each task of {word[:80]}, which is no job"

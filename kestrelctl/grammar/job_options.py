@@ -193,7 +193,7 @@ _OPTIONS = (
     click.option(
         "--after-each",
         metavar="JOB",
-        callback=lambda _ctx, _param, given: parse_after_each(given),
+        callback=lambda ctx, _param, given: parse_after_each(given, lambda: ctx.meta[LAST_JOB]()),
         help="Start each task when the task of the same place of this job has ended well.",
     ),
     click.option(

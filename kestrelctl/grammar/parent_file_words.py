@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kestrelctl.core.model.after import After
 from kestrelctl.core.model.parent_files import ParentFiles, not_waited_for
 from kestrelctl.errors import UsageError
+from kestrelctl.grammar.after_words import LAST
 
 PREFIX = "job:"
 
@@ -24,6 +25,7 @@ def parents_named(words: Iterable[str]) -> list[str]:
 def parse_parent_files(
     words: Iterable[str],
     after_each: int,
+    last: Callable[[], int],
     place_of: Callable[[str], int | None] = lambda name: None,
     each_place: int | None = None,
 ) -> tuple[ParentFiles, ...]:
@@ -31,6 +33,7 @@ def parse_parent_files(
 
     Args:
         after_each: the job for whose tasks the tasks wait, one for one; 0 for none.
+        last: the id of the latest job of whoever submits; asked for only if a word means it.
         place_of: the place of a job among those, by its name; None if it is none of them.
         each_place: the place of that job, if it is one of those.
 
@@ -46,6 +49,11 @@ def parse_parent_files(
         if place is not None:
             each = place == each_place
             found.append(ParentFiles(name=name or job, job_id=place, placed=True, each=each))
+        elif job == LAST:
+            job_id = last()
+            found.append(
+                ParentFiles(name=name or f"job-{job_id}", job_id=job_id, each=job_id == after_each)
+            )
         elif job.isascii() and job.isdigit() and len(job) <= 18:
             job_id = int(job)
             each = job_id == after_each
@@ -53,7 +61,8 @@ def parse_parent_files(
         else:
             raise UsageError(
                 f"no job whose files could be an input: {word[:80]!r}",
-                hint=f"write {PREFIX}ID, or {PREFIX}ID=NAME; a file of that name is ./{word[:40]}",
+                hint=f"write {PREFIX}ID, {PREFIX}ID=NAME or {PREFIX}last; "
+                f"a file of that name is ./{word[:40]}",
             )
     return tuple(found)
 

@@ -149,3 +149,8 @@ def test_a_large_graph_is_looked_at_once_for_each_layer() -> None:
     placed = arrange(layers, last)
     assert placed[-1].after == (After(360, 379),)
     assert placed[-1].after is placed[-2].after
+
+
+def test_the_latest_job_that_is_there_may_be_waited_for_task_by_task() -> None:
+    [placed] = arrange({"a": []}, last, {"a": "last"})
+    assert (placed.after_each, placed.outside_each) == (None, last())

@@ -138,3 +138,9 @@ def test_jobs_of_one_file_whose_tasks_wait_one_for_one(tmp_path: Path) -> None:
     last = graph(tmp_path / "flow.toml", text)[1]
     assert (last.after, last.after_each) == ((), 0)
     assert last.spec.parent_files == (ParentFiles(name="first", job_id=0, placed=True, each=True),)
+
+
+def test_the_latest_job_may_be_meant() -> None:
+    spec = submitted("--input", "job:last=parts", "--after-each", "last")
+    assert (spec.after_each, spec.after) == (7, ())
+    assert spec.parent_files == (ParentFiles(name="parts", job_id=7, each=True),)
