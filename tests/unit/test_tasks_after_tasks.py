@@ -265,6 +265,27 @@ def test_a_retry_of_a_child_that_has_ended_brings_back_only_what_is_not_in_vain(
     )
 
 
+def test_a_task_that_a_user_cancelled_runs_after_a_retry_though_its_parents_had_ended_before(
+    driver: PoolDriver,
+) -> None:
+    parent = driver.submit(3)
+    child = driver.submit(3, after_each=parent)
+    driver.wait(1)
+    end(driver, parent, 0, 1)
+    driver.wait(1)
+    driver.cancel(child, 1)
+    [killed] = [attempt for attempt in driver.held("w") if attempt[1:] == (child, 1)]
+    driver.report("w", killed, outcome=Outcome.KILLED, reason="cancelled")
+    driver.live(5)
+    assert job_of(driver, child).counts.cancelled == 1
+    assert driver.retry(child).tasks == 1
+    driver.live(5)
+    assert 1 in at(driver, child)
+    end(driver, parent, 2)
+    driver.finish_all()
+    assert state_of(driver, child) == "done"
+
+
 def test_a_cancel_of_the_parent_cancels_what_waits_for_its_tasks(driver: PoolDriver) -> None:
     parent = driver.submit(1_000)
     child = driver.submit(1_000, after_each=parent)

@@ -192,6 +192,7 @@ def revive(state: State, job: Job, ranges: list[IndexRange]) -> None:
                 if pairing.cancels:
                     _bring_back(state, child, pairing, first, last)
                 else:
+                    pairing.ended.discard(first, last)
                     pairing.free.discard(max(first, child.cursor), last)
             if pairing.cancels and back:
                 to_do.append((child.id, back))
@@ -277,6 +278,7 @@ def _settle(
 
 
 def _free(job: Job, pairing: TaskPairing, first: int, last: int) -> None:
+    pairing.ended.add(first, last)
     pairing.free.add(max(first, job.cursor), last)
     if not pairing.behind:
         return

@@ -354,10 +354,10 @@ def on_retry(state: State, event: Retry) -> None:
 
 def _bring_back_here(state: State, job: Job, index: int, was: str, *, tell: bool) -> None:
     """Brings a task back, unless that of its parent would end it at once; one that was cancelled
-    waits for that.
+    waits for that, if it has not ended yet.
     """
     pairing = job.pairing
-    if pairing is None or was != TaskState.CANCELLED:
+    if pairing is None or was != TaskState.CANCELLED or index in pairing.ended:
         bring_back(state, job, index, was, tell=tell)
     elif not (pairing.cancels and index in pairing.in_vain):
         put_behind(state, job, index)

@@ -16,7 +16,8 @@ class TaskPairing:
     Attributes:
         parent: the job whose tasks they wait for.
         otherwise: what becomes of a task when that of the parent has ended badly.
-        free: the tasks beyond the cursor that may be handed out.
+        ended: the tasks of which that of the parent has ended as it should.
+        free: those of them beyond the cursor: they may be handed out.
         behind: the tasks below the cursor that may not be yet; they have objects.
         in_vain: the tasks of which that of the parent has ended badly and was not brought back.
         cancelled: how many tasks beyond the cursor are cancelled for that; without object or row.
@@ -28,6 +29,7 @@ class TaskPairing:
     __slots__ = (
         "behind",
         "cancelled",
+        "ended",
         "free",
         "in_vain",
         "otherwise",
@@ -39,6 +41,7 @@ class TaskPairing:
     def __init__(self, parent: int, otherwise: IfParentFails) -> None:
         self.parent = parent
         self.otherwise = otherwise
+        self.ended = IndexRanges()
         self.free = IndexRanges()
         self.behind: set[int] = set()
         self.in_vain = IndexRanges()
