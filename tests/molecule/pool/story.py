@@ -73,7 +73,7 @@ input = "job:measure"
 after-each = "measure"
 array = "1-450"
 output = "refined"
-stage.setup = {{ command = "test -s table", tries = 2 }}
+stage.setup = {{ command = "test -d measure", tries = 2 }}
 
 [job.far]
 command = ["sh", "-c", "cp measure/{{n}}/measured measured"]
