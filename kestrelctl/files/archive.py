@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+import shutil
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +21,7 @@ _FORMAT = tarfile.GNU_FORMAT
 END_BYTES = 2 * tarfile.BLOCKSIZE
 _ENCODING, _ERRORS = "utf-8", "surrogateescape"
 _KINDS = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE)
+_COPY_BYTES = 1 << 20
 _PERMISSIONS = 0o777  # no set-user-ID where others unpack it
 
 
@@ -76,7 +78,8 @@ def unpack(archive: Path, directory: Path) -> None:
             if problem := _problem_with_members(members):
                 raise FileDamaged(f"{archive} is not unpacked", cause=problem)
             directory.mkdir(parents=True, exist_ok=True)
-            opened.extractall(directory, members, filter="data")
+            for member in members:
+                _extract(opened, member, directory / member.name)
             for member in reversed(members):  # a directory after all that is in it
                 if member.isdir():
                     (directory / member.name).chmod(member.mode & _PERMISSIONS | stat.S_IRWXU)
@@ -86,6 +89,25 @@ def unpack(archive: Path, directory: Path) -> None:
         ) from None
     except OSError as error:
         raise _unwritable(directory, error) from None
+
+
+def _extract(opened: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    """Writes one of the members that have been looked at; into a directory of ours.
+
+    `TarFile.extractall` has no filter before Python 3.11.4, and Debian 12 has 3.11.2.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if member.isdir():
+        target.mkdir(exist_ok=True)
+    elif member.issym():
+        target.symlink_to(member.linkname)
+    else:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with closing(os.fdopen(descriptor, "wb")) as file:
+            source = opened.extractfile(member)
+            if source is not None:
+                shutil.copyfileobj(source, file, _COPY_BYTES)
+            os.fchmod(descriptor, member.mode & _PERMISSIONS & ~0o022 | 0o600)
 
 
 def _problem_with_name(name: str) -> str | None:

@@ -47,6 +47,17 @@ def test_what_was_packed_is_unpacked_with_any_name(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"source", "copy", "all.tar"}
 
 
+def test_it_needs_nothing_of_a_later_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian 12 has 3.11.2, where `extractall` knows no filter."""
+    source = tree(tmp_path / "source")
+    pack({"source": source}, tmp_path / "all.tar")
+    monkeypatch.delattr(tarfile.TarFile, "extractall")
+    unpack(tmp_path / "all.tar", tmp_path / "copy")
+    assert contents(tmp_path / "copy" / "source") == contents(source)
+
+
 def test_a_small_file_makes_a_small_archive(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("hi")
     pack({"a": tmp_path / "a"}, tmp_path / "small.tar")
