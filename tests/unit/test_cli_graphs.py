@@ -302,10 +302,12 @@ class Watched:
 
     Attributes:
         asked: how many jobs each request was about.
+        firsts: the first of them.
     """
 
     def __init__(self, jobs: int, looks: int) -> None:
         self.asked: list[int] = []
+        self.firsts: list[int] = []
         self._jobs = jobs
         self._looks = dict.fromkeys(range(1, jobs + 1), looks)
 
@@ -313,6 +315,7 @@ class Watched:
         ids = parse_tasks(request.jobs)
         assert len(ids) <= 500
         self.asked.append(len(ids))
+        self.firsts.append(min(ids))
         views = []
         for job_id in ids:
             self._looks[job_id] -= 1
@@ -347,6 +350,7 @@ def test_jobs_that_go_on_for_long_hide_no_others(
     watched = Watched(1_000, looks=4)
     assert watched.submitted(tmp_path, "--wait").exit_code == 0
     assert watched.asked == [500] * 8
+    assert watched.firsts == [1, 501] * 4
 
 
 def test_the_command_at_the_end_of_a_graph_is_run_once(
