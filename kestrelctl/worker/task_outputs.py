@@ -9,7 +9,12 @@ import time
 
 from msgspec.structs import replace
 
-from kestrelctl.worker.checkpoint_ends import globs_to_store, in_words_of_checkpoints, with_stored
+from kestrelctl.worker.checkpoint_ends import (
+    globs_to_store,
+    in_words_of_checkpoints,
+    will_go_on,
+    with_stored,
+)
 from kestrelctl.worker.executor import Completion
 from kestrelctl.worker.output_archive import OutputsRefused
 from kestrelctl.worker.output_stage import OutputStage
@@ -37,12 +42,12 @@ async def store_outputs(
         scratch = process.sandbox.open_scratch()
         try:
             globs = globs_to_store(command, completion)
-            of_outputs = globs is command.outputs
-            if of_outputs and command.output_to:
+            has_ended = not will_go_on(command, completion)
+            if has_ended and command.output_to:
                 files = await stage.write(number, scratch, globs, command.output_to, command.owner)
                 completion = replace(completion, output_files=files)
             else:
-                left = await stage.store(number, scratch, globs, every_glob=of_outputs)
+                left = await stage.store(number, scratch, globs, every_glob=has_ended)
                 completion = with_stored(command, completion, left)
         finally:
             os.close(scratch)
