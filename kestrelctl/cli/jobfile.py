@@ -72,6 +72,7 @@ OPTIONS = (
     "stop-grace",
     "on-worker-lost",
     "output",
+    "output-to",
     "checkpoint",
     "checkpoint-every",
     "checkpoint-exit",

@@ -169,6 +169,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("inputs", shlex.join(view.inputs or ())),
         ("standard input", view.stdin),
         ("outputs", shlex.join(view.outputs)),
+        ("outputs go to", view.output_to),
         ("checkpoints", _checkpoints(view)),
         ("tasks", f"{view.tasks:,}{span}"),
         ("", totals([view]).partition("tasks: ")[2]),

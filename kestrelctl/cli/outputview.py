@@ -23,7 +23,7 @@ async def output_of(connection: Connection, view: JobView) -> tuple[str, str]:
     states = [TaskState.DONE, TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED]
     request = ListTasks(job=str(view.job_id), states=states, limit=MOST_TASKS)
     page = await ask(connection, request, Tasks)
-    told = describe(page.tasks), describe_files(page.tasks)
+    told = describe(page.tasks), describe_files(page.tasks, view.output_to)
     if page.after is not None:
         some = f"of the first {plural(len(page.tasks), 'task')} that ended: "
         output, files = (each and some + each for each in told)
@@ -31,13 +31,14 @@ async def output_of(connection: Connection, view: JobView) -> tuple[str, str]:
     return told
 
 
-def describe_files(tasks: Sequence[TaskView]) -> str:
-    """How many files they left, and what these take."""
+def describe_files(tasks: Sequence[TaskView], address: str = "") -> str:
+    """How many files they left, and what these take, or at which address they are."""
     left = [task for task in tasks if task.output_files]
     if not left:
         return ""
     files = plural(sum(task.output_files for task in left), "file")
-    return f"{files} of {plural(len(left), 'task')}, {size(sum(t.outputs_bytes for t in left))}"
+    there = f"at {address}" if address else size(sum(t.outputs_bytes for t in left))
+    return f"{files} of {plural(len(left), 'task')}, {there}"
 
 
 def describe(tasks: Sequence[TaskView]) -> str:

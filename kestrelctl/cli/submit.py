@@ -204,6 +204,11 @@ def submit(
     left = parse_parent_files(options["inputs"], spec.after_each, ctx.meta[LAST_JOB])
     after = waiting_for(spec.after, left)
     spec = checked_job(msgspec.structs.replace(spec, parent_files=left, after=after))
+    if fetch_to is not None and spec.output_to:
+        raise UsageError(
+            "--fetch and --output-to exclude each other",
+            cause=f"the pool will have none of the files: they go to {spec.output_to}",
+        )
     if fetch_to is not None and not spec.outputs:
         raise UsageError(
             "there will be nothing to fetch", hint="--output GLOB says what tasks leave"

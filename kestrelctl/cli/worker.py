@@ -192,6 +192,13 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     metavar="DIR",
     help="Where tasks may have inputs from by file: address; repeatable.  [default: nowhere]",
 )
+@click.option(
+    "--shared-outputs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="In DIR/OWNER tasks may leave files by file: address; repeatable.  [default: nowhere]",
+)
 @aggregate_options
 @click.option(
     "--lifetime",

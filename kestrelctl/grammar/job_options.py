@@ -245,6 +245,12 @@ _OPTIONS = (
         help="Bring home what fits of what a task leaves in its scratch directory; repeatable.",
     ),
     click.option(
+        "--output-to",
+        metavar="ADDRESS",
+        default="",
+        help="Workers write that to ADDRESS/TASK/ instead: file:///shared/results.",
+    ),
+    click.option(
         "--setup",
         type=parse_command,
         metavar="COMMAND",
@@ -413,6 +419,7 @@ def job_of(
             time_limit_seconds=options["time_limit"],
             on_worker_lost=OnWorkerLost(options["on_worker_lost"]),
             outputs=tuple(options["outputs"]),
+            output_to=options["output_to"],
             stages=stages_of(options),
             checkpoints=tuple(options["checkpoints"]),
             checkpoint_seconds=options["checkpoint_every"],

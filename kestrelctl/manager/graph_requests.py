@@ -15,7 +15,7 @@ from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.descent import below, ended_pairs, ended_parents
-from kestrelctl.manager.parent_file_answers import check_parents, leaves_none
+from kestrelctl.manager.parent_file_answers import check_parent, check_parents
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_see
 from kestrelctl.manager.service import Service
@@ -204,6 +204,7 @@ def _jobs(lines: list[str]) -> list[GraphJob]:
             raise UsageError(f"{which}{name} cannot be accepted", cause=problem)
         jobs.append(job)
         for each in job.spec.parent_files:
-            if each.placed and not jobs[each.job_id].spec.outputs:
-                raise leaves_none(f"job {each.job_id + 1} of {len(lines):,}")
+            if each.placed:
+                which = f"job {each.job_id + 1} of {len(lines):,}"
+                check_parent(jobs[each.job_id].spec, which)
     return jobs

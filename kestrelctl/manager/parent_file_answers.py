@@ -77,13 +77,27 @@ def check_parents(service: Service, spec: JobSpec) -> None:
     """
     wanted = [each.job_id for each in spec.parent_files if not each.placed]
     for record in service.store.jobs(ids=wanted, limit=len(wanted)) if wanted else ():
-        if not record.spec.outputs:
-            raise leaves_none(f"job {record.job_id}")
+        check_parent(record.spec, f"job {record.job_id}")
 
 
-def leaves_none(which: str) -> UsageError:
-    """What is told of a job that leaves no files, although another one wants them."""
-    return UsageError(
+def check_parent(parent: JobSpec, which: str) -> None:
+    """Refuses a parent that leaves no files in the share, although another job wants them.
+
+    Args:
+        which: the parent, in words.
+
+    Raises:
+        UsageError: it leaves none there.
+    """
+    if parent.outputs and not parent.output_to:
+        return
+    if parent.output_to:
+        raise UsageError(
+            f"the files of {which} are not in the file share",
+            cause=f"they go to {parent.output_to}",
+            hint=f"--after has a job wait, and --input {parent.output_to.rstrip('/')}/ read them",
+        )
+    raise UsageError(
         f"{which} leaves no files that tasks could find",
         hint="its --output GLOB says which files of its tasks are kept",
     )

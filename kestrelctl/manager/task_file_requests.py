@@ -27,7 +27,7 @@ class TaskFileRequests:
 
         Raises:
             NotAllowed: it is somebody else's job.
-            UsageError: it leaves no files, or too many tasks are named.
+            UsageError: it leaves no files here, or too many tasks are named.
         """
         record = self._selection.one(caller, request.job)
         must_own(record, caller)
@@ -35,6 +35,12 @@ class TaskFileRequests:
             raise UsageError(
                 f"job {record.job_id} leaves no files",
                 hint="`kestrelctl submit --output GLOB` says which files of tasks are kept",
+            )
+        if record.spec.output_to:
+            raise UsageError(
+                f"the files of job {record.job_id} are at {record.spec.output_to}",
+                cause="--output-to had them written there, and the pool has none of them",
+                hint="read them there: those of task 7 are in its directory 7",
             )
         if len(request.ids) > MOST_TASKS:
             raise UsageError(f"at most {MOST_TASKS:,} tasks are told of at once")

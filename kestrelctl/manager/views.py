@@ -117,6 +117,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         max_running=spec.max_running,
         workdir=spec.workdir,
         outputs=list(spec.outputs),
+        output_to=spec.output_to,
         checkpoints=job_checkpoints(spec, job.resumed if job else record.resumed),
         max_failures=spec.max_failures,
         max_losses=spec.max_losses,
@@ -178,6 +179,7 @@ def abridged(view: JobView) -> JobView:
         argv=cut_words(view.argv, LONGEST_COMMAND),
         requires=cut_words(view.requires, LONGEST_COMMAND),
         outputs=cut_words(view.outputs, LONGEST_COMMAND),
+        output_to="".join(cut_words((view.output_to,), LONGEST_COMMAND)),
         checkpoints=abridged_checkpoints(view.checkpoints),
         ids=ids if len(ids) <= LONGEST_COMMAND else f"{ids[:LONGEST_COMMAND]}…",
     )

@@ -108,6 +108,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_running: int | None = None
     workdir: str = ""  #: the directory in which tasks start; empty for a scratch directory
     outputs: list[str] = []  #: globs of the files that tasks leave and that are kept
+    output_to: str = ""  #: the address to which they go; empty for the file share
     checkpoints: JobCheckpoints | None = None
     max_failures: int = 1
     max_losses: int = 5

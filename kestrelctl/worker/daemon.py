@@ -19,6 +19,7 @@ from kestrelctl.core.model import (
     checkpoint_rules,
     isolation,
     job_inputs,
+    output_addresses,
     output_globs,
     parent_files,
     stage_rules,
@@ -33,6 +34,7 @@ from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.worker.addresses.address_reader import AddressReader, tags_of_protocols
+from kestrelctl.worker.addresses.shared_outputs import SharedOutputs
 from kestrelctl.worker.checkpoint_executor import CheckpointExecutor
 from kestrelctl.worker.checkpoint_fetch import CheckpointFetch
 from kestrelctl.worker.credentials import read_credentials
@@ -91,7 +93,7 @@ def _add_sessions(
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
             *(_input_tags(options) if _fetches_inputs(options) else ()),
-            *(_PROCESS_TAGS if options.executor == "process" else ()),
+            *(_process_tags(options) if options.executor == "process" else ()),
         ),
         host=machine.hostname,
         os=machine.os,
@@ -119,6 +121,11 @@ def _add_sessions(
             ca_file=options.ca_file,
         )
         process.add_session(options.pool, ad, jid, connect, pulls=options.pulls)
+
+
+def _process_tags(options: WorkerOptions) -> tuple[str, ...]:
+    writes_files = options.any_workdir or bool(options.shared_outputs)
+    return (*_PROCESS_TAGS, *((output_addresses.FILE_TAG,) if writes_files else ()))
 
 
 def _fetches_inputs(options: WorkerOptions) -> bool:
@@ -174,6 +181,9 @@ def _executor(
         options.data_dir.absolute() / "outgoing",
         share,
         is_online=is_online,
+        writer=SharedOutputs(
+            [each.absolute() for each in options.shared_outputs], own_user=options.any_workdir
+        ),
         limit_bytes=options.outputs_limit_bytes,
         now=clock.now,
     )

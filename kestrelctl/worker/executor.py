@@ -48,10 +48,11 @@ class CommandSpec(msgspec.Struct, frozen=True):
         parent_files: what tasks of other jobs left and is to be fetched, too.
         stdin: its standard input, which is to be fetched, too; None for an empty one.
         stdin_path: absolute path of that when it was fetched; empty before, and for none.
-        owner: whose attempt it is, where it has inputs.
+        owner: whose attempt it is, where it has inputs or writes to an address.
         links: (name, path) of what it finds in its scratch directory as links to what was fetched.
         inputs_dir: absolute path of the directory in which that is; empty if there is nothing.
         outputs: globs of what it leaves in its scratch directory and that is stored.
+        output_to: address of the directory to which they are written; empty if they are stored.
         success_exits: exit codes that are a success; none named: 0. Only then outputs are stored.
         stages: what is done before it and after it, in its own directory and environment.
         held: lets a later process of the worker hold the attempt again, of which only what comes
@@ -82,6 +83,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     links: tuple[tuple[str, str], ...] = ()
     inputs_dir: str = ""
     outputs: tuple[str, ...] = ()
+    output_to: str = ""
     success_exits: Exits = ()
     stages: tuple[Stage, ...] = ()
     held: HeldAttempt | None = None
@@ -111,8 +113,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         peak_bytes: largest resident memory; 0 if it is not known.
         stdout, stderr: the last TAIL_BYTES of each.
         stdout_bytes, stderr_bytes: whole sizes.
-        output_files: how many files were stored.
-        outputs: where they are, as one archive.
+        output_files: how many files were stored, or written to an address.
+        outputs: where those are that were stored, as one archive.
         stored_seconds: how long storing took, from its end and that of its cleanup.
         stdout_stored, stderr_stored: where the whole of each is.
         stages: each that was begun, `run` included; empty for a command without stages.

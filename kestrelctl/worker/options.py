@@ -32,6 +32,8 @@ class WorkerOptions:
         any_workdir: whether jobs may say in which directory of this machine their tasks start: for
             workers whose users are all the one that they run as.
         shared_files: directories below which inputs may be read at `file:` addresses.
+        shared_outputs: directories below which owners have directories of their own, to which what
+            tasks leave may be written by `file:` address.
         cache_bytes: the most that is kept of the inputs of tasks; None for a part of what is free.
             With 0 it takes no tasks that have some.
         lifetime_seconds: it leaves so long after its start; None if it stays.
@@ -58,6 +60,7 @@ class WorkerOptions:
     shares: tuple[Path, ...] = ()
     any_workdir: bool = False
     shared_files: tuple[Path, ...] = ()
+    shared_outputs: tuple[Path, ...] = ()
     cache_bytes: int | None = None
     lifetime_seconds: float | None = None
     outputs_limit_bytes: int = DEFAULT_LIMIT_BYTES

@@ -1,4 +1,4 @@
-"""Stores what tasks leave, beside everything else that the worker does."""
+"""Stores what tasks leave, or writes it to addresses, beside all else that the worker does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from kestrelctl.core.model.output_globs import OutputGlobs
 from kestrelctl.core.model.stored_file import StoredFile
@@ -28,11 +28,14 @@ log = logging.getLogger(__name__)
 DEFAULT_LIMIT_BYTES = 4 << 30
 #: So many archives are made and sent at a time: each may take as much of the disk as the limit.
 MOST_AT_ONCE = 4
-#: An upload that fails is tried again for so long. What the XMPP server is away does not count: as
-#: every worker then, this one goes on, and reports later.
+#: An upload that fails, or a file that cannot be written to an address, is tried again for so long.
+#: What the XMPP server is away does not count: as every worker then, this one goes on, and reports
+#: later.
 GIVE_UP_SECONDS = 600.0
 LONGEST_PAUSE_SECONDS = 30.0
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+
+T = TypeVar("T")
 
 
 class Uploader(Protocol):
@@ -40,6 +43,18 @@ class Uploader(Protocol):
 
     async def put(self, path: Path) -> StoredFile:
         """Stores a file. KestrelError if that cannot be done."""
+        ...
+
+
+class AddressWriter(Protocol):
+    """What writes files to addresses: `addresses.shared_outputs.SharedOutputs`."""
+
+    async def put(self, archive: Path, address: str, owner: str) -> None:
+        """Writes the files of an archive below an address. KestrelError if that cannot be done."""
+        ...
+
+    def close(self) -> None:
+        """Takes no more."""
         ...
 
 
@@ -62,6 +77,7 @@ class OutputStage:
         directory: for archives under way, which is emptied.
         uploader: where they go.
         is_online: whether there is a connection to the XMPP server.
+        writer: writes to addresses instead; None where that is not possible.
         limit_bytes: the most of one task.
         now: seconds of a steady clock.
         sleep: pauses for so many seconds.
@@ -74,6 +90,7 @@ class OutputStage:
         uploader: Uploader,
         *,
         is_online: Callable[[], bool],
+        writer: AddressWriter | None = None,
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -85,6 +102,7 @@ class OutputStage:
                 os.unlink(name, dir_fd=self._directory.fd)
         self._uploader = uploader
         self._is_online = is_online
+        self._writer = writer
         self._limit_bytes = limit_bytes
         self._now = now
         self._sleep = sleep
@@ -107,11 +125,46 @@ class OutputStage:
         Raises:
             OutputsRefused: they are not stored, and why.
         """
+        return Left(
+            *await self._pass_on(number, scratch, globs, self._uploader.put, every_glob=every_glob)
+        )
+
+    async def write(
+        self, number: int, scratch: int, globs: Sequence[str], address: str, owner: str
+    ) -> int:
+        """Writes what a task has left to an address; returns how many files.
+
+        It is packed first, too: what is written, also by a further try, is what there was.
+
+        Args:
+            number, scratch, globs: as for `store`.
+            owner: of the job.
+
+        Raises:
+            OutputsRefused: they are not written, or not all, and why.
+        """
+        writer = self._writer
+        if writer is None:
+            raise OutputsRefused("outputs-failed: this worker writes to no addresses")
+        files, _ = await self._pass_on(
+            number, scratch, globs, lambda path: writer.put(path, address, owner)
+        )
+        return files
+
+    async def _pass_on(
+        self,
+        number: int,
+        scratch: int,
+        globs: Sequence[str],
+        put: Callable[[Path], Awaitable[T]],
+        *,
+        every_glob: bool = True,
+    ) -> tuple[int, T]:
         async with self._places:
             name = f"{next(self._names)}.tar"  # several of one attempt may be under way
             try:
                 files = await self._pack(name, scratch, globs, every_glob)
-                return Left(files, await self._upload(number, self._directory.path / name))
+                return files, await self._send(number, self._directory.path / name, put)
             except OSError as error:
                 full = error.errno in _NO_SPACE
                 why = "no room for the archive on the worker's disk" if full else error.strerror
@@ -123,6 +176,8 @@ class OutputStage:
     def close(self) -> None:
         """Give everything back; nothing is under way any more."""
         self._threads.shutdown()
+        if self._writer is not None:
+            self._writer.close()
         self._directory.close()
 
     async def look(self, scratch: int, globs: Sequence[str]) -> Marks:
@@ -166,14 +221,14 @@ class OutputStage:
             archive = OutputArchive(scratch, globs, self._limit_bytes, stopped)
             return archive.write(file, every_glob=every_glob)
 
-    async def _upload(self, number: int, path: Path) -> StoredFile:
-        """Uploads an archive, again after a pause if that fails."""
+    async def _send(self, number: int, path: Path, put: Callable[[Path], Awaitable[T]]) -> T:
+        """Has an archive taken, again after a pause if that fails."""
         left_seconds = GIVE_UP_SECONDS
         failures = 0
         while True:
             began = self._now()
             try:
-                return await self._uploader.put(path)
+                return await put(path)
             except (NotAllowed, NotFound, UsageError) as error:  # another try would end the same
                 raise _failed(error) from error
             except KestrelError as error:

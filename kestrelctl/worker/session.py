@@ -22,6 +22,7 @@ from kestrelctl.core.model.ending_rules import (
     stop_signal_number,
 )
 from kestrelctl.core.model.exits import Exits
+from kestrelctl.core.model.output_addresses import place_of
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.template import fill
@@ -343,6 +344,7 @@ class WorkerSession:
             stdin=template.stdin,
             owner=template.owner,
             outputs=template.outputs,
+            output_to=template.output_to and place_of(template.output_to, task_id),
             success_exits=template.success_exits,
             stages=tuple(
                 replace(stage, argv=fill(stage.argv, task_id, attempt.index, attempt.item))

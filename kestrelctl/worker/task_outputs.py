@@ -9,7 +9,12 @@ import time
 
 from msgspec.structs import replace
 
-from kestrelctl.worker.checkpoint_ends import globs_to_store, in_words_of_checkpoints, with_stored
+from kestrelctl.worker.checkpoint_ends import (
+    globs_to_store,
+    in_words_of_checkpoints,
+    will_go_on,
+    with_stored,
+)
 from kestrelctl.worker.executor import Completion
 from kestrelctl.worker.output_archive import OutputsRefused
 from kestrelctl.worker.output_stage import OutputStage
@@ -29,20 +34,23 @@ async def store_outputs(
         completion: so far.
         stage: stores it; None where that is not possible.
     """
-    number, began = completion.number, time.monotonic()
+    command, number, began = process.command, completion.number, time.monotonic()
     before = completion
     try:
         if stage is None:
             raise OutputsRefused("outputs-failed: this worker cannot store files")
         scratch = process.sandbox.open_scratch()
         try:
-            globs = globs_to_store(process.command, completion)
-            left = await stage.store(
-                number, scratch, globs, every_glob=globs is process.command.outputs
-            )
+            globs = globs_to_store(command, completion)
+            has_ended = not will_go_on(command, completion)
+            if has_ended and command.output_to:
+                files = await stage.write(number, scratch, globs, command.output_to, command.owner)
+                completion = replace(completion, output_files=files)
+            else:
+                left = await stage.store(number, scratch, globs, every_glob=has_ended)
+                completion = with_stored(command, completion, left)
         finally:
             os.close(scratch)
-        completion = with_stored(process.command, completion, left)
     except OutputsRefused as error:
         completion = replace(completion, reason=error.reason)
     except OSError as error:
@@ -52,5 +60,5 @@ async def store_outputs(
     except Exception as error:
         log.exception("attempt %d: its outputs", number)
         completion = replace(completion, reason=f"outputs-failed: {error!r}")
-    completion = in_words_of_checkpoints(process.command, before, completion)
+    completion = in_words_of_checkpoints(command, before, completion)
     return replace(completion, stored_seconds=time.monotonic() - began)

@@ -121,6 +121,7 @@ class Bench(Machine):
         script: str = COUNTER,
         globs: tuple[str, ...] = ("state",),
         cleanup: tuple[str, ...] = (),
+        output_to: str = "",
     ) -> int:
         self._number += 1
         order = CheckpointOrder(
@@ -132,6 +133,8 @@ class Bench(Machine):
                 (sys.executable, "-c", script, str(last)),
                 {"PATH": os.environ["PATH"]},
                 cleanup=cleanup,
+                outputs=("state",) if output_to else (),
+                output_to=output_to,
                 checkpoints=order,
             )
         )
@@ -165,6 +168,12 @@ async def stopped(bench: Bench, number: int) -> Completion:
     await bench.has_state()
     bench.executor.take_checkpoint(number, stop=True)
     return await bench.exit_of(number)
+
+
+async def test_a_checkpoint_goes_to_the_share_wherever_results_go(bench: Bench) -> None:
+    ended = await stopped(bench, bench.counts(output_to="file:///shared/ada@pool/7"))
+    assert (ended.exit_code, ended.reason, ended.output_files) == (85, "moved", 0)
+    assert bench.step_of(ended.checkpoint) > 0
 
 
 async def test_a_program_that_is_asked_to_stop_goes_on_where_it_was(bench: Bench) -> None:

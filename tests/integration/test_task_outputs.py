@@ -17,6 +17,7 @@ from test_execution import Machine, until
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable
 from kestrelctl.files.archive import unpack
+from kestrelctl.worker.addresses.shared_outputs import SharedOutputs
 from kestrelctl.worker.executor import Completion
 from kestrelctl.worker.output_stage import GIVE_UP_SECONDS, OutputStage
 
@@ -66,6 +67,7 @@ class Desk(Machine):
             tmp_path / "outgoing",
             self.share,
             is_online=lambda: self.online,
+            writer=SharedOutputs(own_user=True),
             limit_bytes=LIMIT_BYTES,
             now=lambda: self.paused_seconds,
             sleep=self._sleep,
@@ -112,6 +114,21 @@ async def test_what_fits_is_stored_and_the_rest_is_removed(desk: Desk) -> None:
     assert ended.outputs.sha256 == hashlib.sha256(desk.share.archives[0]).hexdigest()
     assert ended.stored_seconds > 0
     assert (await desk.sh("ls -A")).stdout == b""
+
+
+async def test_at_an_address_files_are_as_the_task_has_left_them(
+    desk: Desk, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    address = f"file://{there}/7"
+    ended = await desk.leaves("mkdir out; echo 1 > out/a; echo 2 > b", "**", output_to=address)
+    assert (ended.exit_code, ended.reason, ended.output_files) == (0, "", 2)
+    assert (ended.outputs, desk.share.archives) == (None, [])
+    assert ended.stored_seconds > 0
+    assert [(there / "7" / name).read_text() for name in ("out/a", "b")] == ["1\n", "2\n"]
+    failed = await desk.leaves("echo 3 > b; exit 3", "**", output_to=address)
+    assert (failed.exit_code, failed.output_files) == (3, 0)
+    assert (there / "7" / "b").read_text() == "2\n"
 
 
 async def test_the_same_files_are_the_same_archive(desk: Desk) -> None:

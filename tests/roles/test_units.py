@@ -184,6 +184,13 @@ def test_what_a_worker_keeps_of_files_is_the_operators_to_say() -> None:
     assert "--outputs-limit" not in unit("worker")
 
 
+def test_a_worker_may_write_where_it_is_to_leave_files() -> None:
+    text = unit("worker", worker_shared_outputs=["/shared/out"], worker_shares=["/scratch"])
+    assert "--shared-outputs=/shared/out" in text
+    assert service_settings(text)["ReadWritePaths"] == ['"/scratch" "/shared/out"']
+    assert "--shared-outputs" not in unit("worker")
+
+
 def test_tasks_inherit_the_variables_that_are_given_for_them() -> None:
     text = unit("worker", worker_environment={"TMPDIR": "/scratch", "GREETING": 'a "b" 100%'})
     assert "Environment=KESTREL_INHERIT=TMPDIR,GREETING\n" in text

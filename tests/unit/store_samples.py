@@ -46,6 +46,7 @@ FULL_SPEC = JobSpec(
     if_parent_fails=IfParentFails.WAIT,
     graph=GraphHead(3, "digest"),
     outputs=("result.csv", "plots/*.größe"),
+    output_to="file:///shared/ada@users.pool/run",
     stages=(Stage(name="in", argv=("fetch", "{n}"), time_limit_seconds=60.0, tries=3),),
     stop_after=3,
     join=True,

@@ -25,6 +25,7 @@ ADA = "ada@users.pool/1"
 WORKER = "w1@workers.pool/1"
 OTHER = "w2@workers.pool/1"
 TAGS = ("inputs", "outputs", "parent-files")
+TO = "file:///shared/ada@users.pool/run"
 PARENT = JobSpec(argv=("true",), outputs=("*.csv",))
 CHILD = JobSpec(
     argv=("true",), after=(After(1, 1),), parent_files=(ParentFiles(name="p", job_id=1),)
@@ -174,6 +175,14 @@ async def test_a_parent_that_leaves_nothing_is_refused_at_once(pool: Pool) -> No
     assert refused.message == "job 1 leaves no files that tasks could find"
 
 
+async def test_files_that_a_parent_leaves_at_an_address_are_to_be_read_there(pool: Pool) -> None:
+    await pool.submit(replace(PARENT, output_to=TO))
+    refused = await pool.submit(CHILD)
+    assert isinstance(refused, an.Failed)
+    assert refused.message == "the files of job 1 are not in the file share"
+    assert f"--input {TO}/" in (refused.hint or "")
+
+
 async def test_files_of_a_job_that_is_not_waited_for_are_refused(pool: Pool) -> None:
     await pool.submit(PARENT)
     for after in ((), (After(1, 1, WantedEnd.FAILED),)):
@@ -216,6 +225,7 @@ async def test_places_of_a_graph_become_ids(pool: Pool) -> None:
         (PARENT, (), "files of job 1 of them are wanted"),
         (PARENT, (After(0, 0, WantedEnd.FAILED),), "files of job 1 of them are wanted"),
         (replace(PARENT, outputs=()), (After(0, 0),), "job 1 of 2 leaves no files"),
+        (replace(PARENT, output_to=TO), (After(0, 0),), "of job 1 of 2 are not in the file share"),
     ],
 )
 async def test_of_a_graph_in_which_files_cannot_be_had_no_job_comes(

@@ -158,6 +158,29 @@ async def test_of_a_job_that_leaves_nothing_that_is_said(manager: PlayedManager)
     assert (refusal.code, refusal.message) == ("usage", "job 1 leaves no files")
 
 
+async def test_of_files_at_an_address_the_owner_is_told_where_they_are(tmp_path: Path) -> None:
+    manager = PlayedManager(tmp_path)
+    ad = WorkerAd(assets={"cpus": 8.0}, tags=("outputs", "output-to-file"))
+    await manager.work(
+        WORKER, work.Hello(version=work.VERSION, incarnation="one", greeting=1, ad=ad)
+    )
+    address = "file:///shared/ada@users.pool/run"
+    await submit(manager, output_to=address)
+    [(number, job_id, index)] = handed_out(manager)
+    result = Result(number, job_id, index, Outcome.DONE, NOW, 0.0, output_files=3)
+    await manager.work(WORKER, work.Report(results=[result]))
+    told = await asked(manager, rq.ListOutputs(job="1"))
+    assert isinstance(told, an.Failed)
+    assert (told.code, told.message) == ("usage", f"the files of job 1 are at {address}")
+    told = await asked(manager, rq.ListOutputs(job="1"), BOB)
+    assert isinstance(told, an.Failed)
+    assert told.code == "not-allowed"
+    assert address not in "".join(text for to, text in manager.sent if to == BOB)
+    page = await asked(manager, rq.ListTasks(job="1"))
+    assert isinstance(page, an.Tasks)
+    assert [(task.state, task.output_files) for task in page.tasks] == [("done", 3)]
+
+
 async def test_where_files_are_goes_with_the_job(manager: PlayedManager) -> None:
     await submit(manager)
     await end(manager)

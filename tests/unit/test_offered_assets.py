@@ -69,6 +69,19 @@ def test_a_worker_reads_files_by_address_where_it_is_allowed_to_and_keeps_inputs
     assert tags(shared_files=(tmp_path,), cache_bytes=0) == set()
 
 
+def test_a_worker_writes_files_by_address_where_it_is_allowed_to(
+    tmp_path: Path, asked: list[str]
+) -> None:
+    def writes(**options: object) -> bool:
+        return "output-to-file" in ads(tmp_path, **options)[0].tags
+
+    assert not writes()
+    assert not writes(shared_files=(tmp_path,))
+    assert writes(shared_outputs=(tmp_path,))
+    assert writes(any_workdir=True)
+    assert not writes(shared_outputs=(tmp_path,), executor="inline")
+
+
 def test_sessions_share_what_is_detected(tmp_path: Path, asked: list[str]) -> None:
     found = ads(tmp_path, sessions=2)
     assert [unit_ids(ad) for ad in found] == [{"gpus": ("GPU-0", "GPU-2")}, {"gpus": ("GPU-1",)}]

@@ -50,6 +50,7 @@ class Executor:
         stages: of each that has some.
         killed: numbers.
         held: what would let another process hold each of those that started.
+        places: to which addresses they leave files, and whose they are.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Executor:
         self.broken_for: set[int] = set()
         self.killed: list[int] = []
         self.held: list[HeldAttempt | None] = []
+        self.places: list[tuple[str, str]] = []
         self._computed = computed
         self._clock = clock
 
@@ -79,6 +81,7 @@ class Executor:
         self.joined.append(command.join)
         self.stages += [command.stages] if command.stages else []
         self.held.append(command.held)
+        self.places.append((command.output_to, command.owner))
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         self.killed.append(number)
@@ -466,6 +469,21 @@ async def test_a_process_holds_again_what_an_earlier_one_has_computed() -> None:
     ]
     assert report.seals == [(4, 1, 2, 1, 77)]
     assert first.agent.free["cpus"] == 1000
+
+
+async def test_each_task_leaves_its_files_in_a_directory_of_its_own() -> None:
+    worker = Worker(sessions=1)
+    template = Template(
+        job_id=1, argv=("true",), count=3, first=10, outputs=("*",),
+        output_to="file:///shared/ada@pool/", owner="ada@pool",
+    )  # fmt: skip
+    run = work.Run(spans=[(4, 1, 1, 2, 0, 77)], claims=[{}], jobs=[template])
+    worker.tell(worker.process.sessions[0], run)
+    await worker.turn()
+    assert worker.executor.places == [
+        ("file:///shared/ada@pool/11", "ada@pool"),
+        ("file:///shared/ada@pool/12", "ada@pool"),
+    ]
 
 
 async def worker_reports(worker: Worker) -> None:

@@ -14,6 +14,7 @@ from kestrelctl.core.model import (
     checkpoint_rules,
     input_addresses,
     job_inputs,
+    output_addresses,
     output_globs,
     parent_files,
     stage_rules,
@@ -69,6 +70,12 @@ OWN_TAGS = (
         "store what tasks leave",
         "without --output",
         lambda spec: bool(spec.outputs),
+    ),
+    OwnTag(
+        output_addresses.FILE_TAG,
+        "write what tasks leave to file: addresses",
+        "without --output-to",
+        lambda spec: bool(spec.output_to),
     ),
     OwnTag(
         stage_rules.TAG,

@@ -57,6 +57,8 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         stdin: the file that each task reads as its standard input; None for an empty one.
         outputs: globs of what tasks leave in their scratch directories and that comes home
             (`core.model.output_globs`).
+        output_to: the address to which workers write these instead of into the file share; empty
+            for that (`core.model.output_addresses`).
         stages: commands before and after that of the job (`core.model.stage_rules`).
         checkpoints: globs of the files there from which a task goes on in its next attempt.
         checkpoint_seconds: how often these are stored; None for the usual.
@@ -112,6 +114,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     parent_files: tuple[ParentFiles, ...] = ()
     stdin: Input | None = None
     outputs: tuple[str, ...] = ()
+    output_to: str = ""
     stages: tuple[Stage, ...] = ()
     checkpoints: tuple[str, ...] = ()
     checkpoint_seconds: float | None = None

@@ -21,7 +21,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     """A job without its items. Sent to a worker once; later attempts name the job's id.
 
     Attributes:
-        owner: of a job with files: what is kept of one owner's is nobody else's.
+        owner: of a job with files: what is kept or written of one owner's is nobody else's.
     """
 
     job_id: int
@@ -33,6 +33,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     time_limit_seconds: float | None = None
     workdir: str = ""
     outputs: tuple[str, ...] = ()
+    output_to: str = ""
     checkpoints: tuple[str, ...] = ()
     checkpoint_seconds: float | None = None
     checkpoint_exit: int | None = None
@@ -70,6 +71,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             time_limit_seconds=spec.time_limit_seconds,
             workdir=spec.workdir,
             outputs=spec.outputs,
+            output_to=spec.output_to,
             checkpoints=spec.checkpoints,
             checkpoint_seconds=spec.checkpoint_seconds,
             checkpoint_exit=spec.checkpoint_exit,
@@ -82,7 +84,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             parent_files=spec.parent_files,
             stdin=spec.stdin,
             stages=spec.stages,
-            owner=owner if spec.inputs or spec.parent_files or spec.stdin else "",
+            owner=owner if spec.inputs or spec.parent_files or spec.stdin or spec.output_to else "",
         )
 
 

@@ -15,6 +15,7 @@ from kestrelctl.core.model.ending_rules import problem_with_endings
 from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.job_inputs import problem_with_inputs, problem_with_stdin
 from kestrelctl.core.model.matching_ads import problem_with_attributes
+from kestrelctl.core.model.output_addresses import problem_with_output_address
 from kestrelctl.core.model.output_globs import problem_with_outputs
 from kestrelctl.core.model.parent_files import not_waited_for, problem_with_parent_files
 from kestrelctl.core.model.significance import problem_with_expression
@@ -120,6 +121,7 @@ def problem_with_job(spec: JobSpec) -> str | None:
         or problem_with_endings(spec)
         or problem_with_span(spec)
         or problem_with_outputs(spec)
+        or problem_with_output_address(spec)
         or problem_with_stages(spec.stages, service=spec.service)
         or problem_with_checkpoints(spec)
         or problem_with_parents(spec.after)
