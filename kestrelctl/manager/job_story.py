@@ -13,6 +13,7 @@ import msgspec
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Result, how_it_ended
+from kestrelctl.core.model.stage import OUT
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.manager import views
 from kestrelctl.protocol.answers import JobView, StoryEntry
@@ -157,7 +158,8 @@ def _ran(
 ) -> list[StoryEntry]:
     """The attempt whose result was accepted."""
     started_at = _within(record, result.started_at, now)
-    ended_at = _within(record, result.started_at + result.wall_seconds, now)
+    after_seconds = sum(run.wall_seconds for run in result.stages if run.name == OUT)
+    ended_at = _within(record, result.started_at + result.wall_seconds + after_seconds, now)
     ran = f"ran {result.wall_seconds:,.3f} s"
     why = how_it_ended(result.reason, result.signal, result.exit_code)
     started = StoryEntry(

@@ -13,10 +13,13 @@ import rungs
 from test_execution import PATH
 
 from kestrelctl.core.model.job_inputs import Input
+from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.files.archive import pack
+from kestrelctl.worker.addresses.address_reader import AddressReader
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.input_cache import InputCache
+from kestrelctl.worker.parent_file_questions import Left
 from kestrelctl.worker.process_executor import ProcessExecutor
 from kestrelctl.worker.staging import StagingExecutor
 
@@ -37,9 +40,13 @@ class Desk:
         self.executor = StagingExecutor(
             self.ends.put_nowait,
             partial(ProcessExecutor, self.data / "tasks", rung=made, any_workdir=True),
-            partial(InputCache, self.data / "inputs", 1 << 20, self.get),
+            partial(InputCache, self.data / "inputs", 1 << 20, self.get, AddressReader(())),
+            self.left,
         )
         self._number = 0
+
+    async def left(self, number: int, files: ParentFiles) -> Left:
+        raise AssertionError("nobody wants files of other jobs here")
 
     async def get(self, stored: StoredFile, target: Path) -> None:
         self.gets += 1

@@ -16,6 +16,7 @@ from store_samples import cancelled, done, failed, happening, job, lost, result,
 from kestrelctl.core.model.records import MAX_HAPPENINGS, Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.manager import job_story
@@ -88,6 +89,11 @@ class TestTelling:
             ),
             StoryEntry(at=T0 + 9, task_id=None, what="ended", cause="done", detail="10 done"),
         ]
+
+    def test_a_task_has_ended_when_its_last_stage_has(self) -> None:
+        stages = (StageRun("setup", 0.5), StageRun("run", 2.0), StageRun("out", 3.0, 2))
+        found = tell(ENDED, [], [Asked(index=4, row=ran(4, 1.0, 2.0, stages=stages))], T0 + 20)
+        assert the_end(found, 4).at == T0 + 6.0
 
     @given(
         submitted=st.floats(0, 1e10),
