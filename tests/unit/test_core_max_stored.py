@@ -257,7 +257,7 @@ def test_explain_says_how_much_it_is_and_when_less_of_it_counts() -> None:
     [why] = driver.pool.explain(job, driver.now).job_reasons
     assert why.reason is Reason.MAX_STORED
     assert why.wanted == "less than 3 MiB"
-    assert why.found == "4 MiB stored, some of it until in 48.7 h"
+    assert why.found == "4 MiB stored, less in 48.7 h"
     census = driver.pool.census(driver.now)
     assert census.waiting[Reason.MAX_STORED] == 1
 

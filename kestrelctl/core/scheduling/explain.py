@@ -184,7 +184,7 @@ def _max_stored(stored: StoredBytes, now: float) -> Refusal:
     found = f"{_mebibytes(stored.total_bytes)} stored"
     end = stored.first_end()
     if end is not None:
-        found += f", some of it until in {max(0.0, end - now) / HOUR_SECONDS:,.1f} h"
+        found += f", less in {max(0.0, end - now) / HOUR_SECONDS:,.1f} h"
     wanted = f"less than {_mebibytes(stored.limit_bytes or 0)}"
     return Refusal(Reason.MAX_STORED, wanted=wanted, found=found)
 
