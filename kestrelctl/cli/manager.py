@@ -14,6 +14,7 @@ from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.mail_options import mail_options, mail_server
 from kestrelctl.cli.metrics_options import metrics_allow
+from kestrelctl.cli.share_options import parse_stored_bound
 from kestrelctl.core.model.config import (
     SHORTEST_HALF_LIFE_SECONDS,
     SHORTEST_STARVING_SECONDS,
@@ -230,6 +231,24 @@ def manager() -> None:
     "--keep-logs",
     is_flag=True,
     help="What tasks of all jobs print goes into the file share, as with `submit --keep-logs`.",
+)
+@click.option(
+    "--max-stored",
+    "max_stored_bytes",
+    type=parse_stored_bound,
+    default="none",
+    show_default=True,
+    metavar="SIZE",
+    help="What a user's tasks may have in the file share, if `user set` says nothing else.",
+)
+@click.option(
+    "--files-kept",
+    "files_kept_seconds",
+    type=parse_duration,
+    default=f"{Config().files_kept_seconds / 86_400:g}d",
+    show_default=True,
+    metavar="TIME",
+    help="How long the server's file share keeps files: so long they count.",
 )
 @click.option(
     "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"

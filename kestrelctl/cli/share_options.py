@@ -10,8 +10,14 @@ from msgspec import UNSET, UnsetType
 
 from kestrelctl.core.model.assets import amounts, describe
 from kestrelctl.core.model.share_change import ShareChange, problem_with_weight
+from kestrelctl.core.model.stored_limit import (
+    AS_FOR_ALL,
+    StoredLimit,
+    problem_with_stored_limit,
+)
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.asset_words import limited_assets
+from kestrelctl.grammar.quantities import parse_size, size
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -23,6 +29,21 @@ def parse_bound(text: str) -> int | None:
     if not text.strip().isdecimal() or len(text.strip()) > 18:
         raise UsageError(f"{text!r} is no number of tasks", hint="write 0 or more, or `none`")
     return int(text)
+
+
+def parse_stored_bound(text: str) -> int | None:
+    """Bytes; None for `none`."""
+    if text.strip() == "none":
+        return None
+    size_bytes = parse_size(text)
+    if problem := problem_with_stored_limit(size_bytes):
+        raise UsageError(problem)
+    return size_bytes
+
+
+def parse_stored_limit(text: str) -> StoredLimit:
+    """The same, or `default`: what holds for all."""
+    return AS_FOR_ALL if text.strip() == AS_FOR_ALL else parse_stored_bound(text)
 
 
 def share_options(command: F) -> F:
@@ -78,6 +99,11 @@ def _bound(text: str | None) -> int | UnsetType | None:
 def bound(number: int | None) -> str:
     """A bound as a table shows it; empty for none."""
     return "" if number is None else f"{number:,}"
+
+
+def stored_bound(size_bytes: int | None) -> str:
+    """A bound on what is stored; empty for none."""
+    return "" if size_bytes is None else size(size_bytes) or "0 B"
 
 
 def limits_shown(limits: Mapping[str, float]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import click
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
@@ -14,13 +15,16 @@ from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.share_options import (
     bound,
     limits_shown,
+    parse_stored_limit,
     share_change,
     share_options,
+    stored_bound,
     usage_shown,
 )
 from kestrelctl.cli.user_mail import parse_mail
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.errors import NotFound, UsageError
+from kestrelctl.grammar.quantities import size
 from kestrelctl.protocol.answers import Users
 from kestrelctl.protocol.requests import ChangeUser, ListUsers
 from kestrelctl.protocol.share_views import UserView
@@ -35,6 +39,8 @@ _COLUMNS: list[Column[UserView]] = [
     Column("USAGE", lambda u: usage_shown(u.usage_seconds), right=True),
     Column("MAX RUNNING", lambda u: bound(u.max_running), right=True),
     Column("MAX QUEUED", lambda u: bound(u.max_queued), right=True),
+    Column("STORED", lambda u: size(u.stored_bytes), right=True),
+    Column("MAX STORED", lambda u: stored_bound(u.max_stored_bytes), right=True),
     Column("LIMITS", lambda u: limits_shown(u.limits)),
 ]
 
@@ -92,6 +98,8 @@ def _described(user: UserView) -> CommandOutput:
         ("usage", f"{usage_shown(user.usage_seconds)} lately, weighted"),
         ("max running", bound(user.max_running)),
         ("max queued", bound(user.max_queued)),
+        ("stored", size(user.stored_bytes)),
+        ("max stored", stored_bound(user.max_stored_bytes)),
         ("limits", limits_shown(user.limits)),
         ("mail", user.mail),
     ]
@@ -101,6 +109,11 @@ def _described(user: UserView) -> CommandOutput:
 @click.command("set", cls=CliCommand)
 @click.argument("name")
 @share_options
+@click.option(
+    "--max-stored",
+    metavar="SIZE",
+    help="What his tasks may have in the file share; `none`: any size; `default`: as for all.",
+)
 @click.option("--group", metavar="GROUP", help="Whose weight and bounds are shared from now on.")
 @click.option("--no-group", is_flag=True, help="Take the user out of his group.")
 @click.option(
@@ -118,6 +131,7 @@ def set_(
     max_running: str | None,
     max_queued: str | None,
     limits: tuple[str, ...],
+    max_stored: str | None,
     group: str | None,
     no_group: bool,
     mail: str | None,
@@ -137,6 +151,7 @@ def set_(
         group="" if no_group else group,
         reset_usage=reset_usage,
         mail=mail,
+        max_stored_bytes=UNSET if max_stored is None else parse_stored_limit(max_stored),
     )
     if request == ChangeUser(user=name, change=ShareChange()):
         raise UsageError("nothing to set", hint="kestrelctl user set --help")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After
@@ -14,6 +15,7 @@ from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stored_limit import StoredLimit
 from kestrelctl.core.model.use import Use
 
 
@@ -145,6 +147,7 @@ class SetUser(Event, frozen=True, kw_only=True):
         group: whose weight he shares from now on; empty for none, None to leave that as it is.
         reset_usage: whether what he has used counts no more.
         mail: where he is sent word of ends of his jobs; empty for nowhere, None to leave that.
+        max_stored_bytes: how much he may have in the file share; unset to leave that.
     """
 
     request: str
@@ -153,6 +156,7 @@ class SetUser(Event, frozen=True, kw_only=True):
     group: str | None = None
     reset_usage: bool = False
     mail: str | None = None
+    max_stored_bytes: StoredLimit | UnsetType = UNSET
 
 
 class SetGroup(Event, frozen=True, kw_only=True):

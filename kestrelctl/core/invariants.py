@@ -192,6 +192,8 @@ def _sharing_violations(state: State, must: Must) -> None:
         must(not turn.short & ~asked, "a turn of %s has short tasks of none", turn.sharer.name)
         together |= asked
     must(state.demand.waiting == together, "other shapes wait than the queue says")
+    until, first = state.stored_until, state.sharers.first_end()
+    must(until == first, "what is stored is looked at at %s, and ends at %s", until, first)
     for sharer in state.sharers.users():
         name = sharer.name
         runs = sharer.running == running[name] and isclose(
@@ -200,6 +202,9 @@ def _sharing_violations(state: State, must: Must) -> None:
         must(runs, "%s is counted to run %s, really %s", name, sharer.running, running[name])
         must(sharer.turns == waiting[name], "the turns of %s are counted wrongly", name)
         must(sharer.share > 0, "%s has a share of %s", name, sharer.share)
+        stored = sharer.stored
+        adds_up = stored.total_bytes == sum(stored.by_hour.values())
+        must(adds_up, "what %s has stored does not add up to %s", name, stored.total_bytes)
         for quota in sharer.quotas:
             really = held.get(quota) or Quota(quota.whose, quota.max_running, quota.limits)
             must(

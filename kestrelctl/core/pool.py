@@ -271,6 +271,8 @@ class Pool:
             moments.append(state.backoffs[0][0])
         if state.deadlines:
             moments.append(state.deadlines[0][0])
+        if state.stored_until is not None:
+            moments.append(state.stored_until)
         if state.reconcile_until is not None:
             round_over = state.leases_checked_at + leases.LEASE_ROUND_SECONDS
             moments.append(max(state.reconcile_until, round_over))

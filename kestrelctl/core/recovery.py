@@ -30,7 +30,8 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     for token in snapshot.tokens:
         state.tokens.put(token)
     state.sharers.settled = False
-    state.sharers.restore(snapshot.users, snapshot.groups)
+    state.sharers.restore(snapshot.users, snapshot.groups, snapshot.stored)
+    state.stored_until = state.sharers.first_end()
     restored = [_restore_job(state, unfinished) for unfinished in snapshot.jobs]
     for job in restored:
         was_free = job.freed

@@ -60,6 +60,7 @@ class State:
         kept: jobs that starve -> the workers that are kept for each, and since when.
         at, cause: of the event at hand.
         usage_recorded_at: when what users have used was last recorded.
+        stored_until: when the oldest of what users have stored counts no more; None of nothing.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
         touched_tokens: of tokens that came back since the last plan, how many of each were free
             before.
@@ -85,7 +86,7 @@ class State:
         self.rounds: dict[str, int] = {}
         self.set_aside: dict[str, Worker] = {}
         self.habits: WeakValueDictionary[str, Habit] = WeakValueDictionary()
-        self.sharers = Sharers(config.usage_half_life_seconds)
+        self.sharers = Sharers(config)
         self.tokens = Tokens()
         self.dependencies = Dependencies()
         self.pairs: dict[int, dict[int, Job]] = {}
@@ -105,6 +106,7 @@ class State:
         self.next_together_at = 0.0
         self.leases_checked_at = 0.0
         self.usage_recorded_at = 0.0
+        self.stored_until: float | None = None
         self.totals = Totals()
         self.at = 0.0
         self.cause = ""
@@ -135,6 +137,7 @@ class State:
         if spec.request == shape.asked:
             spec = msgspec.structs.replace(spec, request=shape.asked)
         job = Job(job_id, self.sharers.of(owner), spec, shape, submitted_at)
+        job.stores_files = spec.stores_files(keep_logs=self.config.keep_logs)
         self.jobs[job_id] = job
         deadline = spec.deadline(submitted_at)
         if deadline is not None:

@@ -13,6 +13,7 @@ _SENTENCES = {
     Reason.HELD: "it is on hold",
     Reason.PARENTS: "it waits",
     Reason.MAX_RUNNING: "as many of its tasks run as --max-running allows",
+    Reason.MAX_STORED: "its user has as much in the file share as is set for him",
     Reason.TOGETHER: "its tasks start together or not at all",
     Reason.TOKENS: "too few of the pool's own are free",
     Reason.QUOTA: "its user, or his group, has as much at workers as is set for him",
@@ -48,6 +49,8 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
                 Reason.HELD: f"kestrelctl job release {job_id}",
                 Reason.PARENTS: f"kestrelctl job graph {job_id}",
                 Reason.QUOTA: f"kestrelctl user info {explanation.job.owner}",
+                Reason.MAX_STORED: "it goes on when the share has deleted older files, or when an"
+                f" admin says: kestrelctl user set {explanation.job.owner} --max-stored SIZE",
             }
             if reason.reason is Reason.TOKENS and not explanation.ever:
                 number, _, name = reason.wanted.replace(",", "").rpartition(" ")

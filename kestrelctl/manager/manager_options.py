@@ -32,6 +32,9 @@ class ManagerOptions:
         keep_seconds: how long ended jobs are kept; None for ever.
         keep_jobs: how many ended jobs are kept; None for all.
         keep_logs: whether what tasks print goes into the file share, whatever their jobs say.
+        max_stored_bytes: how much tasks of a user may have in the file share, unless something else
+            is set for him; None for any number.
+        files_kept_seconds: how long the share keeps it.
         metrics: HOST:PORT for Prometheus; empty for none.
         metrics_allow: addresses and networks that may read them, beside this machine.
         share_jobs: whether users see each other's jobs whole, except for output and story.
@@ -58,6 +61,8 @@ class ManagerOptions:
     keep_seconds: float | None = KEEP_SECONDS
     keep_jobs: int | None = KEEP_JOBS
     keep_logs: bool = False
+    max_stored_bytes: int | None = None
+    files_kept_seconds: float = Config().files_kept_seconds
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()
     mail: MailServer | None = None
@@ -72,4 +77,6 @@ class ManagerOptions:
             usage_half_life_seconds=self.usage_half_life_seconds,
             starving_seconds=self.starving_seconds,
             keep_logs=self.keep_logs,
+            max_stored_bytes=self.max_stored_bytes,
+            files_kept_seconds=self.files_kept_seconds,
         )

@@ -65,6 +65,7 @@ class ShareRequests:
                 group=request.group,
                 reset_usage=request.reset_usage,
                 mail=request.mail,
+                max_stored_bytes=request.max_stored_bytes,
             )
         )
         caller.reply(an.Changed(id=request.id, what=[account]))
@@ -175,6 +176,8 @@ class _Standing:
             max_queued=record.max_queued,
             limits=natural(record.limits),
             mail=record.mail if caller.owns(sharer.name) else "",
+            stored_bytes=sharer.stored.total_bytes,
+            max_stored_bytes=sharer.stored.limit_bytes,
         )
 
     def group(self, record: GroupRecord, caller: Caller) -> GroupView:

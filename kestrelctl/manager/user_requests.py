@@ -38,7 +38,7 @@ class UserRequests:
             if not found and not (everybody or is_called(caller.user, request.user)):
                 raise NotAllowed(f"what {request.user} has used is not yours to see")
         lines = [
-            views.user_line(who, used)
+            self._line(who, used, request.by)
             for who, used in sorted(found.items())
             if not request.after or who > request.after
         ]
@@ -47,6 +47,14 @@ class UserRequests:
         caller.reply(
             an.UsedByUsers(id=request.id, since=day * DAY_SECONDS, users=page, after=after)
         )
+
+    def _line(self, who: str, used: Used, by: rq.UsageBy) -> an.UserLine:
+        sharers = self._service.pool.sharers
+        if by == "group":
+            stored = [member.stored for member in sharers.members(who)]
+            return views.user_line(who, used, stored, group=True)
+        sharer = sharers.find(who)
+        return views.user_line(who, used, [sharer.stored] if sharer else [], group=False)
 
     def _by_group(self, found: dict[str, Used]) -> dict[str, Used]:
         """What the present members of each group have used; of those in none under ""."""

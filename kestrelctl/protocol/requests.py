@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from kestrelctl.core.classad.syntax import MAX_CHARACTERS as MAX_EXPRESSION_CHARACTERS
 from kestrelctl.core.members.enrollment import DEFAULT_SECONDS
@@ -19,6 +20,7 @@ from kestrelctl.core.model.result import Count, Seconds, Whole
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.shell_line import numbered
 from kestrelctl.core.model.spec import JobSpec, Notify
+from kestrelctl.core.model.stored_limit import StoredLimit
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.policies.policy_text import MAX_CHARACTERS as MAX_POLICY_CHARACTERS
 from kestrelctl.protocol.work import Message
@@ -459,6 +461,8 @@ class ChangeUser(Request, frozen=True, kw_only=True, tag="user_set"):
         group: whose weight and bounds he shares from now on; empty for none, None to leave that.
         reset_usage: whether what he has used counts no more.
         mail: where he is sent word of ends of his jobs; empty for nowhere, None to leave that.
+        max_stored_bytes: with so much in the file share, none of his tasks begins that stores more;
+            None for any number, `default` for what holds for all.
     """
 
     user: str
@@ -466,6 +470,7 @@ class ChangeUser(Request, frozen=True, kw_only=True, tag="user_set"):
     group: str | None = None
     reset_usage: bool = False
     mail: str | None = None
+    max_stored_bytes: StoredLimit | UnsetType = UNSET
 
 
 class ListGroups(Request, frozen=True, kw_only=True, tag="groups"):

@@ -15,6 +15,8 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         usage_seconds: what he has used lately, each attempt with its weight.
         limits: asset -> amount that may be charged for him at once, in its natural unit.
         mail: where he is sent word of ends of his jobs; shown to him and to admins.
+        stored_bytes: what his tasks have in the file share.
+        max_stored_bytes: with so much there, none begins that stores more; None for any number.
     """
 
     user: str
@@ -28,6 +30,8 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_queued: int | None = None
     limits: dict[str, float] = {}
     mail: str = ""
+    stored_bytes: int = 0
+    max_stored_bytes: int | None = None
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

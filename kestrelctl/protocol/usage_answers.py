@@ -15,6 +15,8 @@ class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         tasks: how many of them ended their task.
         memory_byte_seconds: the peak of memory times the run time.
         peak_bytes: the most that an attempt took.
+        stored_bytes: what tasks have in the file share now, whenever they put it there.
+        max_stored_bytes: of a user the most of that; None for any number.
     """
 
     user: str
@@ -25,6 +27,8 @@ class UserLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wait_seconds: float = 0.0
     memory_byte_seconds: float = 0.0
     peak_bytes: int = 0
+    stored_bytes: int = 0
+    max_stored_bytes: int | None = None
 
 
 class UsedByUsers(Reply, frozen=True, kw_only=True, tag="user_usage"):

@@ -22,6 +22,7 @@ from kestrelctl.core.model.records import (
     Progress,
     Record,
     Snapshot,
+    StoredRecord,
     TaskRecord,
     TokenGone,
     TokenRecord,
@@ -72,6 +73,7 @@ class MemoryStore:
         self._tokens: dict[str, TokenRecord] = {}
         self._users: dict[str, UserRecord] = {}
         self._groups: dict[str, GroupRecord] = {}
+        self._stored: dict[tuple[str, int], StoredRecord] = {}
         self._commits = 0
         self._records = 0
         self._used: dict[int, Used] = {}
@@ -98,6 +100,7 @@ class MemoryStore:
             tokens=[self._tokens[name] for name in sorted(self._tokens)],
             users=[self._users[name] for name in sorted(self._users)],
             groups=[self._groups[name] for name in sorted(self._groups)],
+            stored=[self._stored[key] for key in sorted(self._stored)],
             parents=self._ended_parents(jobs),
             paired=self._ended_pairs(jobs),
         )
@@ -223,6 +226,10 @@ class MemoryStore:
                 self._tokens.pop(record.name, None)
             case UserRecord():
                 self._users[record.name] = record
+            case StoredRecord():
+                self._stored.pop((record.owner, record.hour), None)
+                if record.size_bytes:
+                    self._stored[record.owner, record.hour] = record
             case GroupRecord():
                 self._groups[record.name] = record
             case GroupGone():

@@ -320,6 +320,20 @@ _TWENTY_SECOND = (
     "ALTER TABLE jobs ADD COLUMN resumed INTEGER NOT NULL DEFAULT 0",
 )
 
+_TWENTY_THIRD = (
+    # How much a user may have in the file share: NULL as for all, -1 for any number of bytes.
+    "ALTER TABLE users ADD COLUMN max_stored INTEGER",
+    # What his tasks have put there, by the hour in which that became known; as long as it counts.
+    """
+    CREATE TABLE stored (
+        owner TEXT NOT NULL,
+        hour INTEGER NOT NULL,  -- since 1970-01-01, UTC
+        size_bytes INTEGER NOT NULL,
+        PRIMARY KEY (owner, hour)
+    ) WITHOUT ROWID
+    """,
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -343,6 +357,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWENTIETH,
     _TWENTY_FIRST,
     _TWENTY_SECOND,
+    _TWENTY_THIRD,
 )
 
 

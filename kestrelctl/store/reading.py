@@ -44,7 +44,7 @@ from kestrelctl.store.rows import (
     task_record,
     worker_record,
 )
-from kestrelctl.store.share_rows import stored_groups, stored_users
+from kestrelctl.store.share_rows import stored_groups, stored_sums, stored_users
 from kestrelctl.store.sums import Spread, Used, sampled_indexes
 from kestrelctl.store.sums import spread as spread_of
 
@@ -88,6 +88,7 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
         tokens=[TokenRecord(str(name), total) for name, total in tokens if type(total) is int],
         users=stored_users(connection),
         groups=stored_groups(connection),
+        stored=stored_sums(connection),
         parents=ended_parents(
             connection, (job.record.spec.after for job in jobs if not job.record.freed)
         ),

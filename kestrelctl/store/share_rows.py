@@ -11,20 +11,34 @@ import msgspec
 
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.mail_address import problem_with_mail
-from kestrelctl.core.model.records import GroupRecord, UserRecord
+from kestrelctl.core.model.records import GroupRecord, StoredRecord, UserRecord
 from kestrelctl.core.model.share_change import problem_with_number, problem_with_weight
+from kestrelctl.core.model.stored_limit import (
+    AS_FOR_ALL,
+    MOST_STORED_SUM_BYTES,
+    StoredLimit,
+    problem_with_stored_limit,
+)
 from kestrelctl.store.rows import Unreadable, readable
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-_USER_COLUMNS = "name, weight, member_of, max_running, max_queued, limits, usage, usage_at, mail"
+_USER_COLUMNS = (
+    "name, weight, member_of, max_running, max_queued, limits, usage, usage_at, mail, max_stored"
+)
 _GROUP_COLUMNS = "name, weight, max_running, max_queued, limits"
 
 #: With the values of `user_row` and of `group_row`.
-PUT_USER = f"INSERT OR REPLACE INTO users ({_USER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+PUT_USER = f"INSERT OR REPLACE INTO users ({_USER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 PUT_GROUP = f"INSERT OR REPLACE INTO user_groups ({_GROUP_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
+
+#: With the values of a `StoredRecord`.
+PUT_STORED = "INSERT OR REPLACE INTO stored (owner, hour, size_bytes) VALUES (?, ?, ?)"
+
+#: As a user's column has it; nothing is NULL.
+_NO_LIMIT = -1
 
 _encoder = msgspec.json.Encoder()
 _limits_decoder = msgspec.json.Decoder(Amounts)
@@ -42,7 +56,25 @@ def user_row(record: UserRecord) -> tuple[Any, ...]:
         record.usage,
         record.usage_at,
         record.mail,
+        _limit_column(record.max_stored_bytes),
     )
+
+
+def _limit_column(limit: StoredLimit) -> int | None:
+    if limit == AS_FOR_ALL:
+        return None
+    return _NO_LIMIT if limit is None else limit
+
+
+def _stored_limit(column: object) -> StoredLimit:
+    """The inverse; raises ValueError for what no manager writes."""
+    if column is None:
+        return AS_FOR_ALL
+    if column == _NO_LIMIT:
+        return None
+    if not isinstance(column, int) or problem_with_stored_limit(column):
+        raise ValueError(f"what may be stored cannot be {column!r}")
+    return column
 
 
 def group_row(record: GroupRecord) -> tuple[Any, ...]:
@@ -63,6 +95,17 @@ def stored_groups(connection: sqlite3.Connection) -> list[GroupRecord]:
     return _those_readable(rows, _group_record, "group")
 
 
+def stored_sums(connection: sqlite3.Connection) -> list[StoredRecord]:
+    """What tasks have put into the file share, by user and hour, without what no manager writes."""
+    rows = connection.execute("SELECT owner, hour, size_bytes FROM stored ORDER BY owner, hour")
+    return [
+        StoredRecord(owner, hour, size_bytes)
+        for owner, hour, size_bytes in rows
+        if isinstance(owner, str) and isinstance(hour, int) and isinstance(size_bytes, int)
+        if 0 < size_bytes <= MOST_STORED_SUM_BYTES
+    ]
+
+
 def _those_readable(
     rows: Iterable[tuple[Any, ...]], record_of: Callable[[tuple[Any, ...]], R], what: str
 ) -> list[R]:
@@ -77,7 +120,8 @@ def _those_readable(
 
 
 def _user_record(row: tuple[Any, ...]) -> UserRecord:
-    name, weight, group, max_running, max_queued, limits, usage, usage_at, mail = row
+    name, weight, group, max_running, max_queued, limits, usage, usage_at, *others = row
+    mail, max_stored = others
     if not all(isinstance(n, float) and n >= 0 for n in (usage, usage_at)):
         raise ValueError(f"usage cannot be {usage!r} at {usage_at!r}")
     if mail != "" and problem_with_mail(str(mail)):
@@ -93,6 +137,7 @@ def _user_record(row: tuple[Any, ...]) -> UserRecord:
         usage=usage,
         usage_at=usage_at,
         mail=mail,
+        max_stored_bytes=_stored_limit(max_stored),
     )
 
 

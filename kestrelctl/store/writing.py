@@ -21,6 +21,7 @@ from kestrelctl.core.model.records import (
     PolicyRecord,
     Progress,
     Record,
+    StoredRecord,
     Swept,
     TaskRecord,
     TokenGone,
@@ -42,7 +43,7 @@ from kestrelctl.store.rows import (
     happening_row,
     task_row,
 )
-from kestrelctl.store.share_rows import PUT_GROUP, PUT_USER, group_row, user_row
+from kestrelctl.store.share_rows import PUT_GROUP, PUT_STORED, PUT_USER, group_row, user_row
 from kestrelctl.store.sums import Used, by_job, day_of, summed
 
 #: Rows of tasks and happenings deleted with each commit while there are forgotten jobs, at most,
@@ -117,6 +118,7 @@ def write(connection: sqlite3.Connection, records: Sequence[Record], now: float)
     ended: list[TaskRecord] = []
     cursors: dict[int, int] = {}
     happenings: list[tuple[Any, ...]] = []
+    stored: dict[tuple[str, int], int] = {}
     for record in records:
         if isinstance(record, TaskRecord):
             tasks.append(task_row(record))
@@ -125,6 +127,8 @@ def write(connection: sqlite3.Connection, records: Sequence[Record], now: float)
             cursors[record.job_id] = record.cursor
         elif isinstance(record, Happening):
             happenings.append(happening_row(record))
+        elif isinstance(record, StoredRecord):
+            stored[record.owner, record.hour] = record.size_bytes
         elif isinstance(record, JobRecord):
             cursors.pop(record.job_id, None)
             _put_job(connection, record)
@@ -166,6 +170,8 @@ def write(connection: sqlite3.Connection, records: Sequence[Record], now: float)
         connection.executemany(_PUT_TASK, tasks)
     if happenings:
         connection.executemany(_ADD_HAPPENING, happenings)
+    if stored:
+        _put_stored(connection, stored)
     if cursors:
         connection.executemany(
             "UPDATE jobs SET cursor = ? WHERE job_id = ?",
@@ -173,6 +179,15 @@ def write(connection: sqlite3.Connection, records: Sequence[Record], now: float)
         )
     if ended:
         _add_up(connection, by_job(ended), day_of(now))
+
+
+def _put_stored(connection: sqlite3.Connection, sums: dict[tuple[str, int], int]) -> None:
+    """Writes what users have stored, by user and hour; what counts no more goes."""
+    for hour_of_owner, size_bytes in sums.items():
+        if size_bytes:
+            connection.execute(PUT_STORED, (*hour_of_owner, size_bytes))
+        else:
+            connection.execute("DELETE FROM stored WHERE owner = ? AND hour = ?", hour_of_owner)
 
 
 def _add_up(connection: sqlite3.Connection, records: dict[int, list[TaskRecord]], day: int) -> None:

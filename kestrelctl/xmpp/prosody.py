@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kestrelctl.core.model.config import Config
 from kestrelctl.errors import MissingTool, Unreachable
 from kestrelctl.protocol.upload_slots import share_of
 from kestrelctl.xmpp.federation import Federation
@@ -33,7 +34,7 @@ MAX_STANZA_BYTES = 1024 * 1024
 MOST_KEPT_MESSAGES = 100
 #: In the file share. A file is sent in pieces that are smaller.
 LARGEST_UPLOAD_BYTES = 1024 * 1024 * 1024
-FILES_KEPT_SECONDS = 7 * 24 * 3600
+FILES_KEPT_SECONDS = round(Config().files_kept_seconds)
 #: Of the disk that the file share may fill.
 _MOST_OF_DISK = 0.5
 #: A longer body goes to the disk as it comes, and only with a place for it.

@@ -40,6 +40,7 @@ from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.core.model.stage import STAGES, Stage
 from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.core.model.stored_limit import StoredLimit
 from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
@@ -244,7 +245,17 @@ class PoolMachine(RuleBasedStateMachine):
         effects = self.pool.schedule(self.now)
         most = max(before, tokens.total("seats") if tokens.settled else 0)
         assert tokens.held.get("seats", 0) <= most, "more seats are handed out than there are"
+        self.must_store_no_more(effects)
         self.do(effects)
+
+    def must_store_no_more(self, handed_out: list[fx.Effect]) -> None:
+        """Who has stored all that he may is handed nothing that stores more."""
+        runs = [effect for effect in handed_out if isinstance(effect, fx.Run)]
+        sent = {job_id for run in runs for _, job_id, _, _, _ in run.spans}
+        for job in [job for job in self.pool.jobs if job.id in sent and job.spec.checkpoints]:
+            stored = job.sharer.stored
+            limit = stored.limit_bytes
+            assert limit is None or sum(stored.by_hour.values()) < limit, "too much is stored"
 
     def do(self, effects: list[fx.Effect]) -> None:
         for effect in effects:
@@ -555,6 +566,15 @@ class PoolMachine(RuleBasedStateMachine):
             self.tell(ev.SetGroup(at=self.now, request="s", name="g", change=bounds))
         else:
             self.tell(ev.SetUser(at=self.now, request="s", name="ada", change=bounds, group="g"))
+
+    @rule(limit=st.sampled_from([None, "default", 0, 1, 3]))
+    def limit_what_is_stored(self, limit: StoredLimit) -> None:
+        """An admin says how much the user may have in the file share."""
+        self.tell(
+            ev.SetUser(
+                at=self.now, request="s", name="ada", change=ShareChange(), max_stored_bytes=limit
+            )
+        )
 
     @rule()
     def drop_group(self) -> None:
@@ -896,6 +916,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.tell(ev.Reconnected(at=self.now))
         free = ShareChange(max_running=None)
         self.tell(ev.SetUser(at=self.now, request="s", name="ada", change=free))
+        self.limit_what_is_stored(None)
         self.tell(ev.SetGroup(at=self.now, request="s", name="g", change=free))
         self.drop_policy("a")
         self.drop_policy("b")

@@ -269,6 +269,14 @@ def test_logs_are_kept_only_where_the_operator_says_so() -> None:
     assert "--keep-logs" in unit("manager", manager_keep_logs=True)
 
 
+def test_what_users_may_have_stored_counts_as_long_as_the_share_keeps_it() -> None:
+    assert "--max-stored none --files-kept 7d" in unit("manager")
+    assert values_of("xmpp_server")["xmpp_server_share_kept_days"] == 7
+    of_server = {**POOL["hostvars"]["srv"], "xmpp_server_share_kept_days": 30}
+    command = unit("manager", manager_max_stored="20G", hostvars={"srv": of_server})
+    assert "--max-stored 20G --files-kept 30d" in command
+
+
 def test_users_see_each_others_jobs_only_where_the_operator_says_so() -> None:
     assert "--share-jobs" not in unit("manager")
     assert "--share-jobs" in unit("manager", manager_share_jobs=True)

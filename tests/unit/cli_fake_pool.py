@@ -232,6 +232,8 @@ USED_BY_USERS = an.UsedByUsers(
             wait_seconds=3000.0,
             memory_byte_seconds=1.5 * 2**30 * 3600,
             peak_bytes=3 << 20,
+            stored_bytes=5 << 30,
+            max_stored_bytes=20 << 30,
         )
     ],
 )
@@ -247,6 +249,8 @@ USER = UserView(
     usage_seconds=45_000.0,
     max_running=500,
     limits={"gpus": 4.0, "fpga": 0.0},
+    stored_bytes=3 << 30,
+    max_stored_bytes=20 << 30,
 )
 GROUP = GroupView(
     group="physics",

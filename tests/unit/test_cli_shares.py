@@ -7,14 +7,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_fake_pool import GROUP, USER, FakePool, run
+from cli_fake_pool import GROUP, RUNNABLE, USER, FakePool, run
 from msgspec.structs import replace
 
 from kestrelctl.cli.manager import parse_half_life, parse_starving_time
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.errors import OverQuota, UsageError
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.xmpp.prosody import FILES_KEPT_SECONDS
 
 
 def changed(*options: str) -> rq.ChangeUser:
@@ -37,6 +40,14 @@ def test_only_what_is_named_is_sent() -> None:
         "limits": {"gpus": None, "fpga": 0.0}
     }
     assert _plain(changed("--max-running", "0").change) == {"max_running": 0}
+    assert changed("--max-running", "0").max_stored_bytes is msgspec.UNSET
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"), [("20G", 20 << 30), ("0", 0), ("none", None), ("default", "default")]
+)
+def test_what_may_be_stored_is_sent_as_bytes(said: str, sent: int | str | None) -> None:
+    assert changed("--max-stored", said).max_stored_bytes == sent
 
 
 def _plain(value: object) -> object:
@@ -62,6 +73,8 @@ def test_a_user_is_put_into_a_group_or_taken_out() -> None:
         ["--max-running", "-1"],
         ["--max-queued", "many"],
         ["--max-queued", "1" + "0" * 18],
+        ["--max-stored", "much"],
+        ["--max-stored", "9000T"],
         ["--limit", "gpus"],
         ["--limit", "gpus=-1"],
         ["--limit", "gpus=1", "--limit", "gpus=2"],
@@ -77,9 +90,9 @@ def test_lists_show_shares_usage_and_bounds() -> None:
     found = run(FakePool(), "user", "list")
     assert found.stdout.splitlines() == [
         "USER                   GROUP    WEIGHT  SHARE  RUNNING  WAITING    USAGE  MAX RUNNING"
-        "  MAX QUEUED  LIMITS",
+        "  MAX QUEUED  STORED  MAX STORED  LIMITS",
         "ada@users.example.org  physics       2    25%       12    4,988  12.50 h          500"
-        "              0 fpga, 4 gpus",
+        "               3 GiB      20 GiB  0 fpga, 4 gpus",
     ]
     found = run(FakePool(), "group", "list")
     assert found.stdout.splitlines()[1].split() == [
@@ -101,6 +114,8 @@ def test_a_user_is_told_about_whole() -> None:
     assert "share        25.0% of the pool now" in lines
     assert "tasks        12 running, 4,988 waiting" in lines
     assert "usage        12.50 h lately, weighted" in lines
+    assert "stored       3 GiB" in lines
+    assert "max stored   20 GiB" in lines
     assert "limits       0 fpga, 4 gpus" in lines
     nobody = FakePool(ListUsers=an.Users(id="", users=[]))
     assert run(nobody, "user", "info", "eve").exit_code == 7
@@ -162,6 +177,28 @@ def test_a_pool_forgets_usage_as_its_operator_says() -> None:
         domain="pool", secret_file=Path("s"), data_dir=Path("d"), usage_half_life_seconds=60.0
     )
     assert options.config().usage_half_life_seconds == 60.0
+
+
+def test_how_much_is_stored_for_whom_and_for_how_long_is_the_operators_to_say() -> None:
+    options = ManagerOptions(
+        domain="pool",
+        secret_file=Path("s"),
+        data_dir=Path("d"),
+        max_stored_bytes=5,
+        files_kept_seconds=60.0,
+    )
+    config = options.config()
+    assert (config.max_stored_bytes, config.files_kept_seconds) == (5, 60.0)
+    assert Config().max_stored_bytes is None
+    assert Config().files_kept_seconds == FILES_KEPT_SECONDS
+
+
+def test_whom_the_share_stops_is_told_what_helps() -> None:
+    why = Refusal(Reason.MAX_STORED, "less than 3 MiB", "4 MiB stored")
+    pool = FakePool(ExplainJob=replace(RUNNABLE, job_reasons=[why]))
+    said = run(pool, "job", "explain", "7").stdout
+    assert "its user has as much in the file share as is set for him" in said
+    assert "user set ada@example.org --max-stored SIZE" in said
 
 
 def test_who_starves_has_waited_for_a_second_at_least() -> None:

@@ -84,6 +84,8 @@ def test_user_usage_goes_back_as_far_as_it_is_told() -> None:
     assert found.exit_code == 0
     assert "ada@users.example.org" in found.stdout
     assert "1.5 GiB h" in found.stdout
+    assert "5 GiB" in found.stdout
+    assert "20 GiB" in run(FakePool(), "-o", "wide", "user", "usage").stdout
     assert "1970-01-12 00:00 UTC" in found.stderr
     assert pool.last(rq.UserUsage) == rq.UserUsage(user="ada", since=NOW - 7 * 86400)
     run(pool, "user", "usage", "--since", "99999d")

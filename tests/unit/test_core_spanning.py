@@ -406,6 +406,19 @@ def test_it_needs_tokens_for_all_of_its_members() -> None:
     assert runs(driver, job_id) == 2
 
 
+def test_it_gets_no_tokens_that_others_of_the_same_plan_had() -> None:
+    driver = PoolDriver()
+    driver.own("matlab", 2)
+    driver.join("w1", "w2", cpus=4)
+    driver.hold_back()
+    spanning(driver, 2, matlab=1)
+    first = driver.submit(1, matlab=1, priority=200)
+    other = driver.submit(1)
+    driver.let_go()
+    at_work = driver.jobs_at("w1") + driver.jobs_at("w2")
+    assert sorted(at_work) == [first, other]
+
+
 def test_it_needs_room_in_its_owner_s_quota_for_all_of_its_members() -> None:
     driver = PoolDriver()
     driver.tell(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from managerkit import NOW, PlayedManager
 from store_samples import job, result
 
+from kestrelctl.core.jobs.stored_bytes import hour_of
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.records import TaskRecord
+from kestrelctl.core.model.records import StoredRecord, TaskRecord
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
@@ -98,6 +100,8 @@ async def test_users_who_share_jobs_see_each_others_shares(tmp_path: Path) -> No
 async def test_only_an_admin_sets_something(manager: PlayedManager) -> None:
     for request in (
         rq.ChangeUser(user="ada", change=ShareChange(weight=100.0)),
+        rq.ChangeUser(user="ada", max_stored_bytes=None),
+        rq.ChangeUser(user="ada", mail="", max_stored_bytes=None),
         rq.ChangeGroup(name="mine"),
         rq.RemoveGroup(name="physics"),
     ):
@@ -170,6 +174,33 @@ async def test_lists_come_page_by_page(
         seen += [view.user for view in page.users]
         after = page.after
     assert seen == ["ada@users.pool", "bob@users.pool", "carl@users.pool"]
+
+
+async def test_users_and_admins_see_what_is_stored_and_the_limit(tmp_path: Path) -> None:
+    store = MemoryStore(lambda: NOW)
+    for job_id, owner in enumerate(("ada", "bob"), start=1):
+        row = TaskRecord(job_id, 0, TaskState.DONE, 0, 0, "w1", result(0, job_id))
+        record = job(job_id, owner=f"{owner}@users.pool", state="done", ended_at=NOW)
+        hour = hour_of(NOW)
+        sums = [StoredRecord(f"{owner}@users.pool", hour - n, 5 * job_id) for n in range(2)]
+        await store.commit([record, row, *sums])
+    manager = PlayedManager(tmp_path, store=store, max_stored_bytes=70)
+    await said(manager, ROOT, rq.ChangeGroup(name="physics"))
+    for name in ("ada", "bob"):
+        await said(manager, ROOT, rq.ChangeUser(user=f"{name}@users.pool", group="physics"))
+    await said(manager, ROOT, rq.ChangeUser(user="bob", max_stored_bytes=30))
+    found = await users(manager, ROOT)
+    seen = {name: (view.stored_bytes, view.max_stored_bytes) for name, view in found.items()}
+    assert seen == {"ada": (10, 70), "bob": (20, 30)}
+
+    async def used(who: str, **asked: Any) -> list[tuple[int, int | None]]:
+        found = await said(manager, who, rq.UserUsage(since=0.0, **asked))
+        assert isinstance(found, an.UsedByUsers), found
+        return [(line.stored_bytes, line.max_stored_bytes) for line in found.users]
+
+    assert await used(ROOT) == [(10, 70), (20, 30)]
+    assert await used(BOB) == [(20, 30)]
+    assert await used(ROOT, by="group") == [(30, None)]
 
 
 async def test_what_groups_have_used_is_the_sum_of_their_present_members(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from kestrelctl.core.agent.agent import Agent
 from kestrelctl.core.effects import Run
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.sharer import Sharer
+from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.records import UserRecord
 from kestrelctl.core.model.seal import SECRET_BYTES, Seals
 from kestrelctl.core.model.shape import Shape
@@ -23,7 +24,7 @@ from kestrelctl.xmpp.xmpp_session import MOST_STANZA_BYTES
 
 
 def job(job_id: int, **spec: Any) -> Job:
-    ada = Sharer(UserRecord(name="ada"))
+    ada = Sharer(UserRecord(name="ada"), Config())
     return Job(job_id, ada, JobSpec(**{"argv": ("x",), **spec}), Shape({}, frozenset()), 0.0)
 
 

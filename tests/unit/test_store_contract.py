@@ -37,6 +37,7 @@ from kestrelctl.core.model.records import (
     Progress,
     Record,
     Snapshot,
+    StoredRecord,
     TaskRecord,
     TokenGone,
     TokenRecord,
@@ -50,6 +51,7 @@ from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.core.model.stored_limit import MOST_STORED_SUM_BYTES
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import StoreFull
@@ -211,10 +213,22 @@ class TestShares:
             usage=1e9 / 3,
             usage_at=1_700_000_000.25,
             mail="ada+jobs@example.org",
+            max_stored_bytes=MOST_STORED_SUM_BYTES,
         )
-        await store.commit([UserRecord(name="bob"), ada])
-        await store.commit([UserRecord(name="bob", weight=2.0)])
-        assert reopened(store).users == [ada, UserRecord(name="bob", weight=2.0)]
+        await store.commit([UserRecord(name="bob", max_stored_bytes=0), ada])
+        bob = UserRecord(name="bob", weight=2.0, max_stored_bytes=None)
+        await store.commit([bob, UserRecord(name="carl")])
+        assert reopened(store).users == [ada, bob, UserRecord(name="carl")]
+
+    async def test_what_users_have_stored_is_remembered_until_it_counts_no_more(
+        self, store: Store
+    ) -> None:
+        first, second = StoredRecord("ada", 472_000, 5), StoredRecord("ada", 472_001, 1)
+        his = StoredRecord("bob", 472_000, MOST_STORED_SUM_BYTES)
+        await store.commit([second, StoredRecord("ada", 472_000, 3), first, his])
+        assert reopened(store).stored == [first, second, his]
+        await store.commit([StoredRecord("ada", 472_000, 0), StoredRecord("eve", 1, 0)])
+        assert reopened(store).stored == [second, his]
 
     async def test_groups_are_remembered_until_they_are_gone(self, store: Store) -> None:
         physics = GroupRecord(name="physics", weight=3.0, max_running=5, limits={"cpus": 8000})

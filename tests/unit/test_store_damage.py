@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from store_samples import done, job, waiting
 
-from kestrelctl.core.model.records import Snapshot, TokenRecord, WorkerRecord
+from kestrelctl.core.model.records import Snapshot, StoredRecord, TokenRecord, WorkerRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, NotFound, StoreUnusable
 from kestrelctl.manager.selection import select_jobs
@@ -154,6 +154,7 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "ALTER TABLE jobs DROP COLUMN stopped_by",
         "DROP TABLE tokens",
         "DROP TABLE users",
+        "DROP TABLE stored",
         "DROP TABLE user_groups",
         "ALTER TABLE jobs DROP COLUMN hold",
         "ALTER TABLE tasks DROP COLUMN output_files",
@@ -292,6 +293,8 @@ def test_a_snapshot_of_a_sound_store_sets_nothing_aside(data_dir: Path) -> None:
         "max_queued = -3",
         "mail = 'ada'",
         "mail = x'00'",
+        "max_stored = -2",
+        "max_stored = 'much'",
     ],
 )
 def test_a_damaged_user_counts_as_one_of_whom_nothing_is_set(
@@ -310,6 +313,15 @@ def test_a_damaged_user_counts_as_one_of_whom_nothing_is_set(
     store = SqliteStore(data_dir)
     assert [user.name for user in store.open().users] == ["bob"]
     assert "user ada counts as one of which nothing is set" in caplog.text
+    store.close()
+
+
+def test_damaged_sums_of_what_is_stored_count_as_nothing(data_dir: Path) -> None:
+    put = "INSERT INTO stored (owner, hour, size_bytes) VALUES ({}, {}, {})"
+    rows = ["'ada', 1, 'much'", "'ada', 'then', 1", "x'00', 3, 1", "'ada', 4, -1", "'ada', 5, 1"]
+    damage(data_dir, *(put.format(*row.split(", ")) for row in rows))
+    store = SqliteStore(data_dir)
+    assert store.open().stored == [StoredRecord("ada", 5, 1)]
     store.close()
 
 

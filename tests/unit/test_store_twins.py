@@ -23,6 +23,7 @@ from kestrelctl.core.model.records import (
     Progress,
     Record,
     Snapshot,
+    StoredRecord,
     TaskRecord,
     TokenGone,
     TokenRecord,
@@ -78,6 +79,7 @@ users = st.builds(
     usage=durations,
     usage_at=durations,
     mail=st.sampled_from(["", "ada@example.org"]),
+    max_stored_bytes=st.none() | st.just("default") | st.integers(0, 2**53),
     **bounds,
 )
 groups = st.builds(GroupRecord, name=group_names, **bounds)
@@ -151,6 +153,7 @@ records = st.one_of(
     st.builds(TokenRecord, names, st.integers(1, 10**9)),
     st.builds(TokenGone, names),
     users,
+    st.builds(StoredRecord, st.sampled_from(["ada", "bob"]), small, st.integers(0, 2**53)),
     groups,
     st.builds(GroupGone, group_names),
     st.builds(JobForgotten, job_ids),

@@ -7,6 +7,7 @@ from kestrelctl.core.attempts.endings import pause, put_back, remember
 from kestrelctl.core.effects import TakeCheckpoints
 from kestrelctl.core.events import Checkpointed
 from kestrelctl.core.handlers.presence import spoke
+from kestrelctl.core.handlers.stored_sums import count_stored
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.members.worker import Worker
@@ -52,6 +53,7 @@ def keep_checkpoint(state: State, task: Task, number: int, made: MadeCheckpoint)
     if not newer or number <= task.retried_after or not can_be_given(made.stored):
         return False
     task.checkpoint = Checkpoint(number, made.n, made.stored, state.at)
+    count_stored(state, task.job.sharer, made.stored.size_bytes)
     return True
 
 

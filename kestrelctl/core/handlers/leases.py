@@ -9,6 +9,7 @@ from kestrelctl.core.handlers.deadlines import end_deadlines
 from kestrelctl.core.handlers.health import release
 from kestrelctl.core.handlers.presence import forget, lose_worker
 from kestrelctl.core.handlers.reconciliation import end_reconciliation
+from kestrelctl.core.handlers.stored_sums import end_stored
 from kestrelctl.core.handlers.usage_records import record_usage
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.state import State
@@ -24,6 +25,7 @@ def on_tick(state: State, event: Tick) -> None:
     now = event.at
     end_deadlines(state, now)
     record_usage(state, now)
+    end_stored(state, now)
     pause = now - state.leases_checked_at
     if not state.connected or pause < LEASE_ROUND_SECONDS:
         return

@@ -23,8 +23,10 @@ from kestrelctl.core.handlers.checkpoints import go_on, keep_checkpoint
 from kestrelctl.core.handlers.health import note_failure, note_successes, note_unable
 from kestrelctl.core.handlers.holds import hold_if_failing
 from kestrelctl.core.handlers.presence import spoke
+from kestrelctl.core.handlers.stored_sums import count_stored
 from kestrelctl.core.jobs.attempt import Attempt
 from kestrelctl.core.jobs.job import Job, Standing, Task
+from kestrelctl.core.jobs.stored_bytes import stored_by
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model import checkpoint_rules
 from kestrelctl.core.model.assets import describe
@@ -172,6 +174,7 @@ def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at:
         if known.stored_seconds:
             keep_logs = job.spec.keep_logs or state.config.keep_logs
             totals.stored.count(known, keep_logs=keep_logs)
+            count_stored(state, job.sharer, stored_by(known))
     totals.runs.observe_all(ran)
     totals.dispatches.observe_all(dispatched)
     for job, seconds in walls.items():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET
 
 from kestrelctl.core.attempts.recounting import recount
 from kestrelctl.core.effects import Answer
 from kestrelctl.core.events import DropGroup, SetGroup, SetUser
+from kestrelctl.core.handlers.stored_sums import hold_or_let_go
 from kestrelctl.core.handlers.submission import refuse
 from kestrelctl.core.model.mail_address import problem_with_mail
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.records import GroupGone, UserRecord
 from kestrelctl.core.model.share_change import changed, problem_with_change
+from kestrelctl.core.model.stored_limit import problem_with_stored_limit
 from kestrelctl.core.state import State
 
 #: How many groups a pool may have.
@@ -30,16 +33,22 @@ def on_set_user(state: State, event: SetUser) -> None:
     problem = problem_with_change(record, event.change)
     if event.mail:
         problem = problem or problem_with_mail(event.mail)
+    if event.max_stored_bytes is not UNSET:
+        problem = problem or problem_with_stored_limit(event.max_stored_bytes)
     if problem:
         refuse(state, event.request, "usage", problem)
         return
     record = changed(record, event.change)
     if event.mail is not None:
         record = msgspec.structs.replace(record, mail=event.mail)
+    if event.max_stored_bytes is not UNSET:
+        record = msgspec.structs.replace(record, max_stored_bytes=event.max_stored_bytes)
     if event.group is not None:
         record = msgspec.structs.replace(record, group=event.group)
+    was_full = sharers.of(event.name).stored.is_full
     sharer = sharers.put(record)
     recount(state)
+    hold_or_let_go(state, sharer, was_full=was_full)
     half_life_seconds = state.config.usage_half_life_seconds
     if event.reset_usage:
         sharer.forget_usage(event.at)

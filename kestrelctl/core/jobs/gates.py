@@ -42,11 +42,16 @@ def _together(job: Job) -> int | None:
     return 0 if 1 < job.spec.span != job.waiting else None
 
 
+def _max_stored(job: Job) -> int | None:
+    return 0 if job.stores_files and job.sharer.stored.is_full else None
+
+
 GATES: tuple[tuple[Reason, Gate], ...] = (
     (Reason.CANCELLING, _cancelling),
     (Reason.NOT_STORED, _stored),
     (Reason.HELD, _held),
     (Reason.PARENTS, _parents),
+    (Reason.MAX_STORED, _max_stored),
     (Reason.MAX_RUNNING, _max_running),
     (Reason.TOGETHER, _together),
 )

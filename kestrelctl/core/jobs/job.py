@@ -197,6 +197,7 @@ class Job:
             less the time in the worker's queue and the run time.
         happenings: how many records its story has.
         resumed: how many attempts were begun from a checkpoint.
+        stores_files: whether its tasks put something into the file share.
     """
 
     __slots__ = (
@@ -234,6 +235,7 @@ class Job:
         "spec",
         "stopped_by",
         "stored",
+        "stores_files",
         "submitted_at",
         "waits_since",
     )
@@ -277,6 +279,7 @@ class Job:
         self.latencies: deque[float] = deque(maxlen=4096)
         self.happenings = 0
         self.resumed = 0
+        self.stores_files = False
 
     @property
     def whole(self) -> Job:

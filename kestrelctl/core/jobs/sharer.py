@@ -18,8 +18,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kestrelctl.core.jobs.quota import Quota
+from kestrelctl.core.jobs.stored_bytes import StoredBytes
 from kestrelctl.core.model.claim import Claim
-from kestrelctl.core.model.records import GroupRecord, UserRecord
+from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.records import GroupRecord, StoredRecord, UserRecord
+from kestrelctl.core.model.stored_limit import AS_FOR_ALL
 
 #: Usage tilts a weight by this factor at most, either way.
 MOST_TILT = 2.0
@@ -67,6 +70,7 @@ class Sharer:
         quotas: on what he, and his group, may have at workers at once; those that bound something.
         expected: some of his commands -> the smoothed run time of their tasks, in seconds: what his
             next job with such a command is expected to take until its first task has ended.
+        stored: what his tasks have in the file share.
     """
 
     __slots__ = (
@@ -86,10 +90,11 @@ class Sharer:
         "running",
         "served",
         "share",
+        "stored",
         "turns",
     )
 
-    def __init__(self, record: UserRecord) -> None:
+    def __init__(self, record: UserRecord, config: Config) -> None:
         self.record = record
         self.running = 0
         self.charged = 0.0
@@ -101,6 +106,7 @@ class Sharer:
         self.latest_weight = COSTLESS
         self.quotas: tuple[Quota, ...] = ()
         self.expected: dict[tuple[str, ...], float] = {}
+        self.stored = StoredBytes(config.files_kept_seconds)
         self._since = 0.0
         self._unfolded = 0.0
         self._usage = record.usage
@@ -182,15 +188,17 @@ class Sharers:
     """All users, and the groups that some of them are in.
 
     Args:
-        half_life_seconds: in which usage is forgotten by half.
+        config: says how long usage and files count, and what a user may have stored.
 
     Attributes:
+        half_life_seconds: in which usage is forgotten by half.
         stale: whether somebody came whose share was not found yet, or weights were set anew.
         settled: whether it is known what everybody has at workers (`Quota.settled`).
     """
 
-    def __init__(self, half_life_seconds: float) -> None:
-        self.half_life_seconds = half_life_seconds
+    def __init__(self, config: Config) -> None:
+        self.half_life_seconds = config.usage_half_life_seconds
+        self._config = config
         self.stale = False
         self.settled = True
         self._users: dict[str, Sharer] = {}
@@ -202,17 +210,39 @@ class Sharers:
         """The user with this account."""
         found = self._users.get(name)
         if found is None:
-            found = self._users[name] = Sharer(UserRecord(name=name))
+            found = self._come(UserRecord(name=name))
         return found
+
+    def _come(self, record: UserRecord) -> Sharer:
+        found = self._users[record.name] = Sharer(record, self._config)
+        self._limit(found)
+        return found
+
+    def _limit(self, sharer: Sharer) -> None:
+        """Sets how much a user may have stored: what is set for him, or else for everybody."""
+        limit = sharer.record.max_stored_bytes
+        of_all = self._config.max_stored_bytes
+        sharer.stored.limit_bytes = of_all if limit == AS_FOR_ALL else limit
 
     def find(self, name: str) -> Sharer | None:
         """The user with this account; None if nothing is known of him."""
         return self._users.get(name)
 
-    def restore(self, users: Iterable[UserRecord], groups: Iterable[GroupRecord]) -> None:
+    def restore(
+        self,
+        users: Iterable[UserRecord],
+        groups: Iterable[GroupRecord],
+        stored: Iterable[StoredRecord],
+    ) -> None:
         """Sets what is durable, all at once: each `put` walks over all users."""
         self._groups.update((record.name, record) for record in groups)
-        self._users.update((record.name, Sharer(record)) for record in users)
+        for user in users:
+            self._come(user)
+        by_owner: dict[str, list[tuple[int, int]]] = {}
+        for each in stored:
+            by_owner.setdefault(each.owner, []).append((each.hour, each.size_bytes))
+        for owner, hours in by_owner.items():
+            self.of(owner).stored.restore(hours)
         self._bind()
 
     def put(self, record: UserRecord) -> Sharer:
@@ -222,8 +252,9 @@ class Sharers:
         """
         found = self._users.get(record.name)
         if found is None:
-            found = self._users[record.name] = Sharer(record)
+            found = self._come(record)
         found.record = record
+        self._limit(found)
         self._bind()
         return found
 
@@ -286,6 +317,11 @@ class Sharers:
         sharer.handed = max(sharer.handed, min(others, default=0.0))
         sharer.ahead_seconds = sharer.lead = sharer.served = 0.0
         sharer.passed_over_seconds = 0.0
+
+    def first_end(self) -> float | None:
+        """When the oldest of what anybody has stored counts no more; None of nothing."""
+        ends = (sharer.stored.first_end() for sharer in self._users.values())
+        return min((end for end in ends if end is not None), default=None)
 
     def users(self) -> list[Sharer]:
         """Everybody, in the order in which they came."""

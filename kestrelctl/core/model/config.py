@@ -46,6 +46,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: Whether what tasks print goes into the file share, whatever their jobs say of it.
     keep_logs: bool = False
 
+    #: How long the file share keeps what is put there, and how much of that the tasks of a user may
+    #: have of whom nothing else is set; None for any number of bytes.
+    files_kept_seconds: float = 7 * 86_400.0
+    max_stored_bytes: int | None = None
+
     #: How long after its start a manager waits for workers to say what they still run.
     reconcile_seconds: float = 3.0
     #: How long attempts of jobs with `on_worker_lost = wait` wait for their worker.

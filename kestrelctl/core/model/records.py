@@ -13,6 +13,7 @@ from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.index_ranges import IndexRange, as_ranges
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stored_limit import AS_FOR_ALL, StoredLimit
 from kestrelctl.core.model.task_state import Counts, TaskState
 
 
@@ -160,6 +161,7 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
         max_running: attempts that he may have at workers at once; None for any number.
         max_queued: tasks without a final state that he may have; None for any number.
         limits: thousandths of assets that may be charged for him at once; of others any amount.
+        max_stored_bytes: with so much in the file share, none of his tasks begins that stores more.
         usage: weighted seconds, decayed up to `usage_at`.
         usage_at: in seconds since the epoch.
         mail: where he is sent word of the ends of his jobs; empty for nowhere.
@@ -174,6 +176,21 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True):
     usage: float = 0.0
     usage_at: float = 0.0
     mail: str = ""
+    max_stored_bytes: StoredLimit = AS_FOR_ALL
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """What tasks of a user have put into the file share in an hour.
+
+    Attributes:
+        owner: his account.
+        hour: since the epoch.
+        size_bytes: together; 0 when it counts no more.
+    """
+
+    owner: str
+    hour: int
+    size_bytes: int
 
 
 class GroupRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,6 +315,7 @@ Record = (
     | TokenRecord
     | TokenGone
     | UserRecord
+    | StoredRecord
     | GroupRecord
     | GroupGone
     | JobForgotten
@@ -359,5 +377,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[TokenRecord] = []
     users: list[UserRecord] = []
     groups: list[GroupRecord] = []
+    stored: list[StoredRecord] = []  #: by user and hour, none of no bytes
     parents: dict[int, str] = {}  #: of those that waiting jobs name, the final states
     paired: dict[int, EndedTasks] = {}  #: those whose tasks tasks of active jobs wait for

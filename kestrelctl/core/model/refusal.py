@@ -36,6 +36,7 @@ class Reason(enum.StrEnum):
     TOGETHER = "together"
     TOKENS = "tokens"
     QUOTA = "quota"
+    MAX_STORED = "max-stored"
     BACKOFF = "backoff"
     MORE_MEMORY = "more-memory"
     ALL_STARTED = "all-started"

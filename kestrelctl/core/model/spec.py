@@ -150,6 +150,14 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             return submitted_at + self.deadline_seconds
         return self.deadline_at
 
+    def stores_files(self, *, keep_logs: bool) -> bool:
+        """Whether its tasks put something into the file share.
+
+        Args:
+            keep_logs: whether the pool keeps what tasks of all jobs print.
+        """
+        return bool(self.outputs or self.checkpoints or self.keep_logs or keep_logs)
+
     def with_more_memory(self, step: int) -> JobSpec:
         """The job as a task asks that has run out of memory so many times."""
         return msgspec.structs.replace(

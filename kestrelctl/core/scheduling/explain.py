@@ -9,10 +9,11 @@ import msgspec
 from kestrelctl.core.jobs.gates import passing, takeable
 from kestrelctl.core.jobs.job import Job, Standing
 from kestrelctl.core.jobs.quota import counted
+from kestrelctl.core.jobs.stored_bytes import HOUR_SECONDS, StoredBytes
 from kestrelctl.core.jobs.tokens import KeptTokens, Tokens
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
-from kestrelctl.core.model.assets import MILLI, describe
+from kestrelctl.core.model.assets import MILLI, describe, four_digits
 from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.refusal import NEVER_FITS, Reason, Refusal, refuse
@@ -138,6 +139,8 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
         found.append(Refusal(Reason.HELD, found=f"by {job.hold.by}{why}"))
     elif gate is Reason.PARENTS and job.parents is not None:
         found.append(Refusal(gate, found=job.parents.told()))
+    elif gate is Reason.MAX_STORED:
+        found.append(_max_stored(job.sharer.stored, now))
     elif gate is Reason.MAX_RUNNING and not may_go:
         limit = f"at most {job.spec.max_running}"
         found.append(Refusal(gate, wanted=limit, found=f"{job.running}"))
@@ -174,6 +177,20 @@ def _job_reasons(job: Job, backoff_until: float | None, now: float) -> list[Refu
     if not waiting and not delayed and not unheard:
         found.append(Refusal(Reason.ALL_STARTED, found=f"{job.running} run"))
     return found
+
+
+def _max_stored(stored: StoredBytes, now: float) -> Refusal:
+    """How much a user has in the file share, of how much, and when less of it counts."""
+    found = f"{_mebibytes(stored.total_bytes)} stored"
+    end = stored.first_end()
+    if end is not None:
+        found += f", less in {max(0.0, end - now) / HOUR_SECONDS:,.1f} h"
+    wanted = f"less than {_mebibytes(stored.limit_bytes or 0)}"
+    return Refusal(Reason.MAX_STORED, wanted=wanted, found=found)
+
+
+def _mebibytes(size_bytes: int) -> str:
+    return f"{four_digits(size_bytes / (1 << 20))} MiB"
 
 
 def _lacking_tokens(shape: Shape, tokens: Tokens) -> list[Refusal]:

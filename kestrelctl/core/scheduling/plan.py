@@ -479,7 +479,7 @@ class Planner:
         """
         changed, index = False, 0
         while index < len(self._places):
-            shapes = self._places[index][4].shapes & self._spanning
+            shapes = self._places[index][4].shapes & self._spanning & ~self._lacking
             bit = self._remnant(index).first_of(shapes) if shapes else 0
             if not bit or not self._place_members(index, bit, whatever):
                 index += 1
