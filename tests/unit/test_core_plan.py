@@ -182,11 +182,15 @@ def test_every_gate_holds_tasks_back_and_says_why() -> None:
     capped.cancelling = False
     child = driver.pool.state.jobs[driver.submit(after=(After(job.id, job.id),))]
     assert passing(child) == (0, Reason.PARENTS)
+    storing = driver.pool.state.jobs[driver.submit(outputs=("*",))]
+    storing.sharer.stored.limit_bytes = 0
+    assert passing(storing) == (0, Reason.MAX_STORED)
     assert {reason for reason, _ in GATES} == {
         Reason.CANCELLING,
         Reason.NOT_STORED,
         Reason.HELD,
         Reason.PARENTS,
+        Reason.MAX_STORED,
         Reason.MAX_RUNNING,
         Reason.TOGETHER,
     }

@@ -183,16 +183,6 @@ async def test_a_directory_that_is_read_only_is_a_refusal(
         await disk.put(disk.own / "7")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-async def test_what_the_workers_user_may_not_write_is_a_refusal(disk: Disk) -> None:
-    disk.path.chmod(0o555)
-    try:
-        with pytest.raises(NotAllowed, match="may not write"):
-            await disk.put(disk.own / "7")
-    finally:
-        disk.path.chmod(0o755)
-
-
 async def test_a_directory_of_the_operator_is_never_made(disk: Disk) -> None:
     """Where nothing is mounted, files would come to the disk of the worker."""
     disk.path.rmdir()
