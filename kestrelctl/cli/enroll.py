@@ -52,7 +52,7 @@ def enroll(invocation: Invocation, name: str, valid_seconds: float, server: str)
 
     The command holds a token, good for one machine, until it expires. Whoever has it can join.
     """
-    from kestrelctl.xmpp.tls import is_loopback
+    from kestrelctl.core.model.loopback import is_loopback
 
     context = invocation.find_context(invocation.pool)
     host, port = _address(server, context.host, context.port)

@@ -54,8 +54,8 @@ def mail_server(options: dict[str, Any]) -> MailServer | None:
     Raises:
         UsageError: they do not go together, or the password would travel in the clear.
     """
+    from kestrelctl.core.model.loopback import is_loopback
     from kestrelctl.manager.mail_server import MailServer, SmtpTls, parse_server
-    from kestrelctl.xmpp.tls import is_loopback
 
     smtp, tls, user = (options.pop(name) for name in ("smtp", "smtp_tls", "smtp_user"))
     password_file, sender = options.pop("smtp_password_file"), options.pop("mail_from")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
+from kestrelctl.core.model.loopback import is_loopback
 from kestrelctl.errors import FileDamaged, FileExpired, KestrelError, Unreachable, Untrusted
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.xmpp import tls as trust
@@ -180,7 +181,7 @@ class Line:
             raise KestrelError(
                 "the file share has an impossible address", cause=str(error)
             ) from None
-        if url.scheme == "http" and not trust.is_loopback(host):
+        if url.scheme == "http" and not is_loopback(host):
             raise Untrusted(
                 f"the file would be exchanged with {host} in the clear",
                 cause="the address begins with http://, and the server is not on this machine",

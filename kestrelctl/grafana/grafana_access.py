@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
+from kestrelctl.core.model.loopback import is_loopback
 from kestrelctl.errors import UsageError
 
 
@@ -62,7 +62,7 @@ def make_access(url: str, token: str, timeout_seconds: float) -> GrafanaAccess:
     access = GrafanaAccess(
         parts.scheme, parts.hostname, port, parts.path.strip("/"), token, timeout_seconds
     )
-    if access.is_open and not _is_loopback(access.host):
+    if access.is_open and not is_loopback(access.host):
         raise UsageError(
             f"the token would be sent to {access.host} without encryption",
             hint="an https:// address, or http://127.0.0.1:PORT through an SSH tunnel",
@@ -106,12 +106,3 @@ def _split(url: str) -> tuple[SplitResult | None, int | None]:
 def _bare(url: str) -> str:
     """The address without what might be a name and a password."""
     return url.rpartition("@")[2]
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

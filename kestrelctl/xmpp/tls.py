@@ -7,7 +7,6 @@ be valid now, and name the domain of the account or component, whatever address 
 from __future__ import annotations
 
 import functools
-import ipaddress
 import ssl
 from contextlib import suppress
 from pathlib import Path
@@ -85,14 +84,6 @@ def check_pair(certificate: Path, key: Path, domain: str) -> None:
             cause=error.verify_message,
             hint="it must name the pool's domain and be valid",
         ) from None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether what is sent to a host stays on this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def explain(error: object, domain: str, ca_file: Path | None) -> KestrelError | None:

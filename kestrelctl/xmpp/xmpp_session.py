@@ -19,6 +19,7 @@ from xml.etree.ElementTree import Element
 from slixmpp.clientxmpp import ClientXMPP
 from slixmpp.componentxmpp import ComponentXMPP
 
+from kestrelctl.core.model.loopback import is_loopback
 from kestrelctl.core.pacing.backoff import pause_of_manager_seconds, pause_of_many_seconds
 from kestrelctl.errors import KestrelError, TimedOut, Unreachable, Untrusted, UsageError
 from kestrelctl.ports import Listener
@@ -489,7 +490,7 @@ def component(
     Raises:
         UsageError: without TLS the secret would leave this machine in the clear.
     """
-    if not tls and not trust.is_loopback(host):
+    if not tls and not is_loopback(host):
         raise UsageError(
             f"the secret would go to {host} in the clear",
             cause="TLS is off, and the server is not on this machine",
@@ -529,7 +530,7 @@ def client(
     Raises:
         UsageError: without TLS the password would leave this machine in the clear.
     """
-    if not tls and not trust.is_loopback(host):
+    if not tls and not is_loopback(host):
         raise UsageError(
             f"the password would go to {host} in the clear",
             cause="TLS is off, and the server is not on this machine",

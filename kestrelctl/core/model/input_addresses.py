@@ -6,9 +6,10 @@ What is written here decides what an address may say; where it leads is the work
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
+
+from kestrelctl.core.model.loopback import is_loopback
 
 #: What workers advertise begins so, a protocol follows. Nobody else can give such a tag.
 TAG_PREFIX = "addresses-"
@@ -114,13 +115,3 @@ def _problem_with_web(parts: SplitResult, protocol: str, known: bool) -> str | N
     if protocol == "http" and not (known or is_loopback(host)):
         return "http: is taken with the hash of what comes (#sha256=…), or of the machine itself"
     return None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is the machine itself, by its name alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -17,7 +17,7 @@ import s3fs
 from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
-from kestrelctl.core.model.input_addresses import is_loopback
+from kestrelctl.core.model.loopback import is_loopback
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, Unreachable
 from kestrelctl.worker.addresses.addressed_files import (
     MOST_FILES,
