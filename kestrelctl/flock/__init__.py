@@ -1,0 +1,1 @@
+"""Flocking: pools that find each other and lend each other what is idle."""

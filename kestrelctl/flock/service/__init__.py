@@ -1,0 +1,1 @@
+"""The flock's shell: it carries messages and answers requests."""
