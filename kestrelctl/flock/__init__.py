@@ -1,1 +1,1 @@
-"""Flocking: pools that find each other and lend each other what is idle."""
+"""Pools that find each other and lend each other what is idle."""

@@ -1,1 +1,1 @@
-"""What pools of a flock decide: pure rules, without clock, network or chance of their own."""
+"""What pools tell each other, whom one asks, and what one lends. Pure."""
