@@ -10,7 +10,8 @@ from kestrelctl.core.model.result import Result
 from kestrelctl.protocol.answers import AnyAnswer
 from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
-from kestrelctl.protocol.requests import AnyRequest, RequestId
+from kestrelctl.protocol.request import RequestId
+from kestrelctl.protocol.requests import AnyRequest
 from kestrelctl.protocol.work import FromWorker, Message, Report, ToWorker
 
 #: The XEP-0335 container that carries a message in a stanza.
