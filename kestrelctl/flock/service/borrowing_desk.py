@@ -50,7 +50,7 @@ class BorrowingDesk:
     ) -> list[tuple[str, Borrow]]:
         """Whom to ask for what now."""
         self.borrower.expire(now)
-        waiting = self._service.pool.unmet()
+        waiting = self._service.pool.unmet(now)
         if not waiting:
             return self.borrower.decide(now, [], [], {})
         policy = self._policy()

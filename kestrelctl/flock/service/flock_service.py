@@ -221,7 +221,8 @@ class FlockService:
         found: list[NeighbourAnswer] = []
         for heard in self.willing.nearest_first(self.overlay.proximity_seconds, moment):
             pool = heard.said.pool
-            found.append(NeighbourAnswer(pool, *self._why_not(waiting, pool, heard.said)))
+            reason, detail = self._why_not(waiting, pool, heard.said)
+            found.append(NeighbourAnswer(pool=pool, reason=reason, detail=detail))
         return found
 
     def _why_not(self, waiting: Unmet, pool: str, said: Announcement) -> tuple[str, str]:
@@ -340,7 +341,8 @@ class FlockService:
         return self.willing.nearest_first(self.overlay.proximity_seconds, moment)
 
     def _announce(self, classes: list[LentClass], moment: float) -> None:
-        willing = bool(classes) and self.policy.lends_at_all()
+        targets = [pool for pool in self._targets() if self.policy.may_lend_to(pool).allowed]
+        willing = bool(classes) and bool(targets)
         starved = self.desk.borrower.starved_since
         minute = self.settings.minute_seconds
         hungry = starved is not None and moment - starved > minute
@@ -351,7 +353,7 @@ class FlockService:
             ttl=self.settings.starved_ttl if hungry else self.settings.ttl,
         )
         if said is not None:
-            self._send_to(self._targets(), said)
+            self._send_to(targets, said)
 
     def _plan(self, moment: float) -> None:
         """Plans the next look, if nothing happens before."""

@@ -18,7 +18,9 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.model.template import variables
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
 
-#: How the reason begins of an attempt whose machine here was lost.
+#: A guest that has ended so many workers here is not tried again.
+MOST_LOSSES = 3
+#: How the reason begins of such a one.
 LOST_THERE = "lost:"
 
 _encode = msgspec.json.Encoder().encode
@@ -66,7 +68,7 @@ def guest_spec(
         requires=(isolation.tag(rung), *isolation.without_isolation(machine.tags)),
         requirements=_same_machine(machine),
         max_failures=1,
-        max_losses=1,
+        max_losses=MOST_LOSSES,
         time_limit_seconds=min([limit for limit in limits if limit], default=None),
         inputs=command.inputs,
         stdin=command.stdin,
@@ -118,7 +120,7 @@ def completion_of(number: int, record: TaskRecord, why: str) -> Completion:
     """
     result = record.result
     if record.state is TaskState.LOST:
-        return Completion(number, reason=f"{LOST_THERE} its machine at the lender went away")
+        return Completion(number, reason=f"{LOST_THERE} {record.losses} workers of the lender went away")
     if record.state is TaskState.CANCELLED or result is None:
         return Completion(number, reason=why or CANCELLED)
     return Completion(

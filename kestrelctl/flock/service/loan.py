@@ -19,6 +19,7 @@ from kestrelctl.flock.service.guest_jobs import guest_spec
 from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
+from kestrelctl.ports import Session
 from kestrelctl.protocol import codec, work
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
 from kestrelctl.worker.process import Spool, WorkerProcess
@@ -92,14 +93,13 @@ class Loan:
             self.executor = made
             return made
 
-        self.executor: GuestExecutor
         self._process = WorkerProcess(incarnation, spool, executor, service.clock, random)
         self._process.add_session(borrower, ad, self.address, self._connect)
         self.session: WorkerSession = self._process.sessions[0]
         self._runner = asyncio.get_running_loop().create_task(self._run())
         self._runner.add_done_callback(lambda _: on_over(self))
 
-    def _connect(self, worker: WorkerSession) -> LentSession:
+    def _connect(self, worker: WorkerSession) -> Session:
         self.link = LentSession(self.address, self._service.session, worker)
         return self.link
 

@@ -94,7 +94,7 @@ class LoanKeeper:
         """Finds what is free; returns what others are told of it."""
         told: list[LentClass] = []
         self._supplies = {}
-        for each in self._service.pool.lendable():
+        for each in self._service.pool.lendable(self._service.now()):
             machine = lent_machine(each.ad)
             self._machines[each.id] = machine
             free = {} if each.wanted else {n: each.free.get(n, 0.0) for n in machine.assets}
