@@ -100,7 +100,7 @@ from kestrelctl.core.scheduling.imagined import ImaginedWorkers
 from kestrelctl.core.scheduling.lendable import LendableClass, LendableClasses
 from kestrelctl.core.scheduling.own_waiting import own_waiting
 from kestrelctl.core.scheduling.plan import Plan, plan
-from kestrelctl.core.scheduling.recall import recalls
+from kestrelctl.core.scheduling.recall import guests_to_recall, recalls
 from kestrelctl.core.scheduling.shortage import Shortage
 from kestrelctl.core.scheduling.unmet import Unmet, unmet
 
@@ -230,10 +230,14 @@ class Pool:
 
     def _recall(self, now: float) -> None:
         state = self.state
-        found = recalls(state.workers.values(), state.demand, state.supply, state.config, now)
+        workers = state.workers.values()
+        found = recalls(workers, state.demand, state.supply, state.config, now)
+        if state.guests:
+            found = guests_to_recall(workers, state.demand, state.supply) + found
         for worker, numbers in found:
-            worker.recalling = True
-            state.emit(Recall(worker=worker.jid, numbers=numbers))
+            if not worker.recalling:
+                worker.recalling = True
+                state.emit(Recall(worker=worker.jid, numbers=numbers))
 
     def _settle(self, now: float) -> None:
         """Looks again at all that an event has touched, once each."""

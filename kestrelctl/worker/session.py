@@ -343,6 +343,7 @@ class WorkerSession:
             parent_files=template.parent_files,
             stdin=template.stdin,
             owner=template.owner,
+            group=template.group,
             outputs=template.outputs,
             output_to=template.output_to and place_of(template.output_to, task_id),
             success_exits=template.success_exits,

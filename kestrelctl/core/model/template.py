@@ -21,7 +21,9 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     """A job without its items. Sent to a worker once; later attempts name the job's id.
 
     Attributes:
-        owner: of a job with files: what is kept or written of one owner's is nobody else's.
+        owner: of a job with files: what is kept or written of one owner's is nobody else's. To a
+            neighbour it is sent of every job, which lets it say whom it runs tasks of.
+        group: of the owner; sent to neighbours alone.
     """
 
     job_id: int
@@ -47,6 +49,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     stdin: Input | None = None
     stages: tuple[Stage, ...] = ()
     owner: str = ""
+    group: str = ""
 
     @classmethod
     def of(
