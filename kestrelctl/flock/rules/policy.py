@@ -76,6 +76,10 @@ class Policy:
         }
         self._default = LoanTerms(None, None, default_isolation, None)
 
+    def rules(self) -> list[FlockRule]:
+        """All of them, those to lend first, in the order in which they are asked."""
+        return [*self._rules["lend"], *self._rules["borrow"]]
+
     def rules_about(self, direction: FlockDirection, pool: str) -> list[FlockRule]:
         """The rules that may be about tasks on their way to or from a pool, in their order."""
         return [rule for rule in self._rules[direction] if fits_name(rule.pools, pool)]
