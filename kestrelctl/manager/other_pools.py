@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.protocol.flock_views import NeighbourAnswer
 
 
 class OtherPools(Protocol):
@@ -39,10 +37,6 @@ class OtherPools(Protocol):
         """What counts of what such a worker offers."""
         ...
 
-    def explain(self, job: Job) -> list[NeighbourAnswer]:
-        """Why each of the pools that are known does not take what waits of a job."""
-        ...
-
 
 class NoOtherPools:
     """Of a manager that is in no flock."""
@@ -70,10 +64,6 @@ class NoOtherPools:
     def admitted(self, jid: str, ad: WorkerAd) -> WorkerAd:
         """As it is."""
         return ad
-
-    def explain(self, job: Job) -> list[NeighbourAnswer]:
-        """There are none."""
-        return []
 
 
 NO_OTHER_POOLS = NoOtherPools()

@@ -54,7 +54,9 @@ class BorrowingDesk:
         if not waiting:
             return self.borrower.decide(now, [], [], {})
         policy = self._policy()
-        may = [heard for heard in nearest_first(now) if policy.may_borrow_from(heard.said.pool).allowed]
+        may = [
+            heard for heard in nearest_first(now) if policy.may_borrow_from(heard.said.pool).allowed
+        ]
         needs = [
             Need(each.tasks, natural(each.shape.request), self._fits(each, policy))
             for each in waiting
@@ -64,9 +66,7 @@ class BorrowingDesk:
     def _fits(self, waiting: Unmet, policy: Policy) -> Callable[[str, LentClass], bool]:
         return lambda pool, cls: self.why_not(waiting, pool, cls, policy) == ("", "")
 
-    def why_not(
-        self, waiting: Unmet, pool: str, cls: LentClass, policy: Policy
-    ) -> tuple[str, str]:
+    def why_not(self, waiting: Unmet, pool: str, cls: LentClass, policy: Policy) -> tuple[str, str]:
         """Why a class of a pool does not fit what waits: (reason, detail); empty if it does."""
         jid = loan_of(pool, cls.id)
         start = " && ".join(f"({each})" for each in (cls.ad.start, *fits_one(cls.ad)) if each)
@@ -112,9 +112,7 @@ class BorrowingDesk:
         before.
         """
         pool, loan = pool_and_loan(jid)
-        most: Mapping[str, float] | None = self.borrower.allowance(
-            pool, loan, self._service.now()
-        )
+        most: Mapping[str, float] | None = self.borrower.allowance(pool, loan, self._service.now())
         known = self._service.pool.workers.get(jid)
         if most is None:
             most = known.ad.assets if known is not None else {}

@@ -65,15 +65,13 @@ class FlockService:
         settings: FlockSettings,
         spools: Spools,
         random: Random,
-        *,
-        default_isolation: str,
+        policy: Policy,
     ) -> None:
         self.settings = settings
         self.member = False
         self.counts: Counter[str] = Counter()
         self.last_classes: list[LentClass] = []
-        self._default_isolation = default_isolation
-        self.policy = Policy((), default_isolation)
+        self.policy = policy
         self._service = service
         self._domain = service.domain
         self._random = random
@@ -82,9 +80,7 @@ class FlockService:
         )
         self.willing = WillingList(service.domain, random)
         self._announcer = Announcer(service.domain, service.pool.epoch, settings)
-        self.keeper = LoanKeeper(
-            service, outputs, settings, lambda: self.policy, spools, random
-        )
+        self.keeper = LoanKeeper(service, outputs, settings, lambda: self.policy, spools, random)
         self.desk = BorrowingDesk(
             service, settings, lambda: self.policy, self.overlay.proximity_seconds
         )
@@ -300,6 +296,28 @@ class FlockService:
         known = list(self.overlay.known())
         return known if len(known) <= FEW_POOLS else list(self.overlay.table())
 
+    def _may_hear(self) -> list[str]:
+        """Those of them to which something may be lent."""
+        return [pool for pool in self._targets() if self.policy.may_lend_to(pool).allowed]
+
+    def willingness(self) -> tuple[bool, str]:
+        """Whether the pool lends anything to anybody now; if not, why."""
+        if not self.member:
+            return False, "it is in no flock"
+        if not self.last_classes:
+            return False, "no worker of its own may take tasks"
+        if not self._targets():
+            return False, "it knows no other pool yet"
+        if not self._may_hear():
+            return False, "its rules let it lend to none of the pools that it knows"
+        return True, ""
+
+    def dropped(self) -> dict[str, int]:
+        """Messages that were dropped, by why."""
+        kinds = (UNREADABLE, UNASKED, STRANGER)
+        found = {why: self.counts[why] for why in kinds if self.counts[why]}
+        return found | dict(self.overlay.dropped)
+
     # -- looking -----------------------------------------------------------------------------------
 
     def _look_soon(self) -> None:
@@ -341,7 +359,7 @@ class FlockService:
         return self.willing.nearest_first(self.overlay.proximity_seconds, moment)
 
     def _announce(self, classes: list[LentClass], moment: float) -> None:
-        targets = [pool for pool in self._targets() if self.policy.may_lend_to(pool).allowed]
+        targets = self._may_hear()
         willing = bool(classes) and bool(targets)
         starved = self.desk.borrower.starved_since
         minute = self.settings.minute_seconds
@@ -358,9 +376,8 @@ class FlockService:
     def _plan(self, moment: float) -> None:
         """Plans the next look, if nothing happens before."""
         moments = [moment + IDLE_MINUTES * self.settings.minute_seconds, self._announcer.wake_at]
-        for at in (self.keeper.wake_at(), self.overlay.wake_at() if self.member else None):
-            if at is not None:
-                moments.append(at)
+        due = (self.keeper.wake_at(), self.overlay.wake_at() if self.member else None)
+        moments += [at for at in due if at is not None]
         self._set_timer(max(moment + self._pace_seconds, min(moments)))
 
 

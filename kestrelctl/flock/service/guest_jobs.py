@@ -60,9 +60,7 @@ def guest_spec(
     return JobSpec(
         argv=command.argv,
         name=template.name,
-        env=variables(
-            template, attempt.index, attempt.item, attempt.count, attempt.hosts
-        ),
+        env=variables(template, attempt.index, attempt.item, attempt.count, attempt.hosts),
         cleanup=command.cleanup,
         request=natural(used),
         requires=(isolation.tag(rung), *isolation.without_isolation(machine.tags)),
@@ -120,7 +118,8 @@ def completion_of(number: int, record: TaskRecord, why: str) -> Completion:
     """
     result = record.result
     if record.state is TaskState.LOST:
-        return Completion(number, reason=f"{LOST_THERE} {record.losses} workers of the lender went away")
+        reason = f"{LOST_THERE} {record.losses} workers of the lender went away under it"
+        return Completion(number, reason=reason)
     if record.state is TaskState.CANCELLED or result is None:
         return Completion(number, reason=why or CANCELLED)
     return Completion(

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kestrelctl.core.model import checkpoint_rules, output_addresses, parent_files, workdir
+from kestrelctl.core.model import (
+    checkpoint_rules,
+    guest,
+    output_addresses,
+    output_globs,
+    parent_files,
+    workdir,
+)
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.validate import MOST_CPUS
@@ -16,7 +23,14 @@ from kestrelctl.protocol.flock import MOST_SECONDS
 #: What a task of another pool cannot have here: a directory of its user's choice, files of other
 #: tasks of his, checkpoints, a shared file system of the lender's.
 _NOT_FOR_GUESTS = frozenset(
-    (workdir.TAG, parent_files.TAG, checkpoint_rules.TAG, output_addresses.FILE_TAG)
+    (
+        guest.TAG,
+        workdir.TAG,
+        parent_files.TAG,
+        checkpoint_rules.TAG,
+        output_addresses.FILE_TAG,
+        output_globs.TAG,
+    )
 )
 #: A worker has some processors, also one that may start nothing now.
 LEAST_CPUS = 0.001

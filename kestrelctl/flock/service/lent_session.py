@@ -25,11 +25,7 @@ class LentSession:
         self._reached: set[str] = set()
         self.online = False
         self.refused: str | None = None
-
-    @property
-    def link(self) -> str:
-        """In words, how the connection is."""
-        return self._connection.link
+        self.link = connection.link
 
     def start(self) -> None:
         """It is there as soon as the manager's is."""

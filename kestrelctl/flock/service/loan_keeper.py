@@ -14,7 +14,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.flock.rules.lending import Grant, LentKey, Lender, Limit, Supply
+from kestrelctl.flock.rules.lending import Grant, Lender, LentKey, Limit, Supply
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.rules.settings import FlockSettings
 from kestrelctl.flock.service.guest_jobs import held_of
@@ -31,6 +31,7 @@ audit_log = logging.getLogger("kestrelctl.flock.audit")
 
 #: An earlier process of the manager may have missed the end of guests that ended so long ago.
 MISSED_SECONDS = 3600.0
+DAY_SECONDS = 86_400.0
 
 
 class Spools(Protocol):
@@ -54,6 +55,22 @@ class GuestCounts:
     def __init__(self) -> None:
         self.begun = self.done = self.failed = self.given_back = self.refused = 0
         self.cpu_seconds = 0.0
+        self._day = 0
+        self._today = 0
+
+    def begin(self, wall: float) -> None:
+        """One has begun."""
+        self.begun += 1
+        self._today = self.today(wall) + 1
+        self._day = int(wall // DAY_SECONDS)
+
+    def today(self, wall: float) -> int:
+        """How many have begun since midnight (UTC).
+
+        Args:
+            wall: now, seconds since the epoch.
+        """
+        return self._today if int(wall // DAY_SECONDS) == self._day else 0
 
 
 class LoanKeeper:
@@ -274,7 +291,7 @@ class LoanKeeper:
         what = f"task {held.index} of job {guest.job_id}" if held is not None else "a task"
         who = f"{guest.user} of {borrower}"
         if end is None:
-            self.counts.begun += 1
+            self.counts.begin(self._service.clock.wall())
             audit_log.info("guest job %d begins: %s of %s: %.200s", job_id, what, who,
                            " ".join(spec.argv))  # fmt: skip
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-from kestrelctl.flock.rules.policy import DEFAULT_ISOLATION, LOCAL_ISOLATION
 from kestrelctl.flock.rules.settings import FlockSettings
 from kestrelctl.flock.service.disk_spools import DiskSpools
 from kestrelctl.flock.service.flock_answering import FlockAnswering
@@ -41,15 +40,14 @@ def open_flock(
     service: Service, dispatcher: RequestDispatcher, options: ManagerOptions
 ) -> OpenFlock:
     """Makes the flock of a manager, in which it takes part when told to."""
-    isolation = LOCAL_ISOLATION if options.flock_isolation == "" else options.flock_isolation
-    kept = KeptFlock(service, dispatcher.pending, isolation or DEFAULT_ISOLATION)
+    kept = KeptFlock(service, dispatcher.pending, options.flock_isolation)
     flock = FlockService(
         service,
         dispatcher.outputs,
         FlockSettings(minute_seconds=options.flock_minute_seconds),
         DiskSpools(options.data_dir / "flock"),
         Random(),
-        default_isolation=kept.policy.default_isolation,
+        kept.policy,
     )
     standing = PoolInFlock(service, flock, kept, options.flock)
     dispatcher.serve_flock(FlockAnswering(standing).handlers(), flock.explain)

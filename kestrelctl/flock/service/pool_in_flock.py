@@ -182,7 +182,8 @@ class PoolInFlock:
                 hint="name another pool of the flock; the first one just waits to be joined",
             )
         if not _DOMAIN.fullmatch(domain):
-            raise UsageError(f"{domain[:80]!r} is not a domain", hint="for example pool.example.org")
+            what = f"{domain[:80]!r} is not a domain"
+            raise UsageError(what, hint="for example pool.example.org")
         await self._kept.join_through(domain, by)
         log.info("%s has the pool join the flock of %s", by, domain)
         self._flock.begin([domain])
