@@ -37,13 +37,12 @@ log = logging.getLogger(__name__)
 
 
 class Flock(Protocol):
-    """The manager's part in a flock of pools: `kestrelctl.flock.service.opening` in production.
+    """The manager's part in a flock of pools: `kestrelctl.flock.service.opening` in production."""
 
-    Attributes:
-        others: what the manager asks of it.
-    """
-
-    others: OtherPools
+    @property
+    def others(self) -> OtherPools:
+        """What the manager asks of it."""
+        ...
 
     def begin(self) -> None:
         """Joins, if the pool is to be in a flock."""
