@@ -121,6 +121,14 @@ def test_guests_that_wait_at_a_worker_are_recalled_when_own_tasks_wait() -> None
     assert recalled(driver) == {"w": waiting}
 
 
+def test_guests_are_not_recalled_for_other_guests() -> None:
+    driver = PoolDriver()
+    short_guests_at(driver, "w")
+    visit(driver, 5, user="eve@away.example")
+    driver.wait(0.1)
+    assert recalled(driver) == {}
+
+
 def test_guests_stay_where_they_wait_if_no_own_task_could_run_there() -> None:
     driver = PoolDriver()
     short_guests_at(driver, "w")
