@@ -22,7 +22,7 @@ from kestrelctl.protocol.flock_overlay import (
     DIGITS,
     MOST_POOLS,
     AskPools,
-    LeaveFlock,
+    FlockLeft,
     OverlayMessage,
     PoolPing,
     PoolPong,
@@ -101,7 +101,7 @@ class Overlay:
     def leave(self, now: float) -> None:
         """Tells all that are known, and forgets them; whoever asks later is told, too."""
         for domain in self.known():
-            self._send(domain, LeaveFlock())
+            self._send(domain, FlockLeft())
         self._away = True
         self._begin()
 
@@ -169,7 +169,7 @@ class Overlay:
             return
         if self._away:
             if isinstance(message, PoolPing | AskPools):
-                self._send(sender, LeaveFlock())
+                self._send(sender, FlockLeft())
             return
         self._start_beating(now)
         peer = self._tables.peers.get(sender)
@@ -186,7 +186,7 @@ class Overlay:
                 self._consider(sender, sender, now)
             case TellPools():
                 self._hear_pools(sender, message, now)
-            case LeaveFlock():
+            case FlockLeft():
                 self._missing.pop(sender, None)
                 self._lose(sender, now)
         self._try_candidates(now)
