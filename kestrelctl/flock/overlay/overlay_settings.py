@@ -25,7 +25,7 @@ class OverlaySettings(msgspec.Struct, frozen=True, kw_only=True):
         retry_minutes: so often one of the lost pools is tried again; every minute if all are lost.
         missing_minutes: so long it is.
         acquaintance_minutes: so long it is remembered how near a pool is that is in no table.
-        young_minutes: so long a pool that has joined walks every minute, beginning at pools near it.
+        young_minutes: so long a pool that has joined walks every minute, from pools that are near.
         young_samples: so many it tries in each of them only because they may be nearer than those
             that it knows.
         sample_minutes: and afterwards one so often.
