@@ -25,6 +25,7 @@ from kestrelctl.core.effects import Effect, Recall, TasksEnded
 from kestrelctl.core.events import (
     Bounced,
     Cancel,
+    ChangeFlock,
     Checkpointed,
     Disconnected,
     Drain,
@@ -70,6 +71,7 @@ from kestrelctl.core.handlers import (
     dependents,
     durability,
     fail_fast,
+    flock_changes,
     holds,
     leases,
     membership,
@@ -90,7 +92,8 @@ from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import PolicyRecord, Snapshot
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.records import FlockPeer, PolicyRecord, Snapshot
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.shape import Shape
@@ -123,6 +126,7 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Retry: submission.on_retry,
     PutPolicy: policy_changes.on_put_policy,
     DropPolicy: policy_changes.on_drop_policy,
+    ChangeFlock: flock_changes.on_change_flock,
     PutToken: token_changes.on_put_token,
     DropToken: token_changes.on_drop_token,
     SetUser: sharing.on_set_user,
@@ -353,6 +357,16 @@ class Pool:
     def policies(self) -> list[PolicyRecord]:
         """Every consumption policy, by name."""
         return self.state.policies.records()
+
+    @property
+    def flock_rules(self) -> list[FlockRule]:
+        """Every rule of lending and borrowing, by name."""
+        return [rule for _, rule in sorted(self.state.flock.rules.items())]
+
+    @property
+    def flock_peers(self) -> list[FlockPeer]:
+        """Every pool by which to find the flock, by domain."""
+        return [peer for _, peer in sorted(self.state.flock.peers.items())]
 
     def tokens(self) -> list[TokenNumbers]:
         """What the whole pool has itself, by name."""

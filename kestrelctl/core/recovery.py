@@ -30,6 +30,7 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     state.tokens.settled = False
     for token in snapshot.tokens:
         state.tokens.put(token)
+    state.flock.restore([*snapshot.flock_rules, *snapshot.flock_peers])
     state.sharers.settled = False
     state.sharers.restore(snapshot.users, snapshot.groups, snapshot.stored)
     state.stored_until = state.sharers.first_end()

@@ -17,6 +17,7 @@ from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.story import happening
 from kestrelctl.core.jobs.tokens import Tokens
+from kestrelctl.core.members.flock_memory import FlockMemory
 from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -90,6 +91,7 @@ class State:
         self.habits: WeakValueDictionary[str, Habit] = WeakValueDictionary()
         self.sharers = Sharers(config)
         self.tokens = Tokens()
+        self.flock = FlockMemory()
         self.dependencies = Dependencies()
         self.pairs: dict[int, dict[int, Job]] = {}
         self.demand = Demand(self.sharers, config, self.tokens)

@@ -25,3 +25,7 @@ class GuestOf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str = ""
     loan: str
     memo: bytes = b""
+
+
+#: A worker has this tag, which it gives itself, if it runs guests as they are handed in.
+TAG = "guests"
