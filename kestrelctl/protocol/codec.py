@@ -8,6 +8,7 @@ import msgspec
 
 from kestrelctl.core.model.result import Result
 from kestrelctl.protocol.answers import AnyAnswer
+from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
 from kestrelctl.protocol.request import RequestId
@@ -111,6 +112,7 @@ def encode_for_chat(message: Message) -> str:
 from_worker: Codec[FromWorker | FromProfileWorker] = Codec(FromWorker | FromProfileWorker)
 to_profile_worker: Codec[ToProfileWorker] = Codec(ToProfileWorker)
 to_worker: Codec[ToWorker] = Codec(ToWorker)
+flock: Codec[FlockMessage] = Codec(FlockMessage)
 from_joiner: Codec[Join] = Codec(Join)
 to_joiner: Codec[ToJoiner] = Codec(ToJoiner)
 requests: Codec[AnyRequest] = Codec(AnyRequest)

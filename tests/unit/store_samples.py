@@ -7,6 +7,7 @@ from typing import Any
 
 from kestrelctl.core.model.after import After, GraphHead, IfParentFails, WantedEnd
 from kestrelctl.core.model.checkpoint import Checkpoint
+from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
@@ -52,6 +53,15 @@ FULL_SPEC = JobSpec(
     stop_after=3,
     join=True,
     keep_logs=True,
+    stays=True,
+    guest=GuestOf(
+        pool="home.example",
+        job_id=8,
+        user="grüße@home.example",
+        group="lab",
+        loan="0a1b2c3d4e5f",
+        memo=b"\0\xff",
+    ),
 )
 
 #: Where the files of a task are.

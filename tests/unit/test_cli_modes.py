@@ -385,7 +385,14 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[object, ...]] = []
 
     async def up(
-        name: str, workers: int, executor: str, isolation: str, *, domain: str, federation: None
+        name: str,
+        workers: int,
+        executor: str,
+        isolation: str,
+        *,
+        domain: str,
+        federation: None,
+        flock: str,
     ) -> PoolState:
         calls.append((name, workers, executor, isolation))
         return PoolState(

@@ -1,1 +1,1 @@
-"""The flock's shell: it carries messages and answers requests."""
+"""A manager's part in the flock: it carries messages, keeps loans, and has guests run."""
