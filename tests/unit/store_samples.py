@@ -7,8 +7,8 @@ from typing import Any
 
 from kestrelctl.core.model.after import After, GraphHead, IfParentFails, WantedEnd
 from kestrelctl.core.model.checkpoint import Checkpoint
-from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
