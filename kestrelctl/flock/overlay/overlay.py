@@ -22,8 +22,8 @@ from kestrelctl.protocol.flock_overlay import (
     DIGITS,
     MOST_POOLS,
     AskPools,
-    LeaveFlock,
     OverlayMessage,
+    PoolLeft,
     PoolPing,
     PoolPong,
     TellPools,
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 #: Lost pools that are remembered, and pools from which a walk waits to begin.
 MOST_MISSING = 64
 MOST_STARTS = 4
-_TOKEN_BITS = 48
+#: Half of the tokens that there are: the others are for whoever else pings pools.
+_TOKEN_BITS = 47
 
 #: Why something was dropped: an answer that nobody waits for, or that comes too late; a message in
 #: the pool's own name; a pool that was named and is one too many; a pool that did not answer.
@@ -102,7 +103,7 @@ class Overlay:
     def leave(self, now: float) -> None:
         """Tells all that are known, and forgets them; whoever asks later is told, too."""
         for domain in self.known():
-            self._send(domain, LeaveFlock())
+            self._send(domain, PoolLeft())
         self._away = True
         self._begin()
 
@@ -170,7 +171,7 @@ class Overlay:
             return
         if self._away:
             if isinstance(message, PoolPing | AskPools):
-                self._send(sender, LeaveFlock())
+                self._send(sender, PoolLeft())
             return
         self._start_beating(now)
         peer = self._tables.peers.get(sender)
@@ -187,7 +188,7 @@ class Overlay:
                 self._consider(sender, sender, now)
             case TellPools():
                 self._hear_pools(sender, message, now)
-            case LeaveFlock():
+            case PoolLeft():
                 self._missing.pop(sender, None)
                 self._lose(sender, now)
         self._try_candidates(now)
