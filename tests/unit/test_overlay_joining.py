@@ -8,7 +8,7 @@ from overlaykit import MINUTE, Network
 
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.overlay.pool_ids import pool_id
-from kestrelctl.protocol.flock_overlay import AskPools, PoolLeft, PoolPing
+from kestrelctl.protocol.flock_overlay import AskPools, FlockLeft, PoolPing
 
 
 def everybody(network: Network) -> dict[str, set[str]]:
@@ -106,9 +106,9 @@ def test_who_leaves_is_forgotten_at_once_and_is_not_looked_for() -> None:
 def test_who_has_left_says_so_to_those_that_still_ask() -> None:
     pool = Overlay("a.example.org", Random(1))
     pool.leave(0.0)
-    for message in (PoolPing(token=1), AskPools(token=2), PoolLeft()):
+    for message in (PoolPing(token=1), AskPools(token=2), FlockLeft()):
         pool.hear("b.example.org", message, 1.0)
-    assert pool.take_sends() == [("b.example.org", PoolLeft())] * 2
+    assert pool.take_sends() == [("b.example.org", FlockLeft())] * 2
     assert pool.wake_at() is None
 
 

@@ -12,8 +12,8 @@ from kestrelctl.protocol.codec import BadMessage, Codec, encode
 from kestrelctl.protocol.flock_overlay import (
     LEAVES,
     AskPools,
+    FlockLeft,
     OverlayMessage,
-    PoolLeft,
     PoolPing,
     PoolPong,
     TellPools,
@@ -99,9 +99,9 @@ def test_pools_that_nobody_asked_for_are_not_heard() -> None:
 def test_nobody_leaves_for_another() -> None:
     alone = Alone()
     alone.befriend()
-    alone.pool.hear("c.example.org", PoolLeft(), alone.now)
+    alone.pool.hear("c.example.org", FlockLeft(), alone.now)
     assert alone.pool.leaves() == [BOB]
-    alone.pool.hear(BOB, PoolLeft(), alone.now)
+    alone.pool.hear(BOB, FlockLeft(), alone.now)
     assert alone.pool.known() == []
 
 
@@ -119,7 +119,7 @@ def test_that_somebody_did_not_answer_another_is_only_a_reason_to_ask_it() -> No
 def test_what_comes_in_the_pools_own_name_is_dropped() -> None:
     alone = Alone()
     alone.befriend()
-    alone.pool.hear("a.example.org", PoolLeft(), alone.now)
+    alone.pool.hear("a.example.org", FlockLeft(), alone.now)
     assert alone.pool.leaves() == [BOB]
     assert alone.pool.dropped[OWN] == 1
 

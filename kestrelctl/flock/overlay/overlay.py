@@ -22,8 +22,8 @@ from kestrelctl.protocol.flock_overlay import (
     DIGITS,
     MOST_POOLS,
     AskPools,
+    FlockLeft,
     OverlayMessage,
-    PoolLeft,
     PoolPing,
     PoolPong,
     TellPools,
@@ -103,7 +103,7 @@ class Overlay:
     def leave(self, now: float) -> None:
         """Tells all that are known, and forgets them; whoever asks later is told, too."""
         for domain in self.known():
-            self._send(domain, PoolLeft())
+            self._send(domain, FlockLeft())
         self._away = True
         self._begin()
 
@@ -171,7 +171,7 @@ class Overlay:
             return
         if self._away:
             if isinstance(message, PoolPing | AskPools):
-                self._send(sender, PoolLeft())
+                self._send(sender, FlockLeft())
             return
         self._start_beating(now)
         peer = self._tables.peers.get(sender)
@@ -188,7 +188,7 @@ class Overlay:
                 self._consider(sender, sender, now)
             case TellPools():
                 self._hear_pools(sender, message, now)
-            case PoolLeft():
+            case FlockLeft():
                 self._missing.pop(sender, None)
                 self._lose(sender, now)
         self._try_candidates(now)
