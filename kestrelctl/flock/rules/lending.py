@@ -38,12 +38,15 @@ class Supply(NamedTuple):
         machine: what one worker has.
         free: what is free of them together now; running guests have theirs already.
         wanted: own tasks that wait and could run there.
+        overdue: how many of these have waited for `reclaim_seconds`; None if nobody knows: then
+            that counts for how long there have been any.
     """
 
     loan: str
     machine: Amounts
     free: Amounts
     wanted: int
+    overdue: int | None = None
 
 
 class Grant(NamedTuple):
@@ -297,7 +300,10 @@ class Lender:
                 self._wanted_since.pop(loan, None)
                 continue
             since = self._wanted_since.setdefault(loan, now)
-            if now - since >= self._settings.reclaim_seconds:
+            if supply.overdue is not None:
+                if supply.overdue:
+                    found[loan] = supply.overdue
+            elif now - since >= self._settings.reclaim_seconds:
                 found[loan] = supply.wanted
         return found
 

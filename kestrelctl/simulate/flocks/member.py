@@ -340,17 +340,14 @@ class Member:
         """Ends guests for whose places own tasks have waited too long."""
         self._reclaims = False
         model, now = self.model, self._agenda.now
-        since = model.waits_since
-        if since is None or not model.guests or model.is_down:
+        if model.waits_since is None or not model.guests or model.is_down:
             return
-        # The rules count from when they are asked first: they are told now what was so then.
-        supplies = self._supplies()
-        self.lender.overdue(since, {CLASS: supplies[CLASS]._replace(wanted=0)})
-        self.lender.overdue(since, supplies)
-        ends = self.lender.overdue(now, supplies).get(CLASS, 0)
+        overdue = model.waiting_since(now - self._settings.reclaim_seconds)
+        supply = self._supplies()[CLASS]._replace(overdue=overdue)
+        ends = self.lender.overdue(now, {CLASS: supply}).get(CLASS, 0)
         if ends:
             model.reclaim(ends)
-        if model.waits_since is not None and model.guests and not self._reclaims:
+        if model.guests and not self._reclaims and (oldest := model.oldest) is not None:
             self._reclaims = True
-            due = max(since + self._settings.reclaim_seconds, now + self._settings.pace_seconds)
+            due = max(oldest + self._settings.reclaim_seconds, now + 1.0)
             self._agenda.at(due, self._reclaim, None, None)

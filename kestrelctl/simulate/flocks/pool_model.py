@@ -10,7 +10,7 @@ millions of them.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Protocol
@@ -147,6 +147,12 @@ class PoolModel:
         if self._again:
             return self._at[self._again[0]]
         return self._at[self._head] if self._head < self._arrived else None
+
+    def waiting_since(self, moment: float) -> int:
+        """How many own tasks that wait were submitted before a moment."""
+        at = self._at
+        again = sum(at[task] <= moment for task in self._again)
+        return again + bisect_right(at, moment, self._head, self._arrived) - self._head
 
     # -- own tasks ---------------------------------------------------------------------------------
 
