@@ -18,7 +18,7 @@ from kestrelctl.flock.rules.borrowing import Borrower, Need
 from kestrelctl.flock.rules.lending import Lender, Limit, Supply
 from kestrelctl.flock.rules.settings import FlockSettings
 from kestrelctl.flock.rules.willing import WillingList
-from kestrelctl.protocol.flock import Announcement, Borrow, LentClass, NotLent, Repay
+from kestrelctl.protocol.flock import Announcement, Borrow, LentClass, NotLent
 from kestrelctl.simulate.flocks.agenda import Agenda
 from kestrelctl.simulate.flocks.pool_model import PoolModel
 
@@ -140,18 +140,12 @@ class Member:
         self._agenda.at(now + phase, self._each_minute, None, None)
 
     def _each_minute(self, _a: None, _b: None) -> None:
-        """Forgets what does not hold any more, and gives back what is not needed."""
+        """Forgets what does not hold any more."""
         if self.model.is_down:
             return
         now = self._agenda.now
         self.willing.expire(now)
         self.borrower.expire(now)
-        if self.model.waits_since is None:
-            for lender, loan in list(self.borrower.wishes):
-                self.borrower.forget(lender)
-                number = self._number(lender)
-                message = Repay(loan=loan)
-                self._agenda.at(now + self._far[number], self._members[number]._hear, self, message)
         if self.lender.loans:
             self._share()
         self._agenda.at(now + self._settings.minute_seconds, self._each_minute, None, None)
@@ -227,7 +221,7 @@ class Member:
         self._unused += max(0, lent - running) - max(0, lent - int(used["cpus"]))
         used["cpus"] = float(running)
         self.lender.note_used(self._agenda.now, key, used)
-        if not running and not lent:
+        if not running:
             del self._used[key]
 
     # -- borrowing ---------------------------------------------------------------------------------
@@ -293,21 +287,18 @@ class Member:
 
     # -- lending -----------------------------------------------------------------------------------
 
-    def _hear(self, borrower: Member, message: Borrow | Repay) -> None:
-        """A pool asks for machines, or for no more of them."""
+    def _hear(self, borrower: Member, message: Borrow) -> None:
+        """A pool asks for machines."""
         now, number = self._agenda.now, borrower.model.number
         back = now + self._far[number]
         if self.model.is_down:
             self._agenda.at(back, borrower._unreachable, self.domain, None)
             return
-        if isinstance(message, Repay):
-            self.lender.repaid(borrower.domain, message.loan)
-        else:
-            refused = self.lender.hear(borrower.domain, message, self._supplies(), now)
-            if refused is not None:
-                self._agenda.at(back, borrower._refused, self.domain, refused)
-                return
-            self._is_wanted = True
+        refused = self.lender.hear(borrower.domain, message, self._supplies(), now)
+        if refused is not None:
+            self._agenda.at(back, borrower._refused, self.domain, refused)
+            return
+        self._is_wanted = True
         if self.model.free:
             self._share()
 
