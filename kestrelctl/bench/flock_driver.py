@@ -1,0 +1,183 @@
+"""Gives a pool the tasks of a trace, each at its moment, and reads what came of them.
+
+All goes over one connection that is kept. A submission that is not acknowledged is sent again with
+the same key, so that a manager or server that is killed meanwhile makes none of them two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from kestrelctl.bench.flock_record import PoolRecords, TaskRecord
+from kestrelctl.bench.stall import STALL_SECONDS
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.errors import Busy, TimedOut, Unreachable
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.usage_answers import UsedByUsers
+from kestrelctl.simulate.flocks.trace import LONGEST, Arrival
+from kestrelctl.xmpp.user import UserConnection
+
+#: Between two questions how far a pool is; they cost the machine little beside what it runs.
+PAUSE_SECONDS = 0.5
+#: How long one try of a request may take. A killed server is back sooner.
+TRY_SECONDS = 5.0
+#: Questions for tasks that are under way at a time.
+_AT_A_TIME = 16
+#: A task that is lost with its worker is tried again as often as it takes.
+_MOST_LOSSES = 1000
+
+
+class PoolDriver:
+    """The user of one pool.
+
+    Args:
+        connection: his.
+        pool: its letter, which begins the keys of his tasks.
+        user: his address.
+        tasks: of the trace.
+        unit_seconds: how long a unit of the trace is.
+
+    Attributes:
+        late_seconds: of each submission, how long after its moment it was sent.
+    """
+
+    def __init__(
+        self,
+        connection: UserConnection,
+        pool: str,
+        user: str,
+        tasks: Sequence[Arrival],
+        unit_seconds: float,
+    ) -> None:
+        self._connection = connection
+        self._pool = pool
+        self._user = user
+        self._tasks = tasks
+        self._unit_seconds = unit_seconds
+        self._began_at = 0.0
+        self.late_seconds: list[float] = []
+
+    @property
+    def expected(self) -> dict[str, float]:
+        """How many seconds each task sleeps, by the key of its submission."""
+        return {self._key(n): self._sleep_seconds(task) for n, task in enumerate(self._tasks)}
+
+    async def submit_all(self, begin: float) -> None:
+        """Submits each task at its moment; returns when all are acknowledged.
+
+        Args:
+            begin: the moment 0 of the trace, on the clock of the event loop.
+        """
+        clock = asyncio.get_running_loop().time
+        self._began_at = time.time() + begin - clock()
+        async with asyncio.TaskGroup() as submissions:
+            for number, task in enumerate(self._tasks):
+                due = begin + task.at * self._unit_seconds
+                await asyncio.sleep(max(0.0, due - clock()))
+                self.late_seconds.append(max(0.0, clock() - due))
+                submissions.create_task(self._submit(number, task))
+
+    async def all_ended(self) -> None:
+        """Returns when no task is left.
+
+        Raises:
+            TimedOut: for long, none has ended.
+        """
+        clock = asyncio.get_running_loop().time
+        patience_seconds = STALL_SECONDS + LONGEST * self._unit_seconds
+        moved_at, left = clock(), -1
+        while True:
+            answer = await self._ask(rq.ListJobs(owner=self._user, states=["active"], limit=1))
+            assert isinstance(answer, an.Jobs)
+            if not answer.total:
+                return
+            if answer.total != left:
+                moved_at, left = clock(), answer.total
+            if clock() - moved_at > patience_seconds:
+                raise TimedOut(
+                    f"pool {self._pool} made no progress and was given up",
+                    cause=f"no task ended for {patience_seconds:,.0f} s; {left:,} are left",
+                    hint="is the machine overloaded, or its disk full?",
+                )
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def records(self, domain: str) -> PoolRecords:
+        """What the pool says of all that was submitted to it."""
+        jobs = await self._jobs()
+        tasks: list[TaskRecord] = []
+        for first in range(0, len(jobs), _AT_A_TIME):
+            some = jobs[first : first + _AT_A_TIME]
+            tasks += await asyncio.gather(*map(self._record, some))
+        return PoolRecords(
+            pool=self._pool,
+            domain=domain,
+            tasks=sorted(tasks, key=lambda task: task.submitted_at),
+            accepted_results=await self._accepted_results(),
+        )
+
+    def _key(self, number: int) -> str:
+        return f"{self._pool}-{number + 1}"
+
+    def _sleep_seconds(self, task: Arrival) -> float:
+        return round(task.seconds * self._unit_seconds, 6)
+
+    async def _submit(self, number: int, task: Arrival) -> None:
+        key = self._key(number)
+        argv = ("/bin/sleep", f"{self._sleep_seconds(task):g}")
+        spec = JobSpec(name=key, argv=argv, max_losses=_MOST_LOSSES)
+        await self._ask(rq.SubmitJob(spec=spec, key=f"{key} {self._began_at:.6f}"))
+
+    async def _ask(self, request: rq.AnyRequest) -> an.AnyAnswer:
+        """Asks until there is an answer: a manager or a server may be away.
+
+        Raises:
+            TimedOut: there was none for long.
+            KestrelError: the pool refused it.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while True:
+            try:
+                return await self._connection.ask(request, TRY_SECONDS)
+            except (Unreachable, TimedOut, Busy):
+                if clock() - began > STALL_SECONDS:
+                    raise
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _jobs(self) -> list[an.JobView]:
+        found: list[an.JobView] = []
+        before: int | None = None
+        while True:
+            page = await self._ask(
+                rq.ListJobs(owner=self._user, limit=0, before=before, used=True)
+            )
+            assert isinstance(page, an.Jobs)
+            found += page.jobs
+            if page.before is None:
+                return found
+            before = page.before
+
+    async def _record(self, job: an.JobView) -> TaskRecord:
+        page = await self._ask(rq.ListTasks(job=str(job.job_id)))
+        assert isinstance(page, an.Tasks)
+        task = page.tasks[0]
+        return TaskRecord(
+            key=job.name,
+            job_id=job.job_id,
+            submitted_at=job.submitted_at,
+            state=str(task.state),
+            accepted=job.done,
+            attempts=job.attempts or 0,
+            exit_code=task.exit_code,
+            worker=task.worker,
+            started_at=task.started_at or 0.0,
+            wall_seconds=task.wall_seconds or 0.0,
+        )
+
+    async def _accepted_results(self) -> int:
+        answer = await self._ask(rq.UserUsage(user=self._user, since=self._began_at))
+        assert isinstance(answer, UsedByUsers)
+        return sum(line.tasks for line in answer.users)
