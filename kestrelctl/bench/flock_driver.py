@@ -151,9 +151,7 @@ class PoolDriver:
         found: list[an.JobView] = []
         before: int | None = None
         while True:
-            page = await self._ask(
-                rq.ListJobs(owner=self._user, limit=0, before=before, used=True)
-            )
+            page = await self._ask(rq.ListJobs(owner=self._user, limit=0, before=before, used=True))
             assert isinstance(page, an.Jobs)
             found += page.jobs
             if page.before is None:

@@ -47,7 +47,9 @@ def spreads(settings: Sequence[Setting], of: str, what: str) -> str:
     words = []
     for group, pool in enumerate(pools):
         first = group * len(settings)
-        plot.text(0, plot.y(first + len(settings) / 2) + 5, f"pool {pool}" if pool != OVERALL else pool)
+        plot.text(
+            0, plot.y(first + len(settings) / 2) + 5, f"pool {pool}" if pool != OVERALL else pool
+        )
         for place, setting in enumerate(settings):
             row, each = first + place + 0.5, found[pool, place]
             low, high = max(_LEAST, each.low), max(_LEAST, each.high)

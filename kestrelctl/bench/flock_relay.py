@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
+from kestrelctl.errors import KestrelError
 from kestrelctl.xmpp.prosody import LOOPBACK
 
 #: The most that is read at once.
@@ -62,35 +63,28 @@ class Relay:
     the relay is cut its connections are reset, and so is each new one.
 
     Args:
-        host, port: where the other side listens.
+        find: where the other side listens, asked for each connection: it may not listen yet.
         delay_seconds: of each direction.
         most_held_bytes: of each direction of a connection.
     """
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        find: Callable[[], tuple[str, int]],
         delay_seconds: float,
         most_held_bytes: int = MOST_HELD_BYTES,
     ) -> None:
-        self._target = (host, port)
+        self._find = find
         self._delay_seconds = delay_seconds
         self._most_held_bytes = most_held_bytes
         self._connections: dict[asyncio.Task[None], set[asyncio.StreamWriter]] = {}
         self._is_cut = False
         self.port = 0
-        #: Connections that it has carried so far, those that could not be made included.
-        self.taken = 0
 
     @contextlib.asynccontextmanager
-    async def open(self, host: str = LOOPBACK, port: int = 0) -> AsyncIterator[Relay]:
-        """Listens for the length of a `with`; 0 for any port that is free.
-
-        Raises:
-            OSError: the port cannot be had.
-        """
-        server = await asyncio.start_server(self._accept, host, port)
+    async def open(self) -> AsyncIterator[Relay]:
+        """Listens on a port of its own for the length of a `with`."""
+        server = await asyncio.start_server(self._accept, LOOPBACK, 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -115,17 +109,15 @@ class Relay:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self.taken += 1
         writers = self._connections[task] = {writer}
         try:
             if not self._is_cut:
-                with contextlib.suppress(OSError):
-                    far_reader, far_writer = await asyncio.open_connection(*self._target)
-                    writers.add(far_writer)
-                    async with asyncio.TaskGroup() as both:
-                        both.create_task(self._carry(reader, far_writer))
-                        both.create_task(self._carry(far_reader, writer))
-        except* OSError:  # one side is gone, so the other one goes, too
+                far_reader, far_writer = await asyncio.open_connection(*self._find())
+                writers.add(far_writer)
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(self._carry(reader, far_writer))
+                    both.create_task(self._carry(far_reader, writer))
+        except* (OSError, KestrelError):  # one side is gone, so the other one goes, too
             pass
         finally:
             for each in writers:

@@ -115,9 +115,7 @@ def audit_lines(result: FlockResult) -> list[str]:
             f"{plural(setting.seeds, 'seed')}, {setting.lost:,} lost, {setting.twice:,} accepted "
             f"twice" + (f", {plural(again, 'attempt')} given back" if again > 0 else "")
         )
-        lines += [
-            f"  seed {run.seed}: {breach}" for run in runs for breach in run.audit.breaches
-        ]
+        lines += [f"  seed {run.seed}: {breach}" for run in runs for breach in run.audit.breaches]
         lines += [f"  seed {run.seed}: {fault}" for run in runs for fault in run.faults]
     return lines
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from kestrelctl.bench.flock_relay import DelayLine, Relay
+from kestrelctl.errors import NotFound
 from kestrelctl.xmpp.prosody import LOOPBACK
+
+Find = Callable[[], tuple[str, int]]
 
 PIECE = bytes(range(256)) * 4096
 
 
 @contextlib.asynccontextmanager
-async def an_echo() -> AsyncIterator[int]:
-    """A server that sends back what it reads; its port."""
+async def an_echo() -> AsyncIterator[Find]:
+    """A server that sends back what it reads; where it is."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -28,7 +31,8 @@ async def an_echo() -> AsyncIterator[int]:
 
     server = await asyncio.start_server(answer, LOOPBACK, 0)
     try:
-        yield server.sockets[0].getsockname()[1]
+        port = server.sockets[0].getsockname()[1]
+        yield lambda: (LOOPBACK, port)
     finally:
         server.close()
 
@@ -64,7 +68,7 @@ def test_no_more_is_held_than_was_agreed() -> None:
 @pytest.mark.parametrize("most_held_bytes", [1, 100_000])
 async def test_what_goes_through_comes_out_in_order_and_whole(most_held_bytes: int) -> None:
     """Also where there is room for one piece at a time only."""
-    async with an_echo() as port, Relay(LOOPBACK, port, 0.001, most_held_bytes).open() as relay:
+    async with an_echo() as find, Relay(find, 0.001, most_held_bytes).open() as relay:
         reader, writer = await asyncio.open_connection(LOOPBACK, relay.port)
         writer.write(PIECE)
         writer.write_eof()
@@ -74,7 +78,7 @@ async def test_what_goes_through_comes_out_in_order_and_whole(most_held_bytes: i
 
 async def test_nothing_comes_through_a_long_line_before_its_time() -> None:
     loop = asyncio.get_running_loop()
-    async with an_echo() as port, Relay(LOOPBACK, port, 0.02).open() as relay:
+    async with an_echo() as find, Relay(find, 0.02).open() as relay:
         reader, writer = await asyncio.open_connection(LOOPBACK, relay.port)
         sent = loop.time()
         writer.write(b"there and back")
@@ -84,7 +88,7 @@ async def test_nothing_comes_through_a_long_line_before_its_time() -> None:
 
 
 async def test_a_cut_resets_what_goes_on_and_what_comes_until_it_is_mended() -> None:
-    async with an_echo() as port, Relay(LOOPBACK, port, 0.0).open() as relay:
+    async with an_echo() as find, Relay(find, 0.0).open() as relay:
         reader, writer = await asyncio.open_connection(LOOPBACK, relay.port)
         writer.write(b"one")
         assert await reader.read(100) == b"one"
@@ -101,12 +105,32 @@ async def test_a_cut_resets_what_goes_on_and_what_comes_until_it_is_mended() -> 
 
 
 async def test_where_nobody_listens_the_connection_ends() -> None:
-    async with an_echo() as port:
+    async with an_echo() as find:
         pass
-    async with Relay(LOOPBACK, port, 0.0).open() as relay:
+    async with Relay(find, 0.0).open() as relay:
         reader, writer = await asyncio.open_connection(LOOPBACK, relay.port)
         await _ends(reader)
         writer.close()
+
+
+async def test_a_server_that_is_not_known_yet_ends_the_connection_alone() -> None:
+    """The next connection may find it."""
+
+    def find() -> tuple[str, int]:
+        if not known:
+            raise NotFound("it does not run yet")
+        return known[0]()
+
+    known: list[Find] = []
+    async with an_echo() as echo, Relay(find, 0.0).open() as relay:
+        reader, writer = await asyncio.open_connection(LOOPBACK, relay.port)
+        await _ends(reader)
+        known.append(echo)
+        again, second = await asyncio.open_connection(LOOPBACK, relay.port)
+        second.write(b"hello")
+        assert await again.read(100) == b"hello"
+        writer.close()
+        second.close()
 
 
 async def _ends(reader: asyncio.StreamReader) -> None:
