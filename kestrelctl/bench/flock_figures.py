@@ -64,7 +64,7 @@ def spreads(settings: Sequence[Setting], of: str, what: str) -> str:
 
 
 def distribution(runs: Sequence[FlockRun], pool: str) -> str:
-    """The share of a pool's tasks that waited no longer, over all seeds: a curve for each setting."""
+    """The share of a pool's tasks that waited no longer; a curve for each setting."""
     settings = summary(runs)
     curves = []
     for setting in settings:

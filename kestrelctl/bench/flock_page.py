@@ -135,13 +135,13 @@ def _tiles(setting: Setting) -> str:
 
 
 def _waits(settings: list[Setting], legend: str) -> str:
+    mean = figures.spreads(settings, "mean", "mean queue time, units of the trace")
+    most = figures.spreads(settings, "most", "longest queue time, units of the trace")
     return f"""<section><h2>Queue times</h2>
 {legend}{keys([("then", "the source, pools alone")])}
 <div class="pair">
-<figure><h3>Mean</h3>{figures.spreads(settings, "mean", "mean queue time, units of the trace")}
-</figure>
-<figure><h3>Longest</h3>{figures.spreads(settings, "most", "longest queue time, units of the trace")}
-</figure></div>
+<figure><h3>Mean</h3>{mean}</figure>
+<figure><h3>Longest</h3>{most}</figure></div>
 <p class="soft">Dots: the median of the seeds. Lines: from the 5th to the 95th percentile of the
 seeds. Diamonds: the one draw of the source, without flocking. What is shorter than 0.1 stands at
 0.1.</p></section>"""

@@ -1,4 +1,4 @@
-"""The pools of an experiment: each on its own, or in a flock with ways of a given length between."""
+"""The pools of an experiment: each on its own, or in a flock with ways of some length."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def rows(result: FlockResult) -> list[list[str]]:
 
 
 def gain_rows(result: FlockResult) -> list[list[str]]:
-    """What flocking changes, in the order of `GAIN_COLUMNS`: medians, and 5 to 95 % of the seeds."""
+    """What flocking changes, in the order of `GAIN_COLUMNS`: medians, and 5 to 95 % of seeds."""
     return [
         [name_of(setting.mode, setting.delay_ms), *_gain_cells(setting)]
         for setting in summary(result.runs)

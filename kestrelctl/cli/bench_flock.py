@@ -158,7 +158,7 @@ def _tell(screen: Screen, run: FlockRun, number: int, of: int) -> None:
         return
     overall = run.waits[-1]
     if screen.mode.is_json:
-        told = {"number": number, "of": of, "mode": run.mode, "seed": run.seed}
+        told: dict[str, object] = {"number": number, "of": of, "mode": run.mode, "seed": run.seed}
         told |= {"delay_ms": run.delay_ms, "mean": overall.mean, "most": overall.most}
         sys.stderr.write(json.dumps({"run": told}) + "\n")
     else:
