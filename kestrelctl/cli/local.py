@@ -14,6 +14,7 @@ from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.context import DEFAULT_LOCAL_POOL
 from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.core.model.plural import plural
+from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import WholeNumber
 
 if TYPE_CHECKING:
@@ -71,6 +72,13 @@ if TYPE_CHECKING:
     metavar="ADDRESS:PORT",
     help="Where other servers connect to.  [default: port 5269 of all addresses]",
 )
+@click.option(
+    "--flock",
+    default="",
+    metavar="NAME",
+    help="Share idle workers with that pool on this machine and its others; its own name for the "
+    "first of a flock.  [default: none]",
+)
 @pass_invocation
 def up(
     invocation: Invocation,
@@ -84,6 +92,7 @@ def up(
     certificate: Path | None,
     key: Path | None,
     federation_listen: str,
+    flock: str,
 ) -> None:
     """Start a pool on this machine: a server, a manager and workers, for you alone."""
     from kestrelctl.local import control, other_servers
@@ -93,10 +102,15 @@ def up(
     federation = other_servers.federation_of(
         federated_domains, remote_users, certificate, key, federation_listen
     )
+    if flock and federation is not None:
+        raise UsageError(
+            "a pool shares with pools of this machine or is reached by other servers, not both",
+            cause="--flock is about the first, --federated-domain about the second",
+        )
 
     async def work() -> None:
         pool = await control.up(
-            name, workers, executor, isolation, domain=domain, federation=federation
+            name, workers, executor, isolation, domain=domain, federation=federation, flock=flock
         )
         summary = f"pool {pool.name} is up: {plural(pool.workers, 'worker')}"
         await invocation.show(Record(pool.name, pool, [summary]))

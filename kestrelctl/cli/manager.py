@@ -256,6 +256,20 @@ def manager() -> None:
 @metrics_allow
 @mail_options
 @click.option(
+    "--flock",
+    default="",
+    metavar="DOMAIN",
+    help="Join the flock of that pool; DOMAIN of its own for the first of one.  [default: none]",
+)
+@click.option(
+    "--flock-minute",
+    "flock_minute_seconds",
+    type=Number(0, min_open=True),
+    default=60.0,
+    hidden=True,
+    help="Seconds: the unit in which pools of a flock tell each other things.",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @pass_invocation

@@ -19,6 +19,15 @@ import msgspec
 
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import KestrelError, NotFound, StoreUnusable, TimedOut, UsageError
+from kestrelctl.local.flock_addresses import remove_address
+from kestrelctl.local.flock_membership import (
+    addresses_of,
+    check_domain,
+    domain_to_join,
+    flock_directory,
+    flock_domain,
+    membership,
+)
 from kestrelctl.local.left_over import delete_pool, end_left_over
 from kestrelctl.local.other_servers import check_name, check_port, domain_of
 from kestrelctl.local.pool_state import (
@@ -54,6 +63,7 @@ async def up(
     *,
     domain: str = "",
     federation: Federation | None = None,
+    flock: str = "",
 ) -> PoolState:
     """Starts a local pool that goes on when this process ends; returns when it can run tasks.
 
@@ -64,10 +74,12 @@ async def up(
         isolation: as of `kestrelctl worker run`.
         domain: of the pool, for good; empty for the one that it has, or else that of this machine.
         federation: other servers that reach it this time; None for none.
+        flock: name of a local pool whose flock it joins this time; its own for the first of one,
+            empty for none.
 
     Raises:
         UsageError: a pool of that name runs, or is starting or stopping; or it has another domain,
-            or no other server could reach it.
+            or no other server could reach it; or there is no such flock.
         MissingTool: there is no XMPP server.
         StoreUnusable: the store that was left is damaged; it stays as it is.
         KestrelError: it did not come up.
@@ -79,9 +91,12 @@ async def up(
             f"the pool {name} runs already",
             hint=f"`kestrelctl down --name {name}` stops it, and keeps its jobs",
         )
-    domain = domain_of(directory, domain)
+    domain = domain_of(directory, domain, flock_domain(name) if flock else LOCAL_DOMAIN)
     if federation is not None:
         check_name(federation, domain)
+    if flock:
+        check_domain(name, domain)
+        through = domain_to_join(flock, name, domain)
     directory.mkdir(parents=True, mode=0o700, exist_ok=True)
     directory.chmod(0o700)
     with _claimed(directory):
@@ -90,6 +105,8 @@ async def up(
             log.replace(log.with_suffix(".log.old"))
         if federation is not None:
             check_port(federation)
+        if flock:
+            federation = membership(flock_directory(), directory, domain, through)
         (directory / "domain").write_text(f"{domain}\n")
     process = _start(
         directory,
@@ -130,6 +147,8 @@ async def down(name: str, *, delete: bool = False) -> None:
                 f"`kestrelctl down --name {name} --delete` deletes them",
             )
         await end_left_over(directory)
+        if state is None:  # whoever said where its server is has crashed
+            remove_address(addresses_of(flock_directory()), domain_of(directory, ""))
         if delete:
             delete_pool(directory)
 
@@ -198,12 +217,27 @@ async def throw_away_pool(
     isolation: str = "plain",
     *,
     metrics: bool = True,
+    directory: Path | None = None,
+    domain: str = LOCAL_DOMAIN,
+    federation: Federation | None = None,
 ) -> AsyncIterator[PoolState]:
-    """A pool for the length of a `with`, which ends with this process at the latest."""
+    """A pool for the length of a `with`, which ends with this process at the latest.
+
+    Args:
+        directory: for its files, which goes at the end; None for one among temporary files.
+    """
     find_prosody()
-    directory = Path(tempfile.mkdtemp(prefix="kestrel-"))
+    directory = directory or Path(tempfile.mkdtemp(prefix="kestrel-"))
     process = _start(
-        directory, directory.name, workers, executor, isolation, detached=False, metrics=metrics
+        directory,
+        directory.name,
+        workers,
+        executor,
+        isolation,
+        detached=False,
+        metrics=metrics,
+        domain=domain,
+        federation=federation,
     )
     try:
         yield await _ready(process, directory, max(1, workers))

@@ -130,12 +130,13 @@ def check_port(federation: Federation) -> None:
         ) from None
 
 
-def domain_of(directory: Path, wanted: str) -> str:
+def domain_of(directory: Path, wanted: str, otherwise: str = LOCAL_DOMAIN) -> str:
     """The domain of a pool: what it was begun with, for its jobs belong to accounts there.
 
     Args:
         directory: of the pool.
         wanted: by the user; empty if he did not say.
+        otherwise: that of a pool which begins, and of which he did not say it.
 
     Raises:
         UsageError: the pool has another one.
@@ -150,4 +151,4 @@ def domain_of(directory: Path, wanted: str) -> str:
             cause="its jobs belong to accounts of that domain",
             hint=f"`kestrelctl up --name OTHER --domain {wanted}` begins a pool beside it",
         )
-    return kept or wanted or LOCAL_DOMAIN
+    return kept or wanted or otherwise

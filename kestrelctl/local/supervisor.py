@@ -23,6 +23,7 @@ import msgspec
 from kestrelctl import logs
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError, StoreUnusable
+from kestrelctl.local.flock_addresses import remove_address, write_address
 from kestrelctl.local.pool_state import (
     PoolState,
     claim_pool,
@@ -164,6 +165,7 @@ class Supervisor:
             server = self._add(Child("server", self.server.command(), self.directory))
             server.start()
             await self.server.wait_ready(60.0)
+            self._say_address()
             if self._with_metrics:
                 ports = free_ports(1 + self.processes)
                 self.metrics = [f"{LOOPBACK}:{port}" for port in ports]
@@ -182,7 +184,22 @@ class Supervisor:
                 except TimeoutError:
                     continue
         finally:
+            self._say_no_address()
             await self._stop_all()
+
+    def _say_address(self) -> None:
+        """Tells the pools of its flock where its server listens."""
+        federation = self.server.federation
+        if federation is not None and federation.flock is not None:
+            directory = Path(federation.flock.address_directories[-1])
+            address = f"{federation.interfaces[0]}:{federation.port}"
+            write_address(directory, self.server.domain, address)
+
+    def _say_no_address(self) -> None:
+        federation = self.server.federation
+        if federation is not None and federation.flock is not None:
+            directory = Path(federation.flock.address_directories[-1])
+            remove_address(directory, self.server.domain)
 
     def _add(self, child: Child) -> Child:
         self.children.append(child)
@@ -208,6 +225,7 @@ class Supervisor:
             "--user-host", self.server.users_domain,
             "--admin", admin,
             *_remote_users(self.server.federation),
+            *_flock_options(self.server.federation),
             *_metrics_option(self.metrics, 0),
         ]  # fmt: skip
 
@@ -334,6 +352,13 @@ _KESTRELCTL = [sys.executable, "-m", "kestrelctl"]
 
 def _remote_users(federation: Federation | None) -> list[str]:
     return [word for user in federation.users for word in ("--user", user)] if federation else []
+
+
+def _flock_options(federation: Federation | None) -> list[str]:
+    flock = federation.flock if federation else None
+    if flock is None:
+        return []
+    return ["--flock", flock.through, "--flock-minute", str(flock.minute_seconds)]
 
 
 def _metrics_option(addresses: list[str], index: int) -> list[str]:

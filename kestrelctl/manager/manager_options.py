@@ -40,6 +40,10 @@ class ManagerOptions:
         share_jobs: whether users see each other's jobs whole, except for output and story.
         admins: users (bare JIDs) who may touch anybody's jobs, and workers.
         mail: the server that takes mail to users; None for no mail.
+        flock: domain of the pool through which this one joins its flock; its own for the first of
+            one, empty for none.
+        flock_minute_seconds: unit of the intervals in which pools tell each other
+            things.
     """
 
     domain: str
@@ -66,6 +70,8 @@ class ManagerOptions:
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()
     mail: MailServer | None = None
+    flock: str = ""
+    flock_minute_seconds: float = 60.0
     log_format: str = "text"
     verbose: bool = False
 

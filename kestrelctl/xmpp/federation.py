@@ -5,6 +5,25 @@ from __future__ import annotations
 import msgspec
 
 
+class FlockMembership(msgspec.Struct, frozen=True, kw_only=True):
+    """The flock that a pool is in: whose servers it believes, and how it gets there.
+
+    Attributes:
+        authorities: file (PEM) of those who sign certificates of its pools; empty for none.
+        pins: SHA-256 of the certificate of a domain, in hex; no other is believed of it.
+        address_directories: what a file there says of where a domain's server listens comes before
+            DNS, and what the first of them says before the next.
+        through: domain of the pool to join through; the pool's own for the first of a flock.
+        minute_seconds: unit of the intervals in which pools tell each other things.
+    """
+
+    authorities: str = ""
+    pins: dict[str, str] = {}
+    address_directories: tuple[str, ...] = ()
+    through: str
+    minute_seconds: float = 60.0
+
+
 class Federation(msgspec.Struct, frozen=True, kw_only=True):
     """How a private server talks to others (RFC 6120, server to server).
 
@@ -14,11 +33,13 @@ class Federation(msgspec.Struct, frozen=True, kw_only=True):
         key: file (PEM) that belongs to it.
         interfaces: addresses at which it listens, as Prosody writes them.
         users: accounts (bare JIDs) of these domains that may submit.
+        flock: other pools that it talks to; None for none.
     """
 
-    domains: tuple[str, ...]
+    domains: tuple[str, ...] = ()
     certificate: str
     key: str
     interfaces: tuple[str, ...] = ("*", "::")
     port: int = 5269
     users: tuple[str, ...] = ()
+    flock: FlockMembership | None = None

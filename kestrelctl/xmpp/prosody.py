@@ -5,7 +5,8 @@ Workers and users log in to two hosts of their own; the pool itself is a compone
 what programs say to a user; the rest waits for him. There is no TLS, because nothing leaves the
 machine; what protects the pool is that only the owner of the directory can read the keys in it.
 Accounts exchange files by HTTP with a component of the server (XEP-0363), on loopback, too.
-Other servers reach the component alone, if they are named, over TLS and with certificates.
+Other servers reach the component alone, if they are named or of its flock, over TLS and with
+certificates.
 
 Options: https://prosody.im/doc/configure (0.12 and later).
 """
@@ -24,7 +25,7 @@ from pathlib import Path
 from kestrelctl.core.model.config import Config
 from kestrelctl.errors import MissingTool, Unreachable
 from kestrelctl.protocol.upload_slots import share_of
-from kestrelctl.xmpp.federation import Federation
+from kestrelctl.xmpp.federation import Federation, FlockMembership
 
 LOOPBACK = "127.0.0.1"
 #: Of a pool that nobody reaches from elsewhere.
@@ -114,14 +115,19 @@ statistics_interval = "manual"
 
 #: The same as in the role `xmpp_server`.
 _STREAMS = """
-kestrel_guard_federated_domains = {domains}
-s2s_ports = {{ {port} }}
+kestrel_streams_federated_domains = {domains}
+{flock}s2s_ports = {{ {port} }}
 s2s_interfaces = {interfaces}
 s2s_secure_auth = true
 s2s_require_encryption = true
 s2s_stanza_size_limit = {max_stanza_bytes}
 """
-_STREAM_MODULES = ', "tls", "s2s", "s2s_auth_certs"'
+_STREAM_MODULES = ', "tls", "s2s", "s2s_auth_certs", "kestrel_streams"'
+_FLOCK = """\
+kestrel_streams_flock_authorities = {authorities}
+kestrel_streams_flock_pins = {pins}
+kestrel_streams_address_directories = {address_directories}
+"""
 #: Of the component alone: clients on loopback are offered no TLS.
 _CERTIFICATE = """\
     ssl = {{ certificate = {certificate}; key = {key}; protocol = "tlsv1_2+" }}
@@ -312,6 +318,7 @@ def _of_other_servers(federation: Federation | None) -> dict[str, str]:
     return {
         "streams": _STREAMS.format(
             domains=_lua_list(federation.domains),
+            flock=_of_flock(federation.flock),
             port=federation.port,
             interfaces=_lua_list(federation.interfaces),
             max_stanza_bytes=MAX_STANZA_BYTES,
@@ -321,6 +328,17 @@ def _of_other_servers(federation: Federation | None) -> dict[str, str]:
             certificate=_lua_string(federation.certificate), key=_lua_string(federation.key)
         ),
     }
+
+
+def _of_flock(flock: FlockMembership | None) -> str:
+    if flock is None:
+        return ""
+    pins = (f"[{_lua_string(name)}] = {_lua_string(pin)}" for name, pin in flock.pins.items())
+    return _FLOCK.format(
+        authorities=_lua_string(flock.authorities) if flock.authorities else "nil",
+        pins=f"{{ {', '.join(pins)} }}",
+        address_directories=_lua_list(flock.address_directories),
+    )
 
 
 async def _until_it_answers(port: int, namespace: str, host: str) -> None:

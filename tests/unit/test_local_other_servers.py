@@ -169,7 +169,7 @@ def test_only_named_servers_with_a_valid_certificate_reach_the_component_alone(
     PrivateServer.create(tmp_path / "server", POOL, federation=found)
     text = (tmp_path / "server" / "prosody.cfg.lua").read_text()
     for line in (
-        'kestrel_guard_federated_domains = { "example.net", "example.com" }',
+        'kestrel_streams_federated_domains = { "example.net", "example.com" }',
         's2s_interfaces = { "*", "::" }',
         "s2s_ports = { 5269 }",
         "s2s_secure_auth = true",
@@ -178,7 +178,7 @@ def test_only_named_servers_with_a_valid_certificate_reach_the_component_alone(
     ):
         assert f"\n{line}\n" in text
     before, _, component = text.partition(f'Component "{POOL}"')
-    assert '"tls", "s2s", "s2s_auth_certs"' in component
+    assert '"tls", "s2s", "s2s_auth_certs", "kestrel_streams"' in component
     assert 'key = "/c.key"' in component
     assert '"tls"' not in before
     assert "ssl" not in before
@@ -188,6 +188,6 @@ def test_the_role_sets_the_same_options(tmp_path: Path) -> None:
     found = Federation(domains=(FRIENDS,), certificate="/c.crt", key="/c.key")
     PrivateServer.create(tmp_path / "server", POOL, federation=found)
     template = CHECKOUT / "roles/xmpp_server/templates/prosody.cfg.lua.j2"
-    option = re.compile(r"^((?:s2s|kestrel_guard_fed)\w+) = (true|)", re.MULTILINE)
+    option = re.compile(r"^((?:s2s|kestrel_streams_fed)\w+) = (true|)", re.MULTILINE)
     ours = (tmp_path / "server" / "prosody.cfg.lua").read_text()
     assert option.findall(ours) == option.findall(template.read_text())

@@ -17,8 +17,7 @@
 --    it makes the server send, read and write is paid for like what an account sends, and refused to
 --    an account that owes more than pauses collect. The pool is told of each subscriber who comes and
 --    goes, of all who are there when its manager comes back; and they are told when it goes.
--- 6. Other servers: those of domains that are named, if any, and they reach the pool's component alone.
--- 7. The file share is a component as well. It is asked by IQ, by the pool's own accounts, and gets no presence.
+-- 6. The file share is a component as well. It is asked by IQ, by the pool's own accounts, and gets no presence.
 --
 -- Options (workers: of hosts that are named in kestrel_guard_worker_hosts; users: all others):
 --   kestrel_guard_worker_hosts            a set
@@ -29,7 +28,6 @@
 --   kestrel_guard_guesses_per_second      after that
 --   kestrel_guard_roster_items            of one account
 --   kestrel_guard_present_sessions        of one account
---   kestrel_guard_federated_domains       a set
 module:set_global();
 
 local async = require "util.async";
@@ -42,12 +40,13 @@ local monotonic = require "util.time".monotonic;
 local st = require "util.stanza";
 local timer = require "util.timer";
 
+local new_bucket = module:require "kestrel_bucket";
+
 local worker_hosts = module:get_option_set("kestrel_guard_worker_hosts", {});
 local unsent_limit = module:get_option_number("kestrel_guard_unsent_bytes", 8 * 1024 * 1024);
 local free_guesses = module:get_option_number("kestrel_guard_free_guesses", 20);
 local guesses_per_second = module:get_option_number("kestrel_guard_guesses_per_second", 4);
 local most_roster_items = module:get_option_number("kestrel_guard_roster_items", 100);
-local federated_domains = module:get_option_set("kestrel_guard_federated_domains", {});
 local most_present_sessions = module:get_option_number("kestrel_guard_present_sessions", 20);
 
 local BURST_SECONDS = 1;
@@ -85,35 +84,6 @@ local m_paused = module:measure("paused", "counter");
 local m_unread = module:measure("unread", "counter");
 local m_failed = module:measure("failed_guesses", "counter");
 local m_delayed = module:measure("delayed_guesses", "counter");
-
--- A bucket that may be in debt: `take` returns for how many seconds it is empty.
-local function new_bucket(rate, burst)
-	local balance, at = burst, monotonic();
-	local bucket = {};
-	local function fill(now)
-		balance = balance + (now - at) * rate;
-		if balance > burst then balance = burst; end
-		at = now;
-	end
-	function bucket.take(amount, now)
-		fill(now or monotonic());
-		balance = balance - amount;
-		return balance < 0 and -balance / rate or 0;
-	end
-	function bucket.owed_seconds(more)
-		fill(monotonic());
-		return (more - balance) / rate;
-	end
-	function bucket.balance()
-		fill(monotonic());
-		return balance;
-	end
-	function bucket.full()
-		fill(monotonic());
-		return balance >= burst;
-	end
-	return bucket;
-end
 
 -- Accounts with sessions, by bare address: { stanzas, bytes, unpaid, sent, written, forgotten } --
 
@@ -234,20 +204,8 @@ local function is_pool(host)
 	return component_of(host) and not prosody.hosts[host].modules.http_file_share;
 end
 
--- A stream is opened to one of our hosts, and Prosody takes what comes over it to any of them.
-local function other_server_stanza_in(stanza, session)
-	local to = stanza.attr.to;
-	if not to or is_pool(select(2, jid_split(jid_prep(to)))) then return stanza; end
-	module:log("warn", "refused a stanza of %s for %s", session.from_host or "a server", to:sub(1, 200));
-	session:close({ condition = "policy-violation", text = "Other servers reach the pool alone" });
-	return nil;
-end
-
 function module.load()
 	filters.add_filter_hook(function (session)
-		if session.type:match("^s2s") then
-			filters.add_filter(session, "stanzas/in", other_server_stanza_in, 900);
-		end
 		if session.type:match("^c2s") then
 			filters.add_filter(session, "stanzas/in", stanza_in, 900);
 			filters.add_filter(session, "bytes/in", bytes_in, 900);
@@ -521,18 +479,6 @@ end
 
 function module.add_host(module)
 	if module:get_host_type() == "component" then
-		-- Server-to-server streams are for hosts that load mod_s2s: of ours, a component at most.
-		module:hook("route/remote", function (event)
-			if federated_domains:contains(event.to_host) then return; end
-			return refuse(event.origin, event.stanza, "not-allowed", "This domain is not one of those allowed");
-		end, 1000);
-		module:hook("s2s-stream-features", function (event)
-			local session = event.origin;
-			if session.direction ~= "incoming" or federated_domains:contains(session.from_host) then return; end
-			module:log("warn", "refused a stream from %s", session.from_host or "a server without a name");
-			session:close({ condition = "policy-violation", text = "This domain is not one of those allowed" });
-			return true;
-		end, 1000);
 		module:hook("component-authenticated", function () each_subscriber(module.host, probe); end);
 		module:hook("component-disconnected", function (event)
 			if event.session.type ~= "component" then return; end
