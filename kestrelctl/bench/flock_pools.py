@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import tempfile
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
+from pathlib import Path
 
 from kestrelctl.bench.flock_relay import Relay
 from kestrelctl.bench.flock_source import MACHINES
 from kestrelctl.local.control import throw_away_pool
+from kestrelctl.local.flock_membership import server_address
 from kestrelctl.local.pool_state import PoolState
+from kestrelctl.local.throw_away_flock import throw_away_flock
+from kestrelctl.metrics.endpoint import parse_address
+from kestrelctl.xmpp.prosody import LOOPBACK
 
 
 class FlockPools:
@@ -37,7 +45,41 @@ async def lone_pools(names: Iterable[str]) -> AsyncIterator[FlockPools]:
     """Pools that know of no other, as `kestrelctl up` makes them, for the length of a `with`."""
     names = list(names)
     async with contextlib.AsyncExitStack() as stack:
-        states = await asyncio.gather(
-            *(stack.enter_async_context(throw_away_pool(MACHINES, metrics=False)) for _ in names)
-        )
+        pools = (stack.enter_async_context(throw_away_pool(MACHINES, metrics=False)) for _ in names)
+        states = await asyncio.gather(*pools)
         yield FlockPools(dict(zip(names, states, strict=True)))
+
+
+@contextlib.asynccontextmanager
+async def flocked_pools(
+    names: Iterable[str], minute_seconds: float, delay_seconds: float, *, by_relays: bool = False
+) -> AsyncIterator[FlockPools]:
+    """Pools that each know the first one when they start, for the length of a `with`.
+
+    Args:
+        minute_seconds: of the flock.
+        delay_seconds: between each two servers, each way.
+        by_relays: whether their streams go through relays in any case, which can be cut.
+    """
+    names = list(names)
+    async with contextlib.AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kestrel-")))
+        ways = {}
+        if delay_seconds or by_relays:
+            for name, other in itertools.permutations(names, 2):
+                relay = Relay(partial(_server_of, directory, other), delay_seconds)
+                ways[name, other] = await stack.enter_async_context(relay.open())
+        flock = await stack.enter_async_context(
+            throw_away_flock(
+                directory,
+                dict.fromkeys(names, MACHINES),
+                ways={pair: f"{LOOPBACK}:{relay.port}" for pair, relay in ways.items()},
+                minute_seconds=minute_seconds,
+            )
+        )
+        yield FlockPools({name: flock.pools[name] for name in names}, ways)
+
+
+def _server_of(directory: Path, name: str) -> tuple[str, int]:
+    """Where the server of a pool listens for others. NotFound while it does not."""
+    return parse_address(server_address(directory, name))

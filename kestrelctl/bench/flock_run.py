@@ -13,7 +13,7 @@ import msgspec
 from kestrelctl.bench.flock_audit import audit
 from kestrelctl.bench.flock_driver import PoolDriver
 from kestrelctl.bench.flock_faults import FAULTS, do_faults
-from kestrelctl.bench.flock_pools import FlockPools, lone_pools
+from kestrelctl.bench.flock_pools import FlockPools, flocked_pools, lone_pools
 from kestrelctl.bench.flock_result import FlockResult, FlockRun, Mode
 from kestrelctl.bench.flock_source import POOLS, SourcePool, traces
 from kestrelctl.bench.flock_statistics import lent, starts_elsewhere, together, waits_of
@@ -21,8 +21,8 @@ from kestrelctl.bench.machine import BenchMachine
 from kestrelctl.errors import UsageError
 from kestrelctl.local.control import connect_local
 
-#: From the moment when all is up until the moment 0 of the trace.
-_BEFORE_SECONDS = 0.5
+#: From the moment when all pools are up until the moment 0 of the trace: a flock has found itself.
+_BEFORE_SECONDS = 3.0
 #: Nothing shorter can be told from what the machine itself needs for a task.
 LEAST_UNIT_SECONDS = 0.001
 
@@ -203,7 +203,9 @@ def _pools(
     plan: FlockPlan, planned: PlannedFlockRun
 ) -> contextlib.AbstractAsyncContextManager[FlockPools]:
     names = [pool.name for pool in plan.pools]
-    return lone_pools(names)
+    if planned.mode == "without":
+        return lone_pools(names)
+    return flocked_pools(names, plan.unit_seconds, planned.delay_ms / 1000, by_relays=plan.kill)
 
 
 async def _faults(
