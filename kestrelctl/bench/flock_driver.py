@@ -10,7 +10,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from kestrelctl.bench.flock_record import PoolRecords, TaskRecord
+import msgspec
+
+from kestrelctl.bench.flock_record import PoolRecords, RanHere, TaskRecord, lender_of
 from kestrelctl.bench.stall import STALL_SECONDS
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import Busy, TimedOut, Unreachable
@@ -104,18 +106,43 @@ class PoolDriver:
                 )
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def records(self, domain: str) -> PoolRecords:
-        """What the pool says of all that was submitted to it."""
-        jobs = await self._jobs()
-        tasks: list[TaskRecord] = []
-        for first in range(0, len(jobs), _AT_A_TIME):
-            some = jobs[first : first + _AT_A_TIME]
-            tasks += await asyncio.gather(*map(self._record, some))
+    async def records(self, domain: str, admin: UserConnection) -> PoolRecords:
+        """What the pool says of all that was submitted to it, and that ran on its machines.
+
+        Args:
+            admin: sees guests, too.
+        """
+        tasks = [
+            _task_record(job, task)
+            for job, task in await self._told(self._connection, rq.ListJobs(owner=self._user))
+        ]
+        guests = [
+            RanHere(
+                worker=task.worker,
+                started_at=task.started_at,
+                ended_at=task.started_at + task.wall_seconds,
+                key=job.name,
+                home=job.guest_of,
+            )
+            for job, task in await self._told(admin, rq.ListJobs())
+            if job.guest_of and task.started_at is not None and task.wall_seconds is not None
+        ]
+        own = [
+            RanHere(
+                worker=task.worker,
+                started_at=task.started_at,
+                ended_at=task.ended_at,
+                key=task.key,
+            )
+            for task in tasks
+            if task.started_at and lender_of(task.worker) is None
+        ]
         return PoolRecords(
             pool=self._pool,
             domain=domain,
             tasks=sorted(tasks, key=lambda task: task.submitted_at),
             accepted_results=await self._accepted_results(),
+            ran_here=own + guests,
         )
 
     def _key(self, number: int) -> str:
@@ -130,7 +157,9 @@ class PoolDriver:
         spec = JobSpec(name=key, argv=argv, max_losses=_MOST_LOSSES)
         await self._ask(rq.SubmitJob(spec=spec, key=f"{key} {self._began_at:.6f}"))
 
-    async def _ask(self, request: rq.AnyRequest) -> an.AnyAnswer:
+    async def _ask(
+        self, request: rq.AnyRequest, connection: UserConnection | None = None
+    ) -> an.AnyAnswer:
         """Asks until there is an answer: a manager or a server may be away.
 
         Raises:
@@ -141,41 +170,53 @@ class PoolDriver:
         began = clock()
         while True:
             try:
-                return await self._connection.ask(request, TRY_SECONDS)
+                return await (connection or self._connection).ask(request, TRY_SECONDS)
             except (Unreachable, TimedOut, Busy):
                 if clock() - began > STALL_SECONDS:
                     raise
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _jobs(self) -> list[an.JobView]:
-        found: list[an.JobView] = []
+    async def _told(
+        self, connection: UserConnection, wanted: rq.ListJobs
+    ) -> list[tuple[an.JobView, an.TaskView]]:
+        """All tasks of the jobs that are wanted, with their jobs."""
+        jobs: list[an.JobView] = []
         before: int | None = None
         while True:
-            page = await self._ask(rq.ListJobs(owner=self._user, limit=0, before=before, used=True))
+            request = msgspec.structs.replace(wanted, limit=0, before=before, used=True)
+            page = await self._ask(request, connection)
             assert isinstance(page, an.Jobs)
-            found += page.jobs
-            if page.before is None:
-                return found
+            jobs += page.jobs
             before = page.before
-
-    async def _record(self, job: an.JobView) -> TaskRecord:
-        page = await self._ask(rq.ListTasks(job=str(job.job_id)))
-        assert isinstance(page, an.Tasks)
-        task = page.tasks[0]
-        return TaskRecord(
-            key=job.name,
-            job_id=job.job_id,
-            submitted_at=job.submitted_at,
-            state=str(task.state),
-            accepted=job.done,
-            attempts=job.attempts or 0,
-            exit_code=task.exit_code,
-            worker=task.worker,
-            started_at=task.started_at or 0.0,
-            wall_seconds=task.wall_seconds or 0.0,
-        )
+            if before is None:
+                break
+        found: list[tuple[an.JobView, an.TaskView]] = []
+        for first in range(0, len(jobs), _AT_A_TIME):
+            some = jobs[first : first + _AT_A_TIME]
+            pages = await asyncio.gather(
+                *(self._ask(rq.ListTasks(job=str(job.job_id)), connection) for job in some)
+            )
+            for job, answer in zip(some, pages, strict=True):
+                assert isinstance(answer, an.Tasks)
+                found += [(job, task) for task in answer.tasks]
+        return found
 
     async def _accepted_results(self) -> int:
         answer = await self._ask(rq.UserUsage(user=self._user, since=self._began_at))
         assert isinstance(answer, UsedByUsers)
         return sum(line.tasks for line in answer.users)
+
+
+def _task_record(job: an.JobView, task: an.TaskView) -> TaskRecord:
+    return TaskRecord(
+        key=job.name,
+        job_id=job.job_id,
+        submitted_at=job.submitted_at,
+        state=str(task.state),
+        accepted=job.done,
+        attempts=job.attempts or 0,
+        exit_code=task.exit_code,
+        worker=task.worker,
+        started_at=task.started_at or 0.0,
+        wall_seconds=task.wall_seconds or 0.0,
+    )

@@ -42,21 +42,21 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, self.started_at - self.submitted_at)
 
 
-class GuestRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RanHere(msgspec.Struct, frozen=True, kw_only=True):
     """A task on one machine, as the pool tells of it that owns the machine.
 
     Attributes:
-        home: domain of the pool whose user's task it is; empty for one of its own users.
-        home_job_id: there.
         worker: the machine.
         started_at, ended_at: seconds since the epoch.
+        key: of its submission.
+        home: domain of the pool whose user's task it is; empty for one of its own users.
     """
 
     worker: str
     started_at: float
     ended_at: float
+    key: str
     home: str = ""
-    home_job_id: int = 0
 
 
 class PoolRecords(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class PoolRecords(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     tasks: list[TaskRecord]
     accepted_results: int
-    ran_here: list[GuestRecord] = []
+    ran_here: list[RanHere] = []
 
 
 def lender_of(worker: str) -> str | None:

@@ -165,8 +165,9 @@ async def one_flock_run(plan: FlockPlan, planned: PlannedFlockRun) -> FlockRun:
     tasks = {pool.name: drawn[pool.name][: plan.most_tasks] for pool in plan.pools}
     async with contextlib.AsyncExitStack() as stack:
         pools = await stack.enter_async_context(_pools(plan, planned))
-        drivers = {}
+        drivers, admins = {}, {}
         for name, state in pools.states.items():
+            admins[name] = await stack.enter_async_context(connect_local(state, admin=True))
             connection = await stack.enter_async_context(connect_local(state))
             drivers[name] = PoolDriver(connection, name, state.user, tasks[name], plan.unit_seconds)
         begin = asyncio.get_running_loop().time() + _BEFORE_SECONDS
@@ -180,7 +181,7 @@ async def one_flock_run(plan: FlockPlan, planned: PlannedFlockRun) -> FlockRun:
             faults.cancel()
         await asyncio.gather(*(driver.all_ended() for driver in drivers.values()))
         told = {
-            name: await driver.records(pools.states[name].domain)
+            name: await driver.records(pools.states[name].domain, admins[name])
             for name, driver in drivers.items()
         }
     expected = {name: driver.expected for name, driver in drivers.items()}

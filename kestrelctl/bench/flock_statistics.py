@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 import msgspec
 
-from kestrelctl.bench.flock_record import GuestRecord, PoolRecords, lender_of
+from kestrelctl.bench.flock_record import PoolRecords, RanHere, lender_of
 from kestrelctl.bench.flock_source import OVERALL
 
 
@@ -123,14 +123,14 @@ def starts_elsewhere(pools: Mapping[str, PoolRecords]) -> Starts:
     gap. The first task of a machine has nothing before it and is left out.
     """
     submitted_at = {
-        (records.domain, task.job_id): task.submitted_at
+        (records.domain, task.key): task.submitted_at
         for records in pools.values()
         for task in records.tasks
     }
     after_idle, after_submission = [], []
     for records in pools.values():
         for before, guest in _in_turn(records.ran_here):
-            came_at = submitted_at.get((guest.home, guest.home_job_id))
+            came_at = submitted_at.get((guest.home, guest.key))
             if came_at is None:
                 continue
             if came_at <= before.ended_at:
@@ -140,9 +140,9 @@ def starts_elsewhere(pools: Mapping[str, PoolRecords]) -> Starts:
     return Starts(after_idle, after_submission)
 
 
-def _in_turn(ran: Iterable[GuestRecord]) -> Iterable[tuple[GuestRecord, GuestRecord]]:
+def _in_turn(ran: Iterable[RanHere]) -> Iterable[tuple[RanHere, RanHere]]:
     """What each machine ran, each with what it ran before."""
-    last: dict[str, GuestRecord] = {}
+    last: dict[str, RanHere] = {}
     for each in sorted(ran, key=lambda each: each.started_at):
         if each.worker in last:
             yield last[each.worker], each
