@@ -358,7 +358,8 @@ def _flock_options(federation: Federation | None) -> list[str]:
     flock = federation.flock if federation else None
     if flock is None:
         return []
-    return ["--flock", flock.through, "--flock-minute", str(flock.minute_seconds)]
+    return ["--flock", flock.through, "--flock-minute", str(flock.minute_seconds),
+            "--flock-isolation", "plain"]  # fmt: skip
 
 
 def _metrics_option(addresses: list[str], index: int) -> list[str]:

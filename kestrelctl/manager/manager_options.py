@@ -44,6 +44,7 @@ class ManagerOptions:
             one, empty for none.
         flock_minute_seconds: unit of the intervals in which pools tell each other
             things.
+        flock_isolation: the least of tasks of other pools, where no rule says more.
     """
 
     domain: str
@@ -72,6 +73,7 @@ class ManagerOptions:
     mail: MailServer | None = None
     flock: str = ""
     flock_minute_seconds: float = 60.0
+    flock_isolation: str = "bubblewrap"
     log_format: str = "text"
     verbose: bool = False
 

@@ -22,7 +22,8 @@ MOST_TTL = 4
 #: No announcement holds longer, and no loan is asked for longer at a time.
 MOST_SECONDS = 86_400.0
 
-Domain = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+#: Nothing that would make another address of `flock@DOMAIN`.
+Domain = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\s\x00-\x1f\"&'/:<>@]+\Z")]
 ClassId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}$")]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 #: Of each asset, in natural units.

@@ -101,6 +101,7 @@ def problem_with_job(spec: JobSpec) -> str | None:
             or (math.isfinite(spec.time_limit_seconds) and spec.time_limit_seconds > 0),
             "a time limit is more than 0 seconds",
         ),
+        (spec.guest is None, "no user can say that a job is a guest of the pool"),
         (len(spec.name) <= 200, "a name has at most 200 characters"),
         (
             all(name and "=" not in name for name in spec.env),

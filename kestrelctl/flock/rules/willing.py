@@ -132,6 +132,10 @@ class WillingList:
         if len(self._budgets) > 2 * MOST_POOLS:
             self._budgets.clear()
 
+    def dropped(self) -> dict[str, int]:
+        """How many were dropped, by why."""
+        return {why: n for why, n in self.counts.items() if why != NEW}
+
     def forget(self, pool: str) -> None:
         """The pool has left, or cannot be reached."""
         self._heard.pop(pool, None)

@@ -1,0 +1,54 @@
+"""Puts the flock of a manager together."""
+
+from __future__ import annotations
+
+from random import Random
+
+from kestrelctl.flock.rules.settings import FlockSettings
+from kestrelctl.flock.service.disk_spools import DiskSpools
+from kestrelctl.flock.service.flock_answering import FlockAnswering
+from kestrelctl.flock.service.flock_service import FlockService
+from kestrelctl.flock.service.kept_flock import KeptFlock
+from kestrelctl.flock.service.pool_in_flock import PoolInFlock
+from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.request_dispatch import RequestDispatcher
+from kestrelctl.manager.service import Service
+
+
+class OpenFlock:
+    """The flock of a manager that runs.
+
+    Attributes:
+        others: what the manager asks of it.
+    """
+
+    def __init__(self, others: FlockService, standing: PoolInFlock) -> None:
+        self.others = others
+        self._standing = standing
+
+    def begin(self) -> None:
+        """Joins, if the pool is to be in a flock."""
+        self._standing.begin()
+
+    async def close(self) -> None:
+        """The manager stops."""
+        self._standing.close()
+        await self.others.close()
+
+
+def open_flock(
+    service: Service, dispatcher: RequestDispatcher, options: ManagerOptions
+) -> OpenFlock:
+    """Makes the flock of a manager, in which it takes part when told to."""
+    kept = KeptFlock(service, dispatcher.pending, options.flock_isolation)
+    flock = FlockService(
+        service,
+        dispatcher.outputs,
+        FlockSettings(minute_seconds=options.flock_minute_seconds),
+        DiskSpools(options.data_dir / "flock"),
+        Random(),
+        kept.policy,
+    )
+    standing = PoolInFlock(service, flock, kept, options.flock)
+    dispatcher.serve_flock(FlockAnswering(standing).handlers(), flock.explain)
+    return OpenFlock(flock, standing)

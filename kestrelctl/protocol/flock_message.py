@@ -1,0 +1,10 @@
+"""All that pools of a flock say to each other."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from kestrelctl.protocol.flock import Announcement, Borrow, NotLent, Repay
+from kestrelctl.protocol.flock_overlay import OverlayMessage
+
+FlockMessage: TypeAlias = OverlayMessage | Announcement | Borrow | Repay | NotLent
