@@ -52,14 +52,22 @@ async def lone_pools(names: Iterable[str]) -> AsyncIterator[FlockPools]:
 
 @contextlib.asynccontextmanager
 async def flocked_pools(
-    names: Iterable[str], minute_seconds: float, delay_seconds: float, *, by_relays: bool = False
+    names: Iterable[str],
+    minute_seconds: float,
+    delay_seconds: float,
+    *,
+    reclaim_minutes: float,
+    by_relays: bool = False,
+    is_fixed: bool = False,
 ) -> AsyncIterator[FlockPools]:
     """Pools that each know the first one when they start, for the length of a `with`.
 
     Args:
         minute_seconds: of the flock.
+        reclaim_minutes: how long tasks of others may go on while own ones wait.
         delay_seconds: between each two servers, each way.
         by_relays: whether their streams go through relays in any case, which can be cut.
+        is_fixed: whether each is told of all others instead, and hears nothing of what is free.
     """
     names = list(names)
     async with contextlib.AsyncExitStack() as stack:
@@ -75,6 +83,8 @@ async def flocked_pools(
                 dict.fromkeys(names, MACHINES),
                 ways={pair: f"{LOOPBACK}:{relay.port}" for pair, relay in ways.items()},
                 minute_seconds=minute_seconds,
+                reclaim_minutes=reclaim_minutes,
+                is_fixed=is_fixed,
             )
         )
         yield FlockPools({name: flock.pools[name] for name in names}, ways)

@@ -23,6 +23,9 @@ from kestrelctl.local.control import connect_local
 
 #: From the moment when all pools are up until the moment 0 of the trace: a flock has found itself.
 _BEFORE_SECONDS = 3.0
+#: Longer than any task: what runs elsewhere ends there, as in the source, whose machines
+#: were nobody's desktop.
+RECLAIM_UNITS = 20.0
 #: Nothing shorter can be told from what the machine itself needs for a task.
 LEAST_UNIT_SECONDS = 0.001
 
@@ -33,7 +36,8 @@ class FlockPlan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         modes: of which each seed is run.
         seeds: how many, from `first_seed` on.
-        unit_seconds: how long a unit of the trace is.
+        unit_seconds: how long a unit of the trace is, and a minute of the flock.
+        reclaim_units: how long tasks of other pools may go on while own ones wait.
         at_once: so many runs side by side.
         delays_ms: between each two servers, each way; runs with flocking are made for each.
         kill: whether a manager and a server are killed in the middle of runs with flocking.
@@ -45,6 +49,7 @@ class FlockPlan(msgspec.Struct, frozen=True, kw_only=True):
     seeds: int = 1
     first_seed: int = 1
     unit_seconds: float = 0.05
+    reclaim_units: float = RECLAIM_UNITS
     at_once: int = 1
     delays_ms: tuple[float, ...] = (0.0,)
     kill: bool = False
@@ -206,7 +211,14 @@ def _pools(
     names = [pool.name for pool in plan.pools]
     if planned.mode == "without":
         return lone_pools(names)
-    return flocked_pools(names, plan.unit_seconds, planned.delay_ms / 1000, by_relays=plan.kill)
+    return flocked_pools(
+        names,
+        plan.unit_seconds,
+        planned.delay_ms / 1000,
+        reclaim_minutes=plan.reclaim_units,
+        by_relays=plan.kill,
+        is_fixed=planned.mode == "static",
+    )
 
 
 async def _faults(

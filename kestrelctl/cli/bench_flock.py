@@ -44,6 +44,15 @@ if TYPE_CHECKING:
     help="How long a unit of the trace is, and a minute of the flock.",
 )
 @click.option(
+    "--reclaim",
+    "reclaim_units",
+    type=Number(0),
+    default=20.0,
+    show_default=True,
+    metavar="UNITS",
+    help="How long tasks of other pools may go on while own ones wait; 20 is longer than any task.",
+)
+@click.option(
     "--at-once",
     type=WholeNumber(1),
     default=1,
