@@ -32,7 +32,7 @@ _AT_A_TIME = 16
 _MOST_LOSSES = 1000
 
 
-class PoolDriver:
+class TraceDriver:
     """The user of one pool.
 
     Args:
@@ -72,15 +72,21 @@ class PoolDriver:
 
         Args:
             begin: the moment 0 of the trace, on the clock of the event loop.
+
+        Raises:
+            KestrelError: one was refused, or nobody has answered for long.
         """
         clock = asyncio.get_running_loop().time
         self._began_at = time.time() + begin - clock()
-        async with asyncio.TaskGroup() as submissions:
-            for number, task in enumerate(self._tasks):
-                due = begin + task.at * self._unit_seconds
-                await asyncio.sleep(max(0.0, due - clock()))
-                self.late_seconds.append(max(0.0, clock() - due))
-                submissions.create_task(self._submit(number, task))
+        try:
+            async with asyncio.TaskGroup() as submissions:
+                for number, task in enumerate(self._tasks):
+                    due = begin + task.at * self._unit_seconds
+                    await asyncio.sleep(max(0.0, due - clock()))
+                    self.late_seconds.append(max(0.0, clock() - due))
+                    submissions.create_task(self._submit(number, task))
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
 
     async def all_ended(self) -> None:
         """Returns when no task is left.

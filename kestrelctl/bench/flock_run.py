@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from kestrelctl.bench.flock_audit import audit
-from kestrelctl.bench.flock_driver import PoolDriver
+from kestrelctl.bench.flock_driver import TraceDriver
 from kestrelctl.bench.flock_faults import FAULTS, do_faults
 from kestrelctl.bench.flock_pools import FlockPools, flocked_pools, lone_pools
 from kestrelctl.bench.flock_result import FlockResult, FlockRun, Mode
@@ -174,7 +174,9 @@ async def one_flock_run(plan: FlockPlan, planned: PlannedFlockRun) -> FlockRun:
         for name, state in pools.states.items():
             admins[name] = await stack.enter_async_context(connect_local(state, admin=True))
             connection = await stack.enter_async_context(connect_local(state))
-            drivers[name] = PoolDriver(connection, name, state.user, tasks[name], plan.unit_seconds)
+            drivers[name] = TraceDriver(
+                connection, name, state.user, tasks[name], plan.unit_seconds
+            )
         begin = asyncio.get_running_loop().time() + _BEFORE_SECONDS
         began_at = time.time() + _BEFORE_SECONDS
         lasts = max(task.at for each in tasks.values() for task in each) * plan.unit_seconds
