@@ -299,7 +299,7 @@ def manager() -> None:
 @pass_invocation
 def run(invocation: Invocation, /, data_dir: Path | None, **given: Any) -> None:
     """Run the manager in the foreground, until SIGTERM."""
-    from kestrelctl.flock.service.opening import open_flock
+    from kestrelctl.flock.service.open_flock import open_flock
     from kestrelctl.manager import manager_daemon
     from kestrelctl.manager.manager_options import ManagerOptions
 

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Flock(Protocol):
-    """The manager's part in a flock of pools: `kestrelctl.flock.service.opening` in production."""
+    """The manager's part in a flock of pools: `flock.service.open_flock` in production."""
 
     @property
     def others(self) -> OtherPools:
@@ -51,7 +51,7 @@ class Flock(Protocol):
         """The manager stops."""
 
 
-OpenFlock: TypeAlias = Callable[[Service, RequestDispatcher, ManagerOptions], Flock]
+FlockOpener: TypeAlias = Callable[[Service, RequestDispatcher, ManagerOptions], Flock]
 
 
 async def _told_to_stop() -> None:
@@ -78,7 +78,7 @@ def usage_of(process: psutil.Process) -> Callable[[], Usage]:
     return usage
 
 
-async def serve(options: ManagerOptions, open_flock: OpenFlock) -> None:
+async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     """Runs a manager until SIGTERM or SIGINT.
 
     Args:
@@ -156,7 +156,7 @@ async def serve(options: ManagerOptions, open_flock: OpenFlock) -> None:
     log.info("stopped")
 
 
-def run(options: ManagerOptions, open_flock: OpenFlock) -> None:
+def run(options: ManagerOptions, open_flock: FlockOpener) -> None:
     """The daemon's main program.
 
     Args:

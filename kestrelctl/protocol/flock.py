@@ -47,7 +47,7 @@ class LentClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     free: Amounts = {}
 
 
-class Announcement(Message, frozen=True, kw_only=True, tag="announce"):
+class PoolAnnouncement(Message, frozen=True, kw_only=True, tag="announce"):
     """What a pool has free. It is told of changes, and again before what was told expires.
 
     Attributes:

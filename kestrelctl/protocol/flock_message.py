@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kestrelctl.protocol.flock import Announcement, Borrow, NotLent, Repay
+from kestrelctl.protocol.flock import Borrow, NotLent, PoolAnnouncement, Repay
 from kestrelctl.protocol.flock_overlay import OverlayMessage
 
-FlockMessage: TypeAlias = OverlayMessage | Announcement | Borrow | Repay | NotLent
+FlockMessage: TypeAlias = OverlayMessage | PoolAnnouncement | Borrow | Repay | NotLent

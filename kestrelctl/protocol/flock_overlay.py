@@ -69,8 +69,8 @@ class TellPools(Message, frozen=True, kw_only=True, tag="pools"):
     leaves: Leaves = ()
 
 
-class LeaveFlock(Message, frozen=True, kw_only=True, tag="leave_flock", gc=False):
+class FlockLeft(Message, frozen=True, kw_only=True, tag="leave_flock", gc=False):
     """The sender is in the flock no more: it is to be forgotten."""
 
 
-OverlayMessage = PoolPing | PoolPong | AskPools | TellPools | LeaveFlock
+OverlayMessage = PoolPing | PoolPong | AskPools | TellPools | FlockLeft

@@ -156,16 +156,23 @@ class Servers:
 
     @asynccontextmanager
     async def pool(
-        self, domain: str, federation: Federation, *, forges: bool = False, options: str = ""
+        self,
+        domain: str,
+        federation: Federation,
+        *,
+        name: str = "",
+        forges: bool = False,
+        options: str = "",
     ) -> AsyncIterator[tuple[PrivateServer, Component]]:
         """A running server, and its manager.
 
         Args:
+            name: what tells it from another server of that domain.
             forges: whether it also says what no honest server would.
             options: more of its configuration.
         """
         server = PrivateServer.create(
-            self.directory / domain / "server", domain, federation=federation
+            self.directory / (name or domain) / "server", domain, federation=federation
         )
         file = server.directory / "prosody.cfg.lua"
         text = file.read_text()

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 from flock_servers import Servers, pin_of, until_said
 from servers import Authority
+
+from kestrelctl.local.flock_addresses import write_address
+from kestrelctl.xmpp.prosody import free_ports
 
 ASPEN, BIRCH, CEDAR = "aspen.internal", "birch.internal", "cedar.internal"
 
@@ -174,3 +178,85 @@ async def test_users_elsewhere_do_not_join_the_flock_nor_the_reverse(
         forged = f"<forged from='ann@{CEDAR}'/>"
         cedar.message(f"pool@{ASPEN}", "from a user", more=forged)
         await until_said(server, f"refused a stanza of {CEDAR} for pool@{ASPEN}")
+
+
+async def test_a_neighbour_that_says_too_much_is_read_late_and_holds_nobody_else_up(
+    servers: Servers,
+) -> None:
+    options = "kestrel_streams_stanzas_per_second = 100\n"
+    async with (
+        servers.pool(ASPEN, servers.federation(ASPEN), options=options) as (_, aspen),
+        servers.pool(BIRCH, servers.federation(BIRCH)) as (_, birch),
+        servers.pool(CEDAR, servers.federation(CEDAR)) as (_, cedar),
+    ):
+        cedar.message(f"flock@{ASPEN}", "before")
+        await aspen.hear_nothing_but("before")
+        for number in range(2000):
+            birch.message(f"flock@{ASPEN}", f"noise {number}")
+        await birch.drain()
+        await aspen.hear()
+        cedar.message(f"flock@{ASPEN}", "amid the noise")
+        heard = 0
+        while (await aspen.hear()).findtext("{*}body") != "amid the noise":
+            heard += 1
+        assert heard < 1000
+
+
+async def test_the_oldest_of_too_many_streams_of_a_domain_gives_way(servers: Servers) -> None:
+    """As when a server comes back, and its former streams are not known to be dead yet."""
+    options = "kestrel_streams_of_one_domain = 1\n"
+    birch_side = servers.federation(BIRCH)
+    async with (
+        servers.pool(ASPEN, servers.federation(ASPEN), options=options) as (server, aspen),
+        servers.pool(BIRCH, birch_side, name="birch once") as (_, birch),
+    ):
+        birch.message(f"flock@{ASPEN}", "once")
+        await aspen.hear_nothing_but("once")
+        again = msgspec.structs.replace(birch_side, port=free_ports(1)[0])
+        async with servers.pool(BIRCH, again, name="birch twice") as (_, twin):
+            twin.message(f"flock@{ASPEN}", "twice")
+            await aspen.hear_nothing_but("twice")
+            await until_said(server, f"closed the oldest stream from {BIRCH}")
+
+
+async def test_no_more_domains_are_new_in_a_minute_than_are_allowed(servers: Servers) -> None:
+    options = "kestrel_streams_new_domains_per_minute = 1\n"
+    async with (
+        servers.pool(ASPEN, servers.federation(ASPEN), options=options) as (server, aspen),
+        servers.pool(BIRCH, servers.federation(BIRCH)) as (_, birch),
+        servers.pool(CEDAR, servers.federation(CEDAR)) as (_, cedar),
+    ):
+        birch.message(f"flock@{ASPEN}", "first")
+        await aspen.hear_nothing_but("first")
+        cedar.message(f"flock@{ASPEN}", "one too many")
+        await until_said(server, f"refused a stream from {CEDAR}: too many domains are new")
+        birch.message(f"flock@{ASPEN}", "again")
+        await aspen.hear_nothing_but("again")
+
+
+async def test_servers_listen_and_look_only_where_they_are_told(servers: Servers) -> None:
+    """One pool finds another by way of somebody in between."""
+    passed = bytearray()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        near, far = await asyncio.open_connection("127.0.0.1", birch_side.port)
+
+        async def copy(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                passed.extend(data)
+                to.write(data)
+            to.close()
+
+        await asyncio.gather(copy(reader, far), copy(near, writer))
+
+    birch_side = servers.federation(BIRCH)
+    async with (
+        servers.pool(ASPEN, servers.federation(ASPEN)) as (_, aspen),
+        servers.pool(BIRCH, birch_side) as (_, birch),
+        await asyncio.start_server(pass_on, "127.0.0.1", 0) as between,
+    ):
+        port = between.sockets[0].getsockname()[1]
+        write_address(servers.addresses, BIRCH, f"127.0.0.1:{port}")
+        aspen.message(f"flock@{BIRCH}", "hello")
+        await birch.hear_nothing_but("hello")
+        assert passed

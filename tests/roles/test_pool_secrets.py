@@ -171,3 +171,27 @@ def test_a_file_that_would_be_ignored_is_noticed(plugin: ModuleType, tmp_path: P
     assert plugin.shadowed_file(vault) == group_vars / "all.yml"
     (group_vars / "all").mkdir()
     assert plugin.shadowed_file(vault) is None
+
+
+def test_a_flock_has_an_authority_of_its_own_and_nothing_else(
+    plugin: ModuleType, wanted: Any
+) -> None:
+    content, made = plugin.complete_flock({}, wanted, plain)
+    assert set(content) == {"vault_kestrel_flock_ca_key", "kestrel_flock_ca_certificate"}
+    assert made == ["the flock's certificate authority"]
+    assert plugin.complete_flock(content, wanted, plain) == (content, [])
+    assert "flock pool.internal" in str(
+        x509.load_pem_x509_certificate(content["kestrel_flock_ca_certificate"].encode()).subject
+    )
+
+
+def test_a_new_authority_of_a_flock_stands_before_the_former_one(
+    plugin: ModuleType, wanted: Any
+) -> None:
+    first, _ = plugin.complete_flock({}, wanted, plain)
+    both, _ = plugin.complete_flock(first, replace(wanted, rotate=frozenset({"ca"})), plain)
+    name = "kestrel_flock_ca_certificate"
+    assert both[name].endswith(first[name])
+    assert len(x509.load_pem_x509_certificates(both[name].encode())) == 2
+    last, _ = plugin.complete_flock(both, replace(wanted, rotate=frozenset({"old_ca"})), plain)
+    assert both[name].startswith(last[name])

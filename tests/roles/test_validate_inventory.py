@@ -174,3 +174,43 @@ def test_the_addresses_of_who_watches_can_be_named(validation: ModuleType) -> No
 
 def named(*addresses: str) -> dict[str, Any]:
     return {"kestrel_monitoring_addresses": list(addresses)}
+
+
+PIN = ":".join(["aB"] * 32)
+
+
+@pytest.mark.parametrize(
+    ("flock", "said"),
+    [
+        ({"kestrel_flock_join": "nowhere"}, "'nowhere' is no domain of a pool"),
+        ({"kestrel_flock_join": "birch.internal"}, "no server of birch.internal would be believed"),
+        ({"kestrel_flock_pins": {"birch.internal": "ab"}}, "no SHA-256 in hex"),
+        ({"kestrel_flock_pins": {"birch": PIN}}, "kestrel_flock_pins: 'birch' is no domain"),
+        ({"kestrel_flock_addresses": {"birch.internal": "srv:5269"}}, "is not ADDRESS:PORT"),
+        ({"kestrel_flock_addresses": {"birch.internal": "192.0.2.1"}}, "is not ADDRESS:PORT"),
+    ],
+)
+def test_a_flock_that_could_not_be_joined_is_told_of(
+    validation: ModuleType, flock: dict[str, Any], said: str
+) -> None:
+    found = validation.flock_problems({"kestrel_domain": "pool.internal"} | flock)
+    assert any(said in text for text in found)
+
+
+@pytest.mark.parametrize(
+    "flock",
+    [
+        {},
+        {"kestrel_flock_join": "pool.internal"},
+        {"kestrel_flock_join": "birch.internal", "kestrel_flock_ca_certificate": "PEM"},
+        {
+            "kestrel_flock_join": "birch.internal",
+            "kestrel_flock_pins": {"birch.internal": PIN, "cedar.internal": PIN.replace(":", "")},
+            "kestrel_flock_addresses": {"birch.internal": "[2001:db8::1]:5269"},
+        },
+    ],
+)
+def test_a_flock_that_can_be_joined_is_no_problem(
+    validation: ModuleType, flock: dict[str, Any]
+) -> None:
+    assert list(validation.flock_problems({"kestrel_domain": "pool.internal"} | flock)) == []

@@ -177,6 +177,24 @@ class Network:
     def is_settled(self) -> bool:
         return not (self.wrong_leaves() or self.empty_slots() or self.remembered_dead())
 
+    def groups(self) -> list[set[str]]:
+        """The pools that can find each other by what any of them remembers, the most first."""
+        groups: list[set[str]] = []
+        for domain, pool in self.pools.items():
+            linked = {domain, *self.pools.keys() & {*pool.known(), *pool.missing()}}
+            for group in [group for group in groups if group & linked]:
+                groups.remove(group)
+                linked |= group
+            groups.append(linked)
+        return sorted(groups, key=len, reverse=True)
+
+    def settle(self, minutes: int) -> None:
+        """Time passes until all is as it should be, or so long."""
+        for _ in range(minutes // 10):
+            self.run(10 * MINUTE)
+            if self.is_settled():
+                return
+
 
 def sent(pools: Iterable[Overlay]) -> int:
     """Messages that pools have sent."""

@@ -30,9 +30,11 @@ class LeafSet:
         return clockwise(self._own_id, pool), clockwise(pool, self._own_id)
 
     def wants(self, domain: str) -> bool:
-        """Whether a pool that is not in it belongs here."""
-        pairs = zip(self._sides, self._distances(domain), strict=True)
-        return any(len(side) < SIDE or distance < side[-1][0] for side, distance in pairs)
+        """Whether a pool belongs on a side on which it is not."""
+        return any(
+            (len(side) < SIDE or distance < side[-1][0]) and (distance, domain) not in side
+            for side, distance in zip(self._sides, self._distances(domain), strict=True)
+        )
 
     def add(self, domain: str) -> list[str]:
         """Takes a pool in, where it belongs; returns those that left a side for it."""

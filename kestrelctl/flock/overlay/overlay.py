@@ -22,7 +22,7 @@ from kestrelctl.protocol.flock_overlay import (
     DIGITS,
     MOST_POOLS,
     AskPools,
-    LeaveFlock,
+    FlockLeft,
     OverlayMessage,
     PoolPing,
     PoolPong,
@@ -82,7 +82,8 @@ class Overlay:
         self._beat_at: float | None = None
         self._beats = self._random.randrange(settings.walk_minutes * settings.retry_minutes)
         self._pings_left = settings.pings_per_minute
-        self._samples_left = settings.first_samples
+        self._samples_left = settings.young_samples
+        self._beats_of_youth = settings.young_minutes
         #: How many pools were asked on the latest walk that came to its end.
         self.hops = 0
 
@@ -101,7 +102,7 @@ class Overlay:
     def leave(self, now: float) -> None:
         """Tells all that are known, and forgets them; whoever asks later is told, too."""
         for domain in self.known():
-            self._send(domain, LeaveFlock())
+            self._send(domain, FlockLeft())
         self._away = True
         self._begin()
 
@@ -169,7 +170,7 @@ class Overlay:
             return
         if self._away:
             if isinstance(message, PoolPing | AskPools):
-                self._send(sender, LeaveFlock())
+                self._send(sender, FlockLeft())
             return
         self._start_beating(now)
         peer = self._tables.peers.get(sender)
@@ -186,7 +187,7 @@ class Overlay:
                 self._consider(sender, sender, now)
             case TellPools():
                 self._hear_pools(sender, message, now)
-            case LeaveFlock():
+            case FlockLeft():
                 self._missing.pop(sender, None)
                 self._lose(sender, now)
         self._try_candidates(now)
@@ -204,7 +205,7 @@ class Overlay:
             self._ask(sender, DIGITS, now)
         if peer.samples < FEW_SAMPLES:
             self._ping(sender, now)
-        if self._missing.pop(sender, None) is not None:
+        if self._missing.pop(sender, None) is not None and not self._walks_from(sender):
             self._walk_from(sender, now)  # it may know others that are lost, or were never met
 
     def _answer(self, sender: str, message: AskPools, now: float) -> None:
@@ -229,7 +230,6 @@ class Overlay:
         if self._asks.answered(sender, message.token) is None:
             self.dropped[LATE] += 1
             return
-        self._missing.pop(sender, None)
         self._consider(sender, sender, now)
         for domain in (*message.leaves, *message.pools):
             self._consider(domain, sender, now)
@@ -291,6 +291,9 @@ class Overlay:
     # -- walks
     # ------------------------------------------------------------------------------
 
+    def _walks_from(self, first: str) -> bool:
+        return self._walk is not None and self._walk.path[:1] == [first]
+
     def _walk_from(self, first: str, now: float) -> None:
         if self._walk is None:
             self._walk = Walk(self.id, first)
@@ -335,14 +338,15 @@ class Overlay:
         self._try_candidates(now)
 
     def _hear_nothing(self, domain: str, tries: int, now: float) -> None:
-        if not self._tables.is_placed(domain):
-            self.dropped[UNANSWERED] += 1
-            self._lose(domain, now)
-        elif tries < self.settings.tries:
+        settings, is_placed = self.settings, self._tables.is_placed(domain)
+        if tries < (settings.tries if is_placed else settings.candidate_tries):
             self._ping(domain, now, tries + 1)
-        else:
+            return
+        if is_placed:
             self._miss(domain, now)
-            self._lose(domain, now)
+        else:
+            self.dropped[UNANSWERED] += 1
+        self._lose(domain, now)
 
     def _start_beating(self, now: float) -> None:
         if self._beat_at is None:
@@ -364,8 +368,14 @@ class Overlay:
         self._ask_for_signs_of_life(now)
         if self._beats % settings.exchange_minutes == 0:
             self._ask(draw(self._tables.leaves.members()), DIGITS, now)
+        self._beats_of_youth -= 1
+        if self._beats_of_youth >= 0:
+            # Who is near a near pool is near: its table is worth more than a stranger's.
+            self._samples_left = settings.young_samples
+            self._walk_from(draw(self._tables.nearest_few()), now)
+            return
         if self._beats % settings.sample_minutes == 0:
-            self._samples_left += 1
+            self._samples_left = 1
         if self._beats % settings.walk_minutes == 0:
             near = self._beats // settings.walk_minutes % 2
             self._walk_from(draw(self._tables.nearest_few() if near else self.table()), now)

@@ -70,8 +70,8 @@ class Tables:
             whether it is a new leaf.
         """
         domain, displaced = peer.domain, []
-        is_new_leaf = domain not in self.leaves and self.leaves.wants(domain)
-        if is_new_leaf:
+        was_leaf = domain in self.leaves
+        if self.leaves.wants(domain):
             displaced = self.leaves.add(domain)
         rival = self.routing.rival(domain)
         if rival is None or peer.is_nearer_than(self.peers.members[rival]):
@@ -82,7 +82,7 @@ class Tables:
         for left in displaced:
             if left in self.peers.members and not (left in self.leaves or left in self.routing):
                 self.peers.demote(left)
-        return is_new_leaf
+        return domain in self.leaves and not was_leaf
 
     def remove(self, domain: str) -> tuple[list[tuple[str, int]], list[str]]:
         """A pool is not there: others in the tables take its places, as far as they can.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kestrelctl.flock.rules.settings import FlockSettings
-from kestrelctl.protocol.flock import MOST_CLASSES, Announcement, LentClass
+from kestrelctl.flock.rules.flock_settings import FlockSettings
+from kestrelctl.protocol.flock import MOST_CLASSES, LentClass, PoolAnnouncement
 
 #: An amount that has changed by less than this share of what was told is no news.
 NEWS_SHARE = 0.5
@@ -23,13 +23,13 @@ class Announcer:
         self._pool = pool
         self._settings = settings
         self._seq = epoch << 32
-        self._told: Announcement | None = None
+        self._told: PoolAnnouncement | None = None
         self._told_at = 0.0
         self.wake_at = 0.0
 
     def next(
         self, now: float, classes: Sequence[LentClass], *, willing: bool, ttl: int
-    ) -> Announcement | None:
+    ) -> PoolAnnouncement | None:
         """The announcement that is due; None if there is nothing to tell.
 
         Args:
@@ -47,7 +47,7 @@ class Announcer:
                 return None
         self._seq += 1
         shown = sorted(classes, key=lambda each: -each.machines)[:MOST_CLASSES] if willing else ()
-        self._told = Announcement(
+        self._told = PoolAnnouncement(
             pool=self._pool,
             seq=self._seq,
             ttl=ttl,
@@ -59,10 +59,10 @@ class Announcer:
         self.wake_at = now + settings.announce_seconds
         return self._told
 
-    def farewell(self) -> Announcement:
+    def farewell(self) -> PoolAnnouncement:
         """Says that the pool lends nothing any more, because it leaves."""
         self._seq += 1
-        return Announcement(pool=self._pool, seq=self._seq, expires_seconds=0.0, willing=False)
+        return PoolAnnouncement(pool=self._pool, seq=self._seq, expires_seconds=0.0, willing=False)
 
     def _is_news(self, classes: Sequence[LentClass], *, willing: bool) -> bool:
         told = self._told

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from kestrelctl.flock.rules.settings import FlockSettings
-from kestrelctl.flock.rules.willing import Heard
+from kestrelctl.flock.rules.flock_settings import FlockSettings
+from kestrelctl.flock.rules.willing import HeardPool
 from kestrelctl.protocol.flock import Borrow, LentClass, NotLent
 
 #: (lender, class)
@@ -66,7 +66,7 @@ class Borrower:
         self,
         now: float,
         needs: Sequence[Need],
-        nearest_first: Sequence[Heard],
+        nearest_first: Sequence[HeardPool],
         used: Mapping[LoanKey, Amounts],
     ) -> list[tuple[str, Borrow]]:
         """Whom to ask for what now.

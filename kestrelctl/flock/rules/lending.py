@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from kestrelctl.flock.rules.settings import FlockSettings
+from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.protocol.flock import (
     DENIED,
     NO_SUCH_CLASS,
@@ -30,7 +30,7 @@ BURST = 300.0
 _SOME = 1e-6
 
 
-class Supply(NamedTuple):
+class ClassToLend(NamedTuple):
     """One class of the pool's own workers.
 
     Attributes:
@@ -55,7 +55,7 @@ class Grant(NamedTuple):
     until: float
 
 
-class Loan:
+class LoanState:
     """What one borrower was lent of one class.
 
     Attributes:
@@ -74,7 +74,7 @@ class Loan:
         self.unused_since: float | None = None
 
 
-class Limit(NamedTuple):
+class LoanLimit(NamedTuple):
     """What a policy lets one borrower have.
 
     Attributes:
@@ -95,17 +95,17 @@ class Lender:
         limit: what the policy lets a borrower have.
     """
 
-    def __init__(self, settings: FlockSettings, limit: Callable[[str], Limit]) -> None:
+    def __init__(self, settings: FlockSettings, limit: Callable[[str], LoanLimit]) -> None:
         self._settings = settings
         self._limit = limit
-        self.loans: dict[LentKey, Loan] = {}
+        self.loans: dict[LentKey, LoanState] = {}
         self._wanted_since: dict[str, float] = {}
         self._budgets: dict[str, tuple[float, float]] = {}
 
     # -- what borrowers say ------------------------------------------------------------------------
 
     def hear(
-        self, borrower: str, asked: Borrow, supplies: Mapping[str, Supply], now: float
+        self, borrower: str, asked: Borrow, supplies: Mapping[str, ClassToLend], now: float
     ) -> NotLent | None:
         """Takes a wish in; returns why not, if so."""
         minute = self._settings.minute_seconds
@@ -119,7 +119,7 @@ class Lender:
             return NotLent(loan=asked.loan, reason=NO_SUCH_CLASS, seconds=minute)
         loan = self.loans.get((borrower, asked.loan))
         if loan is None:
-            loan = self.loans[borrower, asked.loan] = Loan(now)
+            loan = self.loans[borrower, asked.loan] = LoanState(now)
         loan.at_most = dict(asked.at_most)
         seconds = min(asked.seconds, limit.lease_seconds or asked.seconds, 60 * minute)
         loan.until = now + seconds
@@ -141,13 +141,13 @@ class Lender:
 
     def adopt(self, borrower: str, loan: str, amounts: Mapping[str, float], now: float) -> None:
         """An earlier process of the manager has lent this, and tasks of it still run."""
-        found = self.loans[borrower, loan] = Loan(now)
+        found = self.loans[borrower, loan] = LoanState(now)
         found.amounts = dict(amounts)
 
     # -- what is free ------------------------------------------------------------------------------
 
     def share(
-        self, now: float, supplies: Mapping[str, Supply], used: Mapping[LentKey, Amounts]
+        self, now: float, supplies: Mapping[str, ClassToLend], used: Mapping[LentKey, Amounts]
     ) -> list[Grant]:
         """Divides what is free.
 
@@ -179,7 +179,7 @@ class Lender:
     def _deal(
         self,
         now: float,
-        supply: Supply,
+        supply: ClassToLend,
         keys: Sequence[LentKey],
         shares: dict[LentKey, dict[str, float]],
         lent_cpus: dict[str, float],
@@ -285,7 +285,7 @@ class Lender:
 
     # -- owners first ------------------------------------------------------------------------------
 
-    def overdue(self, now: float, supplies: Mapping[str, Supply]) -> dict[str, int]:
+    def overdue(self, now: float, supplies: Mapping[str, ClassToLend]) -> dict[str, int]:
         """How many running guests of each class are to end now, because own tasks wait for their
         places, and have for `reclaim_seconds`.
         """

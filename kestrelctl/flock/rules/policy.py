@@ -223,7 +223,7 @@ class Policy:
     def _of_the_rest(self, direction: FlockDirection) -> Verdict:
         if self.allows_the_rest(direction):
             return Verdict(True, "", "", self._default)
-        return self._denied("", f"no rule lets this pool {direction} here")
+        return self._denied("", "no rule allows it")
 
     def _denied(self, rule: str, why: str) -> Verdict:
         return Verdict(False, rule, why, LoanTerms(0.0, None, self._default.isolation, None))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import inf, log
 from typing import TYPE_CHECKING
 
-from kestrelctl.protocol.flock import Announcement
+from kestrelctl.protocol.flock import PoolAnnouncement
 
 if TYPE_CHECKING:
     from random import Random
@@ -31,7 +31,7 @@ NEW, OWN, OLD, HEARSAY, ABSURD, FLOOD = "new", "own", "old", "hearsay", "absurd"
 _FACTOR = log(EQUAL_FACTOR)
 
 
-class Heard:
+class HeardPool:
     """The latest announcement of a pool.
 
     Attributes:
@@ -41,7 +41,7 @@ class Heard:
 
     __slots__ = ("direct", "expires_at", "heard_at", "said")
 
-    def __init__(self, said: Announcement, now: float, *, direct: bool) -> None:
+    def __init__(self, said: PoolAnnouncement, now: float, *, direct: bool) -> None:
         self.said = said
         self.heard_at = now
         self.expires_at = now + said.expires_seconds
@@ -59,14 +59,14 @@ class WillingList:
     def __init__(self, own: str, random: Random) -> None:
         self._own = own
         self._random = random
-        self._heard: dict[str, Heard] = {}
+        self._heard: dict[str, HeardPool] = {}
         #: The highest number of each pool from itself: what has been said once is not heard again.
         self._latest: dict[str, int] = {}
         self._budgets: dict[str, tuple[float, float]] = {}
         #: What became of all announcements.
         self.counts: Counter[str] = Counter()
 
-    def hear(self, said: Announcement, sender: str, now: float) -> str:
+    def hear(self, said: PoolAnnouncement, sender: str, now: float) -> str:
         """Takes an announcement in.
 
         Args:
@@ -79,7 +79,7 @@ class WillingList:
         self.counts[found] += 1
         return found
 
-    def _judge(self, said: Announcement, sender: str, now: float) -> str:
+    def _judge(self, said: PoolAnnouncement, sender: str, now: float) -> str:
         if not self._has_budget(sender, now):
             return FLOOD
         pool = said.pool
@@ -105,7 +105,7 @@ class WillingList:
                 return FLOOD
         if direct:
             self._latest[pool] = said.seq
-        self._heard[pool] = Heard(said, now, direct=direct)
+        self._heard[pool] = HeardPool(said, now, direct=direct)
         return NEW
 
     def _has_budget(self, sender: str, now: float) -> bool:
@@ -140,25 +140,25 @@ class WillingList:
         """The pool has left, or cannot be reached."""
         self._heard.pop(pool, None)
 
-    def get(self, pool: str, now: float) -> Heard | None:
+    def get(self, pool: str, now: float) -> HeardPool | None:
         """What holds of a pool; None for nothing."""
         heard = self._heard.get(pool)
         return heard if heard is not None and now < heard.expires_at else None
 
-    def holding(self, now: float) -> list[Heard]:
+    def holding(self, now: float) -> list[HeardPool]:
         """All that holds."""
         return [heard for heard in self._heard.values() if now < heard.expires_at]
 
     def nearest_first(
         self, proximity_seconds: Callable[[str], float | None], now: float
-    ) -> list[Heard]:
+    ) -> list[HeardPool]:
         """The willing pools by how near they are, shuffled among equals.
 
         Args:
             proximity_seconds: the round trip to a pool; None if it is not known: those come last.
         """
         draw = self._random.random
-        order: list[tuple[float, float, Heard]] = []
+        order: list[tuple[float, float, HeardPool]] = []
         for pool, heard in self._heard.items():
             if heard.said.willing and now < heard.expires_at:
                 order.append((_nearness(proximity_seconds(pool)), draw(), heard))
@@ -172,5 +172,5 @@ def _nearness(seconds: float | None) -> float:
     return float(int(log(max(seconds, SHORTEST_SECONDS) / SHORTEST_SECONDS) / _FACTOR))
 
 
-def _first_two(entry: tuple[float, float, Heard]) -> tuple[float, float]:
+def _first_two(entry: tuple[float, float, HeardPool]) -> tuple[float, float]:
     return entry[0], entry[1]

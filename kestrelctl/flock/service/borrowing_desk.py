@@ -14,11 +14,11 @@ from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.flock.rules.borrowing import Borrower, LoanKey, Need
+from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
-from kestrelctl.flock.rules.settings import FlockSettings
-from kestrelctl.flock.rules.willing import Heard
-from kestrelctl.flock.service.addresses import loan_of, pool_and_loan
+from kestrelctl.flock.rules.willing import HeardPool
 from kestrelctl.flock.service.lent_ad import fits_one
+from kestrelctl.flock.service.loan_addresses import loan_of, pool_and_loan
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.flock import Borrow, LentClass, NotLent
 
@@ -46,7 +46,7 @@ class BorrowingDesk:
     # -- asking ------------------------------------------------------------------------------------
 
     def look(
-        self, nearest_first: Callable[[float], list[Heard]], now: float
+        self, nearest_first: Callable[[float], list[HeardPool]], now: float
     ) -> list[tuple[str, Borrow]]:
         """Whom to ask for what now."""
         self.borrower.expire(now)

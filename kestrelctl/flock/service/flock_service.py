@@ -18,16 +18,16 @@ from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.overlay.overlay_settings import OverlaySettings
 from kestrelctl.flock.rules.announcing import Announcer, whole_of
+from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
-from kestrelctl.flock.rules.settings import FlockSettings
-from kestrelctl.flock.rules.willing import NEW, Heard, WillingList
-from kestrelctl.flock.service.addresses import flock_of, pool_and_loan
+from kestrelctl.flock.rules.willing import NEW, HeardPool, WillingList
 from kestrelctl.flock.service.borrowing_desk import BorrowingDesk
+from kestrelctl.flock.service.loan_addresses import flock_of, pool_and_loan
 from kestrelctl.flock.service.loan_keeper import LoanKeeper, Spools
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.flock import Announcement, Borrow, LentClass, NotLent, Repay
+from kestrelctl.protocol.flock import Borrow, LentClass, NotLent, PoolAnnouncement, Repay
 from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.protocol.flock_overlay import PoolPing, PoolPong
 from kestrelctl.protocol.flock_views import NeighbourAnswer
@@ -221,7 +221,7 @@ class FlockService:
             found.append(NeighbourAnswer(pool=pool, reason=reason, detail=detail))
         return found
 
-    def _why_not(self, waiting: Unmet, pool: str, said: Announcement) -> tuple[str, str]:
+    def _why_not(self, waiting: Unmet, pool: str, said: PoolAnnouncement) -> tuple[str, str]:
         verdict = self.policy.may_borrow_from(pool)
         if not verdict.allowed:
             return "policy", verdict.why
@@ -245,7 +245,7 @@ class FlockService:
             self._send(pool, PoolPong(token=message.token))
         elif not self.member:
             self.counts[UNASKED] += 1
-        elif isinstance(message, Announcement):
+        elif isinstance(message, PoolAnnouncement):
             self._heard_announcement(pool, message, moment)
         elif isinstance(message, Borrow):
             refusal = self.keeper.hear(pool, message, moment)
@@ -262,7 +262,7 @@ class FlockService:
             self.overlay.hear(pool, message, moment)
             self._flush_overlay()
 
-    def _heard_announcement(self, sender: str, said: Announcement, moment: float) -> None:
+    def _heard_announcement(self, sender: str, said: PoolAnnouncement, moment: float) -> None:
         self.counts["received"] += 1
         if self.willing.hear(said, sender, moment) != NEW:
             return
@@ -282,7 +282,7 @@ class FlockService:
         self._service.stanzas.sent(type(message), len(text))
         self._service.session.send(text, flock_of(pool), flock_of(self._domain))
 
-    def _send_to(self, pools: list[str], message: Announcement) -> None:
+    def _send_to(self, pools: list[str], message: PoolAnnouncement) -> None:
         for pool in pools:
             self.counts["sent"] += 1
             self._send(pool, message)
@@ -357,7 +357,7 @@ class FlockService:
         for pool, asked in self.desk.look(self._nearest_first, moment):
             self._send(pool, asked)
 
-    def _nearest_first(self, moment: float) -> list[Heard]:
+    def _nearest_first(self, moment: float) -> list[HeardPool]:
         return self.willing.nearest_first(self.overlay.proximity_seconds, moment)
 
     def _announce(self, classes: list[LentClass], moment: float) -> None:
@@ -383,8 +383,8 @@ class FlockService:
         self._set_timer(max(moment + self._pace_seconds, min(moments)))
 
 
-def _with_less_ttl(said: Announcement) -> Announcement:
-    return Announcement(
+def _with_less_ttl(said: PoolAnnouncement) -> PoolAnnouncement:
+    return PoolAnnouncement(
         pool=said.pool,
         seq=said.seq,
         ttl=said.ttl - 1,

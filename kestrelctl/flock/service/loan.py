@@ -13,10 +13,10 @@ from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError
-from kestrelctl.flock.service.addresses import loan_of
 from kestrelctl.flock.service.guest_executor import ONLY, GuestExecutor
 from kestrelctl.flock.service.guest_jobs import guest_spec
 from kestrelctl.flock.service.lent_session import LentSession
+from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.ports import Session

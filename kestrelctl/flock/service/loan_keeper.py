@@ -14,9 +14,9 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.flock.rules.lending import Grant, Lender, LentKey, Limit, Supply
+from kestrelctl.flock.rules.flock_settings import FlockSettings
+from kestrelctl.flock.rules.lending import ClassToLend, Grant, Lender, LentKey, LoanLimit
 from kestrelctl.flock.rules.policy import Policy
-from kestrelctl.flock.rules.settings import FlockSettings
 from kestrelctl.flock.service.guest_jobs import held_of
 from kestrelctl.flock.service.lent_ad import lent_machine, loan_ad
 from kestrelctl.flock.service.loan import Loan, Terms
@@ -100,7 +100,7 @@ class LoanKeeper:
         self.loans: dict[LentKey, Loan] = {}
         self.counts = GuestCounts()
         self._machines: dict[str, WorkerAd] = {}
-        self._supplies: dict[str, Supply] = {}
+        self._supplies: dict[str, ClassToLend] = {}
         self._running_cpus: dict[str, float] = {}
         service.listen(fx.TasksEnded, self._on_tasks_ended)
         service.listen(fx.JobEnded, self._on_job_ended)
@@ -115,7 +115,7 @@ class LoanKeeper:
             machine = lent_machine(each.ad)
             self._machines[each.id] = machine
             free = {} if each.wanted else {n: each.free.get(n, 0.0) for n in machine.assets}
-            self._supplies[each.id] = Supply(each.id, machine.assets, free, each.wanted)
+            self._supplies[each.id] = ClassToLend(each.id, machine.assets, free, each.wanted)
             told.append(LentClass(id=each.id, ad=machine, machines=each.machines, free=free))
         return told
 
@@ -253,13 +253,13 @@ class LoanKeeper:
 
     # -- policy ------------------------------------------------------------------------------------
 
-    def _limit(self, borrower: str) -> Limit:
+    def _limit(self, borrower: str) -> LoanLimit:
         policy = self._policy()
         verdict = policy.may_lend_to(borrower)
         if not verdict.allowed:
-            return Limit(why=verdict.why)
+            return LoanLimit(why=verdict.why)
         room = policy.room_cpus("lend", borrower, self._running_cpus)
-        return Limit(max_cpus=room, lease_seconds=verdict.terms.lease_seconds)
+        return LoanLimit(max_cpus=room, lease_seconds=verdict.terms.lease_seconds)
 
     def _judge(self, borrower: str, attempt: LocalAttempt) -> Terms | str:
         """Whether the policy lets an attempt run here, whatever its home has thought."""

@@ -11,11 +11,11 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.errors import TimedOut, Unreachable, UsageError
-from kestrelctl.flock.service.addresses import pool_and_loan
 from kestrelctl.flock.service.flock_service import FlockService
 from kestrelctl.flock.service.kept_flock import KeptFlock
+from kestrelctl.flock.service.loan_addresses import pool_and_loan
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol.flock import Announcement, LentClass
+from kestrelctl.protocol.flock import LentClass, PoolAnnouncement
 from kestrelctl.protocol.flock_views import FlockView, LentClassView, LoanView, NeighbourView
 
 log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ class PoolInFlock:
             )
         return found
 
-    def _state(self, pool: str, said: Announcement | None) -> str:
+    def _state(self, pool: str, said: PoolAnnouncement | None) -> str:
         if pool in self._flock.unreachable:
             return "unreachable"
         if said is None:

@@ -31,6 +31,8 @@ USERS = "vault_kestrel_user_passwords"
 GRAFANA = "vault_grafana_admin_password"
 CA_KEY = "vault_kestrel_ca_key"
 CA_CERTIFICATE = "kestrel_ca_certificate"
+FLOCK_CA_KEY = "vault_kestrel_flock_ca_key"
+FLOCK_CA_CERTIFICATE = "kestrel_flock_ca_certificate"
 
 #: What can be made anew. `ca` puts a new authority in front of the old one, which stays trusted
 #: until `old_ca` drops it.
@@ -40,6 +42,11 @@ _HEADER = """\
 ---
 # The secrets of this pool, each encrypted by itself with your vault password. Made and completed by
 # playbooks/secrets.yml. Comments are lost when it is written; keep secrets of your own elsewhere.
+"""
+_FLOCK_HEADER = """\
+---
+# The authority of a flock, its key encrypted with your vault password. Made by playbooks/flock.yml. Each
+# pool of this flock that you keep needs this file; whoever has the key can sign for any of them.
 """
 _NO_PASSWORD = """\
 There is no vault password. The secrets of a pool are kept encrypted with one. Make one, then run \
@@ -97,9 +104,9 @@ def read(text: str) -> dict[str, Any]:
     return content
 
 
-def write(content: Mapping[str, Any]) -> str:
+def write(content: Mapping[str, Any], header: str = _HEADER) -> str:
     """Return the text of a file of secrets."""
-    return _HEADER + "".join(_entry(str(key), value, "") for key, value in content.items())
+    return header + "".join(_entry(str(key), value, "") for key, value in content.items())
 
 
 def _entry(key: str, value: Any, indent: str) -> str:
@@ -149,26 +156,41 @@ def complete(
     if wanted.grafana and (GRAFANA not in new or "grafana" in wanted.rotate):
         new[GRAFANA] = password()
         made.append("the password of Grafana's admin")
-    made += _complete_authority(new, wanted, encrypt)
+    made += _complete_authority(new, wanted, encrypt, CA_KEY, CA_CERTIFICATE, "pool")
     return new, made
 
 
+def complete_flock(
+    content: Mapping[str, Any], wanted: Wanted, encrypt: Callable[[str], str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the same of the file of a flock, which holds its authority alone."""
+    new = dict(content)
+    return new, _complete_authority(
+        new, wanted, encrypt, FLOCK_CA_KEY, FLOCK_CA_CERTIFICATE, "flock"
+    )
+
+
 def _complete_authority(
-    new: dict[str, Any], wanted: Wanted, encrypt: Callable[[str], str]
+    new: dict[str, Any],
+    wanted: Wanted,
+    encrypt: Callable[[str], str],
+    key_name: str,
+    certificate_name: str,
+    of: str,
 ) -> list[str]:
     made = []
     if wanted.authority and (
-        CA_KEY not in new or CA_CERTIFICATE not in new or "ca" in wanted.rotate
+        key_name not in new or certificate_name not in new or "ca" in wanted.rotate
     ):
-        key, certificate = make_authority(wanted.domain, wanted.authority_days)
-        former = _certificates(new.get(CA_CERTIFICATE, ""))[:1]
-        new[CA_KEY] = encrypt(key)
-        new[CA_CERTIFICATE] = "".join([certificate, *former])
-        made.append("the pool's certificate authority")
+        key, certificate = make_authority(f"{of} {wanted.domain}", wanted.authority_days)
+        former = _certificates(new.get(certificate_name, ""))[:1]
+        new[key_name] = encrypt(key)
+        new[certificate_name] = "".join([certificate, *former])
+        made.append(f"the {of}'s certificate authority")
     elif "old_ca" in wanted.rotate:
-        trusted = _certificates(new.get(CA_CERTIFICATE, ""))
+        trusted = _certificates(new.get(certificate_name, ""))
         if len(trusted) > 1:
-            new[CA_CERTIFICATE] = trusted[0]
+            new[certificate_name] = trusted[0]
             made.append("the trust without the former certificate authority")
     return made
 
@@ -178,15 +200,15 @@ def _certificates(bundle: str) -> list[str]:
     return [part.lstrip() + end for part in (bundle.strip() + "\n").split(end) if part.strip()]
 
 
-def make_authority(domain: str, days: int) -> tuple[str, str]:
-    """Return key and certificate (PEM) of a new authority (EC P-256) for one pool."""
+def make_authority(of: str, days: int) -> tuple[str, str]:
+    """Return key and certificate (PEM) of a new authority (EC P-256) for a pool or a flock."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     # The serial number is part of the name: an authority and its successor must be told apart.
     serial = x509.random_serial_number()
     name = x509.Name(
         [
-            x509.NameAttribute(NameOID.COMMON_NAME, f"Kestrel pool {domain}"[:64]),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"Kestrel {of}"[:64]),
             x509.NameAttribute(NameOID.SERIAL_NUMBER, f"{serial:x}"),
         ]
     )
@@ -278,9 +300,12 @@ class ActionModule(ActionBase):
                 "authority": {"type": "bool", "required": True},
                 "rotate": {"type": "list", "elements": "str", "choices": list(ROTATABLE)},
                 "authority_days": {"type": "int", "required": True},
+                "flock": {"type": "bool", "default": False},
             }
         )
+        # Pools of a flock may share a file by links, which stay.
         file = Path(arguments.pop("file"))
+        file = file.resolve() if arguments["flock"] else file
         wanted = Wanted(
             domain=arguments["domain"],
             workers=tuple(arguments["workers"]),
@@ -295,14 +320,15 @@ class ActionModule(ActionBase):
         self._open_all(file, content, vault)
         rehearsal = self._task.check_mode
         encrypt = str if rehearsal else self._encryption(vault)
-        new, result["made"] = complete(content, wanted, encrypt)
+        completing = complete_flock if arguments["flock"] else complete
+        new, result["made"] = completing(content, wanted, encrypt)
         result["changed"] = new != content
         if rehearsal:
             result["stand_ins"] = _stand_ins(content, new)
             if not vault.secrets:
                 result.setdefault("warnings", []).append(_NO_PASSWORD)
         elif result["changed"]:
-            self._write(file, new)
+            self._write(file, write(new, _FLOCK_HEADER) if arguments["flock"] else write(new))
         result.setdefault("warnings", []).extend(_warnings(new))
         return result
 
@@ -345,9 +371,9 @@ class ActionModule(ActionBase):
         label = None if name == constants.DEFAULT_VAULT_IDENTITY else name
         return lambda text: Ciphertext(vault.encrypt(text, secret, label).decode())
 
-    def _write(self, file: Path, content: dict[str, Any]) -> None:
+    def _write(self, file: Path, text: str) -> None:
         try:
-            write_privately(file, write(content))
+            write_privately(file, text)
         except OSError as error:
             raise AnsibleActionFail(
                 f"{file} cannot be written ({error.strerror}); nothing was changed"

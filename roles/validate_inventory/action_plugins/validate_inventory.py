@@ -26,6 +26,7 @@ POOL_PREFIX = "kestrel_"
 _LOCAL_PART = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62})")
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})+")
+_PIN = re.compile(r"[0-9a-f]{2}(:?[0-9a-f]{2}){31}", re.IGNORECASE)
 _MAX_DOMAIN_CHARACTERS = 200  # leaves room for `workers.` and for a host's name before it
 _GROUPS = ("xmpp_servers", "managers", "workers", "monitoring")
 _USER_KEYS = {"name", "admin"}
@@ -144,6 +145,41 @@ def monitoring_problems(
             )
 
 
+def flock_problems(variables: Variables) -> Iterator[str]:
+    """Yield what is wrong with the flock that a pool is to join."""
+    join, own = variables.get("kestrel_flock_join"), variables.get("kestrel_domain")
+    pins = variables.get("kestrel_flock_pins") or {}
+    addresses = variables.get("kestrel_flock_addresses") or {}
+    if not isinstance(pins, Mapping) or not isinstance(addresses, Mapping):
+        return  # told as values of the wrong kind
+    for variable, names in (
+        ("kestrel_flock_join", [join] if join else []),
+        ("kestrel_flock_pins", pins),
+        ("kestrel_flock_addresses", addresses),
+    ):
+        for name in names:
+            if not _DOMAIN.fullmatch(str(name)):
+                yield f"{variable}: {name!r} is no domain of a pool"
+    for domain, pin in pins.items():
+        if not _PIN.fullmatch(str(pin)):
+            yield (
+                f"kestrel_flock_pins: what {domain} has is no SHA-256 in hex"
+                " (openssl x509 -in FILE -noout -fingerprint -sha256)"
+            )
+    for domain, place in addresses.items():
+        address, _, port = str(place).rpartition(":")
+        if not port.isdecimal() or not _is_address(address.strip("[]")):
+            yield (
+                f"kestrel_flock_addresses: {place!r} of {domain} is not ADDRESS:PORT"
+                " (192.0.2.11:5269)"
+            )
+    if join and join != own and not pins and not variables.get("kestrel_flock_ca_certificate"):
+        yield (
+            f"kestrel_flock_join: no server of {join} would be believed: set"
+            " kestrel_flock_ca_certificate, or kestrel_flock_pins"
+        )
+
+
 def _is_address(text: object) -> bool:
     try:
         ipaddress.ip_address(str(text))
@@ -206,6 +242,11 @@ def find_problems(
     problems += _pool_wide(hosts, "kestrel_domain", domain_problems)
     problems += _pool_wide(hosts, "kestrel_users", user_problems)
     problems += monitoring_problems(groups, hosts)
+    for variables in hosts.values():
+        try:
+            problems += flock_problems(variables)
+        except AnsibleError as error:
+            problems.append(f"what is said of the flock cannot be worked out: {error}")
     prefixes = [POOL_PREFIX, *(f"{name}_" for name in role_names)]
     problems += unknown_variable_problems(hosts, specifications, prefixes)
     problems += value_problems(hosts, specifications)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from kestrelctl.flock.rules.settings import FlockSettings
+from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.service.disk_spools import DiskSpools
 from kestrelctl.flock.service.flock_answering import FlockAnswering
 from kestrelctl.flock.service.flock_service import FlockService
