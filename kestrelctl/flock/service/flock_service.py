@@ -17,7 +17,7 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.overlay.overlay_settings import OverlaySettings
-from kestrelctl.flock.rules.announcing import Announcer
+from kestrelctl.flock.rules.announcing import Announcer, whole_of
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.rules.willing import NEW, HeardPool, WillingList
@@ -130,7 +130,7 @@ class FlockService:
         self.member = True
         moment = self._service.now()
         for domain in domains:
-            if domain != self._domain:
+            if domain != self._domain and not self.settings.fixed:
                 self.overlay.join(domain, moment)
         self._look_soon()
 
@@ -324,6 +324,8 @@ class FlockService:
 
     def _targets(self) -> list[str]:
         """Whom announcements go to."""
+        if self.settings.fixed:
+            return [pool for pool in self.settings.fixed if pool != self._domain]
         known = list(self.overlay.known())
         return known if len(known) <= FEW_POOLS else list(self.overlay.table())
 
@@ -397,7 +399,7 @@ class FlockService:
         hungry = starved is not None and moment - starved > minute
         said = self._announcer.next(
             moment,
-            classes,
+            [whole_of(each) for each in classes] if self.settings.fixed else classes,
             willing=willing,
             ttl=self.settings.starved_ttl if hungry else self.settings.ttl,
         )

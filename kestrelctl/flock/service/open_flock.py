@@ -57,7 +57,11 @@ def open_flock(
     flock = FlockService(
         service,
         dispatcher.outputs,
-        FlockSettings(minute_seconds=options.flock_minute_seconds),
+        FlockSettings(
+            minute_seconds=options.flock_minute_seconds,
+            reclaim_minutes=options.flock_reclaim_minutes,
+            fixed=options.flock_fixed,
+        ),
         DiskSpools(options.data_dir / "flock"),
         random,
         kept.policy,
