@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from kestrelctl.flock.rules.settings import MINUTE_SECONDS, FlockSettings
+from kestrelctl.flock.rules.flock_settings import MINUTE_SECONDS, FlockSettings
 from kestrelctl.simulate.flocks.agenda import Agenda
 from kestrelctl.simulate.flocks.member import Member, Source
 from kestrelctl.simulate.flocks.pool_model import PoolModel

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.flock.rules.announcing import NEWS_SHARE, Announcer
 from kestrelctl.flock.rules.borrowing import Borrower, Need
-from kestrelctl.flock.rules.lending import Lender, Limit, Supply
-from kestrelctl.flock.rules.settings import FlockSettings
+from kestrelctl.flock.rules.flock_settings import FlockSettings
+from kestrelctl.flock.rules.lending import ClassToLend, Lender, LoanLimit
 from kestrelctl.flock.rules.willing import WillingList
-from kestrelctl.protocol.flock import Announcement, Borrow, LentClass, NotLent
+from kestrelctl.protocol.flock import Borrow, LentClass, NotLent, PoolAnnouncement
 from kestrelctl.simulate.flocks.agenda import Agenda
 from kestrelctl.simulate.flocks.pool_model import PoolModel
 
@@ -46,8 +46,8 @@ def _fits(_pool: str, _cls: LentClass) -> bool:
     return True
 
 
-def _no_limit(_borrower: str) -> Limit:
-    return Limit()
+def _no_limit(_borrower: str) -> LoanLimit:
+    return LoanLimit()
 
 
 class Said:
@@ -56,11 +56,11 @@ class Said:
     __slots__ = ("at", "before", "before_at", "last")
 
     def __init__(self) -> None:
-        self.last: Announcement | None = None
-        self.before: Announcement | None = None
+        self.last: PoolAnnouncement | None = None
+        self.before: PoolAnnouncement | None = None
         self.at = self.before_at = float("-inf")
 
-    def add(self, said: Announcement, now: float) -> None:
+    def add(self, said: PoolAnnouncement, now: float) -> None:
         """It announces something."""
         self.before, self.before_at = self.last, self.at
         self.last, self.at = said, now
@@ -81,7 +81,7 @@ class Source:
         self.member = member
         self.sender = sender
         self.far_seconds = far_seconds
-        self.heard: Announcement | None = None
+        self.heard: PoolAnnouncement | None = None
 
 
 class Member:
@@ -302,9 +302,9 @@ class Member:
         if self.model.free:
             self._share()
 
-    def _supplies(self) -> dict[str, Supply]:
+    def _supplies(self) -> dict[str, ClassToLend]:
         model = self.model
-        return {CLASS: Supply(CLASS, _ONE, {"cpus": float(model.free)}, model.waiting)}
+        return {CLASS: ClassToLend(CLASS, _ONE, {"cpus": float(model.free)}, model.waiting)}
 
     def _share(self) -> None:
         """Divides what is idle among those who wish for it, and tells them."""
