@@ -38,12 +38,12 @@ class Announcer:
             ttl: how far it is to go.
         """
         settings = self._settings
-        since = now - self._told_at
         if self._told is not None:
             news = self._is_news(classes, willing=willing)
             wait = settings.pace_seconds if news else settings.announce_seconds
-            if since < wait:
-                self.wake_at = self._told_at + wait
+            due = self._told_at + wait
+            if now < due:
+                self.wake_at = due
                 return None
         self._seq += 1
         shown = sorted(classes, key=lambda each: -each.machines)[:MOST_CLASSES] if willing else ()
@@ -77,6 +77,12 @@ class Announcer:
         return any(
             each.id in before and _differs(before[each.id].free, each.free) for each in classes
         )
+
+
+def whole_of(cls: LentClass) -> LentClass:
+    """A class as if all of it were free: what somebody knows who was told of it once."""
+    free = {name: cls.machines * amount for name, amount in cls.ad.assets.items()}
+    return LentClass(id=cls.id, ad=cls.ad, machines=cls.machines, free=free)
 
 
 def _differs(told: dict[str, float], free: dict[str, float]) -> bool:
