@@ -92,7 +92,7 @@ class LoanKeeper:
         random: Random,
         carrier: Carrier,
     ) -> None:
-        self._carrier = carrier
+        self.carrier = carrier
         self._service = service
         self._outputs = outputs
         self._settings = settings
@@ -214,7 +214,7 @@ class LoanKeeper:
             self._random,
             self._judge,
             self._audit,
-            self._carrier,
+            self.carrier,
             left,
             self._over,
         )
