@@ -6,19 +6,20 @@ import asyncio
 import contextlib
 import json
 import shlex
-import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
 
+from kestrelctl.cli.bench_flock import flock
 from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent, split_words
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from kestrelctl.bench.bench_result import BenchResult, BenchRun
     from kestrelctl.bench.compare import Change, Comparison, Pairing
     from kestrelctl.xmpp.user import UserConnection
-
-
-#: The exit status for each signal that ends a bench before its last run.
-_STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 class Bench(Noun):
@@ -155,6 +152,9 @@ def report_results(invocation: Invocation, /, results: tuple[Path, ...], file: P
     asyncio.run(invocation.show(Record(str(file), {"report": str(file)}, [str(file)])))
 
 
+bench.add_command(flock)
+
+
 def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
     """Carries out what the options say, prints and saves what it found, and returns the status.
 
@@ -225,45 +225,12 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
                 screen.say(f"report: {page}")
 
     try:
-        stopped = asyncio.run(_until_a_signal(measure()))
+        stopped = asyncio.run(until_a_signal(measure()))
     except Exception:  # a full disk, for example, comes as it is
         hand_over("an error")
         raise
     hand_over(stopped.name if stopped else None)
-    return _STATUS[stopped] if stopped else 0
-
-
-async def _until_a_signal(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
-    """Does some work; a signal cancels it, so that it can put away what it has made.
-
-    Later signals change nothing: it is about to end. One that was to be ignored stays so: nohup(1)
-    asks for it, and shells do for what they run in the background.
-
-    Returns:
-        The signal that ended it; None if it came to its end.
-    """
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work)
-    first: signal.Signals | None = None
-
-    def stop(number: signal.Signals) -> None:
-        nonlocal first
-        if first is None:
-            first = number
-            task.cancel()
-
-    heard = [number for number in _STATUS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in heard:
-        loop.add_signal_handler(number, stop, number)
-    try:
-        await task
-    except asyncio.CancelledError:
-        if first is None:
-            raise
-    finally:
-        for number in heard:
-            loop.remove_signal_handler(number)
-    return first
+    return SIGNAL_STATUS[stopped] if stopped else 0
 
 
 def _tell(screen: Screen, run: BenchRun, number: int, of: int) -> None:

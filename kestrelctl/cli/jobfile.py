@@ -48,6 +48,7 @@ OPTIONS = (
     "isolation",
     "requirements",
     "rank",
+    "no-flock",
     "max-running",
     "max-failures",
     "success-exit",
@@ -245,7 +246,7 @@ def _one(path: Path, fields: dict[str, Any], which: str = "") -> JobFile:
             found = fields.pop(key)
             fields[f"{key}s"] = [found] if isinstance(found, str) else found
     for key, value in fields.items():
-        if key in ("service", "hold", "join", "keep-logs") and isinstance(value, bool):
+        if key in ("service", "hold", "join", "keep-logs", "no-flock") and isinstance(value, bool):
             continue
         if isinstance(value, tuple):  # the command of a stage
             continue

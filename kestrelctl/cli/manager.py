@@ -21,6 +21,7 @@ from kestrelctl.core.model.config import (
     SHORTEST_USAGE_SECONDS,
     Config,
 )
+from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.grammar.quantities import Number, WholeNumber, parse_duration
@@ -270,18 +271,43 @@ def manager() -> None:
     help="Seconds: the unit in which pools of a flock tell each other things.",
 )
 @click.option(
+    "--flock-reclaim",
+    "flock_reclaim_minutes",
+    type=Number(0),
+    default=0.5,
+    show_default=True,
+    metavar="MINUTES",
+    help="How long tasks of other pools may go on while own ones wait for their places.",
+)
+@click.option(
+    "--flock-fixed",
+    multiple=True,
+    hidden=True,
+    metavar="DOMAIN",
+    help="A pool of a flock that does not find itself; to see what finding is worth.",
+)
+@click.option(
+    "--flock-isolation",
+    type=click.Choice(RUNGS),
+    default="bubblewrap",
+    show_default=True,
+    help="How well tasks of other pools are isolated here at the least, where no rule says it.",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @pass_invocation
-def run(invocation: Invocation, /, data_dir: Path | None, **options: Any) -> None:
+def run(invocation: Invocation, /, data_dir: Path | None, **given: Any) -> None:
     """Run the manager in the foreground, until SIGTERM."""
+    from kestrelctl.flock.service.open_flock import open_flock
     from kestrelctl.manager import manager_daemon
     from kestrelctl.manager.manager_options import ManagerOptions
 
     data_dir = data_dir or _default_data_dir()
-    mail = mail_server(options)
+    mail = mail_server(given)
     verbose = invocation.screen.verbose
-    manager_daemon.run(ManagerOptions(data_dir=data_dir, mail=mail, verbose=verbose, **options))
+    options = ManagerOptions(data_dir=data_dir, mail=mail, verbose=verbose, **given)
+    manager_daemon.run(options, open_flock)
 
 
 @manager.command("backup", cls=CliCommand)

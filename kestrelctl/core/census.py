@@ -56,7 +56,8 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         queued: tasks that wait at a worker behind others.
         owners: (waiting, at a worker) tasks of each owner with an active job.
         shares: (share of the pool, what his running tasks count for him) of each user who runs
-            something, or waits for it; the shares together are 1.
+            something, or waits for it; the shares together are 1. Guests have none: they get what
+            others leave.
         capacity, free: of the workers that are online.
         long_tasks: running tasks of which workers have said what they use.
         long_tasks_bytes: what these hold of memory.
@@ -237,14 +238,17 @@ def take_shortage(state: State) -> Shortage:
         # For who waits for tokens of the pool another worker would do nothing.
         tasks = min(takeable(job), tokens.times_free(job.shape.tokens))
         tokens.give(job.shape.tokens, tasks)
-        waiting.setdefault(job.spec.priority, Counter())[job.shape] += tasks
+        waiting.setdefault(job.precedence, Counter())[job.shape] += tasks
     return shortage(running, waiting, workers)
 
 
 def _shares(state: State) -> dict[str, tuple[float, float]]:
     active = [sharer for sharer in state.sharers.users() if sharer.is_active]
-    together = sum(sharer.share for sharer in active)
-    return {sharer.name: (sharer.share / together, sharer.charged) for sharer in active}
+    together = sum(sharer.share for sharer in active if sharer.at_home)
+    return {
+        sharer.name: (sharer.share / together if sharer.at_home else 0.0, sharer.charged)
+        for sharer in active
+    }
 
 
 def _backoffs(state: State) -> Counter[int]:

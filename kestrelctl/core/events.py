@@ -10,7 +10,7 @@ from kestrelctl.core.model.after import After
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.index_ranges import IndexRange
-from kestrelctl.core.model.records import EndedTasks, JobRecord
+from kestrelctl.core.model.records import EndedTasks, FlockRecord, JobRecord
 from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.seal import Seal
 from kestrelctl.core.model.share_change import ShareChange
@@ -115,6 +115,17 @@ class PutPolicy(Event, frozen=True, kw_only=True):
     name: str
     workers: str
     text: str
+
+
+class ChangeFlock(Event, frozen=True, kw_only=True):
+    """What is durable of the flock changes: rules, or the pools to find it by.
+
+    Attributes:
+        request: of whom to answer; empty for nobody.
+    """
+
+    request: str = ""
+    records: tuple[FlockRecord, ...]
 
 
 class PutToken(Event, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from kestrelctl.core.jobs.sharer import weight_of
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.model.after import count_parents, ids_of
 from kestrelctl.core.model.assets import MILLI
+from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.state import State
 
@@ -79,7 +80,26 @@ def violations(state: State) -> list[str]:
     _spanning_violations(state, must)
     _waiting_violations(state, must)
     _pairing_violations(state, must)
+    _flock_violations(state, must)
     return found
+
+
+def _flock_violations(state: State, must: Must) -> None:
+    """Guests come behind all that is the pool's own, and nothing goes where it may not."""
+    guests = {job.id for job in state.jobs.values() if job.spec.guest is not None}
+    must(state.guests == guests, "the guests are %s, not %s", guests, state.guests)
+    kept = [job.id for job in state.kept if job.id in guests]
+    must(not kept, "workers are kept for guests: jobs %s", kept)
+    for turn in state.demand.turns():
+        for _, job in (entry for line in turn.lines.values() for entry in line):
+            behind = turn.priority < 0
+            must(behind == (job.id in guests), "job %s has the wrong turn", job.id)
+    for worker in state.workers.values():
+        lent = is_neighbour(worker.jid)
+        must(lent == (worker.cls.distance_seconds > 0), "%s is of the wrong class", worker.jid)
+        must(not lent or worker.kept_for is None, "%s is lent, and kept", worker.jid)
+        stay = [task.job.id for task in worker.held.values() if lent and task.line.shape.stays]
+        must(not stay, "tasks of jobs %s are at a neighbour", stay)
 
 
 def _pairing_violations(state: State, must: Must) -> None:

@@ -25,6 +25,7 @@ from kestrelctl.core.effects import Effect, Recall, TasksEnded
 from kestrelctl.core.events import (
     Bounced,
     Cancel,
+    ChangeFlock,
     Checkpointed,
     Disconnected,
     Drain,
@@ -70,6 +71,7 @@ from kestrelctl.core.handlers import (
     dependents,
     durability,
     fail_fast,
+    flock_changes,
     holds,
     leases,
     membership,
@@ -88,14 +90,22 @@ from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
-from kestrelctl.core.model.records import PolicyRecord, Snapshot
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.records import FlockPeer, PolicyRecord, Snapshot
+from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.seal import Seals
+from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.recovery import restore
 from kestrelctl.core.scheduling.explain import Explanation, explain
+from kestrelctl.core.scheduling.imagined import ImaginedWorkers
+from kestrelctl.core.scheduling.lendable import LendableClass, LendableClasses
+from kestrelctl.core.scheduling.own_waiting import own_waiting
 from kestrelctl.core.scheduling.plan import Plan, plan
-from kestrelctl.core.scheduling.recall import recalls
+from kestrelctl.core.scheduling.recall import guests_to_recall, recalls
 from kestrelctl.core.scheduling.shortage import Shortage
+from kestrelctl.core.scheduling.unmet import Unmet, unmet
 
 #: Pause between two looks at what could be recalled.
 RECALL_ROUND_SECONDS = 0.1
@@ -116,6 +126,7 @@ _HANDLERS: dict[type[Event], Callable[[Any, Any], None]] = {
     Retry: submission.on_retry,
     PutPolicy: policy_changes.on_put_policy,
     DropPolicy: policy_changes.on_drop_policy,
+    ChangeFlock: flock_changes.on_change_flock,
     PutToken: token_changes.on_put_token,
     DropToken: token_changes.on_drop_token,
     SetUser: sharing.on_set_user,
@@ -157,6 +168,8 @@ class Pool:
 
     def __init__(self, snapshot: Snapshot, config: Config | None = None) -> None:
         self.state = restore(config or Config(), snapshot)
+        self._lendable = LendableClasses(self.state.supply)
+        self._imagined = ImaginedWorkers()
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -221,10 +234,14 @@ class Pool:
 
     def _recall(self, now: float) -> None:
         state = self.state
-        found = recalls(state.workers.values(), state.demand, state.supply, state.config, now)
+        workers = state.workers.values()
+        found = recalls(workers, state.demand, state.supply, state.config, now)
+        if state.guests:
+            found = guests_to_recall(workers, state.demand, state.supply) + found
         for worker, numbers in found:
-            worker.recalling = True
-            state.emit(Recall(worker=worker.jid, numbers=numbers))
+            if not worker.recalling:
+                worker.recalling = True
+                state.emit(Recall(worker=worker.jid, numbers=numbers))
 
     def _settle(self, now: float) -> None:
         """Looks again at all that an event has touched, once each."""
@@ -341,6 +358,16 @@ class Pool:
         """Every consumption policy, by name."""
         return self.state.policies.records()
 
+    @property
+    def flock_rules(self) -> list[FlockRule]:
+        """Every rule of lending and borrowing, by name."""
+        return [rule for _, rule in sorted(self.state.flock.rules.items())]
+
+    @property
+    def flock_peers(self) -> list[FlockPeer]:
+        """Every pool by which to find the flock, by domain."""
+        return [peer for _, peer in sorted(self.state.flock.peers.items())]
+
     def tokens(self) -> list[TokenNumbers]:
         """What the whole pool has itself, by name."""
         return count_tokens(self.state)
@@ -376,6 +403,42 @@ class Pool:
     def shortage(self) -> Shortage:
         """Which waiting tasks no placement could run now, and what is missing for them."""
         return take_shortage(self.state)
+
+    def lendable(self, now: float) -> list[LendableClass]:
+        """What of the pool's own workers could be lent, by class, after a scheduling pass.
+
+        Workers that may take nothing, or are kept for a job that starves, are not among them.
+        """
+        state = self.state
+        return self._lendable.find(
+            state.workers.values(),
+            state.demand.shapes,
+            own_waiting(state.demand),
+            now,
+            starts=state.connected and not state.store_error,
+        )
+
+    def unmet(self, now: float) -> list[Unmet]:
+        """Which tasks of the pool's own wait for nothing but a worker, after a scheduling pass.
+
+        None while nothing is handed out, nor before workers have said what they still run.
+        """
+        state = self.state
+        if state.store_error or not state.connected:
+            return []
+        if state.reconcile_until is not None and now < state.reconcile_until:
+            return []
+        return unmet(own_waiting(state.demand))
+
+    def would_fit(self, shape: Shape, ad: WorkerAd, jid: str) -> Refusal | None:
+        """Why tasks of a shape could never run on a worker with this ad; None if they could.
+
+        Args:
+            ad, jid: of a worker that need not be there; the pool does not come to know it by that.
+        """
+        state = self.state
+        of_jobs, policies = state.demand.significance, state.policies
+        return self._imagined.refusal(shape, ad, jid, of_jobs, policies)
 
     def known_tags(self) -> frozenset[str]:
         """Every tag that a worker has, or lately had."""

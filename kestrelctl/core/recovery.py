@@ -9,6 +9,7 @@ from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd, with_cpus
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.records import PolicyRecord, Snapshot, UnfinishedJob, WorkerRecord
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.policies.bad_policy import BadPolicy
@@ -29,6 +30,7 @@ def restore(config: Config, snapshot: Snapshot) -> State:
     state.tokens.settled = False
     for token in snapshot.tokens:
         state.tokens.put(token)
+    state.flock.restore([*snapshot.flock_rules, *snapshot.flock_peers])
     state.sharers.settled = False
     state.sharers.restore(snapshot.users, snapshot.groups, snapshot.stored)
     state.stored_until = state.sharers.first_end()
@@ -77,7 +79,9 @@ def _restore_job(state: State, unfinished: UnfinishedJob) -> Job:
 
 
 def _restore_worker(state: State, known: WorkerRecord) -> None:
-    ad = known.ad and with_cpus(known.ad, state.config.max_account_cpus)
+    ad = known.ad
+    if ad is not None and not is_neighbour(known.worker):
+        ad = with_cpus(ad, state.config.max_account_cpus)
     worker = Worker(known.worker, state.class_of(ad, known.worker), known.ad or WorkerAd(), 0.0)
     worker.draining = known.draining
     state.workers[known.worker] = worker

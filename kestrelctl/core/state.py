@@ -17,6 +17,7 @@ from kestrelctl.core.jobs.quota import Quota
 from kestrelctl.core.jobs.sharer import Sharers
 from kestrelctl.core.jobs.story import happening
 from kestrelctl.core.jobs.tokens import Tokens
+from kestrelctl.core.members.flock_memory import FlockMemory
 from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
@@ -44,6 +45,7 @@ class State:
     Attributes:
         seals: prove to this start what earlier ones handed out.
         ending: jobs whose end is not yet durable: to users they are still active.
+        guests: those of `jobs` that are guests.
         forgetting: jobs that the store still has, but shall not.
         keys: (owner, key) of submissions that are not yet durable -> the job that each made. Later
             the store knows them.
@@ -79,6 +81,7 @@ class State:
         self.next_job_id = next_job_id
         self.jobs: dict[int, Job] = {}
         self.ending: dict[int, Job] = {}
+        self.guests: set[int] = set()
         self.forgetting: set[int] = set()
         self.keys: dict[tuple[str, str], int] = {}
         self.workers: dict[str, Worker] = {}
@@ -88,6 +91,7 @@ class State:
         self.habits: WeakValueDictionary[str, Habit] = WeakValueDictionary()
         self.sharers = Sharers(config)
         self.tokens = Tokens()
+        self.flock = FlockMemory()
         self.dependencies = Dependencies()
         self.pairs: dict[int, dict[int, Job]] = {}
         self.demand = Demand(self.sharers, config, self.tokens)
@@ -136,7 +140,12 @@ class State:
         shape = self.demand.shape_of(spec, owner)
         if spec.request == shape.asked:
             spec = msgspec.structs.replace(spec, request=shape.asked)
-        job = Job(job_id, self.sharers.of(owner), spec, shape, submitted_at)
+        sharer = self.sharers.of(owner)
+        if spec.guest is None:
+            sharer.at_home = True
+        else:
+            self.guests.add(job_id)
+        job = Job(job_id, sharer, spec, shape, submitted_at)
         job.stores_files = spec.stores_files(keep_logs=self.config.keep_logs)
         self.jobs[job_id] = job
         deadline = spec.deadline(submitted_at)

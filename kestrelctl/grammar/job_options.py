@@ -103,6 +103,11 @@ _OPTIONS = (
         default="",
         help="Rather on workers for which this number is higher: Memory.",
     ),
+    click.option(
+        "--no-flock",
+        is_flag=True,
+        help="Only on the pool's own workers, never on those of neighbour pools.",
+    ),
     click.option("--max-running", type=WholeNumber(1), help="The most tasks at a time."),
     click.option(
         "--max-failures",
@@ -394,6 +399,7 @@ def job_of(
             requires=split_words(options["requires"]) + isolation,
             requirements=options["requirements"].strip(),
             rank=options["rank"].strip(),
+            stays=options["no_flock"],
             max_running=options["max_running"],
             max_failures=options["max_failures"],
             retry_memory_bytes=options["retry_memory"],

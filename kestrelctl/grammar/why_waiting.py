@@ -101,6 +101,8 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
 
 
 def _lack(refusal: Refusal) -> str:
+    if refusal.reason is Reason.STAYS_HOME:
+        return "a neighbour lends: it stays on the pool's own"
     if refusal.reason is Reason.MISSING_TAGS:
         return f"lacks {refusal.wanted}"
     if refusal.reason is Reason.MISSING_ASSET:

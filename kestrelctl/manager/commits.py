@@ -14,7 +14,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.effects import Effect, Feed
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.records import (
+    FlockPeer,
+    FlockPeerGone,
+    FlockRuleGone,
     GroupGone,
     GroupRecord,
     JobForgotten,
@@ -251,4 +255,8 @@ def _what(record: Record, place: int) -> Hashable:
         return (UserRecord, record.name)
     if isinstance(record, (GroupRecord, GroupGone)):
         return (GroupRecord, record.name)
+    if isinstance(record, (FlockRule, FlockRuleGone)):
+        return (FlockRule, record.name)
+    if isinstance(record, (FlockPeer, FlockPeerGone)):
+        return (FlockPeer, record.pool)
     return place

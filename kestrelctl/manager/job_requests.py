@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.effects import Answer, JobEnded
+from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, ended_tasks
 from kestrelctl.core.model.task_state import FINAL_STATES
 from kestrelctl.core.model.validate import problem_with_job
@@ -40,8 +43,14 @@ from kestrelctl.manager.watchers import Watchers
 from kestrelctl.manager.where import listed_job, where_jobs
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.flock_views import NeighbourAnswer
 from kestrelctl.protocol.handout import problem_with_size
 from kestrelctl.store.sums import Used
+
+#: So many neighbours are named in an explanation.
+MOST_NEIGHBOURS = 100
+#: Why each neighbour does not run the tasks of a job that wait, the nearest first.
+Neighbourhood: TypeAlias = Callable[[Job], list[NeighbourAnswer]]
 
 
 class JobRequests:
@@ -56,6 +65,8 @@ class JobRequests:
         self._watchers: Watchers[Caller] = Watchers()
         #: Jobs whose retry is not durable yet: what the store says of their tasks is out of date.
         self._retrying: set[int] = set()
+        #: Set by whatever keeps the pool in a flock.
+        self.neighbours: Neighbourhood = lambda job: []
         service.listen(JobEnded, self._on_job_ended)
 
     async def submit(self, caller: Caller, request: rq.SubmitJob) -> None:
@@ -463,7 +474,9 @@ class JobRequests:
                 hint=f"`kestrelctl job tasks {record.job_id}` shows how each task went",
             )
         unstored = self._service.unstored().get(job.id)
-        caller.reply(views.explanation(pool, job, unstored, request.id, self._service.now()))
+        found = views.explanation(pool, job, unstored, request.id, self._service.now())
+        near = self.neighbours(job)[:MOST_NEIGHBOURS] if found.waiting else []
+        caller.reply(msgspec.structs.replace(found, neighbours=near))
 
     def _on_job_ended(self, ended: JobEnded) -> None:
         watchers = self._watchers.pop(ended.record.job_id, self._service.now())

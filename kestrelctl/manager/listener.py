@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from kestrelctl.core import events as ev
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.errors import Busy, KestrelError, NotAllowed, UsageError
 from kestrelctl.manager.access import Access, bare
@@ -13,6 +14,7 @@ from kestrelctl.manager.addresses import Addresses
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.conversations import Conversations
 from kestrelctl.manager.notices import Notices
+from kestrelctl.manager.other_pools import NO_OTHER_POOLS, OtherPools
 from kestrelctl.manager.outbox import SMALL_BYTES
 from kestrelctl.manager.parent_file_answers import ParentFileAnswers
 from kestrelctl.manager.presence_desk import PresenceDesk
@@ -40,8 +42,14 @@ class ManagerListener:
     """Gives workers' messages to the core, users' to the dispatcher, and refuses the rest."""
 
     def __init__(
-        self, service: Service, dispatcher: RequestDispatcher, access: Access, domain: str
+        self,
+        service: Service,
+        dispatcher: RequestDispatcher,
+        access: Access,
+        domain: str,
+        others: OtherPools = NO_OTHER_POOLS,
     ) -> None:
+        self._others = others
         self._turns = Turns(service.now, WORKER_LINES)
         self._service = service
         service.hear = self._heard
@@ -70,6 +78,7 @@ class ManagerListener:
         self._service.handle(ev.Reconnected(at=self._now(), cause="server"))
         self._dispatcher.enrollment.on_online()
         self._notices.on_online()
+        self._others.on_online()
 
     def on_offline(self, why: str) -> None:
         if self.session.refused:
@@ -83,12 +92,13 @@ class ManagerListener:
             return
         log.warning("the server is away: %s", why)
         self.desk.forget_all()
+        self._others.on_offline()
         self._service.handle(ev.Disconnected(at=self._now(), cause="server"))
 
     def on_presence(self, sender: str, to: str, kind: str) -> None:
         self._service.stanzas.received(stanzas.PRESENCE)
         shows = {"available": self._shown, "unavailable": self._lost}.get(kind)
-        if shows is not None and to == self._pool and self._access.may_work(sender):
+        if shows is not None and to == self._pool and self._may_work(sender):
             # In turn: what it said before it left counts, and may have been its results.
             if not self._turns.take(sender, bare(sender), 0, lambda: shows(sender)):
                 shows(sender)
@@ -108,7 +118,9 @@ class ManagerListener:
 
     def on_bounce(self, sender: str, condition: str) -> None:
         self._service.stanzas.received(stanzas.BOUNCE)
-        if condition in GONE and self._access.may_work(sender):
+        if sender.partition("/")[0].rpartition("@")[2] != self.addresses.domain:
+            self._others.on_bounce(sender, condition)
+        if condition in GONE and self._may_work(sender):
             self._service.profiles.on_presence(sender, "unavailable")
             self._service.handle(ev.Bounced(at=self._now(), cause=sender, worker=sender))
         elif condition in GONE:
@@ -121,6 +133,8 @@ class ManagerListener:
             self._take_work(sender, payload, typed=False)
         elif to == self._jobs:
             self._take_request(sender, payload, typed=False)
+        elif self._others.is_ours(to):
+            self._take_from_pool(sender, to, payload)
 
     def on_body(self, sender: str, to: str, body: str) -> None:
         job_id = self.addresses.job_id(to)
@@ -134,6 +148,22 @@ class ManagerListener:
             self._conversations.take(sender, to, body, TOO_MANY)
 
     # -- workers -----------------------------------------------------------------------------------
+
+    def _may_work(self, jid: str) -> bool:
+        """Whether that address may be a worker: one of the pool's own, or a loan of another."""
+        return self._access.may_work(jid) or self._others.may_work(jid)
+
+    def _take_from_pool(self, sender: str, to: str, payload: str) -> None:
+        """Deals with what another pool sends in its turn, or drops it."""
+        done = self._turns.take(
+            sender,
+            bare(sender),
+            len(payload),
+            lambda: self._others.on_payload(sender, to, payload),
+        )
+        if not done:
+            self._service.stanzas.received(stanzas.BUSY, len(payload))
+            log.warning("dropped a message of %s: too many of its pool wait", sender)
 
     def _take_work(self, sender: str, payload: str, *, typed: bool) -> None:
         """Deals with what is sent to the pool in its account's turn, or drops it."""
@@ -151,7 +181,7 @@ class ManagerListener:
         if self._dispatcher.enrollment.doubts(sender):
             self._dispatcher.enrollment.check(sender)
             return
-        if not self._access.may_work(sender):
+        if not self._may_work(sender):
             self._service.stanzas.received(stanzas.FORBIDDEN, len(payload))
             reason = "this account may not join as a worker"
             if self._access.may_submit(sender):
@@ -236,7 +266,8 @@ class ManagerListener:
         )
 
     def _hello(self, sender: str, message: work.Hello) -> None:
-        problem = problem_with_ad(message.ad)
+        ad = self._admitted(sender, message.ad)
+        problem = problem_with_ad(ad)
         if message.version != work.VERSION:
             problem = f"this pool speaks version {work.VERSION}, the worker {message.version}"
         if problem:
@@ -250,7 +281,7 @@ class ManagerListener:
                 incarnation=message.incarnation,
                 greeting=message.greeting,
                 said_at=message.at,
-                ad=message.ad,
+                ad=ad,
                 holds=message.holds,
                 claims=message.claims,
                 seals=message.seals,
@@ -260,12 +291,17 @@ class ManagerListener:
         )
 
     def _resized(self, sender: str, message: work.Resized) -> None:
-        problem = problem_with_ad(message.ad)
+        ad = self._admitted(sender, message.ad)
+        problem = problem_with_ad(ad)
         if problem:
             self._refuse_worker(sender, problem)
             return
-        self._service.handle(ev.Resized(at=self._now(), cause=sender, worker=sender, ad=message.ad))
+        self._service.handle(ev.Resized(at=self._now(), cause=sender, worker=sender, ad=ad))
         self._dispatcher.resizes.on_resized(sender, message)
+
+    def _admitted(self, sender: str, ad: WorkerAd) -> WorkerAd:
+        """What counts of an ad: a pool's own workers say themselves what they offer."""
+        return ad if self._access.may_work(sender) else self._others.admitted(sender, ad)
 
     def _refuse_worker(self, sender: str, reason: str, *, typed: bool = False) -> None:
         log.warning("refused a message of %s: %s", sender, reason)

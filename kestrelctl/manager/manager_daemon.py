@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 import psutil
 
@@ -20,6 +21,7 @@ from kestrelctl.manager.iq_requests import IqRequests
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.mails import Mails
 from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.other_pools import OtherPools
 from kestrelctl.manager.pool_requests import Usage
 from kestrelctl.manager.profile_pings import keep_pinging
 from kestrelctl.manager.request_dispatch import RequestDispatcher
@@ -32,6 +34,24 @@ from kestrelctl.xmpp import xmpp_session
 from kestrelctl.xmpp.accounts import Accounts
 
 log = logging.getLogger(__name__)
+
+
+class Flock(Protocol):
+    """The manager's part in a flock of pools: `flock.service.open_flock` in production."""
+
+    @property
+    def others(self) -> OtherPools:
+        """What the manager asks of it."""
+        ...
+
+    def begin(self) -> None:
+        """Joins, if the pool is to be in a flock."""
+
+    async def close(self) -> None:
+        """The manager stops."""
+
+
+FlockOpener: TypeAlias = Callable[[Service, RequestDispatcher, ManagerOptions], Flock]
 
 
 async def _told_to_stop() -> None:
@@ -58,8 +78,11 @@ def usage_of(process: psutil.Process) -> Callable[[], Usage]:
     return usage
 
 
-async def serve(options: ManagerOptions) -> None:
+async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     """Runs a manager until SIGTERM or SIGINT.
+
+    Args:
+        open_flock: makes its flock.
 
     Raises:
         KestrelError: the store cannot be opened, the server refuses the secret, or the address for
@@ -83,7 +106,8 @@ async def serve(options: ManagerOptions) -> None:
         EnrollmentRequests(service, accounts, access, temporary),
         usage_of(psutil.Process()),
     )
-    listener = ManagerListener(service, dispatcher, access, options.domain)
+    flock = open_flock(service, dispatcher, options)
+    listener = ManagerListener(service, dispatcher, access, options.domain, flock.others)
     connection = xmpp_session.component(
         options.domain,
         secret,
@@ -110,6 +134,7 @@ async def serve(options: ManagerOptions) -> None:
 
             metrics = await serve_metrics(options.metrics, options.metrics_allow, service)
         connection.start()
+        flock.begin()
         notifier.ready()
         await asyncio.wait({told})
         notifier.stopping()
@@ -123,6 +148,7 @@ async def serve(options: ManagerOptions) -> None:
         mails.cancel()
         if metrics is not None:
             await metrics.stop()
+        await flock.close()
         await service.close()
         await connection.stop()
         store.close()
@@ -130,10 +156,14 @@ async def serve(options: ManagerOptions) -> None:
     log.info("stopped")
 
 
-def run(options: ManagerOptions) -> None:
-    """The daemon's main program."""
+def run(options: ManagerOptions, open_flock: FlockOpener) -> None:
+    """The daemon's main program.
+
+    Args:
+        open_flock: makes its flock.
+    """
     logs.set_up(options.log_format, verbose=options.verbose)
     try:
-        asyncio.run(serve(options))
+        asyncio.run(serve(options, open_flock))
     except OSError as error:
         raise KestrelError("the manager cannot start", cause=str(error)) from error

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias, get_args
 
-from kestrelctl.errors import KestrelError
+from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.manager.asset_requests import AssetRequests
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.graph_requests import GraphRequests
-from kestrelctl.manager.job_requests import JobRequests
+from kestrelctl.manager.job_requests import JobRequests, Neighbourhood
 from kestrelctl.manager.outbox import Outbox
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.pending_answers import PendingAnswers
@@ -26,9 +26,13 @@ from kestrelctl.manager.turns import USER_LINES, Turns
 from kestrelctl.manager.user_requests import UserRequests
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.flock_requests import FlockRequest
 from kestrelctl.protocol.joining import Join, ToJoiner
 
 log = logging.getLogger(__name__)
+
+#: What serves each kind of request.
+Handlers: TypeAlias = Mapping[type, Callable[[Caller, Any], Awaitable[None]]]
 
 
 class Enrollment(Protocol):
@@ -59,6 +63,9 @@ class RequestDispatcher:
 
     Args:
         usage: tells what the manager's process takes of its machine.
+
+    Attributes:
+        pending: waits for answers of the core.
     """
 
     def __init__(
@@ -72,8 +79,8 @@ class RequestDispatcher:
         )
         self.turns = Turns(service.now, USER_LINES, self.outbox.has_room)
         selection = Selection(service.pool, service.store)
-        pending = PendingAnswers(service)
-        jobs = JobRequests(service, selection, pending)
+        pending = self.pending = PendingAnswers(service)
+        jobs = self._jobs = JobRequests(service, selection, pending)
         graphs = GraphRequests(service, selection, pending, jobs.uploaded)
         tasks = TaskRequests(service, selection, self.outputs)
         pool = PoolRequests(service, selection, self.resizes, usage)
@@ -122,7 +129,19 @@ class RequestDispatcher:
             rq.ListGroups: shares.list_groups,
             rq.ChangeGroup: shares.set_group,
             rq.RemoveGroup: shares.remove_group,
+            **dict.fromkeys(get_args(FlockRequest), _in_no_flock),
         }
+
+    def serve_flock(self, handlers: Handlers, neighbours: Neighbourhood) -> None:
+        """From now on requests about the flock are served, and the reasons why tasks wait name
+        neighbours.
+
+        Args:
+            handlers: what serves each kind of request about the flock.
+            neighbours: why each neighbour does not run the tasks of a job that wait.
+        """
+        self._serve |= handlers
+        self._jobs.neighbours = neighbours
 
     def serve(self, caller: Caller, request: rq.AnyRequest) -> None:
         """Answers a request, now or when what it asks for is done."""
@@ -141,6 +160,14 @@ class RequestDispatcher:
         except Exception:
             log.exception("a request of %s failed: %s", caller.jid, type(request).__name__)
             caller.reply(failed(request.id, KestrelError("the manager failed at this request")))
+
+
+async def _in_no_flock(caller: Caller, request: rq.AnyRequest) -> None:
+    raise NotFound(
+        "this pool is in no flock",
+        cause="its manager was started without one",
+        hint="docs/flocking.md says how pools find each other",
+    )
 
 
 def failed(request_id: str, error: KestrelError) -> an.Failed:

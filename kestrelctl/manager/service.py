@@ -50,6 +50,7 @@ class Service:
         self.pool = pool
         self.store = store
         self.domain = domain
+        self.clock = clock
         self.now = clock.now
         self.session: Session
         self.started_at = self.now()
@@ -71,6 +72,8 @@ class Service:
         self._acknowledgements = Acknowledgements(
             lambda worker, numbers: self._send_numbers(work.Ack, worker, numbers)
         )
+        #: Called after work was handed out.
+        self.after_schedule: Callable[[], None] = lambda: None
         #: Takes what a worker has said; the listener sets it.
         self.hear: Callable[[str, work.FromWorker], None] = lambda worker, message: None
         #: The workers that are sent chat messages and nothing else.
@@ -108,6 +111,7 @@ class Service:
         moment = self.now()
         self._perform(self.pool.schedule(moment))
         self._set_timer(moment)
+        self.after_schedule()
 
     def _set_timer(self, moment: float) -> None:
         at = self.pool.wake_at(moment)

@@ -141,6 +141,8 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         join=spec.join,
         after_each=spec.after_each,
         keep_logs=spec.keep_logs,
+        stays=spec.stays,
+        guest_of=spec.guest.pool if spec.guest else "",
         mean_seconds=job.mean_seconds if job else None,
         dispatch_p50_seconds=percentile(latencies, 50),
         dispatch_p99_seconds=percentile(latencies, 99),
@@ -166,6 +168,7 @@ def summary(view: JobView) -> JobView:
         priority=view.priority,
         request=view.request,
         service=view.service,
+        guest_of=view.guest_of,
         hold=None if view.hold is None else msgspec.structs.replace(view.hold, reason=""),
     )
 

@@ -14,6 +14,7 @@ from kestrelctl.core.model.matching_ads import (
     WORKER_ATTRIBUTES,
     Attributes,
     amounts_ad,
+    least_seconds,
     worker_ad,
 )
 from kestrelctl.errors import UsageError
@@ -121,4 +122,7 @@ def listed_job(view: JobView) -> Attributes:
         "Owner": view.owner,
         "JobPrio": view.priority,
     }
+    seconds = least_seconds(view.time_limit_seconds, view.time_request_seconds)
+    if seconds is not None:
+        facts["JobSeconds"] = seconds
     return amounts_ad(view.request, "Request") | facts | said

@@ -12,6 +12,8 @@ from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.checkpoint_views import CheckpointView, JobCheckpoints
+from kestrelctl.protocol.flock_answers import FlockAnswer
+from kestrelctl.protocol.flock_views import NeighbourAnswer
 from kestrelctl.protocol.graph_answers import GraphSubmitted, JobGraph
 from kestrelctl.protocol.output_views import FollowedLog, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
@@ -131,6 +133,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     join: bool = False  #: standard error goes into standard output
     after_each: int = 0  #: the job for whose tasks its tasks wait, one for one; 0 for none
     keep_logs: bool = False  #: what tasks print goes into the file share
+    stays: bool = False  #: it goes to no neighbour
+    guest_of: str = ""  #: the domain of the pool whose guest it is; empty for none
     mean_seconds: float | None = None
     #: What dispatch added to a task, seconds: from hand-out to report, less queue and run time.
     dispatch_p50_seconds: float | None = None
@@ -268,6 +272,7 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
         ever: whether any worker known now could ever run it.
         tasks_ahead: waiting tasks of other jobs at work that come before this one.
         clauses: of `requirements` and of workers' `start`: how many workers each leaves.
+        neighbours: why each pool of the flock that this one knows does not run them.
     """
 
     job: JobView
@@ -278,6 +283,7 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
     ever: bool
     tasks_ahead: int = 0
     clauses: list[ClauseCount] = []
+    neighbours: list[NeighbourAnswer] = []
 
 
 class StoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
@@ -574,4 +580,5 @@ AnyAnswer = (
     | UsedByUsers
     | Users
     | Groups
+    | FlockAnswer
 )

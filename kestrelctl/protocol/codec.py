@@ -8,9 +8,11 @@ import msgspec
 
 from kestrelctl.core.model.result import Result
 from kestrelctl.protocol.answers import AnyAnswer
+from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
-from kestrelctl.protocol.requests import AnyRequest, RequestId
+from kestrelctl.protocol.request import RequestId
+from kestrelctl.protocol.requests import AnyRequest
 from kestrelctl.protocol.work import FromWorker, Message, Report, ToWorker
 
 #: The XEP-0335 container that carries a message in a stanza.
@@ -110,6 +112,7 @@ def encode_for_chat(message: Message) -> str:
 from_worker: Codec[FromWorker | FromProfileWorker] = Codec(FromWorker | FromProfileWorker)
 to_profile_worker: Codec[ToProfileWorker] = Codec(ToProfileWorker)
 to_worker: Codec[ToWorker] = Codec(ToWorker)
+flock: Codec[FlockMessage] = Codec(FlockMessage)
 from_joiner: Codec[Join] = Codec(Join)
 to_joiner: Codec[ToJoiner] = Codec(ToJoiner)
 requests: Codec[AnyRequest] = Codec(AnyRequest)

@@ -23,20 +23,12 @@ from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.stored_limit import StoredLimit
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.policies.policy_text import MAX_CHARACTERS as MAX_POLICY_CHARACTERS
-from kestrelctl.protocol.work import Message
+from kestrelctl.protocol.flock_requests import FlockRequest
+from kestrelctl.protocol.request import Request as Request
 
 MAX_KEY_CHARACTERS = 200
 
-#: Short, because whatever is answered repeats it.
-RequestId = Annotated[str, msgspec.Meta(max_length=100)]
-
 UsageBy = Literal["user", "group"]
-
-
-class Request(Message, frozen=True, kw_only=True):
-    """Anything a user asks."""
-
-    id: RequestId = ""
 
 
 class SubmitJob(Request, frozen=True, kw_only=True, tag="submit"):
@@ -541,6 +533,7 @@ AnyRequest = (
     | ListGroups
     | ChangeGroup
     | RemoveGroup
+    | FlockRequest
 )
 
 ENDED_STATES = ("done", "failed", "cancelled")

@@ -8,9 +8,13 @@ from fnmatch import fnmatchcase
 from msgspec.structs import replace
 
 from kestrelctl.core.model.after import ids_of
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.index_ranges import as_ranges
 from kestrelctl.core.model.records import (
     EndedTasks,
+    FlockPeer,
+    FlockPeerGone,
+    FlockRuleGone,
     GroupGone,
     GroupRecord,
     Happening,
@@ -73,6 +77,8 @@ class MemoryStore:
         self._tokens: dict[str, TokenRecord] = {}
         self._users: dict[str, UserRecord] = {}
         self._groups: dict[str, GroupRecord] = {}
+        self._flock_rules: dict[str, FlockRule] = {}
+        self._flock_peers: dict[str, FlockPeer] = {}
         self._stored: dict[tuple[str, int], StoredRecord] = {}
         self._commits = 0
         self._records = 0
@@ -100,6 +106,8 @@ class MemoryStore:
             tokens=[self._tokens[name] for name in sorted(self._tokens)],
             users=[self._users[name] for name in sorted(self._users)],
             groups=[self._groups[name] for name in sorted(self._groups)],
+            flock_rules=[self._flock_rules[name] for name in sorted(self._flock_rules)],
+            flock_peers=[self._flock_peers[pool] for pool in sorted(self._flock_peers)],
             stored=[self._stored[key] for key in sorted(self._stored)],
             parents=self._ended_parents(jobs),
             paired=self._ended_pairs(jobs),
@@ -234,6 +242,14 @@ class MemoryStore:
                 self._groups[record.name] = record
             case GroupGone():
                 self._groups.pop(record.name, None)
+            case FlockRule():
+                self._flock_rules[record.name] = record
+            case FlockRuleGone():
+                self._flock_rules.pop(record.name, None)
+            case FlockPeer():
+                self._flock_peers[record.pool] = record
+            case FlockPeerGone():
+                self._flock_peers.pop(record.pool, None)
             case JobForgotten():
                 self._jobs.pop(record.job_id, None)
                 self._used.pop(record.job_id, None)

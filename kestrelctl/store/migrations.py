@@ -334,6 +334,25 @@ _TWENTY_THIRD = (
     """,
 )
 
+_TWENTY_FOURTH = (
+    # What is lent to other pools and borrowed from them; the whole rule is JSON.
+    """
+    CREATE TABLE flock_rules (
+        name TEXT PRIMARY KEY,
+        direction TEXT NOT NULL,
+        rule BLOB NOT NULL
+    ) WITHOUT ROWID
+    """,
+    # Pools by which a flock is found again after a restart.
+    """
+    CREATE TABLE flock_peers (
+        pool TEXT PRIMARY KEY,
+        through INTEGER NOT NULL,
+        heard_at REAL NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -358,6 +377,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWENTY_FIRST,
     _TWENTY_SECOND,
     _TWENTY_THIRD,
+    _TWENTY_FOURTH,
 )
 
 

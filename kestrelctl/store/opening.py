@@ -16,7 +16,7 @@ APPLICATION_ID = 0x4B657374
 
 #: The tables that are looked through at each start. The others may hold gigabytes; damage there is
 #: found when it is read.
-_SMALL_TABLES = ("pool", "jobs", "workers", "policies", "tokens")
+_SMALL_TABLES = ("pool", "jobs", "workers", "policies", "tokens", "flock_rules")
 
 #: How long a gap is told of after it was noticed.
 TOLD_SECONDS = 7 * 86_400.0

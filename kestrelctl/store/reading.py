@@ -27,6 +27,7 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.task_state import Counts, TaskState
 from kestrelctl.errors import KestrelError
 from kestrelctl.store.edges import ended_parents
+from kestrelctl.store.flock_rows import stored_peers, stored_rules
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     HEAD_COLUMNS,
@@ -88,6 +89,8 @@ def snapshot(connection: sqlite3.Connection, set_aside: SetAside) -> Snapshot:
         tokens=[TokenRecord(str(name), total) for name, total in tokens if type(total) is int],
         users=stored_users(connection),
         groups=stored_groups(connection),
+        flock_rules=stored_rules(connection),
+        flock_peers=stored_peers(connection),
         stored=stored_sums(connection),
         parents=ended_parents(
             connection, (job.record.spec.after for job in jobs if not job.record.freed)

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import astuple
 
 from kestrelctl.core.model.records import (
+    FlockRecord,
     GroupGone,
     GroupRecord,
     Happening,
@@ -31,6 +32,7 @@ from kestrelctl.core.model.records import (
     WorkerRecord,
 )
 from kestrelctl.store.edges import put_edges
+from kestrelctl.store.flock_rows import write_flock
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
     TASK_COLUMNS,
@@ -162,6 +164,8 @@ def write(connection: sqlite3.Connection, records: Sequence[Record], now: float)
             connection.execute(PUT_GROUP, group_row(record))
         elif isinstance(record, GroupGone):
             connection.execute("DELETE FROM user_groups WHERE name = ?", (record.name,))
+        elif isinstance(record, FlockRecord):
+            write_flock(connection, record)
         elif isinstance(record, JobForgotten):
             _forget_job(connection, record.job_id)
         elif isinstance(record, Swept):

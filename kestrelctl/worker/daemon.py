@@ -17,6 +17,7 @@ import msgspec
 from kestrelctl import clock, garbage, logs
 from kestrelctl.core.model import (
     checkpoint_rules,
+    guest,
     isolation,
     job_inputs,
     output_addresses,
@@ -90,6 +91,7 @@ def _add_sessions(
         tags=(
             *machine_tags(machine),
             *options.tags,
+            guest.TAG,
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
             *(_input_tags(options) if _fetches_inputs(options) else ()),

@@ -48,7 +48,9 @@ class CommandSpec(msgspec.Struct, frozen=True):
         parent_files: what tasks of other jobs left and is to be fetched, too.
         stdin: its standard input, which is to be fetched, too; None for an empty one.
         stdin_path: absolute path of that when it was fetched; empty before, and for none.
-        owner: whose attempt it is, where it has inputs or writes to an address.
+        owner: whose attempt it is, where it has inputs or writes to an address, and wherever it is
+            another pool's.
+        group: of the owner, if it is another pool's.
         links: (name, path) of what it finds in its scratch directory as links to what was fetched.
         inputs_dir: absolute path of the directory in which that is; empty if there is nothing.
         outputs: globs of what it leaves in its scratch directory and that is stored.
@@ -89,6 +91,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     held: HeldAttempt | None = None
     checkpoints: CheckpointOrder | None = None
     resume_dir: str = ""
+    group: str = ""
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):

@@ -25,7 +25,7 @@ from kestrelctl.core.model.exits import Exits
 from kestrelctl.core.model.output_addresses import place_of
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
-from kestrelctl.core.model.template import fill
+from kestrelctl.core.model.template import fill_for
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.core.pacing.backoff import doubled_seconds
 from kestrelctl.core.pacing.heartbeat import pause_seconds
@@ -319,10 +319,10 @@ class WorkerSession:
         task_id = template.task_id(attempt.index)
         command = CommandSpec(
             attempt.number,
-            fill(template.argv, task_id, attempt.index, attempt.item),
+            fill_for(template, template.argv, attempt.index, attempt.item),
             self._environments.of(attempt),
             template.time_limit_seconds,
-            fill(template.cleanup, task_id, attempt.index, attempt.item),
+            fill_for(template, template.cleanup, attempt.index, attempt.item),
             attempt.limits.get("memory", 0) // MILLI,
             attempt.limits.get("disk", 0) // MILLI,
             template.workdir,
@@ -343,11 +343,12 @@ class WorkerSession:
             parent_files=template.parent_files,
             stdin=template.stdin,
             owner=template.owner,
+            group=template.group,
             outputs=template.outputs,
             output_to=template.output_to and place_of(template.output_to, task_id),
             success_exits=template.success_exits,
             stages=tuple(
-                replace(stage, argv=fill(stage.argv, task_id, attempt.index, attempt.item))
+                replace(stage, argv=fill_for(template, stage.argv, attempt.index, attempt.item))
                 for stage in template.stages
             ),
             held=HeldAttempt.of(attempt, self._account),

@@ -1,8 +1,8 @@
 """Any order of events whatever: the pool's invariants hold, and all work comes to its end.
 
-Four workers, two of them of the same kind, are played by the machine: they answer late, twice,
-wrongly, or not at all. Records become durable when the machine says so, and a restart loses what is
-not.
+Four workers, two of them of the same kind, and what a neighbour lends are played by the machine:
+they answer late, twice, wrongly, or not at all. Records become durable when the machine says so,
+and a restart loses what is not.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import ENDED
 from kestrelctl.core.jobs.attempt import Phase
+from kestrelctl.core.members.availability import closed
 from kestrelctl.core.members.worker import Worker as Member
 from kestrelctl.core.model.ad import AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.after import After, IfParentFails, WantedEnd, ids_of
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.records import EndedTasks, JobRecord, Record, TaskRecord, ended_tasks
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.seal import Seal
@@ -56,7 +58,9 @@ PROFILE = settings(
 )
 
 MEBIBYTE = 1 << 20
+LOAN = "flock@near.example/0a1b2c3d4e5f"
 ADS = {
+    LOAN: WorkerAd(assets={"cpus": 3.0, "memory": 300.0 * MEBIBYTE}, distance_seconds=0.02),
     "small": WorkerAd(tags=("stages",)),
     "twin": WorkerAd(tags=("checkpoints",)),
     "large": WorkerAd(
@@ -410,6 +414,13 @@ class PoolMachine(RuleBasedStateMachine):
         self.requests += 1
         request = f"submit {self.requests}"
         self.tell(ev.Submit(at=self.now, request=request, owner="ada", spec=spec))
+
+    @rule(spec=specs)
+    def submit_guest(self, spec: JobSpec) -> None:
+        """A neighbour hands in a job of a user who also has some of the pool's own."""
+        count = 1 if spec.span > 1 else spec.count
+        home = GuestOf(pool="home.example", job_id=7, user="ada", loan="0a1b2c3d4e5f")
+        self.submit(msgspec.structs.replace(spec, span=1, count=count, guest=home))
 
     @rule(
         spec=specs,
@@ -889,6 +900,7 @@ class PoolMachine(RuleBasedStateMachine):
             try:
                 self.pool.check()
                 self.must_count_every_task_once()
+                self.must_lend_and_lack_no_more_than_there_is()
             except AssertionError:
                 self.broken = True
                 raise
@@ -901,6 +913,19 @@ class PoolMachine(RuleBasedStateMachine):
         assert min(found.waiting.values()) >= 0
         assert found.workers_by_state.total() == len(state.workers)
         assert all(found.free[name] <= found.capacity[name] for name in found.capacity)
+
+    def must_lend_and_lack_no_more_than_there_is(self) -> None:
+        """What is free is the pool's own and no more than all of it; guests lack nothing here."""
+        machines = 0
+        for each in self.pool.lendable(self.now):
+            machines += each.machines
+            assert all(0 <= n <= each.whole[name] for name, n in each.free.items())
+            assert (each.ad.distance_seconds, each.ad.host) == (0.0, "")
+        state = self.pool.state
+        own = [w for w in state.workers.values() if w.jid != LOAN]
+        assert machines <= sum(closed(worker, self.now) is None for worker in own)
+        lacking = sum(each.tasks for each in self.pool.unmet(self.now))
+        assert lacking <= sum(job.remaining for job in state.jobs.values() if not job.spec.guest)
 
     @invariant()
     def no_job_is_forgotten(self) -> None:

@@ -1,14 +1,16 @@
-"""Load the Python of a role, which is in no package."""
+"""Load the Python of a role, which is in no package; play scenarios while other tests run."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from scenarios import Scenarios
 
 ROLES = Path(__file__).parents[2] / "roles"
 
@@ -35,3 +37,41 @@ def load() -> Callable[[str], ModuleType]:
         return sys.modules[name]
 
     return load_module
+
+
+#: The scenarios that are being played, if the run has any.
+PLAYING = pytest.StashKey[Scenarios]()
+
+
+def wanted(session: pytest.Session) -> list[str]:
+    """The scenarios that the tests of this run ask for."""
+    return [
+        item.callspec.params["scenario"]
+        for item in session.items
+        if isinstance(item, pytest.Function) and "scenarios" in item.fixturenames
+    ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Begins with the scenarios before the first test: they run beside those that compute."""
+    names = wanted(session)
+    if not names or session.config.option.collectonly or "PYTEST_XDIST_WORKER" in os.environ:
+        return (yield)
+    playing = session.config.stash[PLAYING] = Scenarios(names)
+    try:
+        return (yield)
+    finally:
+        playing.close()
+
+
+@pytest.fixture
+def scenarios(request: pytest.FixtureRequest, scenario: str) -> Iterator[Scenarios]:
+    """The scenarios that are being played; under pytest-xdist, only that of the test."""
+    playing = request.config.stash.get(PLAYING, None)
+    if playing is not None:
+        yield playing
+        return
+    alone = Scenarios([scenario])
+    yield alone
+    alone.close()

@@ -7,6 +7,8 @@ from typing import Any
 
 from kestrelctl.core.model.after import After, GraphHead, IfParentFails, WantedEnd
 from kestrelctl.core.model.checkpoint import Checkpoint
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.model.records import Happening, JobRecord, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
@@ -51,6 +53,15 @@ FULL_SPEC = JobSpec(
     stop_after=3,
     join=True,
     keep_logs=True,
+    stays=True,
+    guest=GuestOf(
+        pool="home.example",
+        job_id=8,
+        user="grüße@home.example",
+        group="lab",
+        loan="0a1b2c3d4e5f",
+        memo=b"\0\xff",
+    ),
 )
 
 #: Where the files of a task are.
@@ -61,6 +72,22 @@ STORED = StoredFile(
         Piece(sha256="a5" * 32, size_bytes=1 << 30, url="https://share.pool/x/piece"),
         Piece(sha256="7e" * 32, size_bytes=2 << 30, url="https://share.pool/ü?a=1&b=<2>"),
     ),
+)
+
+#: A rule of the flock of which everything is said.
+FULL_RULE = FlockRule(
+    name="night.shift",
+    direction="lend",
+    action="allow",
+    order=7,
+    pools=("*.example.org", "größe.test"),
+    users=("ada", "b?b@*"),
+    groups=("phys*",),
+    max_cpus=8.5,
+    max_seconds=600.0,
+    isolation="namespace",
+    requirements='TARGET.RequestCpus <= 2 && JobName != "x"',
+    lease_seconds=3600.0,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import classad2
 import pytest
+from msgspec.structs import replace
 
 from kestrelctl.core.classad.bad_expression import BadExpression
 from kestrelctl.core.classad.rules import FUNCTIONS, IMPURE, checked, shown
@@ -67,8 +68,16 @@ def test_each_attribute_of_the_pool_is_in_the_list_of_them() -> None:
         "Fpga",
         "rack",
     }
-    said = {name for name in job_ad(JOB, "ada") if not name.startswith("Request")}
+    timed = replace(JOB, time_limit_seconds=90.0)
+    said = {name for name in job_ad(timed, "ada") if not name.startswith("Request")}
     assert set(JOB_ATTRIBUTES) == said
+
+
+def test_how_long_a_task_may_run_is_the_less_of_what_its_job_says() -> None:
+    assert "JobSeconds" not in job_ad(JOB, "ada")
+    timed = replace(JOB, time_limit_seconds=90.0)
+    assert job_ad(timed, "ada")["JobSeconds"] == 90.0
+    assert job_ad(replace(timed, time_request_seconds=60.0), "ada")["JobSeconds"] == 60.0
 
 
 @pytest.mark.parametrize(

@@ -481,7 +481,7 @@ def test_a_manager_is_run_with_its_options(monkeypatch: pytest.MonkeyPatch) -> N
     from kestrelctl.manager.manager_options import ManagerOptions
 
     seen: list[ManagerOptions] = []
-    monkeypatch.setattr(manager_daemon, "run", seen.append)
+    monkeypatch.setattr(manager_daemon, "run", lambda options, _: seen.append(options))
     line = "manager run --domain d --secret-file s --data-dir x"
     assert run(FakePool(), *line.split()).exit_code == 0
     line += " --host h --port 1 --worker-host w1 --worker-host w2 --user-host u --admin a@u"

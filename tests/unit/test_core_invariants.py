@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from poolkit import PoolDriver
 
 from kestrelctl.core.invariants import violations
 from kestrelctl.core.jobs.job import Job, Standing, Task
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.guest import GuestOf
 from kestrelctl.core.state import State
 
 
@@ -42,6 +44,20 @@ def _lose_attempt(books: Books) -> None:
     books.task.attempt = None
 
 
+def _make_a_guest(books: Books) -> None:
+    home = GuestOf(pool="home.example", job_id=7, user="bob@home.example", loan="0a")
+    books.job.spec = msgspec.structs.replace(books.job.spec, max_running=2)
+    books.state.demand.update(books.job)
+    books.job.spec = msgspec.structs.replace(books.job.spec, guest=home)
+    books.state.kept[books.job] = ([], 0.0)
+
+
+def _lend(books: Books) -> None:
+    books.worker.jid = "flock@x/0a"
+    books.worker.kept_for = books.job
+    books.job.shape.stays = True
+
+
 BROKEN: dict[str, Callable[[Books], object]] = {
     "-1 free cpus": _drop_capacity,
     "held attempt {number} is over": _lose_attempt,
@@ -67,6 +83,12 @@ BROKEN: dict[str, Callable[[Books], object]] = {
     "running count is off": lambda b: setattr(b.job, "running", 2),
     "remaining of 3": lambda b: setattr(b.job.counts, "done", 1),
     "3 tasks came, 5 ended": lambda b: setattr(b.state.totals, "tasks_done", 5),
+    "the guests are set(), not {{99}}": lambda b: b.state.guests.add(99),
+    "are kept for guests": _make_a_guest,
+    "job 1 has the wrong turn": _make_a_guest,
+    "w is of the wrong class": lambda b: setattr(b.worker.cls, "distance_seconds", 0.1),
+    "flock@x/0a is lent, and kept": _lend,
+    "tasks of jobs [1] are at a neighbour": _lend,
     "a class counts 1 members, not 0": lambda b: setattr(b.worker, "online", False),
 }
 

@@ -36,7 +36,7 @@ class TestOptions:
     @pytest.fixture
     def started(self, monkeypatch: pytest.MonkeyPatch) -> list[ManagerOptions]:
         found: list[ManagerOptions] = []
-        monkeypatch.setattr(manager_daemon, "run", found.append)
+        monkeypatch.setattr(manager_daemon, "run", lambda options, _: found.append(options))
         return found
 
     def start(self, *words: str) -> str:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelctl.core.model.result import Result
-from kestrelctl.protocol import answers, codec, joining, profile, requests, work
+from kestrelctl.protocol import answers, codec, flock_overlay, joining, profile, requests, work
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 DIRECTIONS = {
@@ -23,6 +23,7 @@ DIRECTIONS = {
     "Pool to simple worker": (codec.to_profile_worker, profile.ToProfileWorker),
     "Joining machine to pool": (codec.from_joiner, joining.Join),
     "Pool to joining machine": (codec.to_joiner, joining.ToJoiner),
+    "Pool to pool: the overlay": (codec.flock, flock_overlay.OverlayMessage),
     "User to pool": (codec.requests, requests.AnyRequest),
     "Pool to user": (codec.answers, answers.AnyAnswer),
 }

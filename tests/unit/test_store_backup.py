@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from store_samples import done, job
+from store_samples import FULL_RULE, done, job
 
-from kestrelctl.core.model.records import JobForgotten
+from kestrelctl.core.model.records import FlockPeer, JobForgotten
 from kestrelctl.errors import KestrelError, NotFound, StoreFull, UsageError
 from kestrelctl.store.backup import back_up, checked, restore
 from kestrelctl.store.mark import MARK, UNKNOWN_JOBS, UNKNOWN_STARTS
@@ -74,6 +74,17 @@ class TestBackUp:
         assert (copy.file, copy.bytes) == (str(file), file.stat().st_size)
         await store.commit([job(3)])
         assert checked(file).jobs == 2
+
+    async def test_the_flock_is_in_it(
+        self, store: SqliteStore, data_dir: Path, file: Path, aside: Path
+    ) -> None:
+        peer = FlockPeer(pool="b.test", through=True)
+        await store.commit([FULL_RULE, peer])
+        back_up(data_dir, file)
+        store.close()
+        restore(file, data_dir, aside)
+        found = SqliteStore(data_dir).open()
+        assert (found.flock_rules, found.flock_peers) == ([FULL_RULE], [peer])
 
     async def test_it_is_one_private_file(self, store: SqliteStore, file: Path) -> None:
         await one_job_then_a_copy(store, file)

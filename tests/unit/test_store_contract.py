@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from store_samples import (
+    FULL_RULE,
     FULL_SPEC,
     STORED,
     cancelled,
@@ -27,8 +28,12 @@ from kestrelctl.core.events import Drain, JobStored, Joined, Reconnected, Report
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.after import After, WantedEnd
 from kestrelctl.core.model.checkpoint import Checkpoint
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import (
+    FlockPeer,
+    FlockPeerGone,
+    FlockRuleGone,
     GroupGone,
     GroupRecord,
     Happening,
@@ -133,6 +138,26 @@ class TestOpening:
         await store.commit([TokenRecord("seats", 2), TokenRecord("matlab", 5), TokenGone("x")])
         await store.commit([TokenRecord("matlab", 10**9), TokenGone("seats")])
         assert reopened(store).tokens == [TokenRecord("matlab", 10**9)]
+
+    async def test_rules_of_the_flock_are_remembered_until_they_are_gone(
+        self, store: Store
+    ) -> None:
+        deny = FlockRule(name="deny", direction="borrow", action="deny", pools=("b.test",))
+        await store.commit([FULL_RULE, deny, FlockRuleGone("x")])
+        assert reopened(store).flock_rules == [deny, FULL_RULE]
+        other = FlockRule(name="deny", direction="lend", action="deny")
+        await store.commit([other, FlockRuleGone(FULL_RULE.name)])
+        assert reopened(store).flock_rules == [other]
+
+    async def test_pools_of_the_flock_are_remembered_until_they_are_gone(
+        self, store: Store
+    ) -> None:
+        heard = FlockPeer(pool="c.test", heard_at=1_700_000_000.5)
+        await store.commit([heard, FlockPeer(pool="b.test", through=True), FlockPeerGone("x")])
+        await store.commit([FlockPeer(pool="a.test"), FlockPeerGone("a.test")])
+        assert reopened(store).flock_peers == [FlockPeer(pool="b.test", through=True), heard]
+        await store.commit([FlockPeer(pool="c.test", through=True), FlockPeerGone("b.test")])
+        assert reopened(store).flock_peers == [FlockPeer(pool="c.test", through=True)]
 
     async def test_what_a_worker_last_said_of_itself_is_remembered(self, store: Store) -> None:
         assets = {"cpus": 0.3, "memory": 2.0**53 - 1, "fpga": 2}

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from store_samples import done, job, waiting
 
-from kestrelctl.core.model.records import Snapshot, StoredRecord, TokenRecord, WorkerRecord
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.records import (
+    FlockPeer,
+    Snapshot,
+    StoredRecord,
+    TokenRecord,
+    WorkerRecord,
+)
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, NotFound, StoreUnusable
 from kestrelctl.manager.selection import select_jobs
@@ -155,6 +162,8 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "DROP TABLE tokens",
         "DROP TABLE users",
         "DROP TABLE stored",
+        "DROP TABLE flock_rules",
+        "DROP TABLE flock_peers",
         "DROP TABLE user_groups",
         "ALTER TABLE jobs DROP COLUMN hold",
         "ALTER TABLE tasks DROP COLUMN output_files",
@@ -181,6 +190,42 @@ def test_damaged_tokens_are_left_out(data_dir: Path) -> None:
     damage(data_dir, "INSERT INTO tokens VALUES ('matlab', 'x'), ('seats', 2)")
     store = SqliteStore(data_dir)
     assert store.open().tokens == [TokenRecord("seats", 2)]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "('eve', 'lend', x'00')",
+        "('eve', 'lend', '{\"name\": \"eve\"}')",
+        "('eve', 'lend', 7)",
+        '(\'eve\', \'lend\', \'{"name": "bob", "direction": "lend", "action": "allow"}\')',
+        '(\'eve\', \'lend\', \'{"name": "eve", "direction": "borrow", "action": "allow"}\')',
+        '(\'eve\', x\'ff\', \'{"name": "eve", "direction": "borrow", "action": "deny"}\')',
+    ],
+)
+def test_in_place_of_a_damaged_rule_of_the_flock_all_is_denied(data_dir: Path, row: str) -> None:
+    """It may have been the one that kept somebody away."""
+    damage(data_dir, f"INSERT INTO flock_rules VALUES {row}")
+    store = SqliteStore(data_dir)
+    closed = FlockRule(name="eve", direction="lend", action="deny", order=0)
+    assert store.open().flock_rules == [closed]
+    store.close()
+
+
+def test_a_damaged_rule_to_borrow_denies_to_borrow(data_dir: Path) -> None:
+    damage(data_dir, "INSERT INTO flock_rules VALUES ('eve', 'borrow', x'00')")
+    store = SqliteStore(data_dir)
+    closed = FlockRule(name="eve", direction="borrow", action="deny", order=0)
+    assert store.open().flock_rules == [closed]
+    store.close()
+
+
+def test_damaged_pools_of_the_flock_are_left_out(data_dir: Path) -> None:
+    rows = "('a', 7, 1.0), ('b', 1, 'x'), (x'ff', 1, 1.0), ('d', 1, 1.0)"
+    damage(data_dir, f"INSERT INTO flock_peers VALUES {rows}")
+    store = SqliteStore(data_dir)
+    assert store.open().flock_peers == [FlockPeer(pool="d", through=True, heard_at=1.0)]
     store.close()
 
 

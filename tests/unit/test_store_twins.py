@@ -14,8 +14,12 @@ from store_samples import FULL_SPEC, STORED, happening, job
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.checkpoint import Checkpoint
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.records import (
+    FlockPeer,
+    FlockPeerGone,
+    FlockRuleGone,
     GroupGone,
     GroupRecord,
     JobForgotten,
@@ -82,6 +86,18 @@ users = st.builds(
     max_stored_bytes=st.none() | st.just("default") | st.integers(0, 2**53),
     **bounds,
 )
+rule_names = st.sampled_from(["night", "eve"])
+rules = st.builds(
+    FlockRule,
+    name=rule_names,
+    direction=st.sampled_from(["lend", "borrow"]),
+    action=st.sampled_from(["allow", "deny"]),
+    order=small,
+    pools=st.lists(words, max_size=2).map(tuple),
+    max_cpus=st.none() | durations,
+    requirements=words,
+)
+pools = st.sampled_from(["a.test", "b.test"])
 groups = st.builds(GroupRecord, name=group_names, **bounds)
 counts = st.builds(Counts, done=small, failed=small, lost=small, cancelled=small)
 
@@ -156,6 +172,10 @@ records = st.one_of(
     st.builds(StoredRecord, st.sampled_from(["ada", "bob"]), small, st.integers(0, 2**53)),
     groups,
     st.builds(GroupGone, group_names),
+    rules,
+    st.builds(FlockRuleGone, rule_names),
+    st.builds(FlockPeer, pool=pools, through=st.booleans(), heard_at=durations),
+    st.builds(FlockPeerGone, pools),
     st.builds(JobForgotten, job_ids),
     st.builds(happening, st.integers(-1, 7), job_ids, at=seconds, number=wide, detail=words),
 )

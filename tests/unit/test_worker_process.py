@@ -51,6 +51,7 @@ class Executor:
         killed: numbers.
         held: what would let another process hold each of those that started.
         places: to which addresses they leave files, and whose they are.
+        commands: all that started.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Executor:
         self.killed: list[int] = []
         self.held: list[HeldAttempt | None] = []
         self.places: list[tuple[str, str]] = []
+        self.commands: list[CommandSpec] = []
         self._computed = computed
         self._clock = clock
 
@@ -82,6 +84,7 @@ class Executor:
         self.stages += [command.stages] if command.stages else []
         self.held.append(command.held)
         self.places.append((command.output_to, command.owner))
+        self.commands.append(command)
 
     def kill(self, number: int, reason: str = "cancelled") -> bool:
         self.killed.append(number)
@@ -484,6 +487,21 @@ async def test_each_task_leaves_its_files_in_a_directory_of_its_own() -> None:
         ("file:///shared/ada@pool/11", "ada@pool"),
         ("file:///shared/ada@pool/12", "ada@pool"),
     ]
+
+
+async def test_an_attempt_of_another_pool_says_whose_it_is_though_it_has_no_files() -> None:
+    worker = Worker(sessions=1)
+    theirs = Template(job_id=1, argv=("true",), owner="bob@home.example", group="lab")
+    run = work.Run(spans=[(4, 1, 0, 1, 0, 77)], claims=[{}], jobs=[theirs])
+    worker.tell(worker.process.sessions[0], run)
+    own = Template(job_id=2, argv=("true",), join=True)
+    run = work.Run(spans=[(5, 2, 0, 1, 0, 77)], claims=[{}], jobs=[own])
+    worker.tell(worker.process.sessions[0], run)
+    await worker.turn()
+    first, second = worker.executor.commands
+    assert (first.owner, first.group) == ("bob@home.example", "lab")
+    assert first.inputs == first.parent_files == first.outputs == ()
+    assert (second.owner, second.group) == ("", "")
 
 
 async def worker_reports(worker: Worker) -> None:

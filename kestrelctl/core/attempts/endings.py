@@ -150,6 +150,9 @@ def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bo
     An attempt that was only queued there costs nothing. Of one that the worker said nothing after,
     nobody knows whether it had begun: the first of these is not counted.
 
+    Nor is any at a neighbour: what is gone is the way to it, or all of it, for no task's sake. A
+    task that ends its workers there is counted there.
+
     Args:
         attempt: as it was when it ended.
         cause: one of `totals.LOSS_CAUSES`.
@@ -160,8 +163,11 @@ def lose(state: State, task: Task, attempt: Attempt, cause: str, *, innocent: bo
     if attempt.phase is not Phase.RUNNING:
         put_back(state, task, attempt.worker)
         return
-    unbegun = state.workers[attempt.worker].heard_at <= attempt.sent_at
-    if innocent:
+    lost_at = state.workers[attempt.worker]
+    unbegun = lost_at.heard_at <= attempt.sent_at
+    if lost_at.cls.distance_seconds:
+        spared = "not counted: a neighbour is gone"
+    elif innocent:
         spared = "not counted: a task beside it is suspected"
     elif unbegun and not task.spared_numbers:
         spared = "not counted: it may not have begun"
@@ -267,6 +273,7 @@ def settle_job(state: State, job: Job, now: float) -> None:
     if job.remaining or job.id not in state.jobs or not job.stored:
         return
     del state.jobs[job.id]
+    state.guests.discard(job.id)
     state.ending[job.id] = job
     state.dependencies.release(job)
     state.unpair(job)

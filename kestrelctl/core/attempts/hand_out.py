@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
+import msgspec
+
 from kestrelctl.core.attempts.book import begin
 from kestrelctl.core.attempts.endings import write_passed
 from kestrelctl.core.effects import Run, Span
@@ -127,12 +129,21 @@ def _templates(
     templates = [
         job.template(keep_logs=keep_logs) for job in given if job.id not in worker.known_jobs
     ]
+    if worker.cls.distance_seconds:
+        templates = [_with_owner(state, template) for template in templates]
     worker.known_jobs.update(template.job_id for template in templates)
     forget: list[int] = []
     if len(worker.known_jobs) > KNOWN_JOBS:
         forget = [job_id for job_id in worker.known_jobs if job_id not in state.jobs]
         worker.known_jobs.difference_update(forget)
     return templates, forget
+
+
+def _with_owner(state: State, template: Template) -> Template:
+    """A template that tells a neighbour whose tasks these are, also of a job without files."""
+    sharer = state.jobs[template.job_id].sharer
+    group = sharer.record.group
+    return msgspec.structs.replace(template, owner=sharer.name, group=group)
 
 
 def _give(
@@ -161,7 +172,7 @@ def _give(
             # The cursor may have passed over others: these are sent as what they are.
             again, fresh = tasks, sum(task.index >= cursor for task in tasks)
             write_passed(state, job)
-        suspect = _suspect(again) if again else None
+        suspect = _suspect(again) if again and not worker.cls.distance_seconds else None
         if suspect is not None:
             _put_back(tasks, suspect)
             again, tasks, fresh, claim = [suspect], [suspect], 0, _wide(claim, worker, suspect)
@@ -247,7 +258,7 @@ def _wide(claim: Claim, worker: Worker, suspect: Task) -> Claim:
     """What a suspected task is charged, so that little runs beside it that it could take along.
 
     First a quarter of the worker's machine, then all of it: who was there by chance runs alone
-    then, and ends well.
+    then, and ends well. Not at a neighbour: a part of all that it lends is no machine of it.
     """
     part = SUSPECT_PARTS if suspect.losses == SUSPECT_LOSSES else 1
     capacity, indexed = known(worker.cls.capacity), worker.cls.indexed

@@ -9,6 +9,7 @@ from kestrelctl.core.attempts.endings import lose
 from kestrelctl.core.jobs.attempt import Phase
 from kestrelctl.core.jobs.job import Task
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.spec import OnWorkerLost
 from kestrelctl.core.state import State
 
@@ -42,8 +43,13 @@ def let_go(
 
 
 def lost_elsewhere(worker: Worker) -> bool:
-    """Whether something runs at a worker that was lost at another before: it may be to blame."""
-    return any(task.lost_at not in ("", worker.jid) for task in _running(worker))
+    """Whether something runs at a worker that was lost at another before: it may be to blame. For
+    the loss of a neighbour no task is.
+    """
+    return any(
+        task.lost_at not in ("", worker.jid) and not is_neighbour(task.lost_at)
+        for task in _running(worker)
+    )
 
 
 def _running(worker: Worker) -> list[Task]:

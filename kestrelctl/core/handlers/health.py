@@ -46,7 +46,9 @@ def note_failure(
         return
     worker.streak += 1
     fresh = _note(worker, job, sent_at, took_seconds, took_seconds, now, failed=True)
-    if worker.streak < config.quarantine_failures or not fresh:
+    # Of what a neighbour lends one machine may fail a row of tasks while the others do well.
+    side_by_side = worker.running if worker.cls.distance_seconds else 0
+    if worker.streak < config.quarantine_failures + side_by_side or not fresh:
         return
     found = _recent(job).failures_of(worker.account)
     if found is None or found.chance() > UNLIKELY_FAILURES:
@@ -195,9 +197,16 @@ def quarantine(
 
 
 def _dispensable(state: State, worker: Worker, now: float) -> bool:
-    """Whether the pool can do without a worker: others are there, and not too many are out."""
-    out = sum(other.quarantined_until > now for other in state.workers.values())
-    online = state.online + (not worker.online)
+    """Whether the pool can do without a worker: others are there, and not too many are out.
+
+    What neighbours lend it can do without as long as it has anybody, and that counts for nothing
+    here: it may be gone soon.
+    """
+    if worker.cls.distance_seconds:
+        return state.online > worker.online
+    own = [other for other in state.workers.values() if not other.cls.distance_seconds]
+    out = sum(other.quarantined_until > now for other in own)
+    online = sum(other.online for other in own) + (not worker.online)
     return online > 1 and out < max(1, online // state.config.workers_per_quarantine)
 
 

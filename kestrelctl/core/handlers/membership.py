@@ -125,6 +125,7 @@ def _change(state: State, worker: Worker, cls: WorkerClass, ad: WorkerAd) -> Non
         state.supply.hide(worker)
         state.supply.move(worker, cls)
     resize(worker, cls, ad)
+    state.supply.version += 1
     _record(state, worker)
 
 

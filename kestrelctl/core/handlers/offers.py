@@ -7,15 +7,20 @@ from kestrelctl.core.events import Joined, Resized
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd, with_cpus
 from kestrelctl.core.model.assets import MILLI
+from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.state import State
 
 
 def admitted(state: State, event: Joined | Resized, worker: Worker | None) -> WorkerAd:
     """What of a worker's ad counts: its account has a limit for all its workers together.
 
+    A neighbour has none: it lends no more than the pool has asked it for.
+
     Args:
         worker: as it was before it said so; None if it is new.
     """
+    if is_neighbour(event.worker):
+        return event.ad
     account = event.worker.partition("/")[0]
     others = sum(
         other.cls.capacity.get("cpus", 0)

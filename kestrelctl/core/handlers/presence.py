@@ -30,7 +30,8 @@ def lose_worker(
     if not worker.online:
         return
     state.note("info", f"worker {worker.jid} is gone ({cause}), {len(worker.held)} held")
-    if worker.running and not worker.leaving and not lost_elsewhere(worker):
+    may_be_to_blame = worker.cls.distance_seconds or not lost_elsewhere(worker)
+    if worker.running and not worker.leaving and may_be_to_blame:
         note_lapse(state, worker, now)
     set_offline(state, worker, now)
     worker.away_until = now + state.config.away_seconds

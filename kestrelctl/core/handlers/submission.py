@@ -341,6 +341,7 @@ def on_retry(state: State, event: Retry) -> None:
         state.touch_job(job)
     elif not before:
         del state.jobs[job.id]
+        state.guests.discard(job.id)
         state.dependencies.release(job)
         state.unpair(job)
     if not brought_back and job.pairing is not None:

@@ -71,6 +71,7 @@ class Sharer:
         expected: some of his commands -> the smoothed run time of their tasks, in seconds: what his
             next job with such a command is expected to take until its first task has ended.
         stored: what his tasks have in the file share.
+        at_home: whether he has, or had, jobs of the pool's own; if not, his are guests.
     """
 
     __slots__ = (
@@ -79,6 +80,7 @@ class Sharer:
         "_usage",
         "_usage_at",
         "ahead_seconds",
+        "at_home",
         "charged",
         "expected",
         "handed",
@@ -105,6 +107,7 @@ class Sharer:
         self.served = self.passed_over_seconds = 0.0
         self.latest_weight = COSTLESS
         self.quotas: tuple[Quota, ...] = ()
+        self.at_home = False
         self.expected: dict[tuple[str, ...], float] = {}
         self.stored = StoredBytes(config.files_kept_seconds)
         self._since = 0.0
@@ -204,7 +207,7 @@ class Sharers:
         self._users: dict[str, Sharer] = {}
         self._groups: dict[str, GroupRecord] = {}
         self._weighed_at = 0.0
-        self._handed = 0.0
+        self._handed = {True: 0.0, False: 0.0}
 
     def of(self, name: str) -> Sharer:
         """The user with this account."""
@@ -312,7 +315,7 @@ class Sharers:
         others = [
             other.handed
             for other in self._users.values()
-            if other.is_active and other is not sharer
+            if other.is_active and other is not sharer and other.at_home is sharer.at_home
         ]
         sharer.handed = max(sharer.handed, min(others, default=0.0))
         sharer.ahead_seconds = sharer.lead = sharer.served = 0.0
@@ -333,36 +336,46 @@ class Sharers:
         return [self.group(name) for name in sorted(named | self._groups.keys())]
 
     def weigh(self, now: float) -> None:
-        """Finds everybody's share anew, once a round or if that is stale."""
+        """Finds everybody's share anew, once a round or if that is stale.
+
+        Guests share among themselves what the pool's own leave: what they use tilts no other share.
+        """
         if now - self._weighed_at < ROUND_SECONDS and not self.stale:
             return
+        passed_seconds = now - self._weighed_at
+        self._weighed_at, self.stale = now, False
         active = [sharer for sharer in self._users.values() if sharer.is_active]
+        for at_home in (True, False):
+            alike = [sharer for sharer in active if sharer.at_home is at_home]
+            self._weigh(alike, now)
+            self._find_leads(alike, passed_seconds, at_home=at_home)
+
+    def _weigh(self, active: list[Sharer], now: float) -> None:
         half_life = self.half_life_seconds
         for sharer in active:
             sharer.fold(now, half_life)
-        passed_seconds = now - self._weighed_at
-        self._weighed_at, self.stale = now, False
         weights = self._weights(active)
         usages = [sharer.usage(now, half_life) for sharer in active]
         average = sum(usages) / sum(weights) if active else 0.0
         for sharer, weight, usage in zip(active, weights, usages, strict=True):
             tilt = average * weight / usage if usage else MOST_TILT
             sharer.share = weight * min(max(tilt, 1 / MOST_TILT), MOST_TILT)
-        self._find_leads(active, passed_seconds)
 
-    def _find_leads(self, active: Sequence[Sharer], passed_seconds: float) -> None:
+    def _find_leads(
+        self, active: Sequence[Sharer], passed_seconds: float, *, at_home: bool
+    ) -> None:
         """Finds by how much everybody is ahead of his share, by what he ran since the last round.
 
         Of three processors two users with equal shares cannot have one and a half each. But they
         can by turns.
         """
         handed = sum(sharer.handed for sharer in active)
+        before, self._handed[at_home] = self._handed[at_home], handed
         for sharer in active:
             if sharer.served or sharer.ahead_seconds:
                 sharer.passed_over_seconds = 0.0
-            elif handed != self._handed:
+            elif handed != before:
                 sharer.passed_over_seconds += passed_seconds
-        self._handed = handed
         # Who comes first, and got nothing while others did, wants what nobody could give him.
         active = [one for one in active if one.passed_over_seconds < IN_VAIN_SECONDS]
         served = sum(sharer.served for sharer in active)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from kestrelctl.core.model.neighbour import FLOCK
 from kestrelctl.errors import NotAllowed, UsageError
 
 DEFAULT_SECONDS = 3600.0
@@ -128,6 +129,8 @@ def check_name(name: str) -> None:
     """
     if is_temporary(name):
         raise UsageError(f"the name of a worker cannot begin with {PREFIX}")
+    if name == FLOCK:
+        raise UsageError(f"no worker can be called {FLOCK}", cause="other pools are met there")
     if not _NAME.fullmatch(name):
         found = as_name(name)
         raise UsageError(

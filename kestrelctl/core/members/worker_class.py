@@ -27,6 +27,7 @@ class WorkerClass:
         capacity: boundless of what is unknown: workers of one class have estimates of their own.
         indexed, shared, unknown: assets of that kind; the others are amounts.
         idle: the books of such a worker with nothing to do; its units have numbers for ids.
+        distance_seconds: how far away such workers are; above 0 if a neighbour lends them.
         ad_known: False for workers of which nothing but the address is known.
         as_asked: tasks are charged there what they ask for: no policy is in force, and there is
             nothing of which they take whole uses.
@@ -36,6 +37,7 @@ class WorkerClass:
         "ad_known",
         "as_asked",
         "capacity",
+        "distance_seconds",
         "facts",
         "idle",
         "indexed",
@@ -57,7 +59,9 @@ class WorkerClass:
         start: str = "",
         facts: Facts = (),
         policy: NamedPolicy | None = None,
+        distance_seconds: float = 0.0,
     ) -> None:
+        self.distance_seconds = distance_seconds
         self.start = start
         self.facts = facts
         self.prepared: object = None

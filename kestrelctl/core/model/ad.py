@@ -42,6 +42,8 @@ class WorkerAd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         start: an expression that must be true of a job, or nothing of it runs here; empty for none.
         ends_at: when it stops what it still runs and leaves, in seconds since the epoch by its own
             clock; None if it stays.
+        distance_seconds: how long a message to it and back takes, if it is lent by a neighbour: the
+            pool that borrows it says so. 0 for a worker of the pool's own.
     """
 
     assets: dict[str, float] = msgspec.field(default_factory=lambda: {"cpus": 1.0})
@@ -56,6 +58,7 @@ class WorkerAd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attributes: dict[str, bool | int | float | str] = {}
     start: str = ""
     ends_at: Seconds | None = None
+    distance_seconds: float = 0.0
 
 
 def with_cpus(ad: WorkerAd, most: float) -> WorkerAd:

@@ -31,6 +31,7 @@ JOB_ATTRIBUTES = {
     "Owner": "who submitted it",
     "JobName": "its `--name`",
     "JobPrio": "its `--priority`",
+    "JobSeconds": "how long a task may run: `--time-limit` or `--time-request`, the less of both",
 }
 #: What a worker's ad says beside one attribute for each asset, and what each is.
 WORKER_ATTRIBUTES = {
@@ -81,11 +82,19 @@ def _number(amount: float) -> int | float:
 
 def job_facts(spec: JobSpec, owner: str) -> Attributes:
     """What a job's ad says beside what it asks for."""
-    return {
+    facts: Attributes = {
         "Owner": owner,
         "JobName": spec.name,
         "JobPrio": spec.priority,
     }
+    seconds = least_seconds(spec.time_limit_seconds, spec.time_request_seconds)
+    return facts if seconds is None else facts | {"JobSeconds": seconds}
+
+
+def least_seconds(limit_seconds: float | None, request_seconds: float | None) -> float | None:
+    """How long a task of a job may run, as far as the job says; None if it does not."""
+    said = [each for each in (limit_seconds, request_seconds) if each is not None]
+    return min(said, default=None)
 
 
 def job_ad(spec: JobSpec, owner: str) -> Attributes:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kestrelctl.core.model import (
     checkpoint_rules,
+    guest,
     input_addresses,
     job_inputs,
     output_addresses,
@@ -76,6 +77,12 @@ OWN_TAGS = (
         "write what tasks leave to file: addresses",
         "without --output-to",
         lambda spec: bool(spec.output_to),
+    ),
+    OwnTag(
+        guest.TAG,
+        "run tasks of other pools as they are handed in",
+        "at home",
+        lambda spec: spec.guest is not None,
     ),
     OwnTag(
         stage_rules.TAG,

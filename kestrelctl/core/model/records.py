@@ -9,6 +9,7 @@ import msgspec
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.checkpoint import Checkpoint
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.hold import Hold
 from kestrelctl.core.model.index_ranges import IndexRange, as_ranges
 from kestrelctl.core.model.result import Result
@@ -214,6 +215,32 @@ class GroupGone(msgspec.Struct, frozen=True):
     name: str
 
 
+class FlockRuleGone(msgspec.Struct, frozen=True):
+    """A rule of the flock that is no longer in force."""
+
+    name: str
+
+
+class FlockPeer(msgspec.Struct, frozen=True, kw_only=True):
+    """Another pool, to find the flock again after a restart.
+
+    Attributes:
+        pool: its domain.
+        through: an admin wants the pool to be in the flock of this one.
+        heard_at: when it was last heard of, in seconds since the epoch.
+    """
+
+    pool: str
+    through: bool = False
+    heard_at: float = 0.0
+
+
+class FlockPeerGone(msgspec.Struct, frozen=True):
+    """A pool that is not to be remembered."""
+
+    pool: str
+
+
 class JobForgotten(msgspec.Struct, frozen=True):
     """An ended job whose rows shall go."""
 
@@ -303,6 +330,9 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+#: What is durable of a flock: rules are their own records.
+FlockRecord = FlockRule | FlockRuleGone | FlockPeer | FlockPeerGone
+
 Record = (
     JobRecord
     | OwnerTold
@@ -318,6 +348,7 @@ Record = (
     | StoredRecord
     | GroupRecord
     | GroupGone
+    | FlockRecord
     | JobForgotten
     | Swept
     | Happening
@@ -377,6 +408,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[TokenRecord] = []
     users: list[UserRecord] = []
     groups: list[GroupRecord] = []
+    flock_rules: list[FlockRule] = []
+    flock_peers: list[FlockPeer] = []
     stored: list[StoredRecord] = []  #: by user and hour, none of no bytes
     parents: dict[int, str] = {}  #: of those that waiting jobs name, the final states
     paired: dict[int, EndedTasks] = {}  #: those whose tasks tasks of active jobs wait for

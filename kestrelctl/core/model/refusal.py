@@ -14,6 +14,7 @@ import msgspec
 class Reason(enum.StrEnum):
     """Why a task does not run on a worker, or does not run at all just now."""
 
+    STAYS_HOME = "stays-home"
     MISSING_TAGS = "missing-tags"
     MISSING_ASSET = "missing-asset"
     POLICY = "policy"
@@ -48,6 +49,7 @@ class Reason(enum.StrEnum):
 
 #: Nothing but another worker or another ad can make these go away.
 NEVER_FITS = (
+    Reason.STAYS_HOME,
     Reason.MISSING_TAGS,
     Reason.MISSING_ASSET,
     Reason.POLICY,
@@ -73,6 +75,7 @@ class Refusal(msgspec.Struct, frozen=True):
 #: Bounds of the closeness of each reason that a worker can give. Within them: the share of what was
 #: asked for that is there.
 CLOSENESS: dict[Reason, tuple[float, float]] = {
+    Reason.STAYS_HOME: (0.0, 0.0),
     Reason.MISSING_TAGS: (0.0, 0.3),
     Reason.MISSING_ASSET: (0.3, 0.3),
     Reason.POLICY: (0.3, 0.3),

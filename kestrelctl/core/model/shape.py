@@ -7,6 +7,7 @@ from collections.abc import Collection
 from kestrelctl.core.model.assets import Amounts, Natural, amounts, natural, whole_uses
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.matching_ads import Attributes, amounts_ad, in_lower_case
+from kestrelctl.core.model.neighbour import stays_home
 from kestrelctl.core.model.own_tags import own_tags_of
 from kestrelctl.core.model.significance import Facts, attributes_of
 from kestrelctl.core.model.spec import JobSpec
@@ -29,6 +30,7 @@ class Shape:
         time_request_seconds: how long a worker has to stay; 0 for any. That is a matter of the
             worker, not of its class, and of the moment: `scheduling.offer` holds it against that.
         span: on how many workers at once such jobs run, all or none; 1 for any.
+        stays: whether such jobs never go to a neighbour (`model.neighbour`).
         prepared: what `scheduling.judgement` keeps of it.
         bit: stands for it in sets of shapes, which are integers. The queue writes it.
     """
@@ -44,6 +46,7 @@ class Shape:
         "requirements",
         "requires",
         "span",
+        "stays",
         "time_request_seconds",
         "tokens",
     )
@@ -59,12 +62,15 @@ class Shape:
         time_request_seconds: float = 0.0,
         tokens: Amounts | None = None,
         span: int = 1,
+        *,
+        stays: bool = False,
     ) -> None:
         self.requirements = requirements
         self.rank = rank
         self.facts = facts
         self.time_request_seconds = time_request_seconds
         self.span = span
+        self.stays = stays
         self.prepared: object = None
         self.bit = 0
         self.request = request
@@ -89,6 +95,7 @@ ShapeKey = tuple[
     float,
     tuple[tuple[str, int], ...],
     int,
+    bool,
 ]
 
 
@@ -104,4 +111,5 @@ def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) ->
     of_pool = tuple((name, whole_uses(n)) for name, n in asked if name in tokens)
     tags = frozenset(tag.upper() for tag in (*spec.requires, *own_tags_of(spec)))
     seconds = spec.time_request_seconds or 0.0
-    return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool, spec.span
+    stays = stays_home(spec)
+    return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool, spec.span, stays

@@ -7,7 +7,7 @@ as far as these texts go: all other values are as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -168,6 +168,18 @@ class Significance:
             new = new or name in self.known
         return new
 
+    def covers(self, interest: Interest) -> bool:
+        """Whether `of` tells all that this asks of what ads may have."""
+        for name, texts in interest.items():
+            if name not in self.known:
+                continue
+            if name not in self._asked:
+                return False
+            asked = self._asked[name]
+            if asked is not None and (texts is None or not texts <= asked):
+                return False
+        return True
+
     def forget(self) -> None:
         """Begins anew: nothing is asked."""
         self._asked.clear()
@@ -180,16 +192,22 @@ class Significance:
             lower = name.lower()
             if lower not in self._asked:
                 continue
-            if isinstance(value, str):
-                texts = self._asked[lower]
-                if texts is not None and value.lower() not in texts:
-                    value = ANOTHER
-                found.append((lower, "str", value))
-            elif isinstance(value, bool | int | float):
-                found.append((lower, type(value).__name__, value))
-            else:
-                found.append((lower, "list", tuple(value)))
+            texts = self._asked[lower]
+            if isinstance(value, str) and texts is not None and value.lower() not in texts:
+                value = ANOTHER
+            found.append(_fact(lower, value))
         return tuple(sorted(found))
+
+
+def _fact(lower: str, value: Value | Sequence[Value]) -> tuple[str, str, Value | tuple[Value, ...]]:
+    if isinstance(value, bool | int | float | str):
+        return lower, type(value).__name__, value
+    return lower, "list", tuple(value)
+
+
+def all_facts(attributes: Attributes) -> Facts:
+    """All that an ad says, whether it matters to anybody or not."""
+    return tuple(sorted(_fact(name.lower(), value) for name, value in attributes.items()))
 
 
 def attributes_of(facts: Facts) -> Attributes:

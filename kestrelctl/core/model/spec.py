@@ -9,6 +9,7 @@ import msgspec
 
 from kestrelctl.core.model.after import After, GraphHead, IfParentFails
 from kestrelctl.core.model.exits import Exits
+from kestrelctl.core.model.guest import GUEST_PRECEDENCE, GuestOf
 from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stage import Stage
@@ -93,6 +94,8 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         keep_logs: what a task prints goes into the file share, as far as its result has not room.
         stop_signal, stop_grace_seconds: what asks a task to end, without `SIG`, and how long before
             it is made to; `core.model.ending_rules` has the defaults.
+        stays: its tasks run on the pool's own workers only, never on those of neighbours.
+        guest: whose guest it is; None for a job of the pool's own. No user can set it.
     """
 
     argv: tuple[str, ...]
@@ -143,6 +146,15 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     after_each: int = 0
     if_parent_fails: IfParentFails = IfParentFails.CANCEL
     graph: GraphHead | None = None
+    stays: bool = False
+    guest: GuestOf | None = None
+
+    @property
+    def precedence(self) -> int:
+        """Its priority among all jobs, the highest first. Guests come behind every job of the
+        pool's own: what priority they have at home says nothing here.
+        """
+        return self.priority if self.guest is None else GUEST_PRECEDENCE
 
     def deadline(self, submitted_at: float) -> float | None:
         """When what has not ended is stopped, in seconds since the epoch; None for never."""
@@ -167,8 +179,8 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     def head(self) -> JobSpec:
         """What lists show of the job: some kilobytes, however long its parts are.
 
-        It has no items, inputs, environment and cleanup; a long command, also of a stage, and long
-        requirements are cut. Nothing can be run from it.
+        It has no items, inputs, environment and cleanup, and no memo of a guest; a long command,
+        also of a stage, and long requirements are cut. Nothing can be run from it.
         """
         return msgspec.structs.replace(
             self,
@@ -189,6 +201,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),
             rank=" ".join(cut_words((self.rank,), HEAD_CHARACTERS)),
             after=self.after[:HEAD_RANGES],
+            guest=self.guest and msgspec.structs.replace(self.guest, memo=b""),
         )
 
     def shows_all(self) -> bool:

@@ -21,7 +21,11 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     """A job without its items. Sent to a worker once; later attempts name the job's id.
 
     Attributes:
-        owner: of a job with files: what is kept or written of one owner's is nobody else's.
+        owner: of a job with files: what is kept or written of one owner's is nobody else's. To a
+            neighbour it is sent of every job, which lets it say whom it runs tasks of.
+        group: of the owner; sent to neighbours alone.
+        filled: it is a guest's: command and environment are those of its only task, and nothing is
+            filled in or added.
     """
 
     job_id: int
@@ -47,6 +51,8 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     stdin: Input | None = None
     stages: tuple[Stage, ...] = ()
     owner: str = ""
+    group: str = ""
+    filled: bool = False
 
     @classmethod
     def of(
@@ -84,12 +90,15 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             parent_files=spec.parent_files,
             stdin=spec.stdin,
             stages=spec.stages,
+            filled=spec.guest is not None,
             owner=owner if spec.inputs or spec.parent_files or spec.stdin or spec.output_to else "",
         )
 
 
 def job_variables(template: Template) -> dict[str, str]:
     """What is the same for all tasks of a job in what they find in their environment."""
+    if template.filled:
+        return template.env
     return {
         **template.env,
         "KESTREL_JOB_ID": str(template.job_id),
@@ -107,6 +116,8 @@ def task_variables(
         count: which attempt of the task it is, from 1.
         hosts: where the members of a job run that spans workers; empty for other jobs.
     """
+    if template.filled:
+        return {}
     found = {
         "KESTREL_TASK_ID": str(template.task_id(index)),
         "KESTREL_TASK_INDEX": str(index),
@@ -153,6 +164,13 @@ def fill(words: tuple[str, ...], task_id: int, index: int, item: str | None) -> 
         return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
     return tuple(_PLACEHOLDER.sub(value, word) for word in words)
+
+
+def fill_for(
+    template: Template, words: tuple[str, ...], index: int, item: str | None
+) -> tuple[str, ...]:
+    """The same for a task of a template."""
+    return words if template.filled else fill(words, template.task_id(index), index, item)
 
 
 def unfilled(words: Iterable[str], item: str | None) -> list[str]:

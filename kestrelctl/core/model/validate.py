@@ -101,6 +101,7 @@ def problem_with_job(spec: JobSpec) -> str | None:
             or (math.isfinite(spec.time_limit_seconds) and spec.time_limit_seconds > 0),
             "a time limit is more than 0 seconds",
         ),
+        (spec.guest is None, "no user can say that a job is a guest of the pool"),
         (len(spec.name) <= 200, "a name has at most 200 characters"),
         (
             all(name and "=" not in name for name in spec.env),
@@ -197,6 +198,8 @@ def problem_with_ad(ad: WorkerAd) -> str | None:
     for name in ("host", "os", "arch", "version"):
         if len(getattr(ad, name)) > MAX_FACT_CHARACTERS:
             return f"a worker's {name} has at most {MAX_FACT_CHARACTERS} characters"
+    if not 0 <= ad.distance_seconds < math.inf:
+        return "a worker is 0 or more seconds away"
     if sum(len(tag) + 1 for tag in ad.tags) > MAX_TAGS_CHARACTERS:
         return f"a worker's tags have at most {MAX_TAGS_CHARACTERS:,} characters together"
     return problem_with_attributes(ad.attributes) or _problem_with_expression("start", ad.start)

@@ -104,7 +104,7 @@ class Demand:
         """Where a job comes now among all: the lower first."""
         whole = job.whole
         sharer = whole.sharer
-        return (-whole.spec.priority, sharer.held_for_share, sharer.handed, *_place(whole))
+        return (-whole.precedence, sharer.held_for_share, sharer.handed, *_place(whole))
 
     def update(self, job: Job) -> bool:
         """Puts a job in, takes it out, or moves it, as it now is.
@@ -131,15 +131,15 @@ class Demand:
         return self._turn(job).lines[job.shape.bit][0][1] is not first
 
     def _turn(self, job: Job) -> Turn:
-        return self._turns[job.spec.priority, job.owner]
+        return self._turns[job.precedence, job.owner]
 
     def _insert(self, job: Job) -> bool:
         """Puts a job in; returns whether it is the first of its line."""
-        key = (job.spec.priority, job.owner)
+        key = (job.precedence, job.owner)
         turn = self._turns.get(key)
         if turn is None:
             sharer = job.sharer
-            turn = self._turns[key] = Turn(job.spec.priority, sharer)
+            turn = self._turns[key] = Turn(key[0], sharer)
             if not sharer.is_active:
                 self.sharers.welcome(sharer)
             sharer.turns += 1
@@ -189,7 +189,7 @@ class Demand:
         key = shape_key(spec, self.facts_of(spec, owner), self.tokens.names)
         shape = self._by_key.get(key)
         if shape is None:
-            request, requires, requirements, rank, facts, seconds, tokens, span = key
+            request, requires, requirements, rank, facts, seconds, tokens, span, stays = key
             shape = Shape(
                 dict(request),
                 requires,
@@ -200,6 +200,7 @@ class Demand:
                 seconds,
                 dict(tokens),
                 span,
+                stays=stays,
             )
             shape.bit = 1 << len(self.shapes)
             self._by_key[key] = shape

@@ -55,10 +55,11 @@ class AskedFitting:
 
     Attributes:
         table: of all of them.
-        by_size: the set of those that nothing but tags and amounts keep from a worker.
+        by_size: the set of those that nothing but tags and amounts keep from a worker of the pool's
+            own.
     """
 
-    __slots__ = ("_known", "_tagged", "by_size", "table")
+    __slots__ = ("_known", "_staying", "_tagged", "by_size", "table")
 
     def __init__(self) -> None:
         self.forget()
@@ -67,7 +68,7 @@ class AskedFitting:
         """Knows no shapes any more: they have other places in sets now."""
         self._known = 0
         self._tagged: dict[frozenset[str], int] = {}
-        self.by_size = 0
+        self.by_size = self._staying = 0
         self.table = Fitting(())
 
     def learn(self, shapes: Sequence[Shape]) -> None:
@@ -81,6 +82,8 @@ class AskedFitting:
         for shape in shapes[self._known :]:
             if not shape.requirements:
                 self.by_size |= shape.bit
+            if shape.stays:
+                self._staying |= shape.bit
             if shape.requires:
                 self._tagged[shape.requires] = self._tagged.get(shape.requires, 0) | shape.bit
         self._known = len(shapes)
@@ -89,6 +92,8 @@ class AskedFitting:
     def runs_on(self, cls: WorkerClass) -> int:
         """The set of those `by_size` that workers of a class can run that charges as asked."""
         found = self.by_size & self.table.into(cls.capacity)
+        if cls.distance_seconds:
+            found &= ~self._staying
         for tags, shapes in self._tagged.items():
             if not tags <= cls.tags:
                 found &= ~shapes

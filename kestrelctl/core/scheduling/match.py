@@ -41,11 +41,13 @@ def match(shape: Shape, cls: WorkerClass) -> Terms | Refusal:
     of a shared asset, whole uses.
 
     Returns:
-        The terms, or the first reason why not: missing tags before missing assets before missing
-        size, and expressions last.
+        The terms, or the first reason why not: staying at home before missing tags before missing
+        assets before missing size, and expressions last.
     """
     if not cls.ad_known:
         return refuse(Reason.UNHEARD)
+    if shape.stays and cls.distance_seconds:
+        return refuse(Reason.STAYS_HOME, found="lent by a neighbour")
     missing = shape.requires - cls.tags
     if missing:
         return refuse(
@@ -130,6 +132,7 @@ def _as_requirements_see(shape: Shape, charged: Amounts) -> Shape:
         shape.rank,
         shape.facts,
         tokens=shape.tokens,
+        stays=shape.stays,
     )
 
 

@@ -259,7 +259,9 @@ class Planner:
                 return self.found
 
     def _tiers(self, classes: list[ClassSupply]) -> list[list[ClassSupply]]:
-        """Classes that are filled side by side, those that go first before the others."""
+        """Classes that are filled side by side, those that go first before the others: the pool's
+        own before neighbours', and of these the nearer ones first.
+        """
         ranked = [shape for shape in self._shapes if shape.bit & self._waiting and shape.rank]
         for shape in ranked:
             ranks = {_rank_of(cls, shape) for cls in classes} - {-inf}
@@ -270,11 +272,16 @@ class Planner:
         if index is not None:
             left = self._remnant(index)
             first = self._shapes[left.first_of(left.shapes & bits).bit_length() - 1]
-            return [sorted(classes, key=lambda cls: -_rank_of(cls, first))]
-        tiers: dict[int, list[ClassSupply]] = {}
+            own = [cls for cls in classes if not cls.cls.distance_seconds]
+            lent = [cls for cls in classes if cls.cls.distance_seconds]
+            own.sort(key=lambda cls: -_rank_of(cls, first))
+            lent.sort(key=lambda cls: (-_rank_of(cls, first), cls.cls.distance_seconds))
+            return [own, lent] if lent else [own]
+        tiers: dict[tuple[float, int], list[ClassSupply]] = {}
         for cls in classes:
-            tiers.setdefault(self._usable(cls).bit_count(), []).append(cls)
-        return [tiers[usable] for usable in sorted(tiers)]
+            place = (cls.cls.distance_seconds, self._usable(cls).bit_count())
+            tiers.setdefault(place, []).append(cls)
+        return [tiers[place] for place in sorted(tiers)]
 
     def _usable(self, cls: ClassSupply) -> int:
         """What of all that waits can run on workers of a class."""

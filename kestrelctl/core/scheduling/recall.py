@@ -1,4 +1,6 @@
-"""What to recall that waits at stuck workers: others idle, or users wait. Pure, like the plan."""
+"""What to recall that waits at workers: it is stuck while others idle or users wait, or it is
+guests' and the pool's own wait. Pure, like the plan.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,33 @@ from kestrelctl.core.model.config import Config
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import ClassSupply, Supply
+
+
+def guests_to_recall(
+    workers: Iterable[Worker], demand: Demand, supply: Supply
+) -> list[tuple[Worker, list[int]]]:
+    """Attempts of guests that have not begun, at workers on which something of the pool's own could
+    run that waits: that goes first.
+
+    Returns:
+        Workers, and the numbers of attempts to recall from each.
+    """
+    own = 0
+    for turn in demand.turns():
+        if turn.priority >= 0:
+            own |= turn.shapes
+    if not own:
+        return []
+    found: list[tuple[Worker, list[int]]] = []
+    for worker in workers:
+        if not worker.queued or not worker.synced or worker.recalling:
+            continue
+        if supply.of(worker).usable(demand.shapes, own):
+            held = worker.held
+            guests = [n for n in worker.queued_numbers() if held[n].job.spec.guest is not None]
+            if guests:
+                found.append((worker, guests))
+    return found
 
 
 def recalls(

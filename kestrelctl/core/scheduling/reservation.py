@@ -27,7 +27,7 @@ def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list
 
     Only those of the highest priority that waits and that any worker could run: others wait because
     that is what priorities are for. Who waits for tokens of the pool, or has as much as he may,
-    is not short of room.
+    is not short of room. Nothing is ever kept for guests: the pool's own come first.
     """
     found: list[Job] = []
     jobs = demand.jobs()
@@ -36,7 +36,7 @@ def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list
         return found
     priority: int | None = None
     for job in sorted(jobs, key=demand.order):
-        if priority is not None and job.spec.priority < priority:
+        if job.spec.guest is not None or (priority is not None and job.spec.priority < priority):
             break
         span = job.shape.span
         may_go = min(passing(job)[0], demand.tokens.times_free(job.shape.tokens)) >= span
@@ -70,8 +70,13 @@ def best_to_keep(job: Job, supply: Supply, now: float) -> list[Worker]:
 
 
 def _able(job: Job, supply: Supply) -> Iterator[tuple[Worker, Claim]]:
-    """Workers that may take tasks, could run one of the job, and are kept for nobody."""
+    """Workers that may take tasks, could run one of the job, and are kept for nobody.
+
+    None that a neighbour lends: it is many machines, and what is free of it is not on one of them.
+    """
     for cls in supply.classes():
+        if cls.cls.distance_seconds:
+            continue
         terms = cls.terms(job.shape)
         if isinstance(terms, Terms):
             for crowd in (cls.hungry, cls.parked):

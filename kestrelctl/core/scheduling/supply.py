@@ -9,6 +9,7 @@ from kestrelctl.core.members.worker_class import ClassKey, WorkerClass, class_ke
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.matching_ads import WORKER_ATTRIBUTES, own_attributes, worker_facts
+from kestrelctl.core.model.neighbour import distance_seconds_of
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.significance import Facts, Significance
@@ -129,12 +130,14 @@ class Supply:
     Attributes:
         significance: of the attributes of workers.
         policies: what tasks are charged on which of them.
+        version: another one each time that a worker comes or goes, or its ad or class changes.
     """
 
     def __init__(self) -> None:
         self.significance = Significance(WORKER_ATTRIBUTES)
         self.policies = PoliciesInForce()
-        self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None], ClassSupply] = {}
+        self.version = 0
+        self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None, float], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
         self._asked = AskedFitting()
         self._classes_at_most = 2 * SPARE_CLASSES
@@ -170,7 +173,9 @@ class Supply:
             start = ad.start
             facts = self.facts_of(ad, jid)
             policy = self.policies.of(ad, jid)
-        found = self._by_key.get((base, start, facts, policy))
+        distance_seconds = distance_seconds_of(ad, jid)
+        key = (base, start, facts, policy, distance_seconds)
+        found = self._by_key.get(key)
         if found is None:
             cls = WorkerClass(
                 base[0],
@@ -180,9 +185,10 @@ class Supply:
                 start=start,
                 facts=facts,
                 policy=policy,
+                distance_seconds=distance_seconds,
             )
             found = ClassSupply(cls, base, self._asked)
-            self._by_key[base, start, facts, policy] = self._by_class[cls] = found
+            self._by_key[key] = self._by_class[cls] = found
         return found.cls
 
     def facts_of(self, ad: WorkerAd, jid: str) -> Facts:
@@ -215,6 +221,7 @@ class Supply:
         """So many more workers of a class are online; fewer, if that is below zero."""
         self._by_class[cls].members += online
         self._alike_in = 0
+        self.version += 1
 
     def able(self, shapes: Sequence[Shape], wanted: int, bit: int) -> int:
         """How many workers that are online could run tasks of a shape.

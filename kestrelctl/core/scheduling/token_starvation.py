@@ -94,7 +94,7 @@ def _able(shape: Shape, demand: Demand, supply: Supply) -> int:
 def _before(job: Job, demand: Demand) -> Iterator[Shape]:
     """What waits with a higher priority, of all that asks for tokens."""
     for turn in demand.turns():
-        if turn.priority > job.spec.priority:
+        if turn.priority > job.precedence:
             yield from (shape for shape in demand.of_tokens if shape.bit & turn.shapes)
 
 

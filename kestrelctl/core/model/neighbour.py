@@ -1,0 +1,42 @@
+"""What is lent by other pools: which workers are that, and which tasks never go there."""
+
+from __future__ import annotations
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.spec import JobSpec
+
+#: The node of the address at which pools talk with each other. No worker of a pool's own is called
+#: so (`members.enrollment`).
+FLOCK = "flock"
+#: No neighbour is as near as the pool's own workers, whatever was measured.
+NEAREST_SECONDS = 1e-6
+
+
+def is_neighbour(jid: str) -> bool:
+    """Whether a worker is a loan of another pool rather than a machine of the pool's own.
+
+    Args:
+        jid: its address; the resource names the class of workers that is lent.
+    """
+    return jid.partition("/")[0].partition("@")[0] == FLOCK
+
+
+def distance_seconds_of(ad: WorkerAd | None, jid: str) -> float:
+    """How far away a worker is: 0 for one of the pool's own, whatever its ad says.
+
+    Args:
+        ad: None for a worker of which only the address is known.
+    """
+    if not is_neighbour(jid):
+        return 0.0
+    return max(NEAREST_SECONDS, 0.0 if ad is None else ad.distance_seconds)
+
+
+def stays_home(spec: JobSpec) -> bool:
+    """Whether tasks of a job never go to a neighbour.
+
+    Guests are not lent on: whoever lends a machine knows whose tasks run there, and none travels in
+    a circle. Copies of a service would hold what is lent for a while only, and members of one
+    program must find each other, which they cannot from pool to pool.
+    """
+    return spec.stays or spec.guest is not None or spec.service or spec.span > 1

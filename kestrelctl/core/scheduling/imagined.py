@@ -1,0 +1,72 @@
+"""Whether tasks could run on a worker that is not there: one that a neighbour speaks of.
+
+Nothing of the pool changes by the question. In particular no class comes to be, and the expression
+of such a worker does not tell jobs apart.
+"""
+
+from __future__ import annotations
+
+from kestrelctl.core.members.worker_class import WorkerClass, class_key
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.matching_ads import own_attributes, worker_facts
+from kestrelctl.core.model.neighbour import distance_seconds_of
+from kestrelctl.core.model.refusal import Refusal
+from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.significance import Significance, all_facts, interests_of
+from kestrelctl.core.policies.in_force import PoliciesInForce
+from kestrelctl.core.policies.named_policy import NamedPolicy
+from kestrelctl.core.scheduling.match import match
+
+#: Of so many such workers it is kept what they are like.
+MOST_KEPT = 1_000
+
+
+class ImaginedWorkers:
+    """Holds shapes against workers that are not there."""
+
+    def __init__(self) -> None:
+        self._kept: dict[
+            tuple[int, str, str, NamedPolicy | None], tuple[WorkerAd, WorkerClass]
+        ] = {}
+
+    def refusal(
+        self,
+        shape: Shape,
+        ad: WorkerAd,
+        jid: str,
+        of_jobs: Significance,
+        policies: PoliciesInForce,
+    ) -> Refusal | None:
+        """Why tasks of a shape could never run on such a worker; None if they could.
+
+        Args:
+            ad, jid: what it would say of itself, and where it would be.
+            of_jobs: of which attributes of jobs shapes tell. If its `start` asks for others, nobody
+                can say what it comes to before it is there: then it refuses nothing.
+            policies: that would be in force there.
+        """
+        start = ad.start
+        if start and not of_jobs.covers(interests_of(start).others):
+            start = ""
+        policy = policies.of(ad, jid)
+        key = (id(ad), jid, start, policy)
+        known = self._kept.get(key)
+        if known is None:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            known = self._kept[key] = (ad, _class(ad, jid, start, policy))  # which keeps the id
+        found = match(shape, known[1])
+        return found if isinstance(found, Refusal) else None
+
+
+def _class(ad: WorkerAd, jid: str, start: str, policy: NamedPolicy | None) -> WorkerClass:
+    tags, capacity, kinds = class_key(ad)
+    return WorkerClass(
+        tags,
+        dict(capacity),
+        kinds,
+        start=start,
+        facts=all_facts(own_attributes(ad) | worker_facts(ad, jid)),
+        policy=policy,
+        distance_seconds=distance_seconds_of(ad, jid),
+    )

@@ -1,0 +1,1 @@
+"""Pools that find each other and lend each other what is idle."""

@@ -1,0 +1,62 @@
+"""The way to one's own id: from some pool to the one that is nearest to it.
+
+Each pool on the way is asked by the walker itself, and names the next one. A message that others
+pass on would have to speak for somebody else than its sender.
+"""
+
+from __future__ import annotations
+
+from kestrelctl.flock.overlay.pool_ids import pool_id, shared_digits
+from kestrelctl.protocol.flock_overlay import DIGITS, MOST_WITHOUT
+
+#: Questions of one walk: far more than any honest way has.
+MOST_STEPS = 40
+
+
+class Walk:
+    """One walk, which a lost message or a silent pool does not end.
+
+    Args:
+        own_id: where it leads.
+        first: the pool with which it begins.
+    """
+
+    __slots__ = ("_own_id", "_steps", "_tried", "path", "without")
+
+    def __init__(self, own_id: int, first: str) -> None:
+        self._own_id = own_id
+        self._steps = 1
+        self._tried = False
+        #: Those that were asked; all but the last have answered.
+        self.path = [first]
+        #: Those that did not answer.
+        self.without: list[str] = []
+
+    @property
+    def row(self) -> int:
+        """The row from which on the pool at the end of the path is asked for pools.
+
+        Those above are known from the one before it, which shares fewer digits.
+        """
+        if len(self.path) == 1:
+            return 0
+        return min(shared_digits(self._own_id, pool_id(self.path[-2])) + 1, DIGITS)
+
+    def go_on(self, domain: str | None) -> bool:
+        """The last one has answered and named the next; returns whether to ask that."""
+        if domain is None or domain in self.path or domain in self.without:
+            return False
+        self.path.append(domain)
+        self._tried = False
+        return self._has_step()
+
+    def go_back(self) -> bool:
+        """The last one has not answered: it is asked again, and then the one before it."""
+        if self._tried:
+            self.without.append(self.path.pop())
+        self._tried = not self._tried
+        return bool(self.path) and len(self.without) <= MOST_WITHOUT and self._has_step()
+
+    def _has_step(self) -> bool:
+        self._steps += 1
+        return self._steps <= MOST_STEPS

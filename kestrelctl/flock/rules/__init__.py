@@ -1,0 +1,1 @@
+"""What pools tell each other, whom one asks, and what one lends. Pure."""

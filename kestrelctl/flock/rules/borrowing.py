@@ -1,0 +1,206 @@
+"""What a pool asks of others: whose machines its waiting tasks could use.
+
+A wish stands at its lender for a lease. It says how much the pool could use together with what it
+uses there already; the lender lends of that what is free, now or when it falls idle. A pool asks
+the nearest first, as much as they say is free. What is left it asks of a few that have nothing
+free now: one of them will be the first to have something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from kestrelctl.flock.rules.flock_settings import FlockSettings
+from kestrelctl.flock.rules.willing import HeardPool
+from kestrelctl.protocol.flock import Borrow, LentClass, NotLent
+
+#: (lender, class)
+LoanKey = tuple[str, str]
+Amounts = Mapping[str, float]
+
+#: A wish that asks for less than this share more than before waits for its renewal.
+MORE_SHARE = 0.25
+
+
+class Need(NamedTuple):
+    """Tasks of one kind that wait and find no place at home.
+
+    Attributes:
+        tasks: how many.
+        request: what one asks for, in natural units.
+        fits: whether a task of them may run on a class of a pool, as far as both say.
+    """
+
+    tasks: int
+    request: Amounts
+    fits: Callable[[str, LentClass], bool]
+
+
+class Wish:
+    """What was asked of a lender of one class.
+
+    Attributes:
+        at_most: how much.
+        until: the lender and the pool itself forget it then.
+        silent_until: the lender has refused: it is not asked before.
+    """
+
+    __slots__ = ("asked_at", "at_most", "silent_until", "until")
+
+    def __init__(self) -> None:
+        self.at_most: dict[str, float] = {}
+        self.asked_at = self.until = self.silent_until = float("-inf")
+
+
+class Borrower:
+    """The wishes of one pool."""
+
+    def __init__(self, settings: FlockSettings) -> None:
+        self._settings = settings
+        self.wishes: dict[LoanKey, Wish] = {}
+        #: Since when needs are left that nobody has anything for; None while there are none.
+        self.starved_since: float | None = None
+
+    def decide(
+        self,
+        now: float,
+        needs: Sequence[Need],
+        nearest_first: Sequence[HeardPool],
+        used: Mapping[LoanKey, Amounts],
+    ) -> list[tuple[str, Borrow]]:
+        """Whom to ask for what now.
+
+        Args:
+            needs: all that waits, in the order in which it is to be served.
+            nearest_first: the willing pools that the pool's policy lets it borrow from.
+            used: what tasks of the pool take of each loan.
+
+        Returns:
+            (lender, message) of each that is to be sent.
+        """
+        settings = self._settings
+        if not needs:
+            self.starved_since = None
+            return []
+        left = [need.tasks for need in needs]
+        waiting = sum(left)
+        asked: list[tuple[str, Borrow]] = []
+        later: list[tuple[str, LentClass]] = []
+        for heard in nearest_first:
+            if not waiting:
+                break
+            pool = heard.said.pool
+            for cls in heard.said.classes:
+                wanted, taken = self._share(pool, cls, cls.free, needs, left)
+                if taken:
+                    waiting -= taken
+                    self._ask(asked, now, pool, cls, wanted, used)
+                elif len(later) < settings.spread:
+                    later.append((pool, cls))
+        got = bool(used) or bool(asked) or any(now < w.until for w in self.wishes.values())
+        if waiting:
+            for pool, cls in later:
+                whole = {name: amount * cls.machines for name, amount in cls.ad.assets.items()}
+                wanted, taken = self._share(pool, cls, whole, needs, list(left))
+                if taken:
+                    self._ask(asked, now, pool, cls, wanted, used)
+        if not waiting or got:
+            self.starved_since = None
+        elif self.starved_since is None:
+            self.starved_since = now
+        return asked
+
+    @staticmethod
+    def _share(
+        pool: str, cls: LentClass, free: Amounts, needs: Sequence[Need], left: list[int]
+    ) -> tuple[dict[str, float], int]:
+        """How much of what is free the needs can use, and how many tasks that is; `left` is less
+        by these."""
+        rest = dict(free)
+        wanted: dict[str, float] = {}
+        taken = 0
+        for place, need in enumerate(needs):
+            tasks = left[place]
+            if not tasks:
+                continue
+            for name, amount in need.request.items():
+                if amount > 0:
+                    tasks = min(tasks, int(rest.get(name, 0.0) / amount + 1e-9))
+            if tasks <= 0 or not need.fits(pool, cls):
+                continue
+            left[place] -= tasks
+            taken += tasks
+            for name, amount in need.request.items():
+                rest[name] = rest.get(name, 0.0) - amount * tasks
+                wanted[name] = wanted.get(name, 0.0) + amount * tasks
+        return wanted, taken
+
+    def _ask(
+        self,
+        asked: list[tuple[str, Borrow]],
+        now: float,
+        pool: str,
+        cls: LentClass,
+        wanted: dict[str, float],
+        used: Mapping[LoanKey, Amounts],
+    ) -> None:
+        """Asks for so much more than is used, unless that was asked for lately."""
+        settings = self._settings
+        key = (pool, cls.id)
+        wish = self.wishes.get(key)
+        if wish is None:
+            wish = self.wishes[key] = Wish()
+        if now < wish.silent_until:
+            return
+        in_use = used.get(key, {})
+        at_most = {
+            name: in_use.get(name, 0.0) + wanted.get(name, 0.0) for name in {**wanted, **in_use}
+        }
+        is_old = wish.until - now < settings.lease_seconds / 2
+        if not is_old:
+            more = any(
+                amount > wish.at_most.get(name, 0.0) * (1 + MORE_SHARE)
+                for name, amount in at_most.items()
+            )
+            if not more or now - wish.asked_at < settings.wish_pace_seconds:
+                return
+        wish.at_most = at_most
+        wish.asked_at = now
+        wish.until = now + settings.lease_seconds
+        message = Borrow(loan=cls.id, at_most=at_most, seconds=settings.lease_seconds)
+        asked.append((pool, message))
+
+    # -- what lenders say --------------------------------------------------------------------------
+
+    def allowance(self, lender: str, loan: str, now: float) -> Amounts | None:
+        """How much a lender may offer as a worker; None if it was not asked."""
+        wish = self.wishes.get((lender, loan))
+        return wish.at_most if wish is not None and now < wish.until else None
+
+    def refused(self, lender: str, said: NotLent, now: float) -> bool:
+        """A lender has refused; returns whether it was asked."""
+        wish = self.wishes.get((lender, said.loan))
+        if wish is None:
+            return False
+        wish.until = now
+        pause = max(said.seconds, self._settings.minute_seconds)
+        wish.silent_until = now + min(pause, 60 * self._settings.minute_seconds)
+        return True
+
+    def forget(self, lender: str) -> list[str]:
+        """A lender has left, or a policy forbids it; returns the classes that were asked for."""
+        gone = [loan for pool, loan in self.wishes if pool == lender]
+        for loan in gone:
+            del self.wishes[lender, loan]
+        return gone
+
+    def expire(self, now: float) -> None:
+        """Forgets wishes that do not hold any more."""
+        over = [
+            key
+            for key, wish in self.wishes.items()
+            if wish.until <= now and wish.silent_until <= now
+        ]
+        for key in over:
+            del self.wishes[key]

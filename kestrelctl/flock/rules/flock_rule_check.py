@@ -1,0 +1,85 @@
+"""What an operator may have got wrong in a rule of the flock, told when he gives it."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from kestrelctl.core.classad.rules import shown
+from kestrelctl.core.classad.syntax import parse, references
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.isolation import RUNGS
+from kestrelctl.core.model.matching_ads import JOB_ATTRIBUTES
+from kestrelctl.core.model.significance import problem_with_expression
+from kestrelctl.flock.rules.flock_globs import problem_with_globs
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+#: Orders are numbers from 0 to this.
+MOST_ORDER = 1_000_000
+#: Of a class of machines it is not said.
+_OF_ONE_MACHINE = ("name", "machine")
+
+
+def problem_with_rule(rule: FlockRule) -> str | None:
+    """The first thing wrong with a rule; None if all is well. It may have several lines, of which
+    the last points into an expression.
+    """
+    if not _NAME.fullmatch(rule.name):
+        return (
+            f"{rule.name[:80]!r} cannot be the name of a rule: it has up to 63 letters, digits, "
+            "and inside also . _ -"
+        )
+    if not 0 <= rule.order <= MOST_ORDER:
+        return f"the order is a number from 0 to {MOST_ORDER:,}, not {rule.order}"
+    for globs, what in ((rule.pools, "pool"), (rule.users, "user"), (rule.groups, "group")):
+        if (why := problem_with_globs(globs, what)) is not None:
+            return why
+    return _problem_with_terms(rule) or _problem_with_requirements(rule)
+
+
+def _problem_with_terms(rule: FlockRule) -> str | None:
+    amounts = {
+        "processors": rule.max_cpus,
+        "time of an attempt": rule.max_seconds,
+        "lease": rule.lease_seconds,
+    }
+    for what, amount in amounts.items():
+        if amount is None:
+            continue
+        if rule.action == "deny":
+            return f"a rule that denies has no terms: the {what} says nothing there"
+        if not math.isfinite(amount) or amount <= 0:
+            return f"the {what} must be more than 0, not {amount:g}: to lend nothing, deny"
+    if not rule.isolation:
+        return None
+    if rule.action == "deny":
+        return "a rule that denies has no terms: the isolation says nothing there"
+    if rule.direction == "borrow":
+        return "what isolates tasks at another pool is its affair: the isolation is for --lend"
+    if rule.isolation not in RUNGS:
+        return f"there is no isolation {rule.isolation[:80]!r}; there are {', '.join(RUNGS)}"
+    return None
+
+
+def _problem_with_requirements(rule: FlockRule) -> str | None:
+    text = rule.requirements
+    if not text:
+        return None
+    mistake = problem_with_expression(text)
+    if mistake is not None:
+        return f"the requirements are no condition: {shown(text, mistake)}"
+    for node in references(parse(text)):
+        written = text[node.start : node.end]
+        if node.scope == "my":
+            side = "the job" if rule.direction == "lend" else "the other pool's machines"
+            return f"the requirements are about {side} alone: write TARGET.X or X, not {written}"
+        if rule.direction == "borrow" and node.name in _OF_ONE_MACHINE:
+            return f"another pool lends classes of machines: {written} of one is not known"
+        if rule.direction == "lend" and not _of_job(node.name):
+            known = ", ".join(JOB_ATTRIBUTES)
+            return f"a job's ad has no {written}; it has {known}, RequestCpus and its like"
+    return None
+
+
+def _of_job(name: str) -> bool:
+    return name in {each.lower() for each in JOB_ATTRIBUTES} or name.startswith("request")

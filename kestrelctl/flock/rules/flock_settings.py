@@ -1,0 +1,64 @@
+"""How fast a flock lives: every interval is a part or a multiple of one of its minutes."""
+
+from __future__ import annotations
+
+import msgspec
+
+#: Of the source: pools tell each other what they have about once a minute.
+MINUTE_SECONDS = 60.0
+
+
+class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one pool in a flock.
+
+    Attributes:
+        minute_seconds: what a minute is; an experiment in scaled time has another.
+        ttl: how far its announcements go while it has enough neighbours.
+        starved_ttl: and while its own tasks wait and nobody lends it anything.
+        spread: how many neighbours that have nothing free are asked to lend what will be.
+        reclaim_minutes: how long guests may go on while own tasks wait for their places.
+        fixed: pools that it was told of by hand: it hears of no others, and what it tells them is
+            what it has, never what of it is free. Empty for a flock that finds itself.
+    """
+
+    minute_seconds: float = MINUTE_SECONDS
+    ttl: int = 1
+    starved_ttl: int = 2
+    spread: int = 8
+    reclaim_minutes: float = 0.5
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def announce_seconds(self) -> float:
+        """What is told is told again after this time."""
+        return self.minute_seconds
+
+    @property
+    def pace_seconds(self) -> float:
+        """Two announcements of changes are this far apart at least."""
+        return self.minute_seconds / 20
+
+    @property
+    def expiry_seconds(self) -> float:
+        """What was told holds so long: one message may be lost, and the next be late."""
+        return 2.5 * self.minute_seconds
+
+    @property
+    def lease_seconds(self) -> float:
+        """For so long a loan is asked for at a time; it is asked for again after half of it."""
+        return 2 * self.minute_seconds
+
+    @property
+    def wish_pace_seconds(self) -> float:
+        """One neighbour is not asked for more again sooner than this."""
+        return self.minute_seconds / 600
+
+    @property
+    def unused_seconds(self) -> float:
+        """What a borrower has left unused for so long goes to others who wait for it."""
+        return self.minute_seconds / 60
+
+    @property
+    def reclaim_seconds(self) -> float:
+        """What runs for others may go on so long while own tasks wait for its place."""
+        return self.reclaim_minutes * self.minute_seconds

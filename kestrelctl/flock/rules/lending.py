@@ -1,0 +1,339 @@
+"""What a pool lends: what is free of each class of its workers, shared among those who ask.
+
+What a borrower's tasks use it keeps while they run. What is free beside that goes to the wishes in
+turns, machine by machine, to who has the least of it; nothing while own tasks wait that could use
+it. What somebody was lent and has left unused for a while goes to others who wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
+
+from kestrelctl.flock.rules.flock_settings import FlockSettings
+from kestrelctl.protocol.flock import (
+    DENIED,
+    NO_SUCH_CLASS,
+    TOO_OFTEN,
+    Borrow,
+    NotLent,
+)
+
+#: (borrower, class)
+LentKey = tuple[str, str]
+Amounts = Mapping[str, float]
+
+#: A borrower asks so often in a flock minute at the most, on average and at once.
+RATE_PER_MINUTE = 700.0
+BURST = 300.0
+#: Smaller than any amount that somebody means.
+_SOME = 1e-6
+_NOTHING: Amounts = {}
+
+
+class ClassToLend(NamedTuple):
+    """One class of the pool's own workers.
+
+    Attributes:
+        loan: its id.
+        machine: what one worker has.
+        free: what is free of them together now; running guests have theirs already.
+        wanted: own tasks that wait and could run there.
+        overdue: how many of these have waited for `reclaim_seconds`; None if nobody knows: then
+            that counts for how long there have been any.
+    """
+
+    loan: str
+    machine: Amounts
+    free: Amounts
+    wanted: int
+    overdue: int | None = None
+
+
+class Grant(NamedTuple):
+    """What a loan is from now on: together with what it uses; nothing at all ends it."""
+
+    borrower: str
+    loan: str
+    amounts: dict[str, float]
+    until: float
+
+
+class LoanState:
+    """What one borrower was lent of one class.
+
+    Attributes:
+        at_most: what it wishes, as long as its lease goes.
+        amounts: what it was told that it has.
+        unused_since: since when some of that is not used; None if all is.
+    """
+
+    __slots__ = ("amounts", "at_most", "since", "told_until", "until", "unused_since")
+
+    def __init__(self, now: float) -> None:
+        self.at_most: dict[str, float] = {}
+        self.amounts: dict[str, float] = {}
+        self.until = self.told_until = now
+        self.since = now
+        self.unused_since: float | None = None
+
+
+class LoanLimit(NamedTuple):
+    """What a policy lets one borrower have.
+
+    Attributes:
+        why: empty if it may have anything at all.
+        max_cpus: of all classes together; None for any number.
+        lease_seconds: the longest lease; None for any.
+    """
+
+    why: str = ""
+    max_cpus: float | None = None
+    lease_seconds: float | None = None
+
+
+class Lender:
+    """The loans of one pool.
+
+    Args:
+        limit: what the policy lets a borrower have.
+    """
+
+    def __init__(self, settings: FlockSettings, limit: Callable[[str], LoanLimit]) -> None:
+        self._settings = settings
+        self._limit = limit
+        self.loans: dict[LentKey, LoanState] = {}
+        self._wanted_since: dict[str, float] = {}
+        self._budgets: dict[str, tuple[float, float]] = {}
+
+    # -- what borrowers say ------------------------------------------------------------------------
+
+    def hear(
+        self, borrower: str, asked: Borrow, supplies: Mapping[str, ClassToLend], now: float
+    ) -> NotLent | None:
+        """Takes a wish in; returns why not, if so."""
+        minute = self._settings.minute_seconds
+        if not self._has_budget(borrower, now):
+            return NotLent(loan=asked.loan, reason=TOO_OFTEN, seconds=minute)
+        limit = self._limit(borrower)
+        if limit.why:
+            self.repaid(borrower, asked.loan)
+            return NotLent(loan=asked.loan, reason=DENIED, detail=limit.why, seconds=10 * minute)
+        if asked.loan not in supplies:
+            return NotLent(loan=asked.loan, reason=NO_SUCH_CLASS, seconds=minute)
+        loan = self.loans.get((borrower, asked.loan))
+        if loan is None:
+            loan = self.loans[borrower, asked.loan] = LoanState(now)
+        loan.at_most = dict(asked.at_most)
+        seconds = min(asked.seconds, limit.lease_seconds or asked.seconds, 60 * minute)
+        loan.until = now + seconds
+        return None
+
+    def _has_budget(self, borrower: str, now: float) -> bool:
+        rate = RATE_PER_MINUTE / self._settings.minute_seconds
+        left, at = self._budgets.get(borrower, (BURST, now))
+        left = min(BURST, left + (now - at) * rate)
+        enough = left >= 1.0
+        self._budgets[borrower] = (left - 1.0 if enough else left, now)
+        return enough
+
+    def repaid(self, borrower: str, loan: str | None = None) -> None:
+        """It wants no more: of one class, or of anything."""
+        for key, found in self.loans.items():
+            if key[0] == borrower and loan in (None, key[1]):
+                found.at_most = {}
+
+    def adopt(self, borrower: str, loan: str, amounts: Mapping[str, float], now: float) -> None:
+        """An earlier process of the manager has lent this, and tasks of it still run."""
+        found = self.loans[borrower, loan] = LoanState(now)
+        found.amounts = dict(amounts)
+
+    # -- what is free ------------------------------------------------------------------------------
+
+    def share(
+        self, now: float, supplies: Mapping[str, ClassToLend], used: Mapping[LentKey, Amounts]
+    ) -> list[Grant]:
+        """Divides what is free.
+
+        Args:
+            supplies: every class by its id.
+            used: what the tasks of each loan take now.
+
+        Returns:
+            The loans that change. One that has ended is not known here any more.
+        """
+        of_class: dict[str, list[LentKey]] = {}
+        for key in self.loans:
+            of_class.setdefault(key[1], []).append(key)
+        given_cpus: dict[str, float] = {}
+        grants: list[Grant] = []
+        for loan_id, keys in of_class.items():
+            shares: dict[LentKey, dict[str, float]] = {}
+            supply = supplies.get(loan_id)
+            if supply is not None and not supply.wanted:
+                self._deal(now, supply, keys, used, shares, given_cpus)
+            for key in keys:
+                loan, in_use = self.loans[key], used.get(key, _NOTHING)
+                share = shares.get(key, in_use)
+                if (
+                    share == loan.amounts
+                    and loan.told_until >= loan.until
+                    and ((now < loan.until and loan.at_most) or any(in_use.values()))
+                ):
+                    continue  # most
+                grant = self._settle(now, key, dict(share), in_use)
+                if grant is not None:
+                    grants.append(grant)
+        return grants
+
+    def _deal(
+        self,
+        now: float,
+        supply: ClassToLend,
+        keys: Sequence[LentKey],
+        used: Mapping[LentKey, Amounts],
+        shares: dict[LentKey, dict[str, float]],
+        given_cpus: dict[str, float],
+    ) -> None:
+        """Gives away what is free, one machine's worth at a time, to who has the least.
+
+        Args:
+            shares: takes what each has then that is given something, with what it uses.
+            given_cpus: takes how much each borrower is given, of all classes.
+        """
+        free = {name: amount for name, amount in supply.free.items() if amount > _SOME}
+        if not free:
+            return
+        turns = [
+            (self._leaves_unused(now, key), used.get(key, _NOTHING).get("cpus", 0.0), key)
+            for key in keys
+        ]
+        heapify(turns)
+        while turns and free:
+            idle, _, key = turns[0]
+            share = shares.get(key) or dict(used.get(key, _NOTHING))
+            piece = self._room(now, key, share, used, given_cpus) or {}
+            if len(turns) > 1:  # the last one gets all at once
+                machine = supply.machine
+                piece = {name: min(more, machine.get(name, 0.0)) for name, more in piece.items()}
+            if self._give(key, piece, free, share, given_cpus):
+                shares[key] = share
+                heapreplace(turns, (idle, share.get("cpus", 0.0), key))
+            else:
+                heappop(turns)
+
+    def _room(
+        self,
+        now: float,
+        key: LentKey,
+        share: Mapping[str, float],
+        used: Mapping[LentKey, Amounts],
+        given_cpus: Mapping[str, float],
+    ) -> dict[str, float] | None:
+        """How much more a loan may become; None for nothing."""
+        loan = self.loans[key]
+        if now >= loan.until:
+            return None
+        room = {name: most - share.get(name, 0.0) for name, most in loan.at_most.items()}
+        limit = self._limit(key[0])
+        if limit.why:
+            return None
+        if limit.max_cpus is not None:
+            in_use = sum(more.get("cpus", 0.0) for (pool, _), more in used.items() if pool == key[0])
+            left = limit.max_cpus - in_use - given_cpus.get(key[0], 0.0)
+            room["cpus"] = min(room.get("cpus", 0.0), left)
+            if left <= _SOME:
+                return None
+        room = {name: amount for name, amount in room.items() if amount > _SOME}
+        return room or None
+
+    @staticmethod
+    def _give(
+        key: LentKey,
+        room: Mapping[str, float],
+        free: dict[str, float],
+        share: dict[str, float],
+        given_cpus: dict[str, float],
+    ) -> bool:
+        """Gives what is free of that; returns whether that was anything."""
+        given = False
+        for name, amount in room.items():
+            amount = min(amount, free.get(name, 0.0))
+            if amount <= _SOME:
+                continue
+            given = True
+            share[name] = share.get(name, 0.0) + amount
+            free[name] -= amount
+            if free[name] <= _SOME:
+                del free[name]
+            if name == "cpus":
+                given_cpus[key[0]] = given_cpus.get(key[0], 0.0) + amount
+        return given
+
+    def _leaves_unused(self, now: float, key: LentKey) -> bool:
+        since = self.loans[key].unused_since
+        return since is not None and now - since >= self._settings.unused_seconds
+
+    def _settle(
+        self, now: float, key: LentKey, share: dict[str, float], used: Amounts
+    ) -> Grant | None:
+        """Notes what a loan is now; returns it if its borrower is to be told."""
+        loan = self.loans[key]
+        is_over = now >= loan.until or not loan.at_most
+        if is_over and not any(used.values()):
+            del self.loans[key]
+            return Grant(*key, {}, now)
+        if not _differ(loan.amounts, share) and loan.told_until >= loan.until:
+            return None
+        renewed = loan.until - loan.told_until > self._settings.lease_seconds / 10
+        if not (_differ(loan.amounts, share) or renewed):
+            return None
+        loan.amounts = share
+        loan.told_until = loan.until
+        return Grant(*key, dict(share), loan.until)
+
+    def note_used(self, now: float, key: LentKey, used: Amounts) -> None:
+        """Notes what tasks of a loan take now: what is left unused for long, others may have."""
+        loan = self.loans.get(key)
+        if loan is None:
+            return
+        unused = any(amount - used.get(name, 0.0) > _SOME for name, amount in loan.amounts.items())
+        if not unused:
+            loan.unused_since = None
+        elif loan.unused_since is None:
+            loan.unused_since = now
+
+    # -- owners first ------------------------------------------------------------------------------
+
+    def overdue(self, now: float, supplies: Mapping[str, ClassToLend]) -> dict[str, int]:
+        """How many running guests of each class are to end now, because own tasks wait for their
+        places, and have for `reclaim_seconds`.
+        """
+        for loan in [loan for loan in self._wanted_since if loan not in supplies]:
+            del self._wanted_since[loan]
+        found: dict[str, int] = {}
+        for loan, supply in supplies.items():
+            if not supply.wanted:
+                self._wanted_since.pop(loan, None)
+                continue
+            since = self._wanted_since.setdefault(loan, now)
+            if supply.overdue is not None:
+                if supply.overdue:
+                    found[loan] = supply.overdue
+            elif now - since >= self._settings.reclaim_seconds:
+                found[loan] = supply.wanted
+        return found
+
+    def overdue_at(self) -> float | None:
+        """When `overdue` may name some next; None if no own task waits."""
+        if not self._wanted_since:
+            return None
+        return min(self._wanted_since.values()) + self._settings.reclaim_seconds
+
+
+def _differ(before: Amounts, after: Amounts) -> bool:
+    return any(
+        abs(before.get(name, 0.0) - after.get(name, 0.0)) > _SOME
+        for name in before.keys() | after.keys()
+    )

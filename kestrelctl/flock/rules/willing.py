@@ -1,0 +1,176 @@
+"""What a pool has heard of others: who has something free, until when that holds.
+
+What a pool says of itself outranks what others say of it: an announcement that somebody forwards
+never replaces one that the pool itself has sent and that still holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from math import inf, log
+from typing import TYPE_CHECKING
+
+from kestrelctl.protocol.flock import PoolAnnouncement
+
+if TYPE_CHECKING:
+    from random import Random
+
+#: So many pools are remembered at the most.
+MOST_POOLS = 2_000
+#: Of one sender, so many announcements count in a second, on average and at once.
+RATE = 20.0
+BURST = 200.0
+#: Round trips that differ by less than this factor are equal.
+EQUAL_FACTOR = 1.25
+#: And all below this.
+SHORTEST_SECONDS = 0.0005
+
+#: What becomes of an announcement.
+NEW, OWN, OLD, HEARSAY, ABSURD, FLOOD = "new", "own", "old", "hearsay", "absurd", "flood"
+_FACTOR = log(EQUAL_FACTOR)
+
+
+class HeardPool:
+    """The latest announcement of a pool.
+
+    Attributes:
+        direct: the pool itself has sent it.
+        expires_at: it holds until then.
+    """
+
+    __slots__ = ("direct", "expires_at", "heard_at", "said")
+
+    def __init__(self, said: PoolAnnouncement, now: float, *, direct: bool) -> None:
+        self.said = said
+        self.heard_at = now
+        self.expires_at = now + said.expires_seconds
+        self.direct = direct
+
+
+class WillingList:
+    """The announcements that hold.
+
+    Args:
+        own: the domain of the pool itself.
+        random: shuffles pools that are equally near.
+    """
+
+    def __init__(self, own: str, random: Random) -> None:
+        self._own = own
+        self._random = random
+        self._heard: dict[str, HeardPool] = {}
+        #: The highest number of each pool from itself: what has been said once is not heard again.
+        self._latest: dict[str, int] = {}
+        self._budgets: dict[str, tuple[float, float]] = {}
+        #: What became of all announcements.
+        self.counts: Counter[str] = Counter()
+
+    def hear(self, said: PoolAnnouncement, sender: str, now: float) -> str:
+        """Takes an announcement in.
+
+        Args:
+            sender: the pool that sent it, as the server vouches for.
+
+        Returns:
+            NEW if it is to be forwarded while its TTL lasts, or why it was dropped.
+        """
+        found = self._judge(said, sender, now)
+        self.counts[found] += 1
+        return found
+
+    def _judge(self, said: PoolAnnouncement, sender: str, now: float) -> str:
+        if not self._has_budget(sender, now):
+            return FLOOD
+        pool = said.pool
+        if pool == self._own:
+            return OWN
+        direct = sender == pool
+        known = self._heard.get(pool)
+        if known is not None and said.seq <= known.said.seq and (known.direct or not direct):
+            return OLD
+        if said.seq <= self._latest.get(pool, -1):
+            return OLD
+        if not direct and known is not None and known.direct and now < known.expires_at:
+            return HEARSAY
+        if any(
+            amount > each.machines * each.ad.assets.get(name, 0.0) * 1.000001
+            for each in said.classes
+            for name, amount in each.free.items()
+        ):
+            return ABSURD
+        if known is None and len(self._heard) >= MOST_POOLS:
+            self._make_room(now)
+            if len(self._heard) >= MOST_POOLS:
+                return FLOOD
+        if direct:
+            self._latest[pool] = said.seq
+        self._heard[pool] = HeardPool(said, now, direct=direct)
+        return NEW
+
+    def _has_budget(self, sender: str, now: float) -> bool:
+        left, at = self._budgets.get(sender, (BURST, now))
+        left = min(BURST, left + (now - at) * RATE)
+        if left < 1.0:
+            self._budgets[sender] = (left, now)
+            return False
+        self._budgets[sender] = (left - 1.0, now)
+        return True
+
+    def _make_room(self, now: float) -> None:
+        self.expire(now)
+        if len(self._heard) >= MOST_POOLS:
+            for pool in [pool for pool, heard in self._heard.items() if not heard.direct][:100]:
+                del self._heard[pool]
+
+    def expire(self, now: float) -> None:
+        """Forgets what does not hold any more."""
+        for pool in [pool for pool, heard in self._heard.items() if heard.expires_at <= now]:
+            del self._heard[pool]
+        if len(self._latest) > 2 * MOST_POOLS:
+            self._latest = {pool: n for pool, n in self._latest.items() if pool in self._heard}
+        if len(self._budgets) > 2 * MOST_POOLS:
+            self._budgets.clear()
+
+    def dropped(self) -> dict[str, int]:
+        """How many were dropped, by why."""
+        return {why: n for why, n in self.counts.items() if why != NEW}
+
+    def forget(self, pool: str) -> None:
+        """The pool has left, or cannot be reached."""
+        self._heard.pop(pool, None)
+
+    def get(self, pool: str, now: float) -> HeardPool | None:
+        """What holds of a pool; None for nothing."""
+        heard = self._heard.get(pool)
+        return heard if heard is not None and now < heard.expires_at else None
+
+    def holding(self, now: float) -> list[HeardPool]:
+        """All that holds."""
+        return [heard for heard in self._heard.values() if now < heard.expires_at]
+
+    def nearest_first(
+        self, proximity_seconds: Callable[[str], float | None], now: float
+    ) -> list[HeardPool]:
+        """The willing pools by how near they are, shuffled among equals.
+
+        Args:
+            proximity_seconds: the round trip to a pool; None if it is not known: those come last.
+        """
+        draw = self._random.random
+        order: list[tuple[float, float, HeardPool]] = []
+        for pool, heard in self._heard.items():
+            if heard.said.willing and now < heard.expires_at:
+                order.append((_nearness(proximity_seconds(pool)), draw(), heard))
+        order.sort(key=_first_two)
+        return [heard for _, _, heard in order]
+
+
+def _nearness(seconds: float | None) -> float:
+    if seconds is None:
+        return inf
+    return float(int(log(max(seconds, SHORTEST_SECONDS) / SHORTEST_SECONDS) / _FACTOR))
+
+
+def _first_two(entry: tuple[float, float, HeardPool]) -> tuple[float, float]:
+    return entry[0], entry[1]

@@ -1,0 +1,154 @@
+"""The home's side: who is asked for machines, and what counts of what they offer as workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.ad import WorkerAd, bookable
+from kestrelctl.core.model.assets import natural
+from kestrelctl.core.model.matching_ads import worker_facts
+from kestrelctl.core.model.neighbour import is_neighbour
+from kestrelctl.core.model.refusal import Refusal
+from kestrelctl.core.scheduling.unmet import Unmet
+from kestrelctl.flock.rules.borrowing import Borrower, LoanKey, Need
+from kestrelctl.flock.rules.flock_settings import FlockSettings
+from kestrelctl.flock.rules.policy import Policy
+from kestrelctl.flock.rules.willing import HeardPool
+from kestrelctl.flock.service.lent_ad import fits_one
+from kestrelctl.flock.service.loan_addresses import loan_of, pool_and_loan
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol.flock import Borrow, LentClass, NotLent
+
+
+class BorrowingDesk:
+    """What a pool borrows.
+
+    Args:
+        policy: the rules in force.
+        proximity_seconds: the round trip to a pool; None if it is not known.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        settings: FlockSettings,
+        policy: Callable[[], Policy],
+        proximity_seconds: Callable[[str], float | None],
+    ) -> None:
+        self._service = service
+        self._policy = policy
+        self._proximity = proximity_seconds
+        self.borrower = Borrower(settings)
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def look(
+        self, nearest_first: Callable[[float], list[HeardPool]], now: float
+    ) -> list[tuple[str, Borrow]]:
+        """Whom to ask for what now."""
+        self.borrower.expire(now)
+        waiting = self._service.pool.unmet(now)
+        if not waiting:
+            return self.borrower.decide(now, [], [], {})
+        policy = self._policy()
+        may = [
+            heard for heard in nearest_first(now) if policy.may_borrow_from(heard.said.pool).allowed
+        ]
+        needs = [
+            Need(each.tasks, natural(each.shape.request), self._fits(each, policy))
+            for each in waiting
+        ]
+        return self.borrower.decide(now, needs, may, self.used())
+
+    def _fits(self, waiting: Unmet, policy: Policy) -> Callable[[str, LentClass], bool]:
+        return lambda pool, cls: self.why_not(waiting, pool, cls, policy) == ("", "")
+
+    def why_not(self, waiting: Unmet, pool: str, cls: LentClass, policy: Policy) -> tuple[str, str]:
+        """Why a class of a pool does not fit what waits: (reason, detail); empty if it does."""
+        jid = loan_of(pool, cls.id)
+        start = " && ".join(f"({each})" for each in (cls.ad.start, *fits_one(cls.ad)) if each)
+        ad = msgspec.structs.replace(cls.ad, start=start)
+        refusal = self._service.pool.would_fit(waiting.shape, ad, jid)
+        if isinstance(refusal, Refusal):
+            return str(refusal.reason), refusal.found or refusal.wanted
+        verdict = policy.judge_task(
+            "borrow",
+            pool,
+            user=waiting.owner,
+            group=waiting.group,
+            about=worker_facts(cls.ad, jid),
+            seconds=waiting.shape.time_request_seconds or None,
+            cpus=natural(waiting.shape.request).get("cpus", 0.0),
+        )
+        return ("", "") if verdict.allowed else ("policy", verdict.why)
+
+    def used(self) -> Mapping[LoanKey, dict[str, float]]:
+        """What own tasks take of each loan."""
+        return {
+            pool_and_loan(jid): _used(worker)
+            for jid, worker in self._service.pool.workers.items()
+            if is_neighbour(jid) and worker.online
+        }
+
+    def holders(self) -> set[str]:
+        """The pools that hold tasks of this one."""
+        return {
+            pool_and_loan(jid)[0]
+            for jid, worker in self._service.pool.workers.items()
+            if is_neighbour(jid) and worker.held
+        }
+
+    # -- workers -----------------------------------------------------------------------------------
+
+    def may_work(self, jid: str) -> bool:
+        """Whether another pool may offer itself as a worker: it was asked, or is one already."""
+        if not is_neighbour(jid):
+            return False
+        pool, loan = pool_and_loan(jid)
+        if not loan:
+            return False
+        asked = self.borrower.allowance(pool, loan, self._service.now()) is not None
+        return asked or jid in self._service.pool.workers
+
+    def admitted(self, jid: str, ad: WorkerAd) -> WorkerAd:
+        """What counts of what it offers: no more than was asked for, and what the own rules say.
+
+        After a restart the manager has forgotten what it asked for: then no more counts than did
+        before.
+        """
+        pool, loan = pool_and_loan(jid)
+        most: Mapping[str, float] | None = self.borrower.allowance(pool, loan, self._service.now())
+        known = self._service.pool.workers.get(jid)
+        if most is None:
+            most = known.ad.assets if known is not None else {}
+        elif known is not None:
+            most = {
+                name: max(most.get(name, 0.0), amount)
+                for name, amount in {**most, **_used(known)}.items()
+            }
+        cpus = max(0.001, min(ad.assets.get("cpus", 0.0), most.get("cpus", 0.0)))
+        assets = {n: min(a, most.get(n, 0.0)) for n, a in ad.assets.items()} | {"cpus": cpus}
+        rules = self._policy().start_expression("borrow", pool)
+        start = " && ".join(f"({each})" for each in (ad.start, rules) if each)
+        return msgspec.structs.replace(
+            ad,
+            assets={name: amount for name, amount in assets.items() if amount > 0.0},
+            units={},
+            shared=(),
+            unknown={},
+            start=start,
+            distance_seconds=self._proximity(pool) or 0.0,
+        )
+
+    def refused(self, pool: str, said: NotLent) -> bool:
+        """A lender has refused."""
+        return self.borrower.refused(pool, said, self._service.now())
+
+
+def _used(worker: Worker) -> dict[str, float]:
+    whole = natural({n: a for n, a in worker.cls.capacity.items() if n in bookable(worker.ad)})
+    free = natural(worker.free)
+    return {name: max(0.0, amount - free.get(name, 0.0)) for name, amount in whole.items()}

@@ -1,0 +1,110 @@
+"""Serves what users ask about the flock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from kestrelctl.errors import NotAllowed, UsageError
+from kestrelctl.flock.rules.flock_rule_check import problem_with_rule
+from kestrelctl.flock.rules.policy import Policy
+from kestrelctl.flock.service.flock_desk import FlockDesk
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.request_dispatch import Handlers
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import flock_answers as fa
+from kestrelctl.protocol import flock_requests as fr
+from kestrelctl.protocol.flock_views import LoanView
+
+#: So many loans are shown of each direction, and so many pools on a page: they fit into a stanza.
+MOST_LOANS = 1_000
+MOST_ON_PAGE = 200
+
+
+class FlockAnswering:
+    """Everybody may see how the flock is; admins change it."""
+
+    def __init__(self, desk: FlockDesk) -> None:
+        self._desk = desk
+
+    def handlers(self) -> Handlers:
+        """What serves each kind of request."""
+        return {
+            fr.AskFlock: self.status,
+            fr.ListNeighbours: self.pools,
+            fr.JoinFlock: self.join,
+            fr.LeaveFlock: self.leave,
+            fr.PingPool: self.ping,
+            fr.ListFlockRules: self.rules,
+            fr.SetFlockRule: self.put_rule,
+            fr.RemoveFlockRule: self.drop_rule,
+        }
+
+    async def status(self, caller: Caller, request: fr.AskFlock) -> None:
+        found = self._desk.status()
+        shown = replace(found, given=_largest(found.given), taken=_largest(found.taken))
+        caller.reply(fa.FlockStatus(id=request.id, flock=shown))
+
+    async def pools(self, caller: Caller, request: fr.ListNeighbours) -> None:
+        limit = min(max(1, request.limit), MOST_ON_PAGE)
+        found = sorted(
+            (view for view in self._desk.pools() if view.pool > request.after),
+            key=lambda view: view.pool,
+        )
+        page = found[:limit]
+        after = page[-1].pool if len(found) > limit else None
+        caller.reply(fa.Neighbours(id=request.id, pools=page, after=after))
+
+    async def join(self, caller: Caller, request: fr.JoinFlock) -> None:
+        _must_be_admin(caller)
+        await self._desk.join(request.domain.lower(), caller.jid)
+        caller.reply(an.Changed(id=request.id, what=[request.domain.lower()]))
+
+    async def leave(self, caller: Caller, request: fr.LeaveFlock) -> None:
+        _must_be_admin(caller)
+        through = list(self._desk.status().joined_through)
+        await self._desk.leave(caller.jid)
+        caller.reply(an.Changed(id=request.id, what=through))
+
+    async def ping(self, caller: Caller, request: fr.PingPool) -> None:
+        _must_be_admin(caller)
+        seconds = await self._desk.ping(request.domain.lower())
+        caller.reply(fa.FlockPong(id=request.id, pool=request.domain.lower(), seconds=seconds))
+
+    async def rules(self, caller: Caller, request: fr.ListFlockRules) -> None:
+        policy = Policy(self._desk.rules())
+        caller.reply(
+            fa.FlockRules(
+                id=request.id,
+                rules=policy.rules(),
+                rest={
+                    "lend": policy.allows_the_rest("lend"),
+                    "borrow": policy.allows_the_rest("borrow"),
+                },
+            )
+        )
+
+    async def put_rule(self, caller: Caller, request: fr.SetFlockRule) -> None:
+        _must_be_admin(caller)
+        problem = problem_with_rule(request.rule)
+        if problem is not None:
+            what = f"rule {request.rule.name[:80]} is refused"
+            raise UsageError(what, cause=problem, hint="docs/flocking.md shows rules")
+        await self._desk.put_rule(request.rule, caller.jid)
+        caller.reply(an.Changed(id=request.id, what=[request.rule.name]))
+
+    async def drop_rule(self, caller: Caller, request: fr.RemoveFlockRule) -> None:
+        _must_be_admin(caller)
+        await self._desk.drop_rule(request.name, caller.jid)
+        caller.reply(an.Changed(id=request.id, what=[request.name]))
+
+
+def _largest(loans: Sequence[LoanView]) -> list[LoanView]:
+    """Those with the most tasks first."""
+    return sorted(loans, key=lambda loan: (-loan.running, loan.pool, loan.loan))[:MOST_LOANS]
+
+
+def _must_be_admin(caller: Caller) -> None:
+    if not caller.admin:
+        raise NotAllowed("only an admin of the pool may change what it does in its flock")

@@ -1,0 +1,68 @@
+"""What the answers to users' requests about the flock need of whatever keeps it going."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.protocol.flock_views import FlockView, NeighbourView
+
+
+class FlockDesk(Protocol):
+    """The flock of one pool.
+
+    What changes something returns when that is durable. `by` is who wants it, for the log.
+    """
+
+    def status(self) -> FlockView:
+        """How the pool stands in its flock, with all loans."""
+        ...
+
+    def pools(self) -> Sequence[NeighbourView]:
+        """The pools that it knows, in any order."""
+        ...
+
+    def rules(self) -> Sequence[FlockRule]:
+        """The rules in force, in any order."""
+        ...
+
+    async def join(self, domain: str, by: str) -> None:
+        """Joins the flock that a pool is in.
+
+        Raises:
+            UsageError: it is the pool itself, or cannot be a domain.
+            StoreFull: nothing can be stored now.
+        """
+
+    async def leave(self, by: str) -> None:
+        """Leaves the flock.
+
+        Raises:
+            StoreFull: nothing can be stored now.
+        """
+
+    async def put_rule(self, rule: FlockRule, by: str) -> None:
+        """Puts a rule in force that has no problem, or replaces the one of its name.
+
+        Raises:
+            UsageError: there are too many.
+            StoreFull: nothing can be stored now.
+        """
+
+    async def drop_rule(self, name: str, by: str) -> None:
+        """Takes a rule out of force.
+
+        Raises:
+            NotFound: there is none of that name.
+            StoreFull: nothing can be stored now.
+        """
+
+    async def ping(self, domain: str) -> float:
+        """Sends a pool's manager a message; returns the seconds until its answer.
+
+        Raises:
+            Unreachable: the pool cannot be reached.
+            TimedOut: it does not answer.
+        """
+        ...

@@ -1,0 +1,227 @@
+"""Runs what other pools have handed over: as jobs of the pool itself, behind those of its users."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from kestrelctl.core import events as ev
+from kestrelctl.core.counting.histogram import Histogram
+from kestrelctl.core.jobs.job import Job
+from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.errors import NotFound
+from kestrelctl.flock.service.files_home import has_files
+from kestrelctl.flock.service.guest_jobs import completion_of, held_of
+from kestrelctl.manager.service import Service
+from kestrelctl.worker.executor import CANCELLED, START_BOUNDS, CommandSpec, Completion
+
+#: The index of the only task of such a job.
+ONLY = 0
+
+
+class GuestExecutor:
+    """An `Executor` for the attempts of one loan.
+
+    Args:
+        service: of the own pool.
+        by: as whom jobs are cancelled.
+        on_completion: called with each `Completion`.
+        make: the job that runs an attempt; a text says why the policy lets none run.
+        on_submitted, on_ended: called with each guest, for the audit.
+        carrier: brings what an ended guest has left to its home.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        by: str,
+        on_completion: Callable[[Completion], None],
+        make: Callable[[CommandSpec], JobSpec | str],
+        on_submitted: Callable[[JobSpec, int], None],
+        on_ended: Callable[[JobSpec, int, Completion], None],
+        carrier: Callable[[Completion], Awaitable[Completion]],
+    ) -> None:
+        self._carrier = carrier
+        self._carrying: dict[int, asyncio.Task[None]] = {}
+        self._closed = False
+        self.start_seconds = Histogram(START_BOUNDS)
+        self._service = service
+        self._by = by
+        self._on_completion = on_completion
+        self._make = make
+        self._on_submitted = on_submitted
+        self._on_ended = on_ended
+        self._loop = asyncio.get_running_loop()
+        #: attempt number -> id of the job that runs it here
+        self.job_of: dict[int, int] = {}
+        #: job id -> attempt number, and the job
+        self._guests: dict[int, tuple[int, JobSpec]] = {}
+        #: Jobs that were active when this process began: (id, job).
+        self._left: dict[int, tuple[int, JobSpec]] = {}
+        self._why: dict[int, str] = {}
+
+    # -- what an earlier process has begun ---------------------------------------------------------
+
+    def remember(self, job_id: int, spec: JobSpec) -> None:
+        """Says that an earlier process of the manager has begun this; before the loan is opened."""
+        held = held_of(spec)
+        if held is not None:
+            self._left[held.number] = (job_id, spec)
+
+    def left(self) -> list[CommandSpec]:
+        """What an earlier process has begun, of which the end is still to be reported."""
+        found: list[CommandSpec] = []
+        for number, (_, spec) in self._left.items():
+            found.append(CommandSpec(number, spec.argv, spec.env, held=held_of(spec)))
+        return found
+
+    # -- Executor ----------------------------------------------------------------------------------
+
+    def start(self, command: CommandSpec) -> None:
+        """Hands an attempt to the own pool, or goes on with one that it has already."""
+        if command.number in self.job_of:
+            raise ValueError(f"attempt {command.number} is here already")
+        left = self._left.pop(command.number, None)
+        if left is not None:
+            self._take(command.number, *left)
+            record = self._ended_record(left[0])
+            if record is not None:
+                self._loop.call_soon(self.ended, record)
+            return
+        spec = self._make(command)
+        if isinstance(spec, str):
+            self._loop.call_soon(
+                self._on_completion, Completion(command.number, reason=f"cannot-start: {spec}")
+            )
+            return
+        job_id = self._service.pool.next_job_id
+        event = ev.Submit(
+            at=self._service.now(),
+            cause=self._by,
+            request=f"guest {job_id}",
+            owner=spec.guest.user if spec.guest is not None else "",
+            spec=spec,
+        )
+        self._service.handle(event)
+        job = self._service.pool.job(job_id)
+        if job is None:
+            reason = "no-resources: the lender takes no more of this user's tasks"
+            self._loop.call_soon(self._on_completion, Completion(command.number, reason=reason))
+            return
+        self._take(command.number, job_id, spec)
+        self._on_submitted(spec, job_id)
+
+    def _take(self, number: int, job_id: int, spec: JobSpec) -> None:
+        self.job_of[number] = job_id
+        self._guests[job_id] = (number, spec)
+
+    def _ended_record(self, job_id: int) -> TaskRecord | None:
+        """How such a job has ended before this process looked; None if it has not."""
+        if self._service.pool.job(job_id) is not None:
+            return None
+        found = self._service.store.tasks(job_id, limit=1)
+        return found[0] if found else _never_begun(job_id)
+
+    def kill(self, number: int, reason: str = CANCELLED) -> bool:
+        """Has an attempt ended; its completion follows."""
+        if self._left.pop(number, None) is not None:
+            return True
+        carrying = self._carrying.get(number)
+        if carrying is not None:
+            return carrying.cancel()
+        job_id = self.job_of.get(number)
+        if job_id is None:
+            return False
+        self._why[job_id] = reason
+        self._service.handle(
+            ev.Cancel(
+                at=self._service.now(),
+                cause=self._by,
+                request=f"guest {job_id} ends",
+                by=self._by,
+                admin=True,
+                job_id=job_id,
+            )
+        )
+        return True
+
+    def take_checkpoint(self, number: int, *, stop: bool) -> None:
+        """There is none: jobs with checkpoints stay at home."""
+
+    def used(self, numbers: Sequence[int]) -> dict[int, tuple[float, int]]:
+        """What the own workers have said of attempts that run there."""
+        found: dict[int, tuple[float, int]] = {}
+        for number in numbers:
+            job = self.job(number)
+            task = job.live.get(ONLY) if job is not None else None
+            attempt = task.attempt if task is not None else None
+            if attempt is None:
+                continue
+            worker = self._service.pool.workers.get(attempt.worker)
+            use = worker.uses.get(attempt.number) if worker is not None else None
+            if use is not None:
+                found[number] = (use[1].cpu_seconds, use[1].memory_bytes)
+        return found
+
+    def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
+        """A worker has it: the loan asks there. NotFound."""
+        raise NotFound(f"the {stream} of attempt {number} is at a worker")
+
+    async def close(self) -> None:
+        """Forgets all: the jobs go on, and the next process reports them."""
+        self._closed = True
+        for carrying in list(self._carrying.values()):
+            carrying.cancel()
+        await asyncio.gather(*self._carrying.values(), return_exceptions=True)
+        self.job_of.clear()
+        self._guests.clear()
+
+    # -- the own pool ------------------------------------------------------------------------------
+
+    def job(self, number: int) -> Job | None:
+        """The job that runs an attempt; None if it has ended."""
+        job_id = self.job_of.get(number)
+        return self._service.pool.job(job_id) if job_id is not None else None
+
+    def is_waiting(self, number: int) -> bool:
+        """Whether no worker here has an attempt yet."""
+        job = self.job(number)
+        return job is not None and not job.running
+
+    def ended(self, record: TaskRecord) -> None:
+        """A task of the own pool has ended; one of this loan is reported."""
+        guest = self._guests.pop(record.job_id, None)
+        if guest is None:
+            return
+        number, spec = guest
+        del self.job_of[number]
+        end = completion_of(number, record, self._why.pop(record.job_id, ""))
+        self._on_ended(spec, record.job_id, end)
+        if has_files(end):
+            carrying = self._loop.create_task(self._carry(end))
+            self._carrying[number] = carrying
+        else:
+            self._on_completion(end)
+
+    async def _carry(self, end: Completion) -> None:
+        """Brings the files of a guest home before its end is told there."""
+        try:
+            end = await self._carrier(end)
+        except asyncio.CancelledError:
+            end = Completion(end.number, reason=CANCELLED)
+            if self._closed:
+                raise
+        finally:
+            self._carrying.pop(end.number, None)
+        self._on_completion(end)
+
+    def closed(self, record: JobRecord) -> None:
+        """A job has ended; one that was cancelled before it began has no task to tell of."""
+        if record.job_id in self._guests:
+            self.ended(_never_begun(record.job_id))
+
+
+def _never_begun(job_id: int) -> TaskRecord:
+    return TaskRecord(job_id, ONLY, TaskState.CANCELLED, 0, 0, "", None)

@@ -1,0 +1,148 @@
+"""From an attempt of another pool to a job of this one, and from its end to the attempt's."""
+
+from __future__ import annotations
+
+import signal
+
+import msgspec
+
+from kestrelctl.core.agent.agent import LocalAttempt
+from kestrelctl.core.agent.held_attempt import HeldAttempt
+from kestrelctl.core.model import isolation
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import natural
+from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.records import TaskRecord
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.core.model.template import variables
+from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
+
+#: A guest that has ended so many workers here is not tried again.
+MOST_LOSSES = 3
+#: How the reason begins of such a one.
+LOST_THERE = "lost:"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(HeldAttempt).decode
+
+
+def guest_spec(
+    command: CommandSpec,
+    attempt: LocalAttempt,
+    machine: WorkerAd,
+    *,
+    home: str,
+    account: str,
+    loan: str,
+    rung: str,
+    max_seconds: float | None,
+) -> JobSpec:
+    """The job that runs an attempt of another pool here, as if it ran there.
+
+    It has one task. Its command and environment are those of the attempt, filled in: a worker adds
+    nothing to them but what is the machine's own.
+
+    Args:
+        machine: what a worker of the lent class has: nothing else will do.
+        home: the domain of the other pool.
+        account: of the loan, to which the attempt was handed.
+        loan: the class.
+        rung: the least isolation.
+        max_seconds: so long the policy lets it run; None for any time.
+    """
+    template = attempt.template
+    limits = (template.time_limit_seconds, max_seconds)
+    used = dict(attempt.claim.amounts)
+    for name, amount in attempt.limits.items():
+        used[name] = max(used.get(name, 0), amount)
+    held = HeldAttempt.of(attempt, account)
+    return JobSpec(
+        argv=command.argv,
+        name=template.name,
+        env=variables(template, attempt.index, attempt.item, attempt.count, attempt.hosts),
+        cleanup=command.cleanup,
+        request=natural(used),
+        requires=(isolation.tag(rung), *isolation.without_isolation(machine.tags)),
+        requirements=_same_machine(machine),
+        max_failures=1,
+        max_losses=MOST_LOSSES,
+        time_limit_seconds=min([limit for limit in limits if limit], default=None),
+        inputs=command.inputs,
+        stdin=command.stdin,
+        outputs=command.outputs,
+        stages=command.stages,
+        success_exits=command.success_exits,
+        stop_signal=signal.Signals(command.stop_signal).name.removeprefix("SIG"),
+        stop_grace_seconds=command.stop_grace_seconds,
+        join=command.join,
+        keep_logs=command.keep_logs,
+        guest=GuestOf(
+            pool=home,
+            job_id=template.job_id,
+            user=template.owner,
+            group=template.group,
+            loan=loan,
+            memo=_encode(held),
+        ),
+    )
+
+
+def _same_machine(machine: WorkerAd) -> str:
+    """An expression for workers of the same kind of processor and system."""
+    wanted = (("Arch", machine.arch), ("OpSys", machine.os))
+    return " && ".join(f"TARGET.{name} == {_quoted(value)}" for name, value in wanted if value)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def held_of(spec: JobSpec) -> HeldAttempt | None:
+    """What outlived the manager's process of a guest's attempt; None if it cannot be read."""
+    if spec.guest is None:
+        return None
+    try:
+        return _decode(spec.guest.memo)
+    except msgspec.DecodeError:
+        return None
+
+
+def completion_of(number: int, record: TaskRecord, why: str) -> Completion:
+    """How an attempt of another pool ended.
+
+    Args:
+        number: of the attempt, there.
+        record: of its only task here.
+        why: for what reason it was ended; empty if nobody asked for that.
+    """
+    result = record.result
+    if record.state is TaskState.LOST:
+        reason = f"{LOST_THERE} {record.losses} workers of the lender went away under it"
+        return Completion(number, reason=reason)
+    if record.state is TaskState.CANCELLED or result is None:
+        return Completion(number, reason=why or CANCELLED)
+    return Completion(
+        number,
+        exit_code=None if result.signal or _never_ran(result.reason) else result.exit_code,
+        signal=result.signal or None,
+        reason=result.reason,
+        started_at=result.started_at,
+        wall_seconds=result.wall_seconds,
+        cpu_seconds=result.cpu_seconds,
+        peak_bytes=result.peak_bytes,
+        stdout=result.stdout,
+        stderr=result.stderr,
+        stdout_bytes=result.stdout_bytes,
+        stderr_bytes=result.stderr_bytes,
+        output_files=result.output_files,
+        outputs=result.outputs,
+        stored_seconds=result.stored_seconds,
+        stdout_stored=result.stdout_stored,
+        stderr_stored=result.stderr_stored,
+        stages=result.stages,
+    )
+
+
+def _never_ran(reason: str) -> bool:
+    return reason.startswith(("cannot-start:", "no-input:"))

@@ -1,0 +1,108 @@
+"""What a pool says of workers that it lends: of a class in announcements, of a loan as a worker."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kestrelctl.core.model import (
+    checkpoint_rules,
+    guest,
+    output_addresses,
+    parent_files,
+    workdir,
+)
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.matching_ads import amounts_ad
+from kestrelctl.core.model.validate import MOST_CPUS
+from kestrelctl.protocol.flock import MOST_SECONDS
+
+#: What a task of another pool cannot have here: a directory of its user's choice, files of other
+#: tasks of his, checkpoints, a shared file system of the lender's.
+_NOT_FOR_GUESTS = frozenset(
+    (
+        guest.TAG,
+        workdir.TAG,
+        parent_files.TAG,
+        checkpoint_rules.TAG,
+        output_addresses.FILE_TAG,
+    )
+)
+#: A worker has some processors, also one that may start nothing now.
+LEAST_CPUS = 0.001
+
+
+def lent_machine(ad: WorkerAd) -> WorkerAd:
+    """One machine of a class, as others see it.
+
+    Units of assets have no names there: a task is given some by the pool that lends them. Assets
+    that tasks share, or of which nobody knows how much there is, are not lent.
+    """
+    hidden = {*ad.shared, *ad.unknown}
+    return msgspec.structs.replace(
+        ad,
+        assets={name: amount for name, amount in ad.assets.items() if name not in hidden},
+        units={},
+        shared=(),
+        unknown={},
+        tags=tuple(tag for tag in ad.tags if tag.lower() not in _NOT_FOR_GUESTS),
+        host="",
+        ends_at=None,
+        distance_seconds=0.0,
+    )
+
+
+def class_id(machine: WorkerAd) -> str:
+    """Tells a class from the pool's others, now and after a restart."""
+    what = (
+        sorted(tag.lower() for tag in machine.tags),
+        sorted(machine.assets.items()),
+        machine.os,
+        machine.arch,
+        machine.start,
+        sorted((name, repr(value)) for name, value in machine.attributes.items()),
+    )
+    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:12]
+
+
+def loan_ad(
+    machine: WorkerAd,
+    amounts: Mapping[str, float],
+    conditions: Iterable[str],
+    host: str,
+    ends_at: float,
+) -> WorkerAd:
+    """The ad of a loan: a worker with all that is lent, in which each task fits one machine.
+
+    Args:
+        machine: one of the class.
+        amounts: what is lent of it together.
+        conditions: what else must be true of a job.
+        host: what the borrower's users see as its machine.
+        ends_at: when the loan ends, by the machine's clock.
+    """
+    lent = {name: amount for name, amount in amounts.items() if name in machine.assets}
+    lent["cpus"] = min(max(lent.get("cpus", 0.0), LEAST_CPUS), MOST_CPUS)
+    wanted = [machine.start, *fits_one(machine), *conditions]
+    return msgspec.structs.replace(
+        machine,
+        assets=lent,
+        host=host,
+        start=" && ".join(f"({each})" for each in wanted if each),
+        ends_at=round(ends_at, 3),
+    )
+
+
+def fits_one(machine: WorkerAd) -> list[str]:
+    """What must be true of a job whose tasks fit one such machine."""
+    return [
+        f"TARGET.{name} is undefined || TARGET.{name} <= {amount!r}"
+        for name, amount in amounts_ad(machine.assets, "Request").items()
+    ]
+
+
+def seconds_left(until: float, now: float) -> float:
+    """How long a loan still holds."""
+    return min(max(0.0, until - now), MOST_SECONDS)

@@ -1,0 +1,254 @@
+"""A loan: a worker of the borrower's pool whose tasks run as jobs of the lender's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from random import Random
+
+from kestrelctl.core.agent.agent import LocalAttempt
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import natural
+from kestrelctl.core.model.records import JobRecord, TaskRecord
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.errors import KestrelError
+from kestrelctl.flock.service.files_home import Carrier
+from kestrelctl.flock.service.guest_executor import ONLY, GuestExecutor
+from kestrelctl.flock.service.guest_jobs import guest_spec
+from kestrelctl.flock.service.lent_session import LentSession
+from kestrelctl.flock.service.loan_addresses import loan_of
+from kestrelctl.manager.outputs import Outputs
+from kestrelctl.manager.service import Service
+from kestrelctl.ports import Session
+from kestrelctl.protocol import codec, work
+from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
+from kestrelctl.worker.process import Spool, WorkerProcess
+from kestrelctl.worker.session import WorkerSession
+
+log = logging.getLogger(__name__)
+
+#: (least isolation, longest time of an attempt or None), or why none may run.
+Terms = tuple[str, float | None]
+#: How long a worker may take to send a piece of a guest's output.
+OUTPUT_SECONDS = 10.0
+#: What such a message begins with.
+_FETCH = '{"type":"fetch_output"'
+
+
+class Loan:
+    """What is lent to one pool of one class of workers.
+
+    Args:
+        service: of the own pool.
+        borrower: the domain of the other pool.
+        loan: the id of the class.
+        machine: one worker of that class (`lent_ad.lent_machine`).
+        ad: what the borrower is offered at first.
+        spool: keeps results until the borrower has them.
+        incarnation: a word that no other process of this loan has.
+        judge: whether the policy lets an attempt run, and how; a text says why not.
+        audit: called with a line on each guest that begins and ends.
+        carrier: brings what guests have left home.
+        left: guests that an earlier process of the manager has begun: (job id, job).
+        on_over: called once when nothing of the loan is left.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        outputs: Outputs,
+        borrower: str,
+        loan: str,
+        machine: WorkerAd,
+        ad: WorkerAd,
+        spool: Spool,
+        incarnation: str,
+        random: Random,
+        judge: Callable[[str, LocalAttempt], Terms | str],
+        audit: Callable[[str, JobSpec, int, Completion | None], None],
+        carrier: Carrier,
+        left: Iterable[tuple[int, JobSpec]],
+        on_over: Callable[[Loan], None],
+    ) -> None:
+        self.borrower = borrower
+        self.loan = loan
+        self.machine = machine
+        self.address = loan_of(service.domain, loan)
+        self.over = False
+        self._unheard_since: float | None = None
+        self._service = service
+        self._outputs = outputs
+        self._judge = judge
+        self._tasks: set[asyncio.Task[None]] = set()
+
+        def executor(on_completion: Callable[[Completion], None]) -> GuestExecutor:
+            made = GuestExecutor(
+                service,
+                f"flock:{borrower}",
+                on_completion,
+                self._guest_spec,
+                lambda spec, job_id: audit(borrower, spec, job_id, None),
+                lambda spec, job_id, end: audit(borrower, spec, job_id, end),
+                lambda end: carrier.carry(borrower, end),
+            )
+            for job_id, spec in left:
+                made.remember(job_id, spec)
+            self.executor = made
+            return made
+
+        self._process = WorkerProcess(incarnation, spool, executor, service.clock, random)
+        self._process.add_session(borrower, ad, self.address, self._connect)
+        self.session: WorkerSession = self._process.sessions[0]
+        self._runner = asyncio.get_running_loop().create_task(self._run())
+        self._runner.add_done_callback(lambda _: on_over(self))
+
+    def _connect(self, worker: WorkerSession) -> Session:
+        self.link = LentSession(self.address, self._service.session, worker)
+        return self.link
+
+    async def _run(self) -> None:
+        try:
+            await self._process.run()
+        finally:
+            self.over = True
+            await self.link.stop()
+            await self._process.close()
+        if self._process.refused:
+            log.warning("%s refuses the loan: %s", self.borrower, self._process.refused)
+
+    # -- what the borrower says --------------------------------------------------------------------
+
+    def on_payload(self, sender: str, payload: str) -> None:
+        """A message of the borrower's pool to its worker."""
+        if payload.startswith(_FETCH):
+            try:
+                message = codec.to_worker.decode(payload)
+            except codec.BadMessage:
+                return
+            if isinstance(message, work.FetchOutput):
+                task = asyncio.get_running_loop().create_task(self._send_output(message))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            return
+        self.session.on_payload(sender, self.address, payload)
+
+    async def _send_output(self, asked: work.FetchOutput) -> None:
+        """Asks the worker that runs a guest for a piece of its output, and passes that on."""
+        answer = work.Output(request=asked.request, offset=asked.offset)
+        job = self.executor.job(asked.number)
+        task = job.live.get(ONLY) if job is not None else None
+        attempt = task.attempt if task is not None else None
+        if attempt is not None:
+            message, future = self._outputs.fetch(
+                attempt.worker, attempt.number, asked.stream, asked.offset
+            )
+            self._service.send_to_worker(attempt.worker, message)
+            try:
+                found = await asyncio.wait_for(future, OUTPUT_SECONDS)
+                answer = work.Output(
+                    request=asked.request,
+                    offset=asked.offset,
+                    data=found.data[: asked.limit],
+                    size_bytes=found.size_bytes,
+                )
+            except (TimeoutError, KestrelError):
+                pass
+        self.link.send(codec.encode(answer), f"pool@{self.borrower}")
+
+    def on_bounce(self, condition: str) -> None:
+        """The borrower's pool could not be reached."""
+        self.session.on_bounce(f"pool@{self.borrower}", condition)
+
+    # -- what is lent ------------------------------------------------------------------------------
+
+    def resize(self, ad: WorkerAd) -> None:
+        """Offers more or less from now on; what runs goes on."""
+        if ad != self.session.ad and not self.over:
+            self.session.resize(ad)
+
+    @property
+    def used(self) -> dict[str, float]:
+        """What its attempts take that run or wait here, in natural units."""
+        agent = self.session.agent
+        return {
+            name: amount
+            for name, amount in natural(
+                {name: agent.capacity[name] - free for name, free in agent.free.items()}
+            ).items()
+            if amount > 0
+        }
+
+    @property
+    def running(self) -> int:
+        """How many attempts it has begun."""
+        return len(self.session.agent.running)
+
+    def waiting(self) -> list[int]:
+        """Attempts that it has begun and for which the own pool has no worker (any more)."""
+        agent = self.session.agent
+        return [number for number in agent.running if self.executor.is_waiting(number)]
+
+    def newest_first(self) -> list[int]:
+        """Its attempts, those that have run the least first."""
+        running = self.session.agent.running
+        return sorted(running, key=lambda n: -(running[n].arrived_at + running[n].waited_seconds))
+
+    def give_back(self, numbers: Iterable[int]) -> None:
+        """Ends attempts that the borrower did not ask to end: it has them run again."""
+        for number in numbers:
+            self.executor.kill(number, CANCELLED)
+
+    def end(self) -> None:
+        """Takes nothing new, and is over when nothing runs any more."""
+        self._process.drain()
+
+    def drop(self) -> None:
+        """Ends all that runs, and is over at once: the borrower cannot be reached."""
+        self.give_back(list(self.session.agent.running))
+        self._process.stop()
+
+    def is_unheard(self, now: float, seconds: float) -> bool:
+        """Whether the borrower has not welcomed this worker for so long, though it said hello."""
+        if self.session.agent.welcomed:
+            self._unheard_since = None
+            return False
+        if self._unheard_since is None:
+            self._unheard_since = now
+        return now - self._unheard_since >= seconds
+
+    async def close(self) -> None:
+        """The manager stops: guests go on, and its next process reports them.
+
+        The borrower is told nothing: it waits for that process as long as a lease holds.
+        """
+        self.link.online = False
+        self._process.done.set()
+        await asyncio.gather(self._runner, return_exceptions=True)
+
+    # -- guests ------------------------------------------------------------------------------------
+
+    def _guest_spec(self, command: CommandSpec) -> JobSpec | str:
+        attempt = self.session.agent.running[command.number]
+        terms = self._judge(self.borrower, attempt)
+        if isinstance(terms, str):
+            return terms
+        rung, max_seconds = terms
+        return guest_spec(
+            command,
+            attempt,
+            self.machine,
+            home=self.borrower,
+            account=self.address.partition("/")[0],
+            loan=self.loan,
+            rung=rung,
+            max_seconds=max_seconds,
+        )
+
+    def task_ended(self, record: TaskRecord) -> None:
+        """A task of the own pool has ended."""
+        self.executor.ended(record)
+
+    def job_closed(self, record: JobRecord) -> None:
+        """A job of the own pool has ended."""
+        self.executor.closed(record)

@@ -1,0 +1,359 @@
+"""The lender's side: opens, resizes and ends loans as what is free and who asks changes."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from kestrelctl.core import effects as fx
+from kestrelctl.core.agent.agent import LocalAttempt
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import natural
+from kestrelctl.core.model.matching_ads import amounts_ad
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.flock.rules.flock_settings import FlockSettings
+from kestrelctl.flock.rules.lending import ClassToLend, Grant, Lender, LentKey, LoanLimit
+from kestrelctl.flock.rules.policy import Policy
+from kestrelctl.flock.service.files_home import Carrier
+from kestrelctl.flock.service.guest_jobs import held_of
+from kestrelctl.flock.service.lent_ad import lent_machine, loan_ad
+from kestrelctl.flock.service.loan import Loan, Terms
+from kestrelctl.manager.outputs import Outputs
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol.flock import Borrow, LentClass, NotLent
+from kestrelctl.worker.executor import Completion
+from kestrelctl.worker.process import Spool
+
+log = logging.getLogger(__name__)
+audit_log = logging.getLogger("kestrelctl.flock.audit")
+
+#: An earlier process of the manager may have missed the end of guests that ended so long ago.
+MISSED_SECONDS = 3600.0
+DAY_SECONDS = 86_400.0
+
+
+class Spools(Protocol):
+    """Where results of loans wait for their borrowers: a directory of each, or memory."""
+
+    def open(self, borrower: str, loan: str) -> Spool:
+        """The spool of a loan."""
+        ...
+
+    def kept(self) -> list[LentKey]:
+        """Loans of which an earlier process has left some."""
+        ...
+
+    def remove(self, borrower: str, loan: str) -> None:
+        """Nothing of it is needed any more."""
+
+
+class GuestCounts:
+    """What guests did here, since the start of the manager."""
+
+    def __init__(self) -> None:
+        self.begun = self.done = self.failed = self.given_back = self.refused = 0
+        self.cpu_seconds = 0.0
+        self._day = 0
+        self._today = 0
+
+    def begin(self, wall: float) -> None:
+        """One has begun."""
+        self.begun += 1
+        self._today = self.today(wall) + 1
+        self._day = int(wall // DAY_SECONDS)
+
+    def today(self, wall: float) -> int:
+        """How many have begun since midnight (UTC).
+
+        Args:
+            wall: now, seconds since the epoch.
+        """
+        return self._today if int(wall // DAY_SECONDS) == self._day else 0
+
+
+class LoanKeeper:
+    """All loans of one pool.
+
+    Args:
+        policy: the rules in force.
+        carrier: brings what guests have left home.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        outputs: Outputs,
+        settings: FlockSettings,
+        policy: Callable[[], Policy],
+        spools: Spools,
+        random: Random,
+        carrier: Carrier,
+    ) -> None:
+        self._carrier = carrier
+        self._service = service
+        self._outputs = outputs
+        self._settings = settings
+        self._policy = policy
+        self._spools = spools
+        self._random = random
+        self.lender = Lender(settings, self._limit)
+        self.loans: dict[LentKey, Loan] = {}
+        self.counts = GuestCounts()
+        self._machines: dict[str, WorkerAd] = {}
+        self._supplies: dict[str, ClassToLend] = {}
+        self._running_cpus: dict[str, float] = {}
+        service.listen(fx.TasksEnded, self._on_tasks_ended)
+        service.listen(fx.JobEnded, self._on_job_ended)
+
+    # -- the own pool ------------------------------------------------------------------------------
+
+    def look(self) -> list[LentClass]:
+        """Finds what is free; returns what others are told of it."""
+        told: list[LentClass] = []
+        self._supplies = {}
+        for each in self._service.pool.lendable(self._service.now()):
+            machine = lent_machine(each.ad)
+            self._machines[each.id] = machine
+            free = {} if each.wanted else {n: each.free.get(n, 0.0) for n in machine.assets}
+            self._supplies[each.id] = ClassToLend(each.id, machine.assets, free, each.wanted)
+            told.append(LentClass(id=each.id, ad=machine, machines=each.machines, free=free))
+        return told
+
+    def _on_tasks_ended(self, ended: fx.TasksEnded) -> None:
+        for record in ended.records:
+            for loan in self.loans.values():
+                loan.task_ended(record)
+
+    def _on_job_ended(self, ended: fx.JobEnded) -> None:
+        if ended.record.spec.guest is not None:
+            for loan in self.loans.values():
+                loan.job_closed(ended.record)
+
+    # -- what borrowers say ------------------------------------------------------------------------
+
+    def hear(self, borrower: str, asked: Borrow, now: float) -> NotLent | None:
+        """A pool wants to borrow; returns why it may not."""
+        return self.lender.hear(borrower, asked, self._supplies, now)
+
+    def repaid(self, borrower: str, loan: str | None = None) -> None:
+        """It wants no more."""
+        self.lender.repaid(borrower, loan)
+
+    def on_payload(self, sender: str, loan: str, payload: str) -> bool:
+        """A borrower's pool talks to its worker; returns whether there is such a loan."""
+        pool = sender.partition("@")[2].partition("/")[0]
+        found = self.loans.get((pool, loan))
+        if found is not None and sender == f"pool@{pool}":
+            found.on_payload(sender, payload)
+            return True
+        return False
+
+    def on_bounce(self, pool: str, condition: str) -> None:
+        """A borrower's pool cannot be reached now."""
+        for (borrower, _), loan in list(self.loans.items()):
+            if borrower == pool:
+                loan.on_bounce(condition)
+
+    # -- loans -------------------------------------------------------------------------------------
+
+    def share(self, now: float) -> None:
+        """Opens, resizes and ends loans as is due."""
+        used = {key: loan.used for key, loan in self.loans.items()}
+        for key, amounts in used.items():
+            self.lender.note_used(now, key, amounts)
+        self._running_cpus = {}
+        for (borrower, _), amounts in used.items():
+            cpus = amounts.get("cpus", 0.0)
+            self._running_cpus[borrower] = self._running_cpus.get(borrower, 0.0) + cpus
+        for grant in self.lender.share(now, self._supplies, used):
+            self._apply(grant, now)
+        self._take_back(now)
+        self._drop_unheard(now)
+
+    def _apply(self, grant: Grant, now: float) -> None:
+        key = (grant.borrower, grant.loan)
+        loan = self.loans.get(key)
+        if key not in self.lender.loans:
+            if loan is not None:
+                loan.end()
+            return
+        if loan is None:
+            if grant.amounts.get("cpus", 0.0) <= 0.0 or grant.loan not in self._machines:
+                return
+            self._open(key, self._machines[grant.loan], grant, now, ())
+        else:
+            loan.resize(self._ad(loan.machine, grant, now))
+
+    def _ad(self, machine: WorkerAd, grant: Grant, now: float) -> WorkerAd:
+        policy = self._policy().start_expression("lend", grant.borrower)
+        ends_at = self._service.clock.wall() + max(0.0, grant.until - now)
+        return loan_ad(machine, grant.amounts, [policy], self._service.domain, ends_at)
+
+    def _open(
+        self,
+        key: LentKey,
+        machine: WorkerAd,
+        grant: Grant,
+        now: float,
+        left: tuple[tuple[int, JobSpec], ...],
+    ) -> None:
+        borrower, loan_id = key
+        log.info("lends %s machines of class %s", borrower, loan_id)
+        self.loans[key] = Loan(
+            self._service,
+            self._outputs,
+            borrower,
+            loan_id,
+            machine,
+            self._ad(machine, grant, now),
+            self._spools.open(borrower, loan_id),
+            secrets.token_hex(8),
+            self._random,
+            self._judge,
+            self._audit,
+            self._carrier,
+            left,
+            self._over,
+        )
+
+    def _over(self, loan: Loan) -> None:
+        key = (loan.borrower, loan.loan)
+        if self.loans.get(key) is loan:
+            del self.loans[key]
+            self.lender.loans.pop(key, None)
+            self._spools.remove(*key)
+            log.info("the loan of class %s to %s is over", loan.loan, loan.borrower)
+
+    def _take_back(self, now: float) -> None:
+        """Owners first: what waits here is given back at once, what runs after a while."""
+        overdue = self.lender.overdue(now, self._supplies)
+        for loan_id, supply in self._supplies.items():
+            if not supply.wanted:
+                continue
+            places = overdue.get(loan_id, 0)
+            for (_, of_class), loan in self.loans.items():
+                if of_class != loan_id:
+                    continue
+                waiting = loan.waiting()
+                running = [n for n in loan.newest_first() if n not in waiting]
+                loan.give_back([*waiting, *running[:places]])
+                places -= len(running[:places])
+
+    def _drop_unheard(self, now: float) -> None:
+        """Ends loans whose borrowers have not been there for a whole lease."""
+        for loan in list(self.loans.values()):
+            if loan.is_unheard(now, self._settings.lease_seconds):
+                log.warning("%s does not answer: its tasks are ended here", loan.borrower)
+                loan.drop()
+
+    def wake_at(self) -> float | None:
+        """When something is due that nothing else would bring about."""
+        moments = [loan.until for loan in self.lender.loans.values()]
+        overdue = self.lender.overdue_at()
+        return min([*moments, *([overdue] if overdue is not None else [])], default=None)
+
+    # -- policy ------------------------------------------------------------------------------------
+
+    def _limit(self, borrower: str) -> LoanLimit:
+        policy = self._policy()
+        verdict = policy.may_lend_to(borrower)
+        if not verdict.allowed:
+            return LoanLimit(why=verdict.why)
+        room = policy.room_cpus("lend", borrower, self._running_cpus)
+        return LoanLimit(max_cpus=room, lease_seconds=verdict.terms.lease_seconds)
+
+    def _judge(self, borrower: str, attempt: LocalAttempt) -> Terms | str:
+        """Whether the policy lets an attempt run here, whatever its home has thought."""
+        template = attempt.template
+        asked = natural(attempt.claim.amounts)
+        verdict = self._policy().judge_task(
+            "lend",
+            borrower,
+            user=template.owner,
+            group=template.group,
+            about={"Owner": template.owner, "JobName": template.name}
+            | amounts_ad(asked, "Request"),
+            seconds=template.time_limit_seconds,
+            cpus=asked.get("cpus", 0.0),
+        )
+        if verdict.allowed:
+            return verdict.terms.isolation, verdict.terms.max_seconds
+        self.counts.refused += 1
+        return verdict.why
+
+    # -- the audit ---------------------------------------------------------------------------------
+
+    def _audit(self, borrower: str, spec: JobSpec, job_id: int, end: Completion | None) -> None:
+        """One line for each guest that begins, one for each that ends."""
+        guest = spec.guest
+        if guest is None:
+            return
+        held = held_of(spec)
+        what = f"task {held.index} of job {guest.job_id}" if held is not None else "a task"
+        who = f"{guest.user} of {borrower}"
+        if end is None:
+            self.counts.begin(self._service.clock.wall())
+            audit_log.info("guest job %d begins: %s of %s: %.200s", job_id, what, who,
+                           " ".join(spec.argv))  # fmt: skip
+            return
+        self.counts.cpu_seconds += end.cpu_seconds
+        if end.is_success(spec.success_exits):
+            self.counts.done += 1
+        elif end.exit_code is None and not end.signal:
+            self.counts.given_back += 1
+        else:
+            self.counts.failed += 1
+        how = end.reason or (f"signal {end.signal}" if end.signal else f"exit {end.exit_code}")
+        audit_log.info("guest job %d ended after %.3f s, %s: %s of %s", job_id, end.wall_seconds,
+                       how, what, who)  # fmt: skip
+
+    # -- the manager's own life --------------------------------------------------------------------
+
+    def restore(self, now: float) -> None:
+        """Opens the loans anew that an earlier process of the manager has given."""
+        left: dict[LentKey, list[tuple[int, JobSpec]]] = {key: [] for key in self._spools.kept()}
+        for job in self._service.pool.jobs:
+            if job.spec.guest is not None:
+                key = (job.spec.guest.pool, job.spec.guest.loan)
+                left.setdefault(key, []).append((job.id, job.spec))
+        since = self._service.now() - MISSED_SECONDS
+        for record in self._service.store.jobs(ended_since=since, limit=10_000):
+            guest = record.spec.guest
+            if guest is None:
+                continue
+            whole = self._service.store.job(record.job_id)
+            if whole is not None:
+                left.setdefault((guest.pool, guest.loan), []).append((whole.job_id, whole.spec))
+        for key, guests in left.items():
+            machine = next((_machine_of(spec) for _, spec in guests), WorkerAd())
+            amounts: dict[str, float] = {}
+            for _, spec in guests:
+                for name, amount in spec.request.items():
+                    amounts[name] = amounts.get(name, 0.0) + amount
+            machine = self._machines.get(key[1], machine)
+            self.lender.adopt(*key, amounts, now)
+            grant = Grant(*key, amounts, now + self._settings.lease_seconds)
+            self._open(key, machine, grant, now, tuple(guests))
+
+    def on_online(self) -> None:
+        """The manager has a session with the server."""
+        for loan in self.loans.values():
+            loan.link.on_online()
+
+    def on_offline(self) -> None:
+        """It has none."""
+        for loan in self.loans.values():
+            loan.link.on_offline("the manager's server is away")
+
+    async def close(self) -> None:
+        """The manager stops; guests go on."""
+        for loan in list(self.loans.values()):
+            await loan.close()
+
+
+def _machine_of(spec: JobSpec) -> WorkerAd:
+    """At least what a guest was promised: the rest is known when such a worker is seen again."""
+    return WorkerAd(assets=dict(spec.request))

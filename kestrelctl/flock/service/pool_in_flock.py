@@ -1,0 +1,242 @@
+"""A pool's standing in its flock: what people are told of it, and what they change, durably."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Sequence
+
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.neighbour import is_neighbour
+from kestrelctl.errors import TimedOut, Unreachable, UsageError
+from kestrelctl.flock.service.flock_service import FlockService
+from kestrelctl.flock.service.kept_flock import KeptFlock
+from kestrelctl.flock.service.loan_addresses import pool_and_loan
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol.flock import LentClass, PoolAnnouncement
+from kestrelctl.protocol.flock_views import FlockView, LentClassView, LoanView, NeighbourView
+
+log = logging.getLogger(__name__)
+
+#: A pool that has not answered after this time does not.
+PING_SECONDS = 10.0
+#: Between two looks at who is to be remembered, in flock minutes.
+REMEMBER_MINUTES = 1.0
+_DOMAIN = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
+
+
+class PoolInFlock:
+    """The `FlockDesk` of a manager.
+
+    Args:
+        through: the pool that the manager was started to join through; its own domain for the first
+            of a flock; empty for none.
+    """
+
+    def __init__(
+        self, service: Service, flock: FlockService, kept: KeptFlock, through: str
+    ) -> None:
+        self._service = service
+        self._flock = flock
+        self._kept = kept
+        self._through = through
+        self._remembering: asyncio.TimerHandle | None = None
+        flock.set_rules(kept.policy)
+
+    def begin(self) -> None:
+        """Is in the flock again in which it was, or that it was told to be in."""
+        named = [peer.pool for peer in self._kept.peers()]
+        through = [self._through] if self._through else []
+        if through or named:
+            self._flock.begin(list(dict.fromkeys([*through, *named])))
+            self._remember()
+
+    def close(self) -> None:
+        """The manager stops."""
+        if self._remembering is not None:
+            self._remembering.cancel()
+
+    def _remember(self) -> None:
+        """Notes now and then by whom the flock could be found again."""
+        overlay = self._flock.overlay
+        if self._flock.member:
+            heard = {each.domain: each.heard_at for each in overlay.neighbours()}
+            self._kept.remember(heard)
+        pause = REMEMBER_MINUTES * self._flock.settings.minute_seconds
+        self._remembering = asyncio.get_running_loop().call_later(max(1.0, pause), self._remember)
+
+    # -- what is asked -----------------------------------------------------------------------------
+
+    def status(self) -> FlockView:
+        """How the pool stands in its flock, with all loans."""
+        flock, pool = self._flock, self._service.pool
+        overlay, keeper = flock.overlay, flock.keeper
+        willing, why = flock.willingness()
+        given = [
+            LoanView(
+                pool=borrower,
+                loan=loan_id,
+                amounts=dict(state.amounts),
+                running=keeper.loans[borrower, loan_id].running,
+                since=self._wall(state.since),
+                until=self._wall(state.until),
+            )
+            for (borrower, loan_id), state in keeper.lender.loans.items()
+            if (borrower, loan_id) in keeper.loans
+        ]
+        taken = [
+            self._taken(jid, worker)
+            for jid, worker in pool.workers.items()
+            if is_neighbour(jid) and worker.online
+        ]
+        return FlockView(
+            pool=self._service.domain,
+            member=flock.member,
+            joined_through=[peer.pool for peer in self._kept.peers() if peer.through]
+            or ([self._through] if self._through not in ("", self._service.domain) else []),
+            known=len(overlay.known()),
+            routing_table=len(overlay.table()),
+            leaf_set=len(overlay.leaves()),
+            willing=willing,
+            why_unwilling=why,
+            free=[_class_view(each) for each in flock.last_classes],
+            given=given,
+            taken=taken,
+            guests_today=keeper.counts.today(self._service.clock.wall()),
+            guests_total=keeper.counts.begun,
+            sent=flock.counts["sent"],
+            received=flock.counts["received"],
+            dropped={**flock.willing.dropped(), **flock.dropped()},
+        )
+
+    def _taken(self, jid: str, worker: Worker) -> LoanView:
+        lender, loan_id = pool_and_loan(jid)
+        return LoanView(
+            pool=lender,
+            loan=loan_id,
+            amounts=dict(worker.ad.assets),
+            running=worker.running,
+            since=self._wall(worker.joined_at),
+            until=worker.ad.ends_at or 0.0,
+        )
+
+    def _wall(self, steady: float) -> float:
+        """A moment of the steady clock by the machine's."""
+        clock = self._service.clock
+        return round(clock.wall() + steady - clock.now(), 3)
+
+    def pools(self) -> Sequence[NeighbourView]:
+        """The pools that it knows."""
+        flock, moment = self._flock, self._service.now()
+        heard = {each.said.pool: each for each in flock.willing.holding(moment)}
+        known = dict.fromkeys([*flock.overlay.known(), *heard, *flock.unreachable])
+        found: list[NeighbourView] = []
+        for pool in known:
+            said = heard[pool].said if pool in heard else None
+            lend, borrow = flock.policy.may_lend_to(pool), flock.policy.may_borrow_from(pool)
+            why = borrow.why
+            if borrow.allowed and said is not None and not said.willing:
+                why = "it lends nothing to anybody now"
+            found.append(
+                NeighbourView(
+                    pool=pool,
+                    state=self._state(pool, said),
+                    round_trip_seconds=flock.overlay.proximity_seconds(pool),
+                    heard_ago_seconds=moment - heard[pool].heard_at if pool in heard else None,
+                    classes=[_class_view(each) for each in said.classes] if said else [],
+                    may_borrow=not why,
+                    why_not_borrow=why,
+                    may_lend=lend.allowed,
+                    why_not_lend=lend.why,
+                )
+            )
+        return found
+
+    def _state(self, pool: str, said: PoolAnnouncement | None) -> str:
+        if pool in self._flock.unreachable:
+            return "unreachable"
+        if said is None:
+            return "silent"
+        if not said.willing:
+            return "unwilling"
+        return "free" if any(each.free.get("cpus", 0.0) > 0 for each in said.classes) else "full"
+
+    def rules(self) -> Sequence[FlockRule]:
+        """The rules in force."""
+        return self._kept.rules()
+
+    # -- what is changed ---------------------------------------------------------------------------
+
+    async def join(self, domain: str, by: str) -> None:
+        """Joins the flock that a pool is in.
+
+        Raises:
+            UsageError: it is the pool itself, or cannot be a domain.
+            StoreFull: nothing can be stored now.
+        """
+        if domain == self._service.domain:
+            raise UsageError(
+                "a pool cannot join through itself",
+                hint="name another pool of the flock; the first one just waits to be joined",
+            )
+        if not _DOMAIN.fullmatch(domain):
+            what = f"{domain[:80]!r} is not a domain"
+            raise UsageError(what, hint="for example pool.example.org")
+        await self._kept.join_through(domain, by)
+        log.info("%s has the pool join the flock of %s", by, domain)
+        self._flock.begin([domain])
+        if self._remembering is None:
+            self._remember()
+
+    async def leave(self, by: str) -> None:
+        """Leaves the flock.
+
+        Raises:
+            StoreFull: nothing can be stored now.
+        """
+        await self._kept.forget_all(by)
+        log.info("%s has the pool leave its flock", by)
+        self._flock.end()
+
+    async def put_rule(self, rule: FlockRule, by: str) -> None:
+        """Puts a rule in force. UsageError: there are too many. StoreFull."""
+        await self._kept.put_rule(rule, by)
+        self._flock.set_rules(self._kept.policy)
+
+    async def drop_rule(self, name: str, by: str) -> None:
+        """Takes a rule out of force. NotFound: there is none of that name. StoreFull."""
+        await self._kept.drop_rule(name, by)
+        self._flock.set_rules(self._kept.policy)
+
+    async def ping(self, domain: str) -> float:
+        """The seconds until a pool's manager has answered.
+
+        Raises:
+            Unreachable: the pool cannot be reached.
+            TimedOut: it does not answer.
+        """
+        self._flock.unreachable.discard(domain)
+        pinging = asyncio.ensure_future(self._flock.ping(domain))
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                while not pinging.done():
+                    await asyncio.wait({pinging}, timeout=0.05)
+                    if domain in self._flock.unreachable:
+                        raise Unreachable(
+                            f"{domain} cannot be reached",
+                            cause="its server cannot be found, or its manager is not there",
+                            hint="the log of this pool's server tells more",
+                        )
+                return pinging.result()
+        except TimeoutError:
+            raise TimedOut(f"{domain} did not answer within {PING_SECONDS:g} s") from None
+        finally:
+            pinging.cancel()
+
+
+def _class_view(cls: LentClass) -> LentClassView:
+    return LentClassView(
+        id=cls.id, machines=cls.machines, free=dict(cls.free), tags=list(cls.ad.tags)
+    )

@@ -1,0 +1,19 @@
+"""All that pools of a flock say to each other."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from kestrelctl.protocol.flock import (
+    Borrow,
+    GivenSlot,
+    NotLent,
+    PoolAnnouncement,
+    Repay,
+    WantSlot,
+)
+from kestrelctl.protocol.flock_overlay import OverlayMessage
+
+FlockMessage: TypeAlias = (
+    OverlayMessage | PoolAnnouncement | Borrow | Repay | NotLent | WantSlot | GivenSlot
+)

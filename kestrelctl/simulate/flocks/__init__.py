@@ -1,0 +1,1 @@
+"""Many pools that lend each other machines, on simulated time."""

@@ -1,0 +1,28 @@
+"""The order of the whole check: first what runs beside hosts that are being set up.
+
+Roles are tried on hosts of their own, which mostly wait for something. Meanwhile run the tests
+below that only compute. What talks to real processes comes when the hosts are gone, and has the
+machine to itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+#: Directories whose tests compute, and promise nothing about real time.
+ONLY_COMPUTE = ("unit", "property", "simulation", "planted", "roles")
+
+
+def turn(item: pytest.Item) -> int:
+    """When a test is run: those that compute, then those that need hosts, then all others."""
+    only_computes = item.path.relative_to(TESTS).parts[0] in ONLY_COMPUTE
+    if item.get_closest_marker("lab") is None:
+        return 0 if only_computes else 2
+    return 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=turn)

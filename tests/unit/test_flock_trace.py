@@ -1,0 +1,37 @@
+"""The traces of the flock experiments are drawn as their source says."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from kestrelctl.simulate.flocks.trace import LONGEST, SHORTEST, sequence, trace
+
+
+def test_a_sequence_has_a_hundred_tasks_with_gaps_and_lengths_between_1_and_17() -> None:
+    tasks = sequence(Random(1))
+    gaps = [later.at - earlier.at for earlier, later in pairwise(tasks)]
+    lengths = [task.seconds for task in tasks]
+    assert len(tasks) == 100
+    for values in ([tasks[0].at, *gaps], lengths):
+        assert SHORTEST <= min(values) < 2
+        assert 16 < max(values) <= LONGEST
+
+
+def test_a_sequence_is_on_average_as_much_work_as_one_machine_does_meanwhile() -> None:
+    tasks = sequence(Random(2), 20_000)
+    assert sum(task.seconds for task in tasks) / tasks[-1].at == pytest.approx(1, abs=0.02)
+
+
+def test_a_trace_is_its_sequences_merged_in_the_order_of_their_moments() -> None:
+    tasks = trace(Random(3), 5)
+    alone = Random(3)
+    assert sorted(tasks) == tasks
+    assert set(tasks) == {task for _ in range(5) for task in sequence(alone)}
+
+
+def test_one_seed_draws_one_trace() -> None:
+    assert trace(Random(4), 3) == trace(Random(4), 3)
+    assert trace(Random(4), 3) != trace(Random(5), 3)
