@@ -125,7 +125,9 @@ class PoolModel:
         if at:
             agenda.at(at[0], self._arrive, None, None)
 
-    def meet(self, pools: Sequence[PoolModel], far: Sequence[float], around: Neighbourhood) -> None:
+    def meet(
+        self, pools: Sequence[PoolModel], far: Sequence[float], around: Neighbourhood
+    ) -> None:
         """Becomes part of a flock.
 
         Args:
@@ -354,10 +356,7 @@ class PoolModel:
         for guest in list(self.guests):
             loan = self._pools[guest[0]].borrowed[self.number]
             self._agenda.at(
-                self._agenda.now + loan.far_seconds,
-                self._pools[guest[0]]._came_back,
-                guest[1],
-                loan,
+                self._agenda.now + loan.far_seconds, self._pools[guest[0]]._came_back, guest[1], loan
             )
         self.guests.clear()
         self.guests_of.clear()
