@@ -34,12 +34,12 @@ COLUMNS = (
 )
 GAIN_COLUMNS = (
     "pools",
-    "D's longest wait, without / with",
-    "mean of all, without / with",
-    "mean of A or B grows by",
-    "ran elsewhere",
-    "idle to start p50/p99, ms",
-    "submitted to start p50/p99, ms",
+    "D's longest ÷",
+    "mean ÷",
+    "A or B grows",
+    "elsewhere",
+    "idle, ms",
+    "submitted, ms",
 )
 _NONE = "-"
 _WORDS = {"without": "alone", "with": "flock", "static": "flock set by hand"}
@@ -129,6 +129,13 @@ def notes(result: FlockResult) -> list[str]:
         f"the source says of flocking only that it divides the longest wait of a loaded pool by "
         f"{FACTOR_OF_ABSTRACT:g}; its table is of pools alone",
     ]
+    if any(run.mode != "without" for run in result.runs):
+        said.append(
+            "÷ is without flocking over with it; A or B grows: the mean of the one that pays more; "
+            "elsewhere: the share of tasks that ran in another pool; idle: from a machine that "
+            "falls idle to a waiting task of another pool that starts there; submitted: from the "
+            "submission to the start, if the machine was idle already; both p50/p99"
+        )
     if result.most_tasks is not None:
         said.append(
             f"only the first {plural(result.most_tasks, 'task')} of each pool: not to be put "
