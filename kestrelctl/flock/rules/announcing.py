@@ -38,12 +38,12 @@ class Announcer:
             ttl: how far it is to go.
         """
         settings = self._settings
-        since = now - self._told_at
         if self._told is not None:
             news = self._is_news(classes, willing=willing)
             wait = settings.pace_seconds if news else settings.announce_seconds
-            if since < wait:
-                self.wake_at = self._told_at + wait
+            due = self._told_at + wait
+            if now < due:
+                self.wake_at = due
                 return None
         self._seq += 1
         shown = sorted(classes, key=lambda each: -each.machines)[:MOST_CLASSES] if willing else ()

@@ -8,6 +8,7 @@ it. What somebody was lent and has left unused for a while goes to others who wa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from kestrelctl.flock.rules.flock_settings import FlockSettings
@@ -28,6 +29,7 @@ RATE_PER_MINUTE = 700.0
 BURST = 300.0
 #: Smaller than any amount that somebody means.
 _SOME = 1e-6
+_NOTHING: Amounts = {}
 
 
 class ClassToLend(NamedTuple):
@@ -38,12 +40,15 @@ class ClassToLend(NamedTuple):
         machine: what one worker has.
         free: what is free of them together now; running guests have theirs already.
         wanted: own tasks that wait and could run there.
+        overdue: how many of these have waited for `reclaim_seconds`; None if nobody knows: then
+            that counts for how long there have been any.
     """
 
     loan: str
     machine: Amounts
     free: Amounts
     wanted: int
+    overdue: int | None = None
 
 
 class Grant(NamedTuple):
@@ -161,17 +166,23 @@ class Lender:
         of_class: dict[str, list[LentKey]] = {}
         for key in self.loans:
             of_class.setdefault(key[1], []).append(key)
-        lent_cpus: dict[str, float] = {}
-        for (borrower, _), amounts in used.items():
-            lent_cpus[borrower] = lent_cpus.get(borrower, 0.0) + amounts.get("cpus", 0.0)
+        given_cpus: dict[str, float] = {}
         grants: list[Grant] = []
-        for loan, keys in of_class.items():
-            shares = {key: dict(used.get(key, {})) for key in keys}
-            supply = supplies.get(loan)
+        for loan_id, keys in of_class.items():
+            shares: dict[LentKey, dict[str, float]] = {}
+            supply = supplies.get(loan_id)
             if supply is not None and not supply.wanted:
-                self._deal(now, supply, keys, shares, lent_cpus)
+                self._deal(now, supply, keys, used, shares, given_cpus)
             for key in keys:
-                grant = self._settle(now, key, shares[key], used.get(key, {}))
+                loan, in_use = self.loans[key], used.get(key, _NOTHING)
+                share = shares.get(key, in_use)
+                if (
+                    share == loan.amounts
+                    and loan.told_until >= loan.until
+                    and ((now < loan.until and loan.at_most) or any(in_use.values()))
+                ):
+                    continue  # most
+                grant = self._settle(now, key, dict(share), in_use)
                 if grant is not None:
                     grants.append(grant)
         return grants
@@ -181,35 +192,44 @@ class Lender:
         now: float,
         supply: ClassToLend,
         keys: Sequence[LentKey],
+        used: Mapping[LentKey, Amounts],
         shares: dict[LentKey, dict[str, float]],
-        lent_cpus: dict[str, float],
+        given_cpus: dict[str, float],
     ) -> None:
-        """Gives away what is free, one machine's worth at a time, to who has the least."""
+        """Gives away what is free, one machine's worth at a time, to who has the least.
+
+        Args:
+            shares: takes what each has then that is given something, with what it uses.
+            given_cpus: takes how much each borrower is given, of all classes.
+        """
         free = {name: amount for name, amount in supply.free.items() if amount > _SOME}
-        wishing = [key for key in keys if self._room(now, key, shares[key], lent_cpus) is not None]
-        idle = {key: self._leaves_unused(now, key) for key in wishing}
-        if not wishing:
+        if not free:
             return
-        if len(wishing) == 1:  # most: it gets all at once
-            [key] = wishing
-            room = self._room(now, key, shares[key], lent_cpus) or {}
-            self._give(key, room, free, shares, lent_cpus)
-            return
-        while wishing and free:
-            key = min(wishing, key=lambda k: (idle[k], shares[k].get("cpus", 0.0), k))
-            more = self._room(now, key, shares[key], lent_cpus) or {}
-            piece = {
-                name: min(amount, supply.machine.get(name, 0.0)) for name, amount in more.items()
-            }
-            if not self._give(key, piece, free, shares, lent_cpus):
-                wishing.remove(key)
+        turns = [
+            (self._leaves_unused(now, key), used.get(key, _NOTHING).get("cpus", 0.0), key)
+            for key in keys
+        ]
+        heapify(turns)
+        while turns and free:
+            idle, _, key = turns[0]
+            share = shares.get(key) or dict(used.get(key, _NOTHING))
+            piece = self._room(now, key, share, used, given_cpus) or {}
+            if len(turns) > 1:  # the last one gets all at once
+                machine = supply.machine
+                piece = {name: min(more, machine.get(name, 0.0)) for name, more in piece.items()}
+            if self._give(key, piece, free, share, given_cpus):
+                shares[key] = share
+                heapreplace(turns, (idle, share.get("cpus", 0.0), key))
+            else:
+                heappop(turns)
 
     def _room(
         self,
         now: float,
         key: LentKey,
         share: Mapping[str, float],
-        lent_cpus: Mapping[str, float],
+        used: Mapping[LentKey, Amounts],
+        given_cpus: Mapping[str, float],
     ) -> dict[str, float] | None:
         """How much more a loan may become; None for nothing."""
         loan = self.loans[key]
@@ -220,7 +240,10 @@ class Lender:
         if limit.why:
             return None
         if limit.max_cpus is not None:
-            left = limit.max_cpus - lent_cpus.get(key[0], 0.0)
+            in_use = sum(
+                more.get("cpus", 0.0) for (pool, _), more in used.items() if pool == key[0]
+            )
+            left = limit.max_cpus - in_use - given_cpus.get(key[0], 0.0)
             room["cpus"] = min(room.get("cpus", 0.0), left)
             if left <= _SOME:
                 return None
@@ -232,8 +255,8 @@ class Lender:
         key: LentKey,
         room: Mapping[str, float],
         free: dict[str, float],
-        shares: dict[LentKey, dict[str, float]],
-        lent_cpus: dict[str, float],
+        share: dict[str, float],
+        given_cpus: dict[str, float],
     ) -> bool:
         """Gives what is free of that; returns whether that was anything."""
         given = False
@@ -242,12 +265,12 @@ class Lender:
             if amount <= _SOME:
                 continue
             given = True
-            shares[key][name] = shares[key].get(name, 0.0) + amount
+            share[name] = share.get(name, 0.0) + amount
             free[name] -= amount
             if free[name] <= _SOME:
                 del free[name]
             if name == "cpus":
-                lent_cpus[key[0]] = lent_cpus.get(key[0], 0.0) + amount
+                given_cpus[key[0]] = given_cpus.get(key[0], 0.0) + amount
         return given
 
     def _leaves_unused(self, now: float, key: LentKey) -> bool:
@@ -297,7 +320,10 @@ class Lender:
                 self._wanted_since.pop(loan, None)
                 continue
             since = self._wanted_since.setdefault(loan, now)
-            if now - since >= self._settings.reclaim_seconds:
+            if supply.overdue is not None:
+                if supply.overdue:
+                    found[loan] = supply.overdue
+            elif now - since >= self._settings.reclaim_seconds:
                 found[loan] = supply.wanted
         return found
 

@@ -93,6 +93,14 @@ class BorrowingDesk:
             if is_neighbour(jid) and worker.online
         }
 
+    def holders(self) -> set[str]:
+        """The pools that hold tasks of this one."""
+        return {
+            pool_and_loan(jid)[0]
+            for jid, worker in self._service.pool.workers.items()
+            if is_neighbour(jid) and worker.held
+        }
+
     # -- workers -----------------------------------------------------------------------------------
 
     def may_work(self, jid: str) -> bool:

@@ -22,12 +22,22 @@ from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.rules.willing import NEW, HeardPool, WillingList
 from kestrelctl.flock.service.borrowing_desk import BorrowingDesk
+from kestrelctl.flock.service.files_home import Carrier, NoCarrier
+from kestrelctl.flock.service.home_slots import HomeSlots, OwnSlots, SlotGiver
 from kestrelctl.flock.service.loan_addresses import flock_of, pool_and_loan
 from kestrelctl.flock.service.loan_keeper import LoanKeeper, Spools
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.flock import Borrow, LentClass, NotLent, PoolAnnouncement, Repay
+from kestrelctl.protocol.flock import (
+    Borrow,
+    GivenSlot,
+    LentClass,
+    NotLent,
+    PoolAnnouncement,
+    Repay,
+    WantSlot,
+)
 from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.protocol.flock_overlay import PoolPing, PoolPong
 from kestrelctl.protocol.flock_views import NeighbourAnswer
@@ -56,6 +66,9 @@ class FlockService:
         outputs: of the manager, to fetch what guests print.
         spools: where results of loans wait.
         random: shuffles equals, and spreads over time what is done regularly.
+        policy: the rules in force.
+        own_slots: asks the own file share for a place; None where there is none.
+        carrier: makes what brings the files of guests home.
     """
 
     def __init__(
@@ -66,6 +79,9 @@ class FlockService:
         spools: Spools,
         random: Random,
         policy: Policy,
+        *,
+        own_slots: OwnSlots | None = None,
+        carrier: Callable[[HomeSlots], Carrier] = lambda slots: NoCarrier(),
     ) -> None:
         self.settings = settings
         self.member = False
@@ -80,10 +96,20 @@ class FlockService:
         )
         self.willing = WillingList(service.domain, random)
         self._announcer = Announcer(service.domain, service.pool.epoch, settings)
-        self.keeper = LoanKeeper(service, outputs, settings, lambda: self.policy, spools, random)
+        self._slots = HomeSlots(self._send)
+        self.keeper = LoanKeeper(
+            service,
+            outputs,
+            settings,
+            lambda: self.policy,
+            spools,
+            random,
+            carrier(self._slots),
+        )
         self.desk = BorrowingDesk(
             service, settings, lambda: self.policy, self.overlay.proximity_seconds
         )
+        self._giver = SlotGiver(own_slots, self.desk.holders, self._send, service.now)
         self.unreachable: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._looked_at = 0.0
@@ -255,6 +281,11 @@ class FlockService:
         elif isinstance(message, Repay):
             self.keeper.repaid(pool, message.loan)
             self._look_soon()
+        elif isinstance(message, WantSlot):
+            self._giver.give(pool, message)
+        elif isinstance(message, GivenSlot):
+            if not self._slots.hear(pool, message):
+                self.counts[UNASKED] += 1
         elif isinstance(message, NotLent):
             if not self.desk.refused(pool, message):
                 self.counts[UNASKED] += 1

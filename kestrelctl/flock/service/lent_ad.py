@@ -11,7 +11,6 @@ from kestrelctl.core.model import (
     checkpoint_rules,
     guest,
     output_addresses,
-    output_globs,
     parent_files,
     workdir,
 )
@@ -29,7 +28,6 @@ _NOT_FOR_GUESTS = frozenset(
         parent_files.TAG,
         checkpoint_rules.TAG,
         output_addresses.FILE_TAG,
-        output_globs.TAG,
     )
 )
 #: A worker has some processors, also one that may start nothing now.

@@ -13,6 +13,7 @@ from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import KestrelError
+from kestrelctl.flock.service.files_home import Carrier
 from kestrelctl.flock.service.guest_executor import ONLY, GuestExecutor
 from kestrelctl.flock.service.guest_jobs import guest_spec
 from kestrelctl.flock.service.lent_session import LentSession
@@ -48,6 +49,7 @@ class Loan:
         incarnation: a word that no other process of this loan has.
         judge: whether the policy lets an attempt run, and how; a text says why not.
         audit: called with a line on each guest that begins and ends.
+        carrier: brings what guests have left home.
         left: guests that an earlier process of the manager has begun: (job id, job).
         on_over: called once when nothing of the loan is left.
     """
@@ -65,6 +67,7 @@ class Loan:
         random: Random,
         judge: Callable[[str, LocalAttempt], Terms | str],
         audit: Callable[[str, JobSpec, int, Completion | None], None],
+        carrier: Carrier,
         left: Iterable[tuple[int, JobSpec]],
         on_over: Callable[[Loan], None],
     ) -> None:
@@ -87,6 +90,7 @@ class Loan:
                 self._guest_spec,
                 lambda spec, job_id: audit(borrower, spec, job_id, None),
                 lambda spec, job_id, end: audit(borrower, spec, job_id, end),
+                lambda end: carrier.carry(borrower, end),
             )
             for job_id, spec in left:
                 made.remember(job_id, spec)

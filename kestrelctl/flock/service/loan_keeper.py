@@ -17,6 +17,7 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.lending import ClassToLend, Grant, Lender, LentKey, LoanLimit
 from kestrelctl.flock.rules.policy import Policy
+from kestrelctl.flock.service.files_home import Carrier
 from kestrelctl.flock.service.guest_jobs import held_of
 from kestrelctl.flock.service.lent_ad import lent_machine, loan_ad
 from kestrelctl.flock.service.loan import Loan, Terms
@@ -78,7 +79,7 @@ class LoanKeeper:
 
     Args:
         policy: the rules in force.
-        host: what borrowers' users see as the machine.
+        carrier: brings what guests have left home.
     """
 
     def __init__(
@@ -89,7 +90,9 @@ class LoanKeeper:
         policy: Callable[[], Policy],
         spools: Spools,
         random: Random,
+        carrier: Carrier,
     ) -> None:
+        self._carrier = carrier
         self._service = service
         self._outputs = outputs
         self._settings = settings
@@ -211,6 +214,7 @@ class LoanKeeper:
             self._random,
             self._judge,
             self._audit,
+            self._carrier,
             left,
             self._over,
         )

@@ -1,0 +1,344 @@
+"""One pool of a simulated flock: the production rules of flocking around a pool.
+
+The rules are those of `kestrelctl.flock.rules`. What is simulated is the pool itself, and how
+messages travel. To be fast with a thousand pools, a member asks its rules only when they could have
+something to say, and takes announcements in when it has to decide something: until then nobody can
+tell whether it has heard them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor
+from typing import TYPE_CHECKING
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.flock.rules.announcing import NEWS_SHARE, Announcer
+from kestrelctl.flock.rules.borrowing import Borrower, Need
+from kestrelctl.flock.rules.flock_settings import FlockSettings
+from kestrelctl.flock.rules.lending import ClassToLend, Lender, LoanLimit
+from kestrelctl.flock.rules.willing import WillingList
+from kestrelctl.protocol.flock import Borrow, LentClass, NotLent, PoolAnnouncement
+from kestrelctl.simulate.flocks.agenda import Agenda
+from kestrelctl.simulate.flocks.pool_model import PoolModel
+
+if TYPE_CHECKING:
+    from random import Random
+
+#: All machines are alike: one class of workers with one processor each.
+CLASS = "00000000c1a5"
+MACHINE = WorkerAd(assets={"cpus": 1.0})
+_ONE = {"cpus": 1.0}
+_NONE = {"cpus": 0.0}
+#: A pool whose tasks wait looks around again after this part of a flock minute, so that its wishes
+#: are renewed in the second half of their lease.
+_LOOK_AGAIN = 2 / 3
+#: And sooner if so many times more tasks wait.
+_MORE_WAIT = 1.25
+
+
+def domain_of(number: int) -> str:
+    """The domain of a pool."""
+    return f"pool{number:04d}.flock"
+
+
+def _fits(_pool: str, _cls: LentClass) -> bool:
+    return True
+
+
+def _no_limit(_borrower: str) -> LoanLimit:
+    return LoanLimit()
+
+
+class Said:
+    """What a pool has announced last, and before that, with the moments."""
+
+    __slots__ = ("at", "before", "before_at", "last")
+
+    def __init__(self) -> None:
+        self.last: PoolAnnouncement | None = None
+        self.before: PoolAnnouncement | None = None
+        self.at = self.before_at = float("-inf")
+
+    def add(self, said: PoolAnnouncement, now: float) -> None:
+        """It announces something."""
+        self.before, self.before_at = self.last, self.at
+        self.last, self.at = said, now
+
+
+class Source:
+    """A pool whose announcements reach another one.
+
+    Attributes:
+        sender: who brings them: the pool itself, or who forwards them.
+        far_seconds: for how long they are on their way.
+        heard: the last one that was taken in.
+    """
+
+    __slots__ = ("far_seconds", "heard", "member", "sender")
+
+    def __init__(self, member: Member, sender: str, far_seconds: float) -> None:
+        self.member = member
+        self.sender = sender
+        self.far_seconds = far_seconds
+        self.heard: PoolAnnouncement | None = None
+
+
+class Member:
+    """A pool that flocks.
+
+    Attributes:
+        hearers: the pools that its announcements are sent to.
+        sources: the pools whose announcements reach it.
+        announcements: how many it has made.
+        asked: how many wishes it has sent; `granted`: how often it has said what it lends.
+        decisions: how often it has looked around for somebody who lends.
+    """
+
+    def __init__(
+        self,
+        model: PoolModel,
+        members: Sequence[Member],
+        far: Sequence[float],
+        agenda: Agenda,
+        settings: FlockSettings,
+        random: Random,
+    ) -> None:
+        self.model = model
+        self.domain = domain_of(model.number)
+        self.hearers: list[Member] = []
+        self.sources: list[Source] = []
+        self.said = Said()
+        self.announcements = self.asked = self.granted = self.decisions = 0
+        self.willing = WillingList(self.domain, random)
+        self.lender = Lender(settings, _no_limit)
+        self.borrower = Borrower(settings)
+        self._announcer = Announcer(self.domain, 1, settings)
+        self._members, self._far, self._agenda = members, far, agenda
+        self._settings = settings
+        # What is used of loans, in the words of the rules, and how many of them are lent.
+        self._in_use: dict[tuple[str, str], dict[str, float]] = {}
+        self._used: dict[tuple[str, str], dict[str, float]] = {}
+        self._lent: dict[int, int] = {}
+        self._unused = 0
+        self._is_wanted = False
+        # Until the idle machines are fewer or more than these, there is no news of them.
+        self._fewest, self._most = 1, 0
+        self._decided_at = self._announce_at = float("-inf")
+        self._decide_at: float | None = None
+        self._decided_for = 0.0
+        self._reclaims = False
+
+    def start(self, phase: float) -> None:
+        """Begins to take part: tells what is idle, and from then on once a minute.
+
+        Args:
+            phase: by how many seconds later than others that start now.
+        """
+        now = self._agenda.now
+        self._wake(now + phase)
+        self._agenda.at(now + phase, self._each_minute, None, None)
+
+    def _each_minute(self, _a: None, _b: None) -> None:
+        """Forgets what does not hold any more."""
+        if self.model.is_down:
+            return
+        now = self._agenda.now
+        self.willing.expire(now)
+        self.borrower.expire(now)
+        if self.lender.loans:
+            self._share()
+        self._agenda.at(now + self._settings.minute_seconds, self._each_minute, None, None)
+
+    def _number(self, domain: str) -> int:
+        return int(domain[4:8])
+
+    # -- announcing --------------------------------------------------------------------------------
+
+    def _wake(self, at: float) -> None:
+        self._announce_at = at
+        self._agenda.at(at, self._announce, at, None)
+
+    def _announce(self, at: float, _b: None) -> None:
+        """Tells the neighbours what is idle, if the rules find it due."""
+        model, settings = self.model, self._settings
+        if at != self._announce_at or model.is_down:
+            return
+        now, since = self._agenda.now, model.waits_since
+        willing = since is None or now - since < settings.reclaim_seconds
+        free = max(0, model.free - self._unused) if since is None else 0
+        cls = LentClass(id=CLASS, ad=MACHINE, machines=model.machines, free={"cpus": float(free)})
+        said = self._announcer.next(now, (cls,), willing=willing, ttl=settings.ttl)
+        if said is not None:
+            self.announcements += 1
+            self.said.add(said, now)
+            self._fewest = ceil(free * (1 - NEWS_SHARE))
+            self._most = floor(free * (1 + NEWS_SHARE))
+            if free:
+                for member in self.hearers:
+                    if member.model.waits_since is not None:
+                        member._look_around(now + self._far[member.model.number])
+        self._wake(self._announcer.wake_at)
+
+    # -- what the pool says ------------------------------------------------------------------------
+
+    def waits(self) -> None:
+        """An own task has found no place."""
+        if self.model.waiting > self._decided_for:
+            self._look_around(self._agenda.now)
+
+    def changed(self) -> None:
+        """Machines have become idle or busy, or own tasks wait for them."""
+        model = self.model
+        free, unused = model.free, self._unused
+        if self.lender.loans:
+            if model.waits_since is not None:
+                if unused:
+                    self._share()
+                if model.guests and not self._reclaims:
+                    self._reclaims = True
+                    due = model.waits_since + self._settings.reclaim_seconds
+                    self._agenda.at(max(due, self._agenda.now), self._reclaim, None, None)
+            elif free < unused or (self._is_wanted and free > unused):
+                self._share()
+        idle = free - self._unused
+        if idle > self._most or idle < self._fewest:
+            at = max(self._agenda.now, self.said.at + self._settings.pace_seconds)
+            if at < self._announce_at:
+                self._wake(at)
+
+    def uses(self, lender: int, running: int) -> None:
+        """So many own tasks are now at a lender."""
+        self._in_use.setdefault((domain_of(lender), CLASS), {})["cpus"] = float(running)
+
+    def used(self, borrower: int, running: int) -> None:
+        """So many tasks of another pool run here now."""
+        key = (domain_of(borrower), CLASS)
+        used = self._used.get(key)
+        if used is None:
+            used = self._used[key] = {"cpus": 0.0}
+        lent = self._lent.get(borrower, 0)
+        self._unused += max(0, lent - running) - max(0, lent - int(used["cpus"]))
+        used["cpus"] = float(running)
+        self.lender.note_used(self._agenda.now, key, used)
+        if not running:
+            del self._used[key]
+
+    # -- borrowing ---------------------------------------------------------------------------------
+
+    def _look_around(self, at: float) -> None:
+        """Asks for a decision at a moment, but not too soon after the last one."""
+        at = max(at, self._decided_at + self._settings.pace_seconds)
+        if self._decide_at is None or at < self._decide_at:
+            self._decide_at = at
+            self._agenda.at(at, self._decide, at, None)
+
+    def _decide(self, at: float, _b: None) -> None:
+        """Asks others for machines, if own tasks wait."""
+        if at != self._decide_at:
+            return
+        self._decide_at = None
+        model, now, settings = self.model, self._agenda.now, self._settings
+        self._decided_at = now
+        self._decided_for = 0.0
+        if model.waits_since is None or model.is_down:
+            return
+        waiting = model.waiting
+        self._decided_for = _MORE_WAIT * waiting
+        self.decisions += 1
+        self._take_in(now)
+        asked = self.borrower.decide(
+            now,
+            (Need(waiting, _ONE, _fits),),
+            self.willing.nearest_first(self.proximity_seconds, now),
+            self._in_use,
+        )
+        for lender, message in asked:
+            self.asked += 1
+            number = self._number(lender)
+            member = self._members[number]
+            self._agenda.at(now + self._far[number], member._hear, self, message)
+        self._look_around(now + _LOOK_AGAIN * settings.minute_seconds)
+
+    def proximity_seconds(self, domain: str) -> float:
+        """The round trip to a pool."""
+        return 2 * self._far[self._number(domain)]
+
+    def _take_in(self, now: float) -> None:
+        """Hears what has come since the last time: of each pool only its last word counts."""
+        for source in self.sources:
+            said = source.member.said
+            at, last = said.at + source.far_seconds, said.last
+            if at > now:
+                at, last = said.before_at + source.far_seconds, said.before
+            if last is None or last is source.heard or at > now:
+                continue
+            before, source.heard = source.heard, last
+            if last.willing or before is None or before.willing:
+                self.willing.hear(last, source.sender, at)
+
+    def _refused(self, lender: str, said: NotLent) -> None:
+        self.borrower.refused(lender, said, self._agenda.now)
+
+    def _unreachable(self, lender: str, _b: None) -> None:
+        """A message has come back: there is nobody."""
+        self.willing.forget(lender)
+        self.borrower.forget(lender)
+
+    # -- lending -----------------------------------------------------------------------------------
+
+    def _hear(self, borrower: Member, message: Borrow) -> None:
+        """A pool asks for machines."""
+        now, number = self._agenda.now, borrower.model.number
+        back = now + self._far[number]
+        if self.model.is_down:
+            self._agenda.at(back, borrower._unreachable, self.domain, None)
+            return
+        refused = self.lender.hear(borrower.domain, message, self._supplies(), now)
+        if refused is not None:
+            self._agenda.at(back, borrower._refused, self.domain, refused)
+            return
+        self._is_wanted = True
+        if self.model.free:
+            self._share()
+
+    def _supplies(self) -> dict[str, ClassToLend]:
+        model = self.model
+        return {CLASS: ClassToLend(CLASS, _ONE, {"cpus": float(model.free)}, model.waiting)}
+
+    def _share(self) -> None:
+        """Divides what is idle among those who wish for it, and tells them."""
+        now = self._agenda.now
+        lent = self._lent
+        for grant in self.lender.share(now, self._supplies(), self._used):
+            number = self._number(grant.borrower)
+            machines = round(grant.amounts.get("cpus", 0.0))
+            before = lent.get(number, 0)
+            if machines == before:
+                continue
+            self.granted += 1
+            used = self._used.get((grant.borrower, CLASS), _NONE)["cpus"]
+            self._unused += max(0, machines - int(used)) - max(0, before - int(used))
+            if machines:
+                lent[number] = machines
+            else:
+                lent.pop(number, None)
+            borrower = self._members[number].model
+            self._agenda.at(now + self._far[number], borrower.offered, self.model.number, machines)
+        self._is_wanted = self.model.free == self._unused
+
+    def _reclaim(self, _a: None, _b: None) -> None:
+        """Ends guests for whose places own tasks have waited too long."""
+        self._reclaims = False
+        model, now = self.model, self._agenda.now
+        if model.waits_since is None or not model.guests or model.is_down:
+            return
+        overdue = model.waiting_since(now - self._settings.reclaim_seconds)
+        supply = self._supplies()[CLASS]._replace(overdue=overdue)
+        ends = self.lender.overdue(now, {CLASS: supply}).get(CLASS, 0)
+        if ends:
+            model.reclaim(ends)
+        if model.guests and not self._reclaims and (oldest := model.oldest) is not None:
+            self._reclaims = True
+            due = max(oldest + self._settings.reclaim_seconds, now + 1.0)
+            self._agenda.at(due, self._reclaim, None, None)

@@ -1,0 +1,408 @@
+"""A pool as a queue and some machines, in as little time and memory as Python can.
+
+It stands for what the core of a pool does with tasks of one kind that come one by one: the oldest
+first, on machines of its own before those that others lend, on nearer ones before farther, and with
+owners before guests. A test holds it against the core.
+
+A task is a number: its place in the pool's trace. There are no objects for tasks: a flock has
+millions of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Protocol
+
+from kestrelctl.simulate.flocks.agenda import Agenda
+
+#: What has become of a task.
+WAITS, RUNS, DONE = 0, 1, 2
+
+
+class Borrowed:
+    """What another pool lends, as its home sees it.
+
+    Attributes:
+        lender: its number.
+        far_seconds: how long a message takes to it.
+        machines: how many it has said are lent.
+        running: how many tasks are there, or on their way.
+        is_cut: one of both has failed since; what still comes of it is not heard.
+    """
+
+    __slots__ = ("far_seconds", "is_cut", "lender", "machines", "running")
+
+    def __init__(self, lender: int, far_seconds: float) -> None:
+        self.lender = lender
+        self.far_seconds = far_seconds
+        self.machines = self.running = 0
+        self.is_cut = False
+
+    def __lt__(self, other: Borrowed) -> bool:
+        return (self.far_seconds, self.lender) < (other.far_seconds, other.lender)
+
+
+class Neighbourhood(Protocol):
+    """What a pool tells those who deal with the flock for it."""
+
+    def waits(self) -> None:
+        """An own task has come, or come back, and found no place here nor at a lender."""
+
+    def changed(self) -> None:
+        """There are more or fewer idle machines than before, or own tasks wait for them."""
+
+    def uses(self, lender: int, running: int) -> None:
+        """So many own tasks are now at a lender."""
+
+    def used(self, borrower: int, running: int) -> None:
+        """So many tasks of another pool run here now."""
+
+
+class UnaccountedTask(AssertionError):
+    """A task has ended twice, or a machine has run two at once: the model is wrong."""
+
+
+class PoolModel:
+    """One pool.
+
+    Args:
+        number: its place in the flock.
+        at: when its tasks are submitted, in order; `lengths`: how long each runs.
+
+    Attributes:
+        free: idle machines.
+        waits_since: since when some own task has waited at any moment; None if none waits.
+        guests: (home, task) of each task of another pool here -> when it ends.
+        guests_of: how many of these each home has.
+        done: own tasks that have ended.
+        ran_at: how many of them ran in each pool, this one among them.
+        killed: guests that were ended before they had done, because own tasks waited.
+        sum_wait, most_wait: of the tasks that have ended, from submission to their last start.
+        last_end: when the last of them ended.
+    """
+
+    __slots__ = (
+        "_again", "_agenda", "_arrived", "_at", "_far", "_gone", "_head", "_lengths", "_nearest", "_pools",
+        "_room", "around", "borrowed", "done", "free", "guests", "guests_of", "is_down", "killed",
+        "last_end", "machines", "most_wait", "number", "ran_at", "states", "sum_wait",
+        "waits_since",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        machines: int,
+        at: Sequence[float],
+        lengths: Sequence[float],
+        agenda: Agenda,
+    ) -> None:
+        self.number = number
+        self.machines = self.free = machines
+        self.around: Neighbourhood = Alone()
+        self.states = bytearray(len(at))
+        self.waits_since: float | None = None
+        self.borrowed: dict[int, Borrowed] = {}
+        self.guests: dict[tuple[int, int], float] = {}
+        self.guests_of: dict[int, int] = {}
+        self.is_down = False
+        self.done = self.killed = 0
+        self.ran_at: dict[int, int] = {}
+        self.sum_wait = self.most_wait = self.last_end = 0.0
+        self._agenda = agenda
+        self._at, self._lengths = at, lengths
+        self._pools: Sequence[PoolModel] = ()
+        self._far: Sequence[float] = ()
+        #: The tasks that wait: those from `_head` up to `_arrived`, and before them who came back.
+        self._head = self._arrived = 0
+        self._again: list[int] = []
+        #: Loans, the nearest first, and how many tasks could still go there.
+        self._nearest: list[Borrowed] = []
+        self._room = 0
+        #: How often the pool has failed: what ran before then does not end any more.
+        self._gone = 0
+        if at:
+            agenda.at(at[0], self._arrive, None, None)
+
+    def meet(self, pools: Sequence[PoolModel], far: Sequence[float], around: Neighbourhood) -> None:
+        """Becomes part of a flock.
+
+        Args:
+            pools: all of it, by number.
+            far: how many seconds a message takes to each.
+        """
+        self._pools, self._far, self.around = pools, far, around
+
+    @property
+    def waiting(self) -> int:
+        """How many own tasks wait for a place."""
+        return self._arrived - self._head + len(self._again)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the task was submitted that has waited longest; None if none waits."""
+        if self._again:
+            return self._at[self._again[0]]
+        return self._at[self._head] if self._head < self._arrived else None
+
+    def waiting_since(self, moment: float) -> int:
+        """How many own tasks that wait were submitted before a moment."""
+        at = self._at
+        again = sum(at[task] <= moment for task in self._again)
+        return again + bisect_right(at, moment, self._head, self._arrived) - self._head
+
+    # -- own tasks ---------------------------------------------------------------------------------
+
+    def _arrive(self, _a: None, _b: None) -> None:
+        task = self._arrived
+        arrived = self._arrived = task + 1
+        if arrived < len(self._at):
+            self._agenda.at(self._at[arrived], self._arrive, None, None)
+        if self._head == task and not self._again:
+            if self.free:
+                self._head = arrived
+                self._start(task)
+                self.around.changed()
+                return
+            if self._room:
+                self._head = arrived
+                self._send(task)
+                return
+        if self.is_down:
+            return
+        if self.waits_since is None:
+            self.waits_since = self._agenda.now
+            self.around.changed()
+        self.around.waits()
+
+    def _next(self) -> int:
+        """The task that is to start next, of those that wait."""
+        if self._again:
+            return heappop(self._again)
+        self._head += 1
+        return self._head - 1
+
+    def _place(self) -> None:
+        """Starts what waits wherever there is a place; then nothing waits, or there is none."""
+        while self.waiting:
+            if self.free:
+                self._start(self._next())
+            elif self._room:
+                self._send(self._next())
+            else:
+                return
+        self.waits_since = None
+
+    def _start(self, task: int) -> None:
+        """A task starts on a machine of its own pool."""
+        self.free -= 1
+        if self.free < 0 or self.states[task] != WAITS:
+            raise UnaccountedTask(f"task {task} of pool {self.number} starts with no right to")
+        self.states[task] = RUNS
+        self._agenda.at(self._agenda.now + self._lengths[task], self._end, task, self._gone)
+
+    def _end(self, task: int, gone: int) -> None:
+        """A task has ended on a machine of its own pool."""
+        if gone != self._gone:
+            return
+        self.free += 1
+        self._count(task, self._agenda.now, self.number)
+        self._freed()
+
+    def _freed(self) -> None:
+        """A machine has become idle."""
+        if self.waits_since is not None:
+            self._place()
+        self.around.changed()
+
+    def _count(self, task: int, ended: float, pool: int) -> None:
+        """A task has ended well."""
+        if self.states[task] != RUNS:
+            raise UnaccountedTask(f"task {task} of pool {self.number} ends, but does not run")
+        self.states[task] = DONE
+        self.done += 1
+        self.ran_at[pool] = self.ran_at.get(pool, 0) + 1
+        wait = ended - self._lengths[task] - self._at[task]
+        self.sum_wait += wait
+        if wait > self.most_wait:
+            self.most_wait = wait
+        self.last_end = self._agenda.now
+
+    # -- at lenders --------------------------------------------------------------------------------
+
+    def offered(self, lender: int, machines: int) -> None:
+        """A lender says how many machines are lent now, together with those in use."""
+        if self.is_down:
+            return
+        loan = self.borrowed.get(lender)
+        if loan is None:
+            if not machines:
+                return
+            loan = self.borrowed[lender] = Borrowed(lender, self._far[lender])
+            insort(self._nearest, loan)
+        self._room -= max(0, loan.machines - loan.running)
+        loan.machines = machines
+        self._room += max(0, machines - loan.running)
+        if not machines and not loan.running:
+            del self.borrowed[lender]
+            self._nearest.remove(loan)
+        elif self.waits_since is not None:
+            self._place()
+            self.around.changed()
+
+    def _send(self, task: int) -> None:
+        """A task goes to the nearest lender that has room."""
+        loan = next(loan for loan in self._nearest if loan.machines > loan.running)
+        if self.states[task] != WAITS:
+            raise UnaccountedTask(f"task {task} of pool {self.number} starts with no right to")
+        self.states[task] = RUNS
+        loan.running += 1
+        self._room -= 1
+        self.around.uses(loan.lender, loan.running)
+        self._pools[loan.lender]._take(self.number, task, self._lengths[task], loan)
+
+    def _reported(self, task: int, loan: Borrowed) -> None:
+        """A task has ended at a lender, which has now been heard."""
+        if loan.is_cut:
+            return
+        self._count(task, self._agenda.now - loan.far_seconds, loan.lender)
+        self._has_left(loan)
+
+    def _came_back(self, task: int, loan: Borrowed) -> None:
+        """A task has been given back."""
+        if loan.is_cut:
+            return
+        self.states[task] = WAITS
+        heappush(self._again, task)
+        if self.waits_since is None:
+            self.waits_since = self._agenda.now
+        self._has_left(loan)
+        if self.waits_since is not None:
+            self.around.waits()
+
+    def _has_left(self, loan: Borrowed) -> None:
+        loan.running -= 1
+        if loan.machines > loan.running:
+            self._room += 1
+        elif not loan.machines and not loan.running:
+            del self.borrowed[loan.lender]
+            self._nearest.remove(loan)
+        self.around.uses(loan.lender, loan.running)
+        if self.waits_since is not None:
+            self._place()
+            self.around.changed()
+
+    # -- guests ------------------------------------------------------------------------------------
+
+    def _take(self, home: int, task: int, seconds: float, loan: Borrowed) -> None:
+        """A task of another pool is on its way here.
+
+        It counts as a guest from now on: that it will only be here in some milliseconds makes no
+        difference that anybody sees, and needs no event of its own.
+        """
+        now, far = self._agenda.now, loan.far_seconds
+        if self.is_down or not self.free:  # an owner was faster
+            self._agenda.at(now + 2 * far, self._pools[home]._came_back, task, loan)
+            return
+        self.free -= 1
+        ends = now + far + seconds
+        self.guests[home, task] = ends
+        running = self.guests_of[home] = self.guests_of.get(home, 0) + 1
+        self.around.used(home, running)
+        self._agenda.at(ends, self._guest_ends, (home, task), loan)
+
+    def _guest_ends(self, guest: tuple[int, int], loan: Borrowed) -> None:
+        now = self._agenda.now
+        if self.guests.get(guest) != now:  # it was killed, and may have come again since
+            return
+        home, task = guest
+        self._agenda.at(now + loan.far_seconds, self._pools[home]._reported, task, loan)
+        self._guest_left(guest)
+        self._freed()
+
+    def _guest_left(self, guest: tuple[int, int]) -> None:
+        del self.guests[guest]
+        home = guest[0]
+        self.free += 1
+        if self.free > self.machines:
+            raise UnaccountedTask(f"pool {self.number} has more idle machines than machines")
+        running = self.guests_of[home] = self.guests_of[home] - 1
+        if not running:
+            del self.guests_of[home]
+        self.around.used(home, running)
+
+    def reclaim(self, machines: int) -> None:
+        """Ends so many guests at once, those that have run shortest, for the own tasks that wait."""
+        for guest in list(reversed(self.guests))[:machines]:
+            home, task = guest
+            loan = self._pools[home].borrowed[self.number]
+            self.killed += 1
+            self._agenda.at(
+                self._agenda.now + loan.far_seconds, self._pools[home]._came_back, task, loan
+            )
+            self._guest_left(guest)
+        self._freed()
+
+    # -- failures ----------------------------------------------------------------------------------
+
+    def fail(self) -> None:
+        """The pool is gone with all that ran there; its tasks are kept, and its users go on."""
+        self.is_down = True
+        self._gone += 1
+        self.free = 0
+        for guest in list(self.guests):
+            loan = self._pools[guest[0]].borrowed[self.number]
+            self._agenda.at(
+                self._agenda.now + loan.far_seconds,
+                self._pools[guest[0]]._came_back,
+                guest[1],
+                loan,
+            )
+        self.guests.clear()
+        self.guests_of.clear()
+        for loan in self._nearest:
+            loan.is_cut = True
+            self._pools[loan.lender]._home_is_gone(self.number)
+        self.borrowed.clear()
+        self._nearest.clear()
+        self._room = 0
+        for task, state in enumerate(self.states):
+            if state == RUNS:
+                self.states[task] = WAITS
+                self._again.append(task)
+        self._again.sort()
+        self.waits_since = None
+
+    def _home_is_gone(self, home: int) -> None:
+        """A borrower has failed: what ran here for it ends."""
+        for guest in [guest for guest in self.guests if guest[0] == home]:
+            self._guest_left(guest)
+        self._freed()
+
+    def recover(self) -> None:
+        """The pool is back, with its machines idle and the tasks that it had."""
+        self.is_down = False
+        self.free = self.machines
+        if self.waiting:
+            self.waits_since = self._agenda.now
+            self._place()
+            self.around.changed()
+            if self.waits_since is not None:
+                self.around.waits()
+
+
+class Alone:
+    """Around a pool without a flock."""
+
+    def waits(self) -> None:
+        """Nobody is asked."""
+
+    def changed(self) -> None:
+        """Nobody is told."""
+
+    def uses(self, lender: int, running: int) -> None:
+        """Nobody lends."""
+
+    def used(self, borrower: int, running: int) -> None:
+        """Nobody borrows."""
