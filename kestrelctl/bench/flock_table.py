@@ -15,7 +15,7 @@ from kestrelctl.bench.flock_source import (
     WITHOUT_FLOCKING,
     traces,
 )
-from kestrelctl.bench.flock_statistics import Spread, spread
+from kestrelctl.bench.flock_statistics import SeedSpread, spread
 from kestrelctl.core.model.plural import plural
 
 COLUMNS = (
@@ -158,7 +158,7 @@ def _ideal_figures(seed: int, most_tasks: int | None) -> dict[str, tuple[float, 
 
 def ideal_spreads(
     seeds: Iterable[int], most_tasks: int | None = None
-) -> dict[str, tuple[Spread, Spread]]:
+) -> dict[str, tuple[SeedSpread, SeedSpread]]:
     """Mean and longest queue time of pools alone over seeds, first come, first served, at best."""
     figures = [_ideal_figures(seed, most_tasks) for seed in seeds]
     found = {}
@@ -201,11 +201,11 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}"
 
 
-def between(found: Spread) -> str:
+def between(found: SeedSpread) -> str:
     return f"{number(found.low)}-{number(found.high)}"
 
 
-def with_range(found: Spread | None) -> str:
+def with_range(found: SeedSpread | None) -> str:
     """`11.4 (8.2-14.0)`; a dash if there is nothing."""
     return _NONE if found is None else f"{number(found.median)} ({between(found)})"
 
