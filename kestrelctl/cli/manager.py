@@ -287,6 +287,12 @@ def manager() -> None:
     help="A pool of a flock that does not find itself; to see what finding is worth.",
 )
 @click.option(
+    "--flock-any-workdir",
+    is_flag=True,
+    hidden=True,
+    help="Tasks of other pools may start in any directory: all are of one user and one machine.",
+)
+@click.option(
     "--flock-isolation",
     type=click.Choice(RUNGS),
     default="bubblewrap",

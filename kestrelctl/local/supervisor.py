@@ -364,6 +364,7 @@ def flock_options(federation: Federation | None) -> list[str]:
         "--flock-minute", str(flock.minute_seconds),
         "--flock-reclaim", str(flock.reclaim_minutes),
         "--flock-isolation", "plain",
+        "--flock-any-workdir",
         *(word for domain in flock.fixed for word in ("--flock-fixed", domain)),
     ]  # fmt: skip
 

@@ -47,6 +47,7 @@ class ManagerOptions:
         flock_reclaim_minutes: how long tasks of other pools may go on, in these units, while own
             ones wait for their places.
         flock_fixed: domains of all pools of its flock, if it does not look for them itself.
+        flock_any_workdir: whether they may start in any directory.
         flock_isolation: the least of tasks of other pools, where no rule says more.
     """
 
@@ -79,6 +80,7 @@ class ManagerOptions:
     flock_reclaim_minutes: float = 0.5
     flock_fixed: tuple[str, ...] = ()
     flock_isolation: str = "bubblewrap"
+    flock_any_workdir: bool = False
     log_format: str = "text"
     verbose: bool = False
 

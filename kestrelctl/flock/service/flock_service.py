@@ -69,6 +69,7 @@ class FlockService:
         policy: the rules in force.
         own_slots: asks the own file share for a place; None where there is none.
         carrier: makes what brings the files of guests home.
+        any_workdir: guests may start in any directory: all pools are of one user and one machine.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class FlockService:
         *,
         own_slots: OwnSlots | None = None,
         carrier: Callable[[HomeSlots], Carrier] = lambda slots: NoCarrier(),
+        any_workdir: bool = False,
     ) -> None:
         self.settings = settings
         self.member = False
@@ -105,6 +107,7 @@ class FlockService:
             spools,
             random,
             carrier(self._slots),
+            any_workdir=any_workdir,
         )
         self.desk = BorrowingDesk(
             service, settings, lambda: self.policy, self.overlay.proximity_seconds
@@ -151,6 +154,7 @@ class FlockService:
     def set_rules(self, policy: Policy) -> None:
         """Other rules are in force from now on."""
         self.policy = policy
+        self.desk.refresh(anew=True)
         for heard in self.willing.holding(self._service.now()):
             pool = heard.said.pool
             if not policy.may_borrow_from(pool).allowed:
