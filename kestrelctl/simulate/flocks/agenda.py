@@ -24,12 +24,12 @@ class Agenda:
         now: the moment of what is being called.
     """
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
         self._spans: dict[int, list[Event]] = {}
         self._numbers: list[int] = []
         self._soon: list[Event] = []
-        self._soon_until = 0.0
+        self._soon_until = now
         self._asked = 0
 
     def at(self, moment: float, call: Callable[[Any, Any], None], a: Any, b: Any) -> None:
@@ -39,7 +39,7 @@ class Agenda:
         if moment < self._soon_until:
             heappush(self._soon, event)
             return
-        number = int(moment / SPAN_SECONDS)
+        number = int(moment // SPAN_SECONDS)
         span = self._spans.get(number)
         if span is None:
             self._spans[number] = [event]

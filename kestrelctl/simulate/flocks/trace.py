@@ -7,8 +7,6 @@ sequences merged: each has work for one machine, on average. The unit is the sou
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
