@@ -47,16 +47,15 @@ class Agenda:
         else:
             span.append(event)
 
-    def run(self, until: float = float("inf")) -> None:
-        """Lets time pass until nothing is left to happen, or nothing before that moment."""
+    def run(self, until: float) -> None:
+        """Lets time pass up to a moment: all that is to happen before it does."""
         soon = self._soon
         while True:
-            while soon:
-                if soon[0][0] >= until:
-                    return
+            while soon and soon[0][0] < until:
                 self.now, _, call, a, b = heappop(soon)
                 call(a, b)
-            if not self._numbers or self._numbers[0] * SPAN_SECONDS >= until:
+            if soon or not self._numbers or self._numbers[0] * SPAN_SECONDS >= until:
+                self.now = until
                 return
             number = heappop(self._numbers)
             self._soon_until = (number + 1) * SPAN_SECONDS
