@@ -334,15 +334,15 @@ class PoolModel:
 
     def reclaim(self, machines: int) -> None:
         """Ends so many guests at once, the latest first, because own tasks wait."""
-        for guest in list(reversed(self.guests))[:machines]:
-            home, task = guest
-            loan = self._pools[home].borrowed[self.number]
-            self.killed += 1
-            self._agenda.at(
-                self._agenda.now + loan.far_seconds, self._pools[home]._came_back, task, loan
-            )
+        ended = list(reversed(self.guests))[:machines]
+        for guest in ended:
             self._guest_left(guest)
-        self._freed()
+        self.killed += len(ended)
+        self._freed()  # what is lent is told first, so that they do not come here again
+        now = self._agenda.now
+        for home, task in ended:
+            loan = self._pools[home].borrowed[self.number]
+            self._agenda.at(now + loan.far_seconds, self._pools[home]._came_back, task, loan)
 
     # -- failures ----------------------------------------------------------------------------------
 
@@ -356,13 +356,13 @@ class PoolModel:
         self.is_down = True
         self._gone += 1
         self.free = 0
+        for home in self._pools:
+            if self.number in home.borrowed:
+                self._agenda.at(noticed, home.offered, self.number, 0)
         for guest in list(self.guests):
             home = self._pools[guest[0]]
             loan = home.borrowed[self.number]
             self._agenda.at(noticed, home._came_back, guest[1], loan)
-        for home in self._pools:
-            if self.number in home.borrowed:
-                self._agenda.at(noticed, home.offered, self.number, 0)
         self.guests.clear()
         self.guests_of.clear()
         for loan in self._nearest:
