@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -105,5 +106,5 @@ def test_a_pool_tells_a_number_of_others_that_grows_like_a_logarithm() -> None:
     for pools in (20, 40, 80, 160):
         world = FlockWorld(FlockPlan(pools=pools, scale=0.001, seed=1))
         hearers.append(sum(len(member.hearers) for member in world.members) / pools)
-    steps = [later - earlier for earlier, later in zip(hearers, hearers[1:], strict=False)]
+    steps = [later - earlier for earlier, later in pairwise(hearers)]
     assert all(step < 8 for step in steps), hearers

@@ -35,7 +35,9 @@ class Nobody:
         self.told.append(f"{borrower} uses {running}")
 
 
-def a_pool(agenda: Agenda, machines: int, *tasks: tuple[float, float], number: int = 0) -> PoolModel:
+def a_pool(
+    agenda: Agenda, machines: int, *tasks: tuple[float, float], number: int = 0
+) -> PoolModel:
     return PoolModel(number, machines, [t[0] for t in tasks], [t[1] for t in tasks], agenda)
 
 
