@@ -1,150 +1,245 @@
-"""What simulated flocks come to, as a page with plots that needs no network and no other file."""
+"""The report of an experiment with a flock as one HTML page that needs no other file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 
-from kestrelctl.bench.figures import PERCENT
-from kestrelctl.bench.markup import keys, table
-from kestrelctl.bench.style import CSS
-from kestrelctl.bench.svg import Plot, labelled, ticks
-from kestrelctl.simulate.flocks.flock_tally import NEAR_SHARES, FlockTally, PoolSpread
-
-COLUMNS = (
-    "run",
-    "tasks",
-    "completion p50 / p90 / most",
-    "mean wait p50 / p90 / most",
-    "longest wait p50 / p90 / most",
-    "at home",
-    "within 0.1 / 0.2 / 0.3 / 0.5",
-    "run again",
-    "lost",
-    "CPU",
+from kestrelctl.bench import flock_figures as figures
+from kestrelctl.bench.flock_result import FlockResult, Setting, summary
+from kestrelctl.bench.flock_source import FACTOR_OF_ABSTRACT, OVERALL, POOLS, SOURCE
+from kestrelctl.bench.flock_table import (
+    COLUMNS,
+    GAIN_COLUMNS,
+    audit_lines,
+    gain_rows,
+    name_of,
+    notes,
+    number,
+    rows,
+    with_range,
 )
-MESSAGE_COLUMNS = ("run", "hear of one", "announcements", "overlay", "wishes", "grants")
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b3558f", "#8a6d00", "#3aa0d8")
+from kestrelctl.bench.markup import keys, table, tile
+from kestrelctl.bench.style import CSS
+
+#: From a machine that falls idle to a waiting task of another pool that starts there: the median.
+WANTED_IDLE_MS = 100.0
 
 
-def name_of(run: FlockTally) -> str:
-    """What a run is called beside others."""
-    plan = run.plan
-    if not plan.flocking:
-        return f"{plan.pools:,} pools, each alone"
-    more = [f"TTL {plan.ttl}"]
-    if plan.failing:
-        more.append(f"{plan.failing:.0%} fail")
-    if plan.joining:
-        more.append(f"{plan.joining:.0%} join late")
-    return f"{plan.pools:,} pools, {', '.join(more)}"
-
-
-def row_of(run: FlockTally) -> list[str]:
-    """The cells of a run, as in `COLUMNS`."""
-    flocks = run.plan.flocking
-    near = " / ".join(f"{run.within(share):.1%}" for share in (0.1, 0.2, 0.3, 0.5))
-    return [
-        name_of(run),
-        f"{run.tasks:,}",
-        _spread(run.completion, "{:,.0f}"),
-        _spread(run.mean_wait, "{:,.1f}"),
-        _spread(run.most_wait, "{:,.0f}"),
-        f"{run.local:.1%}",
-        near if flocks else "-",
-        f"{run.run_again:,}",
-        f"{run.lost:,}",
-        f"{run.cpu_seconds:,.0f} s",
-    ]
-
-
-def message_row(run: FlockTally) -> list[str]:
-    """The cells of a run, as in `MESSAGE_COLUMNS`: messages of a pool in a minute."""
-    return [
-        name_of(run),
-        f"{run.hearers:,.1f}",
-        f"{run.announcement_messages:,.1f}",
-        f"{run.overlay_messages:,.1f}",
-        f"{run.wishes:,.2f}",
-        f"{run.grants:,.2f}",
-    ]
-
-
-def _spread(values: PoolSpread, form: str) -> str:
-    return " / ".join(form.format(value) for value in (values.p50, values.p90, values.most))
-
-
-def locality_plot(runs: Sequence[FlockTally]) -> Plot:
-    """The share of tasks that ran within each share of the diameter from home."""
-    plot = Plot.with_axes(
-        "Share of tasks that ran within a share of the network's diameter from home.",
-        x_ticks=PERCENT,
-        y_ticks=PERCENT,
-        x_label="distance from home, share of the network's diameter",
-        y_label="share of tasks",
-        x_range=(0.0, 1.0),
-    )
-    for number, run in enumerate(runs):
-        if run.plan.flocking:
-            plot.polyline(zip(NEAR_SHARES, run.near, strict=True), f"curve s{number % 6}")
-    return plot
-
-
-def completion_plot(runs: Sequence[FlockTally]) -> Plot:
-    """The share of pools whose last task had ended by each minute."""
-    longest = max(run.minutes for run in runs)
-    plot = Plot.with_axes(
-        "Share of pools whose last task had ended by each minute.",
-        x_ticks=[tick for tick in labelled(ticks(longest)) if tick[0] <= longest],
-        y_ticks=PERCENT,
-        x_label="minutes of the source",
-        y_label="share of pools that are done",
-        x_range=(0.0, longest),
-    )
-    for number, run in enumerate(runs):
-        pools = len(run.completions)
-        step = max(1, pools // 200)
-        points = [(at, (place + 1) / pools) for place, at in enumerate(run.completions)]
-        line = [(0.0, 0.0), (points[0][0], 0.0), *points[::step], points[-1], (longest, 1.0)]
-        plot.polyline(line, f"curve s{number % 6}")
-    return plot
-
-
-def picture(plot: Plot) -> str:
-    """A plot as a file of its own."""
-    style = "".join(f".s{n}{{stroke:{colour}}}" for n, colour in enumerate(_COLOURS))
-    return plot.markup().replace(
-        ">",
-        ' xmlns="http://www.w3.org/2000/svg" fill="none" font-size="16" font-family="sans-serif">'
-        f"<style>text{{fill:#23282d}}.grid,.axis{{stroke:#dfe3e6}}.middle{{text-anchor:middle}}"
-        f".end{{text-anchor:end}}.curve{{stroke-width:2.4}}{style}</style>",
-        1,
-    )
-
-
-def flock_page(runs: Sequence[FlockTally], command: str) -> str:
+def flock_page(result: FlockResult) -> str:
     """The whole page."""
-    legend = keys((f"curve s{number % 6}", name_of(run)) for number, run in enumerate(runs))
-    flocks = [run for run in runs if run.plan.flocking]
-    near = f"<figure><h3>How near</h3>{locality_plot(runs).markup()}</figure>" if flocks else ""
-    messages = table("Messages", MESSAGE_COLUMNS, map(message_row, flocks)) if flocks else ""
+    settings = summary(result.runs)
+    legend = keys(
+        (f"curve s{place}", name_of(setting.mode, setting.delay_ms))
+        for place, setting in enumerate(settings)
+    )
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Kestrel: simulated flocks</title>
+<title>{_title(settings)}</title>
 <style>{CSS}</style>
 </head>
-<body><main>
-<h1>Simulated flocks</h1>
-<p class="lead">Pools on a transit-stub network, with the traces of Butt, Zhang and Hu (2003), and
-with Kestrel's own overlay and rules of flocking. Times are in minutes of the source.</p>
-{legend}
-<div class="pair">{near}<figure><h3>How soon</h3>{completion_plot(runs).markup()}</figure></div>
-<div class="card">{table("Runs", COLUMNS, map(row_of, runs))}</div>
-<div class="card">{messages}<p class="soft">Messages that one pool sends in a minute.</p></div>
-<pre>{escape(command)}</pre>
-</main></body>
+<body>
+<main>
+{_header(result, settings)}
+{_waits(settings, legend)}
+{_distributions(result, legend)}
+{_gains(result, settings, legend)}
+{_tables(result)}
+{_lent(result, settings)}
+{_method(result)}
+</main>
+</body>
 </html>
 """
+
+
+def _title(settings: list[Setting]) -> str:
+    if any(setting.mode != "without" for setting in settings):
+        return "Pools that lend each other machines"
+    return "Pools on their own"
+
+
+def _header(result: FlockResult, settings: list[Setting]) -> str:
+    machine = result.machine
+    lost = sum(setting.lost for setting in settings)
+    twice = sum(setting.twice for setting in settings)
+    breaches = sum(setting.breaches for setting in settings)
+    verdict = "No task was lost, and no result was accepted twice."
+    if lost or twice or breaches:
+        verdict = (
+            f'<span class="wrong">{lost:,} tasks lost, {twice:,} accepted twice; '
+            "what is wrong stands below.</span>"
+        )
+    early = ""
+    if result.ended_early:
+        early = f' <span class="wrong">Ended early by {escape(result.ended_early)}.</span>'
+    flocked = next((setting for setting in settings if setting.gain is not None), None)
+    tiles = "" if flocked is None else f'<div class="tiles">{_tiles(flocked)}</div>'
+    tasks = sum(setting.tasks for setting in settings)
+    return f"""<header>
+<p class="over">Kestrel {escape(machine.kestrel)} · {escape(machine.date[:10])} ·
+{machine.cores} cores, {escape(machine.cpu_model)}</p>
+<h1>{_title(settings)}</h1>
+<p class="lead">Four pools of three machines with the traces of the source: {tasks:,} tasks in
+{len(result.runs):,} runs, on real servers, with one unit of the trace at
+{1000 * result.unit_seconds:g} ms. {verdict}{early}</p>
+{tiles}
+</header>"""
+
+
+def _tiles(setting: Setting) -> str:
+    gain = setting.gain
+    assert gain is not None
+    loaded = ", ".join(pool.name for pool in POOLS if pool.is_loaded)
+    shown = []
+    if gain.loaded_most is not None:
+        shown.append(
+            tile(
+                f"longest wait of pool {loaded}",
+                f"÷ {number(gain.loaded_most.median)}",
+                "with flocking",
+                f"the source's abstract: {FACTOR_OF_ABSTRACT:g}",
+            )
+        )
+    if gain.overall_mean is not None:
+        shown.append(
+            tile(
+                "mean wait of all tasks",
+                f"÷ {number(gain.overall_mean.median)}",
+                "with flocking",
+                f"5 to 95 % of the seeds: {with_range(gain.overall_mean).partition('(')[2][:-1]}",
+            )
+        )
+    if gain.unloaded_growth is not None:
+        shown.append(
+            tile(
+                "mean wait of unloaded pools",
+                f"{gain.unloaded_growth.median:+.2f}",
+                "units of the trace",
+                "what lending costs them",
+            )
+        )
+    if setting.after_idle_ms is not None:
+        p50, p99 = setting.after_idle_ms
+        shown.append(
+            tile(
+                "idle to start elsewhere",
+                f"{p50:,.0f} ms",
+                "median",
+                f"99th percentile {p99:,.0f} ms",
+            )
+        )
+    return "".join(shown)
+
+
+def _waits(settings: list[Setting], legend: str) -> str:
+    mean = figures.spreads(settings, "mean", "mean queue time, units of the trace")
+    most = figures.spreads(settings, "most", "longest queue time, units of the trace")
+    return f"""<section><h2>Queue times</h2>
+{legend}{keys([("then", "the source, pools alone")])}
+<div class="pair">
+<figure><h3>Mean</h3>{mean}</figure>
+<figure><h3>Longest</h3>{most}</figure></div>
+<p class="soft">Dots: the median of the seeds. Lines: from the 5th to the 95th percentile of the
+seeds. Diamonds: the one draw of the source, without flocking. What is shorter than 0.1 stands at
+0.1.</p></section>"""
+
+
+def _distributions(result: FlockResult, legend: str) -> str:
+    if not any(waits.waits for run in result.runs for waits in run.waits):
+        return ""
+    names = [*(pool.name for pool in POOLS if pool.is_loaded), OVERALL]
+    shown = [name for name in names if any(run.of(name) is not None for run in result.runs)]
+    drawn = "".join(
+        f"<figure><h3>{'All pools' if name == OVERALL else f'Pool {name}'}</h3>"
+        f"{figures.distribution(result.runs, name)}</figure>"
+        for name in shown
+    )
+    return f"""<section><h2>Who waits how long</h2>{legend}<div class="pair">{drawn}</div>
+</section>"""
+
+
+def _gains(result: FlockResult, settings: list[Setting], legend: str) -> str:
+    if not any(setting.gain is not None for setting in settings):
+        return ""
+    loaded = next(pool.name for pool in POOLS if pool.is_loaded)
+    ratio = figures.gains(
+        result.runs, loaded, "most", f"Longest wait of pool {loaded}", FACTOR_OF_ABSTRACT
+    )
+    overall = figures.gains(result.runs, OVERALL, "mean", "Mean wait of all tasks", 1.0)
+    idle = figures.idle(result.runs, WANTED_IDLE_MS)
+    idle_figure = f"<figure><h3>From idle to start</h3>{idle}</figure>" if idle else ""
+    return f"""<section><h2>What flocking is worth, seed by seed</h2>{legend}
+<div class="pair"><figure><h3>Longest wait of pool {loaded}</h3>{ratio}</figure>
+<figure><h3>Mean wait of all tasks</h3>{overall}</figure>{idle_figure}</div>
+<p class="soft">Without flocking over with it, on the same trace. The dashed line over the longest
+wait is the factor of the source's abstract, {FACTOR_OF_ABSTRACT:g}; over the mean it is 1: no
+gain.</p></section>"""
+
+
+def _tables(result: FlockResult) -> str:
+    gains = gain_rows(result)
+    second = f'<div class="card">{table("Gains", GAIN_COLUMNS, gains)}</div>' if gains else ""
+    said = "".join(f'<p class="soft">{escape(note)}</p>' for note in notes(result))
+    checked = "".join(f"<li>{escape(line)}</li>" for line in audit_lines(result))
+    return f"""<section><h2>In figures</h2>
+<div class="card">{table("Queue times", COLUMNS, rows(result))}{said}</div>{second}
+<h3>What became of the tasks</h3><ul>{checked}</ul></section>"""
+
+
+def _lent(result: FlockResult, settings: list[Setting]) -> str:
+    lines = []
+    for setting in settings:
+        if setting.mode == "without":
+            continue
+        runs = [
+            run
+            for run in result.runs
+            if (run.mode, run.delay_ms) == (setting.mode, setting.delay_ms)
+        ]
+        for pool in setting.pools:
+            if pool.pool == OVERALL:
+                continue
+            cells = [name_of(setting.mode, setting.delay_ms), pool.pool]
+            for lender in setting.pools:
+                if lender.pool == OVERALL:
+                    continue
+                count = sum(run.lent.get(pool.pool, {}).get(lender.pool, 0) for run in runs)
+                cells.append(f"{count / len(runs):,.1f}" if pool.pool != lender.pool else "-")
+            lines.append(cells)
+    if not lines:
+        return ""
+    lenders = [f"on {pool.pool}" for pool in settings[0].pools if pool.pool != OVERALL]
+    shown = table("Tasks that ran elsewhere", ["pools", "tasks of", *lenders], lines)
+    return f"""<section><h2>Where tasks ran that did not run at home</h2>
+<div class="card">{shown}<p class="soft">Tasks a seed, mean.</p></div></section>"""
+
+
+def _method(result: FlockResult) -> str:
+    machine = result.machine
+    facts = {
+        "Processor": f"{machine.cpu_model}, {machine.cores} cores",
+        "Memory": f"{machine.memory_mb:,} MB",
+        "Kernel": machine.kernel,
+        "Kestrel": machine.kestrel,
+        **({"Prosody": machine.prosody} if machine.prosody else {}),
+        "Python": machine.python,
+        "Date": machine.date,
+    }
+    listed = "".join(f"<dt>{fact}</dt><dd>{escape(text)}</dd>" for fact, text in facts.items())
+    command = f"<pre>{escape(result.command)}</pre>" if result.command else ""
+    return f"""<section><h2>Method</h2>
+<dl class="facts">{listed}</dl>{command}
+<p>A sequence is 100 tasks; the gaps between them and their lengths are drawn evenly from 1 to 17.
+Pools A and B get 2 sequences each, C gets 3 and D 5, and each has three machines: workers of one
+processor. A task is a real <code>sleep</code>, submitted at its moment. All machines, managers and
+servers share this one machine; what they add is in the figures.</p>
+<p>The queue time is from the submission to the start of the attempt that counted, by the records of
+the pool to which the task was submitted. “Ideal” is what first come, first served would give on the
+same traces if nothing took any time.</p>
+<p>“Idle to start” is of tasks that waited already when a machine of another pool fell idle: from
+the end of what ran there before, by the records of the machine's owner, to the start of the task.
+“Submitted to start” is of those that came when the machine was idle already.</p>
+<p class="soft"><small>The source: {escape(SOURCE)}</small></p></section>"""

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from kestrelctl.bench.flock_page import completion_plot, flock_page, locality_plot, picture
+from kestrelctl.bench.flock_simulation_page import (
+    completion_plot,
+    flock_page,
+    locality_plot,
+    picture,
+)
 from kestrelctl.errors import UsageError
 from kestrelctl.simulate.flocks.flock_tally import FlockTally, tally
 from kestrelctl.simulate.flocks.flock_world import FlockPlan, FlockWorld

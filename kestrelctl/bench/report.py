@@ -25,7 +25,7 @@ def prepare_report(directory: Path) -> None:
         MissingTool: matplotlib is not installed.
     """
     plots.require()
-    with _writing(directory):
+    with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
@@ -50,7 +50,7 @@ def write_report(directory: Path, result: BenchResult) -> list[Path]:
         "result.json": to_json(result, curves=True),
         **_images(result),
     }
-    with _writing(directory):
+    with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
             (directory / name).write_bytes(data)
@@ -72,12 +72,13 @@ def write_page(file: Path, sources: Sequence[Path]) -> None:
     results = map(read_result, sources)
     names = labels(sources) if len(sources) > 1 else [_ALONE]
     named = [Named(name, result) for name, result in zip(names, results, strict=True)]
-    with _writing(file):
+    with writing(file):
         file.write_text(page(named), encoding="utf-8")
 
 
 @contextlib.contextmanager
-def _writing(place: Path) -> Iterator[None]:
+def writing(place: Path) -> Iterator[None]:
+    """Says of whatever fails in the `with` that this place cannot be written. UsageError if so."""
     try:
         yield
     except OSError as error:

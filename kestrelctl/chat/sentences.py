@@ -12,6 +12,7 @@ from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import how_it_ended
 from kestrelctl.core.model.spec import Notify, cut_words
 from kestrelctl.errors import KestrelError
+from kestrelctl.grammar.flock_words import neighbour_words
 from kestrelctl.grammar.one_line import one_line
 from kestrelctl.grammar.quantities import duration, size, told_apart
 from kestrelctl.grammar.why_waiting import conclusion
@@ -25,9 +26,12 @@ from kestrelctl.protocol.answers import (
     TaskView,
     WorkerView,
 )
+from kestrelctl.protocol.flock_views import FlockView
 
 #: Of jobs or workers in one answer.
 MOST_LINES = 8
+#: Of other pools in an explanation.
+MOST_NEIGHBOURS = 5
 #: Of failed tasks.
 MOST_TASKS = 4
 #: Of an output.
@@ -184,7 +188,26 @@ def explained(explanation: JobExplanation) -> str:
         return f"Job {job.job_id}: no task waits{running if job.running else ''}."
     why, hint = conclusion(explanation)
     waiting = f"Job {job.job_id}: {plural(explanation.waiting, 'task')} waiting."
-    return f"{waiting}\n{problem(KestrelError(why, hint=hint))}"
+    lines = [waiting, problem(KestrelError(why, hint=hint))]
+    shown = explanation.neighbours[:MOST_NEIGHBOURS]
+    lines += [f"Pool {each.pool} {neighbour_words(each)}" for each in shown]
+    if len(explanation.neighbours) > len(shown):
+        lines.append(f"and {plural(len(explanation.neighbours) - len(shown), 'other pool')}")
+    return "\n".join(lines)
+
+
+def flock_line(found: FlockView) -> str:
+    """How a pool shares machines with others, in a few lines."""
+    if not found.member:
+        return f"The pool {found.pool} is in no flock yet: it has heard of no other pool."
+    to, by = ({loan.pool for loan in loans} for loans in (found.given, found.taken))
+    here, there = (sum(loan.running for loan in loans) for loans in (found.given, found.taken))
+    lends = f"lends to {plural(len(to), 'pool')}: {plural(here, 'task')} of theirs run here"
+    borrows = f"borrows from {plural(len(by), 'pool')}: {plural(there, 'task')} of ours run there"
+    lines = [f"The pool {found.pool} knows {plural(found.known, 'other pool')}.", f"It {lends}."]
+    if not found.willing and not found.given:
+        lines[-1] = sentence(f"It lends nothing: {found.why_unwilling}")
+    return "\n".join([*lines, f"It {borrows}."])
 
 
 def cancelled(answer: Changed) -> str:

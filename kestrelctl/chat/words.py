@@ -17,7 +17,9 @@ from kestrelctl.grammar.after_words import LAST
 from kestrelctl.grammar.id_ranges import parse_job, parse_jobs
 from kestrelctl.grammar.nearest import did_you_mean
 from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import flock_requests as fr
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.flock_answers import FlockStatus
 
 #: How many workers are asked for; of more it is only said that there are.
 _MOST_WORKERS = 200
@@ -240,6 +242,12 @@ def _status(words: Sequence[str], user: str) -> str | Step:
     return Step(rq.PoolStatus(), lambda reply: sentences.pool_line(cast(an.PoolSummary, reply)))
 
 
+def _flock(words: Sequence[str], _user: str) -> str | Step:
+    if words and words[0] != "status":
+        return sentences.problem(UsageError("that is for the command line", hint="write: flock"))
+    return Step(fr.AskFlock(), lambda reply: sentences.flock_line(cast(FlockStatus, reply).flock))
+
+
 def _jobs(words: Sequence[str], user: str) -> str | Step:
     if words:
         return _job(words, user)
@@ -399,5 +407,6 @@ _WORDS = {
     "cancel": _Word("cancel 12", "stop it", _cancel),
     "workers": _Word("workers", "who runs tasks", _workers),
     "status": _Word("status", "how the pool is", _status),
+    "flock": _Word("flock", "how it shares machines with other pools", _flock),
     "help": _Word("help", "", _help),
 }

@@ -6,19 +6,21 @@ import asyncio
 import contextlib
 import json
 import shlex
-import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
 
+from kestrelctl.cli.bench_flock import flock
+from kestrelctl.cli.bench_flock_simulation import simulate_flocks
 from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.core.model.isolation import RUNGS
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent, split_words
@@ -27,10 +29,6 @@ if TYPE_CHECKING:
     from kestrelctl.bench.bench_result import BenchResult, BenchRun
     from kestrelctl.bench.compare import Change, Comparison, Pairing
     from kestrelctl.xmpp.user import UserConnection
-
-
-#: The exit status for each signal that ends a bench before its last run.
-_STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 class Bench(Noun):
@@ -155,69 +153,8 @@ def report_results(invocation: Invocation, /, results: tuple[Path, ...], file: P
     asyncio.run(invocation.show(Record(str(file), {"report": str(file)}, [str(file)])))
 
 
-@bench.command("flock-sim", talks=False)
-@click.option(
-    "--pools", type=WholeNumber(2), default=1000, show_default=True, help="Of the network."
-)
-@click.option(
-    "--scale",
-    type=Number(0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="What the 25 to 225 machines and sequences of a pool are multiplied by.",
-)
-@click.option("--seed", type=WholeNumber(0), default=1, show_default=True, help="Of all chance.")
-@click.option(
-    "--ttl",
-    "ttls",
-    type=click.IntRange(0, 2),
-    multiple=True,
-    help="How far announcements go, a run each; 0 for pools that are alone.  [default: 0, 1]",
-)
-@click.option("--failing", metavar="PERCENT", help="Of the pools, are gone for half an hour.")
-@click.option("--joining", metavar="PERCENT", help="Of the pools, join in the middle.")
-@click.option("--report", type=Path, metavar="DIR", help="Write a page with plots there.")
-@pass_invocation
-def simulate_flocks(
-    invocation: Invocation,
-    /,
-    pools: int,
-    scale: float,
-    seed: int,
-    ttls: tuple[int, ...],
-    failing: str | None,
-    joining: str | None,
-    report: Path | None,
-) -> None:
-    """Simulate many pools that lend each other machines."""
-    from kestrelctl.bench import flock_page as showing
-    from kestrelctl.bench import flock_simulation as simulating
-    from kestrelctl.simulate.flocks.flock_world import FlockPlan
-
-    plans = [
-        FlockPlan(
-            pools=pools,
-            scale=scale,
-            seed=seed,
-            flocking=ttl > 0,
-            ttl=max(ttl, 1),
-            failing=parse_percent(failing) if failing and ttl else 0.0,
-            joining=parse_percent(joining) if joining and ttl else 0.0,
-        )
-        for ttl in ttls or (0, 1)
-    ]
-    screen = invocation.screen
-    runs = simulating.simulate(
-        plans, lambda run: screen.say(f"{showing.name_of(run)}: {run.cpu_seconds:,.0f} s of CPU")
-    )
-    command = shlex.join(["kestrelctl", *sys.argv[1:]])
-    result = simulating.FlockSimulation(command=command, runs=runs)
-    if report is not None:
-        screen.say(f"report: {simulating.write_flock_report(report, result)}")
-    grid = Grid([("RUN", False), *((title.upper(), True) for title in showing.COLUMNS[1:])])
-    lines = Table(grid, [showing.row_of(run) for run in runs])
-    longest = ", ".join(f"{run.minutes:.0f}" for run in runs)
-    asyncio.run(invocation.show(Record(longest, msgspec.to_builtins(result), [lines])))
+bench.add_command(flock)
+bench.add_command(simulate_flocks)
 
 
 def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
@@ -290,45 +227,12 @@ def _measure(invocation: Invocation, given: dict[str, Any]) -> int:
                 screen.say(f"report: {page}")
 
     try:
-        stopped = asyncio.run(_until_a_signal(measure()))
+        stopped = asyncio.run(until_a_signal(measure()))
     except Exception:  # a full disk, for example, comes as it is
         hand_over("an error")
         raise
     hand_over(stopped.name if stopped else None)
-    return _STATUS[stopped] if stopped else 0
-
-
-async def _until_a_signal(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
-    """Does some work; a signal cancels it, so that it can put away what it has made.
-
-    Later signals change nothing: it is about to end. One that was to be ignored stays so: nohup(1)
-    asks for it, and shells do for what they run in the background.
-
-    Returns:
-        The signal that ended it; None if it came to its end.
-    """
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work)
-    first: signal.Signals | None = None
-
-    def stop(number: signal.Signals) -> None:
-        nonlocal first
-        if first is None:
-            first = number
-            task.cancel()
-
-    heard = [number for number in _STATUS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in heard:
-        loop.add_signal_handler(number, stop, number)
-    try:
-        await task
-    except asyncio.CancelledError:
-        if first is None:
-            raise
-    finally:
-        for number in heard:
-            loop.remove_signal_handler(number)
-    return first
+    return SIGNAL_STATUS[stopped] if stopped else 0
 
 
 def _tell(screen: Screen, run: BenchRun, number: int, of: int) -> None:

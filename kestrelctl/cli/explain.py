@@ -10,6 +10,7 @@ from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.grid import Grid
 from kestrelctl.core.model.clause_count import ClauseCount
 from kestrelctl.core.model.plural import plural
+from kestrelctl.grammar.flock_words import neighbour_words
 from kestrelctl.grammar.id_ranges import parse_job
 from kestrelctl.grammar.quantities import short_address
 from kestrelctl.grammar.why_waiting import conclusion, reason_text
@@ -45,6 +46,10 @@ def report(explanation: JobExplanation) -> Record:
         clauses = [each for each in explanation.clauses if each.by == by]
         if clauses:
             blocks += [_clauses(clauses), ""]
+    if explanation.neighbours:
+        grid = Grid([("POOL", False), ("WHY IT DOES NOT RUN THERE", False)])
+        rows = [[each.pool, f"it {neighbour_words(each)}"] for each in explanation.neighbours]
+        blocks += [Table(grid, rows), ""]
     blocks.append(f"{why[:1].upper()}{why[1:]}.")
     if hint:
         blocks.append(f"hint: {hint}")
@@ -61,6 +66,7 @@ _FIELDS = (
     "ever",
     "tasks_ahead",
     "clauses",
+    "neighbours",
 )
 
 

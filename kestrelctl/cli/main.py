@@ -42,6 +42,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "See and set groups of users: they share one weight and have bounds together.",
     ),
     "pool": ("kestrelctl.cli.pool:pool", "See how the pool is."),
+    "flock": (
+        "kestrelctl.cli.flock:flock",
+        "See and change how the pool shares machines with others.",
+    ),
     "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool; copy its store."),
     "fleet": (
         "kestrelctl.cli.fleet:fleet",

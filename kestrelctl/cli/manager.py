@@ -271,6 +271,28 @@ def manager() -> None:
     help="Seconds: the unit in which pools of a flock tell each other things.",
 )
 @click.option(
+    "--flock-reclaim",
+    "flock_reclaim_minutes",
+    type=Number(0),
+    default=0.5,
+    show_default=True,
+    metavar="MINUTES",
+    help="How long tasks of other pools may go on while own ones wait for their places.",
+)
+@click.option(
+    "--flock-fixed",
+    multiple=True,
+    hidden=True,
+    metavar="DOMAIN",
+    help="A pool of a flock that does not find itself; to see what finding is worth.",
+)
+@click.option(
+    "--flock-any-workdir",
+    is_flag=True,
+    hidden=True,
+    help="Tasks of other pools may start in any directory: all are of one user and one machine.",
+)
+@click.option(
     "--flock-isolation",
     type=click.Choice(RUNGS),
     default="bubblewrap",

@@ -238,7 +238,7 @@ def take_shortage(state: State) -> Shortage:
         # For who waits for tokens of the pool another worker would do nothing.
         tasks = min(takeable(job), tokens.times_free(job.shape.tokens))
         tokens.give(job.shape.tokens, tasks)
-        waiting.setdefault(job.spec.precedence, Counter())[job.shape] += tasks
+        waiting.setdefault(job.precedence, Counter())[job.shape] += tasks
     return shortage(running, waiting, workers)
 
 

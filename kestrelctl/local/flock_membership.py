@@ -105,7 +105,14 @@ def domain_to_join(flock: str, name: str, domain: str) -> str:
 
 
 def membership(
-    directory: Path, pool: Path, domain: str, through: str, minute_seconds: float = 60.0
+    directory: Path,
+    pool: Path,
+    domain: str,
+    through: str,
+    minute_seconds: float = 60.0,
+    *,
+    reclaim_minutes: float = 0.5,
+    fixed: tuple[str, ...] = (),
 ) -> Federation:
     """What a pool needs to be in a flock; its certificate is made if it has none.
 
@@ -115,6 +122,8 @@ def membership(
         domain: of the pool.
         through: domain of the pool to join through; `domain` for the first of a flock.
         minute_seconds: unit of the intervals in which pools tell each other things.
+        reclaim_minutes: so many of these units tasks of others may go on while own ones wait.
+        fixed: domains of all pools of the flock, if they do not find each other.
 
     Raises:
         MissingTool: there is no `openssl`.
@@ -132,6 +141,8 @@ def membership(
             address_directories=(str(own_addresses_of(pool)), str(addresses_of(directory))),
             through=through,
             minute_seconds=minute_seconds,
+            reclaim_minutes=reclaim_minutes,
+            fixed=fixed,
         ),
     )
 

@@ -358,8 +358,14 @@ def _flock_options(federation: Federation | None) -> list[str]:
     flock = federation.flock if federation else None
     if flock is None:
         return []
-    return ["--flock", flock.through, "--flock-minute", str(flock.minute_seconds),
-            "--flock-isolation", "plain"]  # fmt: skip
+    return [
+        "--flock", flock.through,
+        "--flock-minute", str(flock.minute_seconds),
+        "--flock-reclaim", str(flock.reclaim_minutes),
+        "--flock-isolation", "plain",
+        "--flock-any-workdir",
+        *(word for domain in flock.fixed for word in ("--flock-fixed", domain)),
+    ]  # fmt: skip
 
 
 def _metrics_option(addresses: list[str], index: int) -> list[str]:

@@ -18,6 +18,8 @@ class ThrowAwayFlock:
     Args:
         directory: of the flock, for its authority, its addresses and its pools.
         minute_seconds: unit of the intervals in which pools tell each other things.
+        reclaim_minutes: so many of these units tasks of others may go on while own ones wait.
+        fixed: names of all pools, if they do not find each other.
 
     Attributes:
         pools: those that run, by name.
@@ -31,8 +33,12 @@ class ThrowAwayFlock:
         executor: str = "process",
         isolation: str = "plain",
         metrics: bool = False,
+        reclaim_minutes: float = 0.5,
+        fixed: tuple[str, ...] = (),
     ) -> None:
         self._directory = directory
+        self._reclaim_minutes = reclaim_minutes
+        self._fixed = tuple(flock_domain(name) for name in fixed)
         self._minute_seconds = minute_seconds
         self._executor = executor
         self._isolation = isolation
@@ -54,7 +60,13 @@ class ThrowAwayFlock:
         directory, domain = self._directory / name, flock_domain(name)
         directory.mkdir(mode=0o700, exist_ok=True)
         federation = membership(
-            self._directory, directory, domain, flock_domain(through), self._minute_seconds
+            self._directory,
+            directory,
+            domain,
+            flock_domain(through),
+            self._minute_seconds,
+            reclaim_minutes=self._reclaim_minutes,
+            fixed=self._fixed,
         )
         async with contextlib.AsyncExitStack() as stack:
             self.pools[name] = await stack.enter_async_context(
@@ -105,6 +117,8 @@ async def throw_away_flock(
     executor: str = "process",
     isolation: str = "plain",
     metrics: bool = False,
+    reclaim_minutes: float = 0.5,
+    is_fixed: bool = False,
 ) -> AsyncIterator[ThrowAwayFlock]:
     """A flock for the length of a `with`, whose pools end with this process at the latest.
 
@@ -116,12 +130,20 @@ async def throw_away_flock(
         ways: ADDRESS:PORT where the first of two pools finds the second; the server's own otherwise
             (`flock_membership.server_address` tells that, as soon as that pool runs).
         minute_seconds: unit of the intervals in which pools tell each other things.
+        reclaim_minutes: so many of these units tasks of others may go on while own ones wait.
+        is_fixed: whether each pool is told of all others instead of finding them.
 
     Raises:
         KestrelError: a pool did not come up.
     """
     flock = ThrowAwayFlock(
-        directory, minute_seconds, executor=executor, isolation=isolation, metrics=metrics
+        directory,
+        minute_seconds,
+        executor=executor,
+        isolation=isolation,
+        metrics=metrics,
+        reclaim_minutes=reclaim_minutes,
+        fixed=tuple(workers) if is_fixed else (),
     )
     first = next(iter(workers))
     for (name, to), address in (ways or {}).items():

@@ -44,6 +44,10 @@ class ManagerOptions:
             one, empty for none.
         flock_minute_seconds: unit of the intervals in which pools tell each other
             things.
+        flock_reclaim_minutes: how long tasks of other pools may go on, in these units, while own
+            ones wait for their places.
+        flock_fixed: domains of all pools of its flock, if it does not look for them itself.
+        flock_any_workdir: whether they may start in any directory.
         flock_isolation: the least of tasks of other pools, where no rule says more.
     """
 
@@ -73,7 +77,10 @@ class ManagerOptions:
     mail: MailServer | None = None
     flock: str = ""
     flock_minute_seconds: float = 60.0
+    flock_reclaim_minutes: float = 0.5
+    flock_fixed: tuple[str, ...] = ()
     flock_isolation: str = "bubblewrap"
+    flock_any_workdir: bool = False
     log_format: str = "text"
     verbose: bool = False
 

@@ -28,6 +28,7 @@ ClassId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}$")]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 #: Of each asset, in natural units.
 Amounts = Annotated[dict[str, Amount], msgspec.Meta(max_length=64)]
+Address = Annotated[str, msgspec.Meta(max_length=4000)]
 Duration = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
 
 
@@ -101,6 +102,40 @@ class NotLent(Message, frozen=True, kw_only=True, tag="not_lent"):
     reason: str
     detail: Annotated[str, msgspec.Meta(max_length=500)] = ""
     seconds: Duration = 0.0
+
+
+class WantSlot(Message, frozen=True, kw_only=True, tag="want_slot"):
+    """A lender has a file that a task of the pool has left: where does it go?
+
+    Attributes:
+        request: the answer repeats it.
+        size_bytes: of the piece that is to be sent.
+    """
+
+    request: Annotated[str, msgspec.Meta(max_length=64)]
+    size_bytes: Count
+    filename: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+
+
+class GivenSlot(Message, frozen=True, kw_only=True, tag="slot"):
+    """A place for one upload in the pool's file share (answers `want_slot`).
+
+    Attributes:
+        put_url, get_url, headers: as in XEP-0363.
+        problem: why there is none; empty if there is one.
+        code: of the problem, one of those in `docs/exit-codes.md`.
+        most_bytes: the share takes no larger pieces; 0 if that is not the problem.
+    """
+
+    request: Annotated[str, msgspec.Meta(max_length=64)]
+    put_url: Address = ""
+    get_url: Address = ""
+    headers: Annotated[
+        dict[str, Annotated[str, msgspec.Meta(max_length=2000)]], msgspec.Meta(max_length=8)
+    ] = {}
+    problem: Annotated[str, msgspec.Meta(max_length=500)] = ""
+    code: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    most_bytes: Count = 0
 
 
 #: Why nothing is lent: a policy says no; there is no such class (any more); it asks too often.

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kestrelctl.protocol.flock import Borrow, NotLent, PoolAnnouncement, Repay
+from kestrelctl.protocol.flock import (
+    Borrow,
+    GivenSlot,
+    NotLent,
+    PoolAnnouncement,
+    Repay,
+    WantSlot,
+)
 from kestrelctl.protocol.flock_overlay import OverlayMessage
 
-FlockMessage: TypeAlias = OverlayMessage | PoolAnnouncement | Borrow | Repay | NotLent
+FlockMessage: TypeAlias = (
+    OverlayMessage | PoolAnnouncement | Borrow | Repay | NotLent | WantSlot | GivenSlot
+)

@@ -70,7 +70,7 @@ class TellPools(Message, frozen=True, kw_only=True, tag="pools"):
 
 
 class FlockLeft(Message, frozen=True, kw_only=True, tag="leave_flock", gc=False):
-    """The sender is in the flock no more: it is to be forgotten."""
+    """The sender is in the flock no more; it is forgotten."""
 
 
 OverlayMessage = PoolPing | PoolPong | AskPools | TellPools | FlockLeft

@@ -15,6 +15,8 @@ class FlockMembership(msgspec.Struct, frozen=True, kw_only=True):
             DNS, and what the first of them says before the next.
         through: domain of the pool to join through; the pool's own for the first of a flock.
         minute_seconds: unit of the intervals in which pools tell each other things.
+        reclaim_minutes: so many of these units tasks of others may go on while own ones wait.
+        fixed: domains of all pools of the flock, if they do not find each other.
     """
 
     authorities: str = ""
@@ -22,6 +24,8 @@ class FlockMembership(msgspec.Struct, frozen=True, kw_only=True):
     address_directories: tuple[str, ...] = ()
     through: str
     minute_seconds: float = 60.0
+    reclaim_minutes: float = 0.5
+    fixed: tuple[str, ...] = ()
 
 
 class Federation(msgspec.Struct, frozen=True, kw_only=True):

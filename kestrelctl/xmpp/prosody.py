@@ -99,7 +99,7 @@ Component {domain}
 {certificate}Component {share_domain} "http_file_share"
     modules_enabled = {{ "kestrel_share" }}
     http_host = "{loopback}"
-    http_file_share_access = {{ {workers_domain}, {users_domain} }}
+    http_file_share_access = {{ {workers_domain}, {users_domain}, {pool_address} }}
     http_file_share_size_limit = {largest_upload_bytes}
     http_file_share_expires_after = {files_kept_seconds}
     http_file_share_daily_quota = {most_stored_bytes}

@@ -17,8 +17,13 @@ from kestrelctl.xmpp.xmpp_session import IqRefused, XmppSession
 _NOBODY = ("item-not-found", "remote-server-not-found", "service-unavailable")
 
 
-async def request_slot(session: XmppSession, pool: str, size_bytes: int, filename: str) -> Slot:
+async def request_slot(
+    session: XmppSession, pool: str, size_bytes: int, filename: str, sender: str | None = None
+) -> Slot:
     """Asks the file share of a pool for a place.
+
+    Args:
+        sender: who asks, where the session has several addresses.
 
     Raises:
         NotAllowed: this account may not upload.
@@ -29,7 +34,8 @@ async def request_slot(session: XmppSession, pool: str, size_bytes: int, filenam
     """
     share = share_of(pool)
     try:
-        answer = await session.ask_iq(slot_request(size_bytes, filename), share, kind="get")
+        asked = slot_request(size_bytes, filename)
+        answer = await session.ask_iq(asked, share, sender, kind="get")
     except IqRefused as error:
         raise _in_words(error, share) from None
     slot = slot_in(answer)

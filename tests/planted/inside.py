@@ -1,19 +1,30 @@
-"""Runs tests against the copy of `kestrelctl` in the working directory: a program of its own.
+"""Runs tests against a copy of `kestrelctl`, in a process of its own.
 
-The last line that it prints is a `planting.Found`.
+Each such process is forked from one that has imported this module, and with it what all tests need:
+that takes longer than most tests. Nothing here imports `kestrelctl`, which the copy brings.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
+import click
+import hypothesis
+import msgspec
+import prometheus_client
+import psutil
 import pytest
+import pytest_asyncio.plugin
+import rich.console
+import slixmpp
 
-#: What the tests need; to load all that is installed takes longer than most tests.
-PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout")
+#: Imported for the copies' sake only.
+FOR_THE_COPIES = (click, msgspec, prometheus_client, psutil, rich.console, slixmpp)
 #: What no planted defect is about: the replaced text does not even run.
 NO_DEFECTS = ("SyntaxError", "NameError", "ImportError", "ModuleNotFoundError", "UnboundLocalError")
 
@@ -41,38 +52,50 @@ class Witness:
 
 def try_the_same_examples() -> None:
     """Has Hypothesis make the same examples each time, and none smaller: a failure is enough."""
-    from hypothesis import HealthCheck, Phase, settings
-
     os.environ["CI"] = "true"
-    settings.register_profile(
+    hypothesis.settings.register_profile(
         "planted",
         database=None,
         deadline=None,
         derandomize=True,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=[HealthCheck.too_slow],
+        phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )
-    settings.load_profile("planted")
+    hypothesis.settings.load_profile("planted")
 
 
-def main(checkout: str, tests: list[str]) -> None:
-    here = Path.cwd()
-    sys.path[:] = [str(here), *(path for path in sys.path if path not in ("", checkout))]
+def main(checkout: str, copied: str, tests: list[str], room: str, found: Connection) -> None:
+    """Runs tests, in a process that does nothing else.
+
+    Args:
+        checkout: where the tests are, and the package that is not tested.
+        copied: the directory of the copy.
+        tests: their paths, as pytest takes them.
+        room: an empty directory, for their files and for what they print, which goes to `said`.
+        found: where a `planting.Found` goes.
+    """
+    descriptor = os.open(f"{room}/said", os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    gc.freeze()  # what is imported stays; pytest looks for garbage twice
+    sys.dont_write_bytecode = False  # the next one need not compile the same tests
+    os.chdir(copied)
+    sys.path[:] = [copied, *(path for path in sys.path if path not in ("", checkout))]
+    assert "kestrelctl" not in sys.modules, "it was imported before the copy could be"
     import kestrelctl
 
-    assert Path(kestrelctl.__file__).is_relative_to(here), "the checkout is tested, not the copy"
+    assert Path(kestrelctl.__file__).is_relative_to(copied), "the checkout is tested, not the copy"
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     files = {Path(test.partition("::")[0]) for test in tests}
     if any("hypothesis" in file.read_text(encoding="utf-8") for file in files):
         try_the_same_examples()
-    plugins = [word for plugin in PLUGINS for word in ("-p", plugin)]
-    options = ["-x", "-q", "-p", "no:cacheprovider", f"--rootdir={checkout}", *plugins]
+    # Only the plugins that the tests need: to load all that are installed takes long.
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
+    options += [f"--rootdir={checkout}", f"--config-file={checkout}/pyproject.toml"]
     witness = Witness()
-    status = pytest.main([*options, f"--config-file={checkout}/pyproject.toml", *tests], [witness])
+    status = pytest.main(
+        [*options, f"--basetemp={room}/t", *tests], [witness, pytest_asyncio.plugin]
+    )
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         witness.broken = witness.broken or f"pytest ends with {status!r}"
-    print()
-    print(json.dumps(vars(witness)), end="")
-
-
-main(sys.argv[1], sys.argv[2:])
+    found.send_bytes(json.dumps(vars(witness)).encode())

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import compileall
+import multiprocessing
+import os
 import shutil
-import subprocess
-import sys
+import tempfile
 import tomllib
+from importlib.util import cache_from_source
 from pathlib import Path
 from time import perf_counter
 from zlib import crc32
 
+import inside
 import msgspec
 
 TESTS = Path(__file__).parents[1]
 CHECKOUT = TESTS.parent
 PACKAGE = "kestrelctl"
 LIST = Path(__file__).with_name("defects.toml")
-INSIDE = Path(__file__).with_name("inside.py")
 
 #: The part of the list that is not always planted is spread over so many days.
 DAYS = 3
@@ -90,11 +93,9 @@ def due(chosen: list[Defect], day: int) -> list[Defect]:
 
 
 def copy(to: Path) -> Path:
-    """A copy of the package as it is; returns the directory to import it from.
-
-    Compiled modules come along, so that only what is changed has to be compiled.
-    """
+    """A compiled copy of the package as it is; returns the directory to import it from."""
     shutil.copytree(CHECKOUT / PACKAGE, to / PACKAGE)
+    compileall.compile_dir(to, quiet=2)
     return to
 
 
@@ -114,41 +115,55 @@ def changed_source(defect: Defect) -> tuple[Path, str]:
     return relative, source.replace(defect.text, defect.instead)
 
 
-def plant(defect: Defect, to: Path) -> Path:
-    """A copy of the package with a defect; returns the directory to import it from.
+def plant(defect: Defect, sound: Path, to: Path) -> Path:
+    """A copy of a copy with a defect; returns the directory to import it from.
+
+    Only what is changed takes room and has to be compiled: all else is the same files.
 
     Raises:
         CannotBePlanted: see `changed_source`.
     """
     relative, changed = changed_source(defect)
     compile(changed, str(relative), "exec")
-    copy(to)
+    shutil.copytree(sound / PACKAGE, to / PACKAGE, copy_function=os.link)
+    Path(cache_from_source(str(to / relative))).unlink(missing_ok=True)
+    (to / relative).unlink()
     (to / relative).write_text(changed, encoding="utf-8")
     return to
 
 
+def warm() -> multiprocessing.context.ForkServerContext:
+    """Where processes are forked that have imported what tests need, and nothing of the package."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([inside.__name__])
+    return context
+
+
 def run(copied: Path, tests: list[str]) -> Found:
-    """Runs tests against a copy of the package, in an interpreter of their own.
+    """Runs tests against a copy of the package, in a process of their own.
 
     Args:
         copied: the directory to import it from.
         tests: as pytest names them, below `tests`; the first failure ends it.
     """
     paths = [str(TESTS / test) for test in tests]
+    context = warm()
     started = perf_counter()
-    try:
-        ended = subprocess.run(
-            [sys.executable, str(INSIDE), str(CHECKOUT), *paths],
-            cwd=copied,
-            capture_output=True,
-            text=True,
-            timeout=HANGS_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return Found([], 0, f"it hangs: {' '.join(tests)}")
-    try:
-        found = msgspec.json.decode(ended.stdout.rpartition("\n")[2], type=Found)
-    except msgspec.DecodeError:
-        return Found([], 0, (ended.stdout + ended.stderr)[-4000:])
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as room:
+        receiver, sender = context.Pipe(duplex=False)
+        arguments = (str(CHECKOUT), str(copied), paths, room, sender)
+        process = context.Process(target=inside.main, args=arguments)
+        process.start()
+        sender.close()
+        try:
+            if not receiver.poll(HANGS_SECONDS):
+                return Found([], 0, f"it hangs: {' '.join(tests)}")
+            found = msgspec.json.decode(receiver.recv_bytes(), type=Found)
+        except EOFError:
+            return Found([], 0, Path(room, "said").read_text(errors="replace")[-4000:] or "it died")
+        finally:
+            receiver.close()
+            process.kill()
+            process.join()
+            process.close()
     return msgspec.structs.replace(found, seconds=perf_counter() - started)

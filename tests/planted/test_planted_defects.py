@@ -42,41 +42,46 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Field:
-    """Where defects are planted: several at once, each in a copy and an interpreter of its own.
+    """Where defects are planted: several at once, each in a copy and a process of its own.
 
     Attributes:
         sound: what came of the tests of each file in a copy without a defect.
         planted: what came of the one test with each defect, by its name.
     """
 
-    def __init__(self, chosen: list[Defect], path: Path) -> None:
-        self._path = path
+    def __init__(self, chosen: list[Defect], sound: Path, path: Path) -> None:
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self.sound: dict[str, Future[Found]] = {}
         self.planted: dict[str, Future[Found]] = {}
-        sound = copy(path / "sound")
+        self._sound = sound
         for place, defect in enumerate(chosen):
             if defect.file not in self.sound:
                 tests = {each.found_by: None for each in chosen if each.file == defect.file}
-                self.sound[defect.file] = self._pool.submit(run, sound, list(tests))
+                self.sound[defect.file] = self._pool.submit(run, self._sound, list(tests))
             self.planted[defect.name] = self._pool.submit(self._try, defect, path / str(place))
 
     def _try(self, defect: Defect, path: Path) -> Found:
-        return run(plant(defect, path), [defect.found_by])
+        return run(plant(defect, self._sound, path), [defect.found_by])
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
 
 
 @pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy without a defect."""
+    return copy(tmp_path_factory.mktemp("sound"))
+
+
+@pytest.fixture(scope="module")
 def field(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, sound: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Field]:
     if "PYTEST_XDIST_WORKER" in os.environ:
         pytest.fail(f"run these without -n: each process would plant them all, {AT_ONCE} at once")
     params = [getattr(item, "callspec", None) for item in request.session.items]
     chosen = [found.params["defect"] for found in params if found and "defect" in found.params]
-    made = Field(chosen, tmp_path_factory.mktemp("field"))
+    made = Field(chosen, sound, tmp_path_factory.mktemp("field"))
     yield made
     made.close()
 
@@ -125,7 +130,7 @@ def test_a_list_that_does_not_fit_the_source_is_told_so(
     change: dict[str, str], why: str, tmp_path: Path
 ) -> None:
     with pytest.raises(CannotBePlanted, match=why):
-        plant(msgspec.structs.replace(SOUND, **change), tmp_path / "copy")
+        plant(msgspec.structs.replace(SOUND, **change), tmp_path, tmp_path / "copy")
 
 
 @pytest.mark.parametrize(
@@ -137,10 +142,10 @@ def test_a_list_that_does_not_fit_the_source_is_told_so(
     ],
 )
 def test_what_does_not_find_a_defect_is_told_from_what_does(
-    change: dict[str, str], broken: str, tmp_path: Path
+    change: dict[str, str], broken: str, sound: Path, tmp_path: Path
 ) -> None:
     tried = msgspec.structs.replace(SOUND, **change)
-    found = run(plant(tried, tmp_path / "copy"), [tried.found_by])
+    found = run(plant(tried, sound, tmp_path / "copy"), [tried.found_by])
     assert broken in found.broken
     assert bool(found.broken) == bool(broken)
     assert bool(found.passed) == (not broken)

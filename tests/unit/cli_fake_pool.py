@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from kestrelctl.cli.command import Invocation, Share
 from kestrelctl.cli.context import Account, Context
 from kestrelctl.cli.main import kestrelctl
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.task_state import TaskState
@@ -21,6 +22,8 @@ from kestrelctl.errors import NotFound, OverQuota
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.flock_answers import FlockPong, FlockRules, FlockStatus, Neighbours
+from kestrelctl.protocol.flock_views import FlockView, LentClassView, LoanView, NeighbourView
 from kestrelctl.protocol.graph_answers import GraphNode, GraphSubmitted, JobGraph
 from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog, TaskOutput
 from kestrelctl.protocol.share_views import GroupView, UserView
@@ -264,6 +267,76 @@ GROUP = GroupView(
     names=["ada@users.example.org", "bob@users.example.org"],
 )
 
+FREE_CLASS = LentClassView(id="0a1b2c3d4e5f", machines=3, free={"cpus": 5.5}, tags=["gpu"])
+FLOCK = FlockView(
+    pool="pool.example.org",
+    member=True,
+    joined_through=["b.example.org"],
+    known=12,
+    routing_table=9,
+    leaf_set=4,
+    willing=True,
+    free=[FREE_CLASS],
+    given=[
+        LoanView(
+            pool="c.example.org",
+            loan="0a1b2c3d4e5f",
+            amounts={"cpus": 2.0},
+            running=2,
+            since=NOW - 90,
+            until=NOW + 60,
+        )
+    ],
+    taken=[
+        LoanView(
+            pool="b.example.org",
+            loan="5f4e3d2c1b0a",
+            amounts={"cpus": 7.5},
+            running=5,
+            since=NOW - 600,
+            until=NOW + 120,
+        )
+    ],
+    guests_today=3,
+    guests_total=1_204,
+    sent=900,
+    received=800,
+    dropped={"old": 7, "flood": 2},
+)
+NEIGHBOURS = [
+    NeighbourView(pool="a.example.org", state="silent", may_lend=False, why_not_lend="rule eve"),
+    NeighbourView(
+        pool="b.example.org",
+        state="free",
+        round_trip_seconds=0.0405,
+        heard_ago_seconds=12.0,
+        classes=[FREE_CLASS],
+    ),
+    NeighbourView(
+        pool="c.example.org",
+        state="full",
+        round_trip_seconds=0.00061,
+        heard_ago_seconds=4.0,
+        may_borrow=False,
+        why_not_borrow="denied there",
+    ),
+]
+FLOCK_RULES = [
+    FlockRule(
+        name="friends",
+        direction="lend",
+        action="allow",
+        pools=("*.example.org",),
+        users=("ada", "b*"),
+        requirements="RequestCpus <= 2",
+        max_cpus=8.0,
+        max_seconds=600.0,
+        isolation="systemd",
+        lease_seconds=3600.0,
+    ),
+    FlockRule(name="eve", direction="borrow", action="deny", order=7),
+]
+
 
 def log_of(data: bytes, **fields: Any) -> an.Log:
     """A piece of output that ends the stream, unless told otherwise."""
@@ -332,6 +405,16 @@ class FakePool:
             "ListGroups": an.Groups(id="", groups=[GROUP]),
             "ChangeGroup": an.Changed(id="", what=["physics"]),
             "RemoveGroup": an.Changed(id="", what=["physics"]),
+            "AskFlock": FlockStatus(id="", flock=FLOCK),
+            "ListNeighbours": Neighbours(id="", pools=NEIGHBOURS[1:2]),
+            "JoinFlock": lambda r: an.Changed(id="", what=[r.domain]),
+            "LeaveFlock": an.Changed(id="", what=["b.example.org"]),
+            "PingPool": lambda r: FlockPong(id="", pool=r.domain, seconds=0.0123),
+            "ListFlockRules": FlockRules(
+                id="", rules=FLOCK_RULES[:1], rest={"lend": False, "borrow": True}
+            ),
+            "SetFlockRule": lambda r: an.Changed(id="", what=[r.rule.name]),
+            "RemoveFlockRule": lambda r: an.Changed(id="", what=[r.name]),
             **answers,
         }
         self.ends: list[an.JobView] = []

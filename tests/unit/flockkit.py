@@ -10,7 +10,7 @@ from poolkit import PoolDriver
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.guest import TAG, GuestOf
 
 NEAR = "flock@near.example/0a1b2c3d4e5f"
 FAR = "flock@far.example/5f4e3d2c1b0a"
@@ -26,6 +26,11 @@ def visit(driver: PoolDriver, count: int = 1, user: str = "bob@home.example", **
     return driver.submit(count, owner=user, guest=guest(user), **spec)
 
 
+def join(driver: PoolDriver, *names: str, tags: tuple[str, ...] = (), **offered: Any) -> None:
+    """Workers of the pool's own say hello that run guests' tasks, too."""
+    driver.join(*names, tags=(*tags, TAG), **offered)
+
+
 def lend(
     driver: PoolDriver,
     jid: str = NEAR,
@@ -36,7 +41,7 @@ def lend(
 ) -> None:
     """A neighbour lends so much."""
     offered = {name: float(n) for name, n in ({"cpus": 1.0} | assets).items()}
-    ad = WorkerAd(assets=offered, distance_seconds=seconds, start=start)
+    ad = WorkerAd(assets=offered, tags=(TAG,), distance_seconds=seconds, start=start)
     driver.tell(
         ev.Joined(
             at=driver.now, worker=jid, incarnation=incarnation, ad=ad, holds=[], claims=[], seals=[]

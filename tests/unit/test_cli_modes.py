@@ -80,6 +80,14 @@ COMMAND_LINES = {
     "pool asset list": "matlab",
     "pool asset set matlab 5": "matlab",
     "pool asset remove matlab": "matlab",
+    "flock status": "pool.example.org",
+    "flock pools": "b.example.org",
+    "flock join b.example.org": "b.example.org",
+    "flock leave": "left",
+    "flock ping b.example.org": "b.example.org",
+    "flock policy list": "friends",
+    "flock policy set eve --lend --deny": "eve",
+    "flock policy remove eve": "eve",
     "top": "ok",
 }
 #: Those that do not; their modules have tests of their own.
@@ -118,6 +126,8 @@ MANY = {
     "worker list",
     "pool policy list",
     "pool asset list",
+    "flock pools",
+    "flock policy list",
     "user usage",
     "user list",
     "group list",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from flockkit import guest, lend, recalled, run, visit
+from flockkit import guest, join, lend, recalled, run, visit
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
@@ -21,7 +21,7 @@ def test_a_guest_comes_behind_every_job_of_the_pools_own_whatever_their_prioriti
     driver = PoolDriver()
     visitor = visit(driver, 3, priority=255)
     own = driver.submit(2, priority=0)
-    driver.join("w1", "w2")
+    join(driver, "w1", "w2")
     assert run(driver) == {"w1": [own], "w2": [own]}
     driver.report("w1")
     assert run(driver) == {"w1": [visitor], "w2": [own]}
@@ -31,7 +31,7 @@ def test_a_guest_comes_behind_the_pools_own_that_ask_for_something_else() -> Non
     driver = PoolDriver()
     visit(driver, 3, priority=255)
     own = driver.submit(2, cpus=2, priority=0)
-    driver.join("w1", "w2", cpus=2)
+    join(driver, "w1", "w2", cpus=2)
     assert run(driver) == {"w1": [own], "w2": [own]}
 
 
@@ -43,7 +43,7 @@ def test_a_guest_is_behind_the_pools_own_after_a_restart_too() -> None:
     job = driver.pool.job(visitor)
     assert job is not None
     assert job.spec.guest == guest()
-    driver.join("w1")
+    join(driver, "w1")
     assert driver.jobs_at("w1") == [own]
 
 
@@ -51,7 +51,7 @@ def test_guests_share_fairly_what_is_left() -> None:
     driver = PoolDriver()
     first = visit(driver, 100, user="bob@home.example", priority=255)
     second = visit(driver, 100, user="eve@away.example", priority=1)
-    driver.join("w1", "w2", "w3", "w4")
+    join(driver, "w1", "w2", "w3", "w4")
     held = [job_id for jobs in run(driver).values() for job_id in jobs]
     assert (held.count(first), held.count(second)) == (2, 2)
 
@@ -59,8 +59,8 @@ def test_guests_share_fairly_what_is_left() -> None:
 @pytest.mark.parametrize("guests", [False, True], ids=["alone", "beside guests"])
 def test_what_guests_have_used_tilts_no_share_of_the_pools_own(guests: bool) -> None:
     driver = PoolDriver()
-    driver.join("w1", "w2", tags=("HOME",))
-    driver.join(*(f"v{n}" for n in range(20)))
+    join(driver, "w1", "w2", tags=("HOME",))
+    join(driver, *(f"v{n}" for n in range(20)))
     driver.submit(100, owner="ada", requires=("HOME",))
     if guests:
         visit(driver, 100)
@@ -77,7 +77,7 @@ def test_what_guests_have_used_tilts_no_share_of_the_pools_own(guests: bool) -> 
 @pytest.mark.parametrize("is_guest", [False, True], ids=["own", "guest"])
 def test_no_worker_is_kept_for_a_guest_that_starves(is_guest: bool) -> None:
     driver = PoolDriver(STARVING)
-    driver.join("w", cpus=2)
+    join(driver, "w", cpus=2)
     driver.submit(2)
     if is_guest:
         visit(driver, cpus=2)
@@ -91,7 +91,7 @@ def test_no_worker_is_kept_for_a_guest_that_starves(is_guest: bool) -> None:
 def test_no_tokens_are_kept_for_a_guest_that_starves(is_guest: bool) -> None:
     driver = PoolDriver(STARVING)
     driver.own("seats", 2)
-    driver.join("w", cpus=8)
+    join(driver, "w", cpus=8)
     driver.submit(50, seats=1)
     if is_guest:
         visit(driver, seats=2)
@@ -103,7 +103,7 @@ def test_no_tokens_are_kept_for_a_guest_that_starves(is_guest: bool) -> None:
 
 def short_guests_at(driver: PoolDriver, name: str) -> int:
     """A guest whose tasks are short, so that some of them wait at a worker; returns its id."""
-    driver.join(name)
+    join(driver, name)
     visitor = visit(driver, 10_000)
     for _ in range(3):
         driver.now += 0.01
@@ -139,7 +139,7 @@ def test_guests_stay_where_they_wait_if_no_own_task_could_run_there() -> None:
 
 def test_own_tasks_that_wait_at_a_worker_are_not_recalled_for_others() -> None:
     driver = PoolDriver()
-    driver.join("w")
+    join(driver, "w")
     driver.submit(10_000)
     for _ in range(3):
         driver.now += 0.01
@@ -184,7 +184,7 @@ def test_what_is_kept_with_a_guest_is_stored_and_not_shown() -> None:
 
 def test_a_guest_that_has_ended_is_none_any_more() -> None:
     driver = PoolDriver()
-    driver.join("w")
+    join(driver, "w")
     visit(driver)
     assert driver.pool.state.guests
     driver.report("w")

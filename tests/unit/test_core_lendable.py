@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flockkit import FAR, NEAR, lend, visit
+from flockkit import FAR, NEAR, join, lend, visit
 from poolkit import PoolDriver
 
 from kestrelctl.core import events as ev
@@ -57,7 +57,7 @@ def test_workers_that_offer_the_same_are_one_class_with_all_that_is_free_of_them
 
 def test_guests_take_of_what_is_free_like_everybody() -> None:
     driver = PoolDriver()
-    driver.join("w1", cpus=4)
+    join(driver, "w1", cpus=4)
     visit(driver, 3)
     assert only(driver).free == {"cpus": 1.0}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flockkit import FAR, NEAR, guest, lend, run, visit
+from flockkit import FAR, NEAR, guest, join, lend, run, visit
 from poolkit import PoolDriver
 
 from kestrelctl.core import effects as fx
@@ -156,7 +156,7 @@ def test_what_stays_at_home_goes_to_no_neighbour(spec: dict[str, int], requireme
     (group,) = driver.pool.explain(job, driver.now).groups
     assert group.refusal.reason is Reason.STAYS_HOME
     assert driver.pool.census(driver.now).waiting["stays-home"] == job.waiting
-    driver.join("w1", "w2")
+    join(driver, "w1", "w2")
     assert len(driver.held("w1")) == 1
 
 

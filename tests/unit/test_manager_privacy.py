@@ -13,6 +13,7 @@ import pytest
 from managerkit import NOW, PlayedManager
 
 from kestrelctl.core.model.ad import AssetChange, WorkerAd
+from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
@@ -23,6 +24,7 @@ from kestrelctl.metrics.exposition import written
 from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import flock_requests as fr
 from kestrelctl.protocol import requests as rq
 
 OWNER = "ada@users.pool/desk"
@@ -50,10 +52,22 @@ SPEC = JobSpec(
 FREE = JobSpec(argv=("true",))
 
 ALL, SUMMARY, REFUSED = "allowed", "summary", "refused"
+ABOUT_A_FLOCK = (
+    fr.AskFlock(),
+    fr.ListNeighbours(),
+    fr.ListFlockRules(),
+    fr.JoinFlock(domain="b.test"),
+    fr.LeaveFlock(),
+    fr.PingPool(domain="b.test"),
+    fr.SetFlockRule(rule=FlockRule(name="r", direction="lend", action="deny")),
+    fr.RemoveFlockRule(name="r"),
+)
 
 #: Job 1 has failed, job 2 waits, both are the owner's. Of each request: what the owner, another
 #: user and an admin get.
 TABLE: list[tuple[rq.Request, str, str, str]] = [
+    # Here it is in no flock.
+    *((request, REFUSED, REFUSED, REFUSED) for request in ABOUT_A_FLOCK),
     (rq.SubmitJob(spec=FREE), ALL, ALL, ALL),
     (rq.SubmitLine(command="true"), ALL, ALL, ALL),
     # Nobody has sent anything ahead under this name.

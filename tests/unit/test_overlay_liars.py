@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from kestrelctl.flock.overlay.overlay import LATE, OWN, TOO_MANY, UNANSWERED, Overlay
-from kestrelctl.protocol.codec import BadMessage, Codec
+from kestrelctl.flock.overlay.peers import Peer
+from kestrelctl.protocol.codec import BadMessage, Codec, encode
 from kestrelctl.protocol.flock_overlay import (
     LEAVES,
-    MOST_POOLS,
     AskPools,
     FlockLeft,
     OverlayMessage,
@@ -138,16 +138,17 @@ def test_made_up_pools_cost_a_bounded_number_of_pings_and_are_counted() -> None:
     assert pool.dropped[UNANSWERED] >= pool.settings.pings_per_minute
 
 
-def test_an_answer_names_no_more_than_it_may() -> None:
-    names = tuple(f"p{number}.example.org" for number in range(600))
+def test_an_answer_is_a_message_and_does_not_name_who_asks_or_whom_it_is_to_leave_out() -> None:
     alone = Alone()
-    for name in names[:40]:
-        alone.befriend(name)
-    alone.pool.hear(BOB, AskPools(token=7), alone.now)
-    (told,) = alone.said(TellPools)
-    assert len(told.leaves) == LEAVES
-    assert len(told.pools) <= MOST_POOLS
-    assert told.token == 7
+    for number in range(600):
+        alone.pool._tables.admit(Peer(f"p{number}.example.org"))
+    asker, silent = alone.pool.leaves()[:2]
+    alone.pool.hear(asker, AskPools(token=7, without=(silent,)), alone.now)
+    (told,) = alone.said(TellPools, asker)
+    assert isinstance(told, TellPools)
+    assert decoder.decode(encode(told)) == told
+    assert len(told.leaves) == LEAVES - 2
+    assert not {asker, silent} & {told.next, *told.leaves, *told.pools}
 
 
 @pytest.mark.parametrize(

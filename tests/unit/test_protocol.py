@@ -23,10 +23,7 @@ DIRECTIONS = {
     "Pool to simple worker": (codec.to_profile_worker, profile.ToProfileWorker),
     "Joining machine to pool": (codec.from_joiner, joining.Join),
     "Pool to joining machine": (codec.to_joiner, joining.ToJoiner),
-    "Overlay of a flock": (
-        codec.Codec(flock_overlay.OverlayMessage),
-        flock_overlay.OverlayMessage,
-    ),
+    "Pool to pool: the overlay": (codec.flock, flock_overlay.OverlayMessage),
     "User to pool": (codec.requests, requests.AnyRequest),
     "Pool to user": (codec.answers, answers.AnyAnswer),
 }

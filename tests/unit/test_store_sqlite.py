@@ -265,6 +265,7 @@ class TestVersions:
             items=items,
             env={"cpus": "8", "memory_bytes": "ü\n"},
             request={"cpus": 0.3, "memory": 3 * 2**30 + 1},
+            guest=None,  # there were none then
         )
         old = msgspec.to_builtins(everything)
         del old["request"]

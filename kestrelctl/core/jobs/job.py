@@ -176,6 +176,7 @@ class Job:
         larger: how often a task has asked for more memory -> the line of those that have.
         running: its attempts under way.
         place: where it stands in the queue; None if it does not. The queue writes it.
+        precedence: its priority among all jobs, guests included; that of its spec.
         line: as whose id it counts in the queue: its own, until its tasks keep failing.
         failed_in_row: attempts that failed since one succeeded, or since a release.
         hold: while nothing more of it is handed out, who wants that; never while it is cancelled.
@@ -224,6 +225,7 @@ class Job:
         "pairing",
         "parents",
         "place",
+        "precedence",
         "ready",
         "recent",
         "resumed",
@@ -252,6 +254,7 @@ class Job:
         self.shape = shape
         self.submitted_at = submitted_at
         self.place: Order | None = None
+        self.precedence = spec.precedence
         self.line = job_id
         self.failed_in_row = 0
         self.hold: Hold | None = None

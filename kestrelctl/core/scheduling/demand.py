@@ -104,7 +104,7 @@ class Demand:
         """Where a job comes now among all: the lower first."""
         whole = job.whole
         sharer = whole.sharer
-        return (-whole.spec.precedence, sharer.held_for_share, sharer.handed, *_place(whole))
+        return (-whole.precedence, sharer.held_for_share, sharer.handed, *_place(whole))
 
     def update(self, job: Job) -> bool:
         """Puts a job in, takes it out, or moves it, as it now is.
@@ -131,11 +131,11 @@ class Demand:
         return self._turn(job).lines[job.shape.bit][0][1] is not first
 
     def _turn(self, job: Job) -> Turn:
-        return self._turns[job.spec.precedence, job.owner]
+        return self._turns[job.precedence, job.owner]
 
     def _insert(self, job: Job) -> bool:
         """Puts a job in; returns whether it is the first of its line."""
-        key = (job.spec.precedence, job.owner)
+        key = (job.precedence, job.owner)
         turn = self._turns.get(key)
         if turn is None:
             sharer = job.sharer

@@ -24,8 +24,7 @@ def starving_for_tokens(
     """Jobs that have got nothing for `starving_seconds` for want of tokens; the longest first.
 
     Among those that ask alike, the order of the queue says who is next: nothing is kept for them.
-    Nothing is kept, either, of what copies of a service hold so that there is never enough; nor for
-    guests.
+    Nothing is kept, either, of what copies of a service hold so that there is never enough.
 
     Args:
         jobs: all that have not ended.
@@ -34,7 +33,6 @@ def starving_for_tokens(
         job
         for job in (demand.jobs() if demand.of_tokens else ())
         if job.shape.tokens
-        and job.spec.guest is None
         and now - _served_at(job) >= config.starving_seconds
         and demand.tokens.times_free(job.shape.tokens) < job.shape.span
     ]
@@ -96,7 +94,7 @@ def _able(shape: Shape, demand: Demand, supply: Supply) -> int:
 def _before(job: Job, demand: Demand) -> Iterator[Shape]:
     """What waits with a higher priority, of all that asks for tokens."""
     for turn in demand.turns():
-        if turn.priority > job.spec.precedence:
+        if turn.priority > job.precedence:
             yield from (shape for shape in demand.of_tokens if shape.bit & turn.shapes)
 
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 #: Lost pools that are remembered, and pools from which a walk waits to begin.
 MOST_MISSING = 64
 MOST_STARTS = 4
-_TOKEN_BITS = 48
+#: Half of the tokens that there are: the others are for whoever else pings pools.
+_TOKEN_BITS = 47
 
 #: Why something was dropped: an answer that nobody waits for, or that comes too late; a message in
 #: the pool's own name; a pool that was named and is one too many; a pool that did not answer.

@@ -79,6 +79,12 @@ class Announcer:
         )
 
 
+def whole_of(cls: LentClass) -> LentClass:
+    """A class as if all of it were free: what somebody knows who was told of it once."""
+    free = {name: cls.machines * amount for name, amount in cls.ad.assets.items()}
+    return LentClass(id=cls.id, ad=cls.ad, machines=cls.machines, free=free)
+
+
 def _differs(told: dict[str, float], free: dict[str, float]) -> bool:
     """Whether one asset is there that was not, is not that was, or is by half more or less."""
     for name in told.keys() | free.keys():

@@ -16,12 +16,17 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
         ttl: how far its announcements go while it has enough neighbours.
         starved_ttl: and while its own tasks wait and nobody lends it anything.
         spread: how many neighbours that have nothing free are asked to lend what will be.
+        reclaim_minutes: how long guests may go on while own tasks wait for their places.
+        fixed: pools that it was told of by hand: it hears of no others, and what it tells them is
+            what it has, never what of it is free. Empty for a flock that finds itself.
     """
 
     minute_seconds: float = MINUTE_SECONDS
     ttl: int = 1
     starved_ttl: int = 2
     spread: int = 8
+    reclaim_minutes: float = 0.5
+    fixed: tuple[str, ...] = ()
 
     @property
     def announce_seconds(self) -> float:
@@ -56,4 +61,4 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def reclaim_seconds(self) -> float:
         """What runs for others may go on so long while own tasks wait for its place."""
-        return self.minute_seconds / 2
+        return self.reclaim_minutes * self.minute_seconds

@@ -17,17 +17,27 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.overlay.overlay_settings import OverlaySettings
-from kestrelctl.flock.rules.announcing import Announcer
+from kestrelctl.flock.rules.announcing import Announcer, whole_of
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.rules.willing import NEW, HeardPool, WillingList
 from kestrelctl.flock.service.borrowing_desk import BorrowingDesk
+from kestrelctl.flock.service.files_home import Carrier, NoCarrier
+from kestrelctl.flock.service.home_slots import HomeSlots, OwnSlots, SlotGiver
 from kestrelctl.flock.service.loan_addresses import flock_of, pool_and_loan
 from kestrelctl.flock.service.loan_keeper import LoanKeeper, Spools
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.flock import Borrow, LentClass, NotLent, PoolAnnouncement, Repay
+from kestrelctl.protocol.flock import (
+    Borrow,
+    GivenSlot,
+    LentClass,
+    NotLent,
+    PoolAnnouncement,
+    Repay,
+    WantSlot,
+)
 from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.protocol.flock_overlay import PoolPing, PoolPong
 from kestrelctl.protocol.flock_views import NeighbourAnswer
@@ -56,6 +66,10 @@ class FlockService:
         outputs: of the manager, to fetch what guests print.
         spools: where results of loans wait.
         random: shuffles equals, and spreads over time what is done regularly.
+        policy: the rules in force.
+        own_slots: asks the own file share for a place; None where there is none.
+        carrier: makes what brings the files of guests home.
+        any_workdir: guests may start in any directory: all pools are of one user and one machine.
     """
 
     def __init__(
@@ -66,6 +80,10 @@ class FlockService:
         spools: Spools,
         random: Random,
         policy: Policy,
+        *,
+        own_slots: OwnSlots | None = None,
+        carrier: Callable[[HomeSlots], Carrier] = lambda slots: NoCarrier(),
+        any_workdir: bool = False,
     ) -> None:
         self.settings = settings
         self.member = False
@@ -80,10 +98,21 @@ class FlockService:
         )
         self.willing = WillingList(service.domain, random)
         self._announcer = Announcer(service.domain, service.pool.epoch, settings)
-        self.keeper = LoanKeeper(service, outputs, settings, lambda: self.policy, spools, random)
+        self._slots = HomeSlots(self._send)
+        self.keeper = LoanKeeper(
+            service,
+            outputs,
+            settings,
+            lambda: self.policy,
+            spools,
+            random,
+            carrier(self._slots),
+            any_workdir=any_workdir,
+        )
         self.desk = BorrowingDesk(
             service, settings, lambda: self.policy, self.overlay.proximity_seconds
         )
+        self._giver = SlotGiver(own_slots, self.desk.holders, self._send, service.now)
         self.unreachable: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._looked_at = 0.0
@@ -104,7 +133,7 @@ class FlockService:
         self.member = True
         moment = self._service.now()
         for domain in domains:
-            if domain != self._domain:
+            if domain != self._domain and not self.settings.fixed:
                 self.overlay.join(domain, moment)
         self._look_soon()
 
@@ -125,6 +154,7 @@ class FlockService:
     def set_rules(self, policy: Policy) -> None:
         """Other rules are in force from now on."""
         self.policy = policy
+        self.desk.refresh(anew=True)
         for heard in self.willing.holding(self._service.now()):
             pool = heard.said.pool
             if not policy.may_borrow_from(pool).allowed:
@@ -255,6 +285,11 @@ class FlockService:
         elif isinstance(message, Repay):
             self.keeper.repaid(pool, message.loan)
             self._look_soon()
+        elif isinstance(message, WantSlot):
+            self._giver.give(pool, message)
+        elif isinstance(message, GivenSlot):
+            if not self._slots.hear(pool, message):
+                self.counts[UNASKED] += 1
         elif isinstance(message, NotLent):
             if not self.desk.refused(pool, message):
                 self.counts[UNASKED] += 1
@@ -293,6 +328,8 @@ class FlockService:
 
     def _targets(self) -> list[str]:
         """Whom announcements go to."""
+        if self.settings.fixed:
+            return [pool for pool in self.settings.fixed if pool != self._domain]
         known = list(self.overlay.known())
         return known if len(known) <= FEW_POOLS else list(self.overlay.table())
 
@@ -366,7 +403,7 @@ class FlockService:
         hungry = starved is not None and moment - starved > minute
         said = self._announcer.next(
             moment,
-            classes,
+            [whole_of(each) for each in classes] if self.settings.fixed else classes,
             willing=willing,
             ttl=self.settings.starved_ttl if hungry else self.settings.ttl,
         )

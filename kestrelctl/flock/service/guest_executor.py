@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.counting.histogram import Histogram
@@ -12,6 +12,7 @@ from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound
+from kestrelctl.flock.service.files_home import has_files
 from kestrelctl.flock.service.guest_jobs import completion_of, held_of
 from kestrelctl.manager.service import Service
 from kestrelctl.worker.executor import CANCELLED, START_BOUNDS, CommandSpec, Completion
@@ -29,6 +30,8 @@ class GuestExecutor:
         on_completion: called with each `Completion`.
         make: the job that runs an attempt; a text says why the policy lets none run.
         on_submitted, on_ended: called with each guest, for the audit.
+        on_ran: called with an attempt that has ended, the worker that ran it, and its number there.
+        carrier: brings what an ended guest has left to its home.
     """
 
     def __init__(
@@ -39,7 +42,13 @@ class GuestExecutor:
         make: Callable[[CommandSpec], JobSpec | str],
         on_submitted: Callable[[JobSpec, int], None],
         on_ended: Callable[[JobSpec, int, Completion], None],
+        on_ran: Callable[[int, str, int], None],
+        carrier: Callable[[Completion], Awaitable[Completion]],
     ) -> None:
+        self._on_ran = on_ran
+        self._carrier = carrier
+        self._carrying: dict[int, asyncio.Task[None]] = {}
+        self._closed = False
         self.start_seconds = Histogram(START_BOUNDS)
         self._service = service
         self._by = by
@@ -122,6 +131,9 @@ class GuestExecutor:
         """Has an attempt ended; its completion follows."""
         if self._left.pop(number, None) is not None:
             return True
+        carrying = self._carrying.get(number)
+        if carrying is not None:
+            return carrying.cancel()
         job_id = self.job_of.get(number)
         if job_id is None:
             return False
@@ -162,6 +174,10 @@ class GuestExecutor:
 
     async def close(self) -> None:
         """Forgets all: the jobs go on, and the next process reports them."""
+        self._closed = True
+        for carrying in list(self._carrying.values()):
+            carrying.cancel()
+        await asyncio.gather(*self._carrying.values(), return_exceptions=True)
         self.job_of.clear()
         self._guests.clear()
 
@@ -186,6 +202,24 @@ class GuestExecutor:
         del self.job_of[number]
         end = completion_of(number, record, self._why.pop(record.job_id, ""))
         self._on_ended(spec, record.job_id, end)
+        if record.result is not None:
+            self._on_ran(number, record.worker, record.result.number)
+        if has_files(end):
+            carrying = self._loop.create_task(self._carry(end))
+            self._carrying[number] = carrying
+        else:
+            self._on_completion(end)
+
+    async def _carry(self, end: Completion) -> None:
+        """Brings the files of a guest home before its end is told there."""
+        try:
+            end = await self._carrier(end)
+        except asyncio.CancelledError:
+            end = Completion(end.number, reason=CANCELLED)
+            if self._closed:
+                raise
+        finally:
+            self._carrying.pop(end.number, None)
         self._on_completion(end)
 
     def closed(self, record: JobRecord) -> None:

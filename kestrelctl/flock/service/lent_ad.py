@@ -11,7 +11,6 @@ from kestrelctl.core.model import (
     checkpoint_rules,
     guest,
     output_addresses,
-    output_globs,
     parent_files,
     workdir,
 )
@@ -29,19 +28,22 @@ _NOT_FOR_GUESTS = frozenset(
         parent_files.TAG,
         checkpoint_rules.TAG,
         output_addresses.FILE_TAG,
-        output_globs.TAG,
     )
 )
 #: A worker has some processors, also one that may start nothing now.
 LEAST_CPUS = 0.001
 
 
-def lent_machine(ad: WorkerAd) -> WorkerAd:
+def lent_machine(ad: WorkerAd, *, any_workdir: bool = False) -> WorkerAd:
     """One machine of a class, as others see it.
 
     Units of assets have no names there: a task is given some by the pool that lends them. Assets
     that tasks share, or of which nobody knows how much there is, are not lent.
+
+    Args:
+        any_workdir: all pools are of one user and one machine: directories are the same to all.
     """
+    kept = {workdir.TAG} if any_workdir else set()
     hidden = {*ad.shared, *ad.unknown}
     return msgspec.structs.replace(
         ad,
@@ -49,7 +51,7 @@ def lent_machine(ad: WorkerAd) -> WorkerAd:
         units={},
         shared=(),
         unknown={},
-        tags=tuple(tag for tag in ad.tags if tag.lower() not in _NOT_FOR_GUESTS),
+        tags=tuple(tag for tag in ad.tags if tag.lower() not in _NOT_FOR_GUESTS - kept),
         host="",
         ends_at=None,
         distance_seconds=0.0,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from random import Random
+from typing import cast
 
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.service.disk_spools import DiskSpools
+from kestrelctl.flock.service.files_home import FilesHome
 from kestrelctl.flock.service.flock_answering import FlockAnswering
 from kestrelctl.flock.service.flock_service import FlockService
 from kestrelctl.flock.service.kept_flock import KeptFlock
@@ -13,6 +15,9 @@ from kestrelctl.flock.service.pool_in_flock import PoolInFlock
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.request_dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
+from kestrelctl.protocol.upload_slots import Slot
+from kestrelctl.xmpp.slots import request_slot
+from kestrelctl.xmpp.xmpp_session import XmppSession
 
 
 class OpenFlock:
@@ -40,14 +45,35 @@ def open_flock(
     service: Service, dispatcher: RequestDispatcher, options: ManagerOptions
 ) -> OpenFlock:
     """Makes the flock of a manager, in which it takes part when told to."""
+    random = Random()
+
+    async def own_slot(size_bytes: int, filename: str) -> Slot:
+        # In production a session is nothing else.
+        session = cast(XmppSession, service.session)
+        sender = f"pool@{options.domain}"
+        return await request_slot(session, options.domain, size_bytes, filename, sender)
+
     kept = KeptFlock(service, dispatcher.pending, options.flock_isolation)
     flock = FlockService(
         service,
         dispatcher.outputs,
-        FlockSettings(minute_seconds=options.flock_minute_seconds),
+        FlockSettings(
+            minute_seconds=options.flock_minute_seconds,
+            reclaim_minutes=options.flock_reclaim_minutes,
+            fixed=options.flock_fixed,
+        ),
         DiskSpools(options.data_dir / "flock"),
-        Random(),
+        random,
         kept.policy,
+        own_slots=own_slot,
+        any_workdir=options.flock_any_workdir,
+        carrier=lambda slots: FilesHome(
+            options.data_dir / "guest-files",
+            slots.ask,
+            ca_file=options.ca_file,
+            now=service.now,
+            random=random.random,
+        ),
     )
     standing = PoolInFlock(service, flock, kept, options.flock)
     dispatcher.serve_flock(FlockAnswering(standing).handlers(), flock.explain)

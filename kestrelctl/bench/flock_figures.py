@@ -1,0 +1,185 @@
+"""The figures of an experiment with a flock: queue times, gains by seed, and idle machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from kestrelctl.bench.flock_result import FlockRun, Setting, summary
+from kestrelctl.bench.flock_source import OVERALL, WITHOUT_FLOCKING
+from kestrelctl.bench.flock_statistics import Spread
+from kestrelctl.bench.flock_table import name_of, number
+from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, labelled, ticks
+
+_ROW = 28
+_LEFT = 70
+#: The least queue time that a logarithmic axis shows.
+_LEAST = 0.1
+#: Points of a distribution: more than a curve has pixels would be waste.
+_MOST_POINTS = 400
+_PERCENT = [(share / 100, f"{share}%") for share in (0, 20, 40, 60, 80, 100)]
+
+
+def spreads(settings: Sequence[Setting], of: str, what: str) -> str:
+    """One figure (`mean` or `most`) of each pool's queue time: a row for each setting.
+
+    The dot is the median of the seeds, the line goes from the 5th to the 95th percentile, and the
+    diamond is the source's.
+    """
+    pools = [pool.pool for pool in settings[0].pools]
+    found: dict[tuple[str, int], Spread] = {
+        (pool.pool, place): getattr(pool, of)
+        for place, setting in enumerate(settings)
+        for pool in setting.pools
+    }
+    values = [value for each in found.values() for value in (each.low, each.high)]
+    shown = {pool: WITHOUT_FLOCKING[pool] for pool in pools if pool in WITHOUT_FLOCKING}
+    values += [getattr(source, of) for source in shown.values()]
+    span = decades(max(_LEAST, min(values)), max(_LEAST * 10, *values))
+    rows = len(settings) * len(pools)
+    bottom = 8 + _ROW * rows
+    x = Scale(span[0], span[-1], _LEFT, WIDTH - 70, logarithmic=True)
+    plot = Plot("", x, Scale(0, rows, 8, bottom), bottom + 52)
+    for tick in span:
+        plot.upright(tick, 0, rows, "grid")
+        plot.text(x(tick), bottom + 20, f"{tick:g}", "middle")
+    plot.text((x.start + x.end) / 2, bottom + 44, what, "middle soft")
+    words = []
+    for group, pool in enumerate(pools):
+        first = group * len(settings)
+        plot.text(
+            0, plot.y(first + len(settings) / 2) + 5, f"pool {pool}" if pool != OVERALL else pool
+        )
+        for place, setting in enumerate(settings):
+            row, each = first + place + 0.5, found[pool, place]
+            low, high = max(_LEAST, each.low), max(_LEAST, each.high)
+            plot.polyline(((low, row), (high, row)), f"curve thick s{place}")
+            plot.dot(max(_LEAST, each.median), row, f"s{place}", radius=5.5)
+            plot.text(WIDTH, plot.y(row) + 5, number(each.median), "end")
+            words.append(f"{pool} {name_of(setting.mode, setting.delay_ms)}: {number(each.median)}")
+        if pool in shown:
+            plot.diamond(getattr(shown[pool], of), first + 0.5, "then")
+    plot.alt = f"{what}, median of the seeds. {'; '.join(words)}."
+    return plot.markup()
+
+
+def distribution(runs: Sequence[FlockRun], pool: str) -> str:
+    """The share of a pool's tasks that waited no longer; a curve for each setting."""
+    settings = summary(runs)
+    curves = []
+    for setting in settings:
+        waits = sorted(
+            wait
+            for run in runs
+            if (run.mode, run.delay_ms) == (setting.mode, setting.delay_ms)
+            and (found := run.of(pool)) is not None
+            for wait in found.waits
+        )
+        curves.append(waits)
+    most = max((waits[-1] for waits in curves if waits), default=1.0)
+    span = decades(_LEAST, max(_LEAST * 10, most))
+    plot = Plot.with_axes(
+        f"Distribution of queue times, {_pool_words(pool)}. "
+        + " ".join(
+            f"{name_of(s.mode, s.delay_ms)}: half within {number(waits[len(waits) // 2])}."
+            for s, waits in zip(settings, curves, strict=True)
+            if waits
+        ),
+        x_ticks=[(tick, f"{tick:g}") for tick in span],
+        y_ticks=_PERCENT,
+        x_label="queue time, units of the trace",
+        y_label="share of tasks that waited no longer",
+        x_range=(span[0], span[-1]),
+        logarithmic=True,
+    )
+    for place, waits in enumerate(curves):
+        if waits:
+            plot.polyline(_steps(waits), f"curve s{place}")
+    return plot.markup()
+
+
+def gains(runs: Sequence[FlockRun], pool: str, of: str, what: str, wanted: float) -> str:
+    """Without over with, seed by seed, from the least to the most; a line at what is wanted."""
+    base = {run.seed: run for run in runs if run.mode == "without"}
+    settings = [setting for setting in summary(runs) if setting.mode != "without"]
+    curves = []
+    for setting in settings:
+        ratios = sorted(
+            getattr(before, of) / getattr(after, of)
+            for run in runs
+            if (run.mode, run.delay_ms) == (setting.mode, setting.delay_ms)
+            and run.seed in base
+            and (before := base[run.seed].of(pool)) is not None
+            and (after := run.of(pool)) is not None
+            and getattr(after, of) > 0
+        )
+        curves.append(ratios)
+    most = max((ratios[-1] for ratios in curves if ratios), default=1.0)
+    seeds = max(map(len, curves), default=1)
+    every = ceil(seeds / 10)
+    plot = Plot.with_axes(
+        f"{what}, without flocking over with it, by seed. "
+        + " ".join(
+            f"{name_of(s.mode, s.delay_ms)}: {number(ratios[0])} to {number(ratios[-1])}."
+            for s, ratios in zip(settings, curves, strict=True)
+            if ratios
+        ),
+        x_ticks=[(seed, str(seed)) for seed in range(1, seeds + 1, every)],
+        y_ticks=labelled(ticks(max(most, wanted))),
+        x_label="seeds, from the least gain to the most",
+        y_label="times shorter",
+        x_range=(0.5, seeds + 0.5),
+    )
+    plot.across(wanted, "line bound")
+    for place, ratios in enumerate(curves, start=1):
+        for seed, ratio in enumerate(ratios, start=1):
+            plot.dot(seed, ratio, f"s{place}")
+    return plot.markup()
+
+
+def idle(runs: Sequence[FlockRun], wanted_ms: float) -> str:
+    """How soon idle machines took tasks of other pools: a curve for each setting."""
+    settings = [setting for setting in summary(runs) if setting.mode != "without"]
+    curves = [
+        sorted(
+            ms
+            for run in runs
+            if (run.mode, run.delay_ms) == (setting.mode, setting.delay_ms)
+            for ms in run.starts.after_idle
+        )
+        for setting in settings
+    ]
+    if not any(curves):
+        return ""
+    most = max(values[-1] for values in curves if values)
+    span = decades(1.0, max(wanted_ms, most))
+    plot = Plot.with_axes(
+        "From a machine that falls idle to the start of a task of another pool there. "
+        + " ".join(
+            f"{name_of(s.mode, s.delay_ms)}: half within {values[len(values) // 2]:,.0f} ms."
+            for s, values in zip(settings, curves, strict=True)
+            if values
+        ),
+        x_ticks=[(tick, f"{tick:g}") for tick in span],
+        y_ticks=_PERCENT,
+        x_label="milliseconds from idle to start",
+        y_label="share of tasks that ran elsewhere",
+        x_range=(span[0], span[-1]),
+        logarithmic=True,
+    )
+    plot.upright(wanted_ms, 0, 1, "line thin bound")
+    for place, values in enumerate(curves, start=1):
+        if values:
+            plot.polyline(_steps(values), f"curve s{place}")
+    return plot.markup()
+
+
+def _steps(values: Sequence[float]) -> list[tuple[float, float]]:
+    """Points of the distribution of sorted values, not more than can be seen."""
+    every = max(1, len(values) // _MOST_POINTS)
+    points = [(value, (place + 1) / len(values)) for place, value in enumerate(values)]
+    return [*points[:-1:every], points[-1]]
+
+
+def _pool_words(pool: str) -> str:
+    return "all pools" if pool == OVERALL else f"pool {pool}"

@@ -1,0 +1,40 @@
+"""Other pools of the flock in words: what is free there, and why they do not run a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kestrelctl.core.model.plural import plural
+from kestrelctl.protocol.flock_views import LentClassView, NeighbourAnswer
+
+#: Reasons as sentences about a neighbour; others are shown as they are.
+_SENTENCES = {
+    "asked": "was asked for machines",
+    "denied": "lends this pool nothing",
+    "full": "has nothing free",
+    "no-such-class": "has no such machines any more",
+    "policy": "is ruled out by a policy",
+    "silent": "has said nothing for a while",
+    "too-often": "was asked too often",
+    "unreachable": "cannot be reached",
+    "unwilling": "lends nothing now",
+}
+
+
+def free_words(classes: Sequence[LentClassView]) -> str:
+    """What is free of each class: `3.5 CPUs on 2 machines`."""
+    return "; ".join(
+        f"{each.free.get('cpus', 0.0):g} CPUs on {plural(each.machines, 'machine')}"
+        for each in classes
+    )
+
+
+def round_trip(seconds: float | None) -> str:
+    """How long an answer takes: in milliseconds."""
+    return "-" if seconds is None else f"{seconds * 1000:.3g} ms"
+
+
+def neighbour_words(answer: NeighbourAnswer) -> str:
+    """Why a neighbour does not run a task: a sentence without its end."""
+    why = _SENTENCES.get(answer.reason, f"does not fit ({answer.reason})")
+    return f"{why}: {answer.detail}" if answer.detail else why
