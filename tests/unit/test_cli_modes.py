@@ -109,6 +109,7 @@ WITHOUT_POOL = {
     "fleet status",
     "bench compare",
     "bench flock",
+    "bench flock-sim",
     "bench report",
     "pool chat",
     "pool metrics",
