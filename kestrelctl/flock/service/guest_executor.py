@@ -95,9 +95,8 @@ class GuestExecutor:
             return
         spec = self._make(command)
         if isinstance(spec, str):
-            self._loop.call_soon(
-                self._on_completion, Completion(command.number, reason=f"cannot-start: {spec}")
-            )
+            reason = f"no-resources: the lender's rules: {spec}"
+            self._loop.call_soon(self._on_completion, Completion(command.number, reason=reason))
             return
         job_id = self._service.pool.next_job_id
         event = ev.Submit(
