@@ -17,6 +17,7 @@ from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.flock.rules.borrowing import Borrower, LoanKey, Need
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
+from kestrelctl.flock.rules.start_text import ALWAYS
 from kestrelctl.flock.rules.willing import HeardPool
 from kestrelctl.flock.service.lent_ad import fits_one
 from kestrelctl.flock.service.loan_addresses import loan_of, pool_and_loan
@@ -140,7 +141,7 @@ class BorrowingDesk:
         rules = self._policy().start_expression(
             "borrow", pool, owners=self._owners, machines=worker_facts(ad, jid)
         )
-        start = " && ".join(f"({each})" for each in (ad.start, rules) if each)
+        start = " && ".join(f"({each})" for each in (ad.start, rules) if each not in ("", ALWAYS))
         return msgspec.structs.replace(
             ad,
             assets={name: amount for name, amount in assets.items() if amount > 0.0},

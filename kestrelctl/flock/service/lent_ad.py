@@ -17,6 +17,7 @@ from kestrelctl.core.model import (
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.validate import MOST_CPUS
+from kestrelctl.flock.rules.start_text import ALWAYS
 from kestrelctl.protocol.flock import MOST_SECONDS
 
 #: What a task of another pool cannot have here: a directory of its user's choice, files of other
@@ -90,11 +91,12 @@ def loan_ad(
     lent = {name: amount for name, amount in amounts.items() if name in machine.assets}
     lent["cpus"] = min(max(lent.get("cpus", 0.0), LEAST_CPUS), MOST_CPUS)
     wanted = [machine.start, *fits_one(machine), *conditions]
+    said = [each for each in wanted if each not in ("", ALWAYS)]
     return msgspec.structs.replace(
         machine,
         assets=lent,
         host=host,
-        start=" && ".join(f"({each})" for each in wanted if each),
+        start=" && ".join(f"({each})" for each in said),
         ends_at=round(ends_at, 3),
     )
 
