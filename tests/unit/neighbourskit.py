@@ -49,7 +49,7 @@ AWAY = "remote-server-not-found"
 
 
 class EagerLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock stands while something is to be done, and then goes to what is due next."""
+    """A loop whose clock stands while there is something to do, and then goes to what is due."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -343,7 +343,7 @@ async def test_a_ping_is_answered_also_by_a_pool_that_is_in_no_flock(tmp_path: P
 
 @on_its_own_clock
 async def test_only_who_holds_tasks_is_given_places_for_files(tmp_path: Path) -> None:
-    around, lender, home = await two(tmp_path)
+    around, lender, _ = await two(tmp_path)
     lender.says("a.test", WantSlot(request="1", size_bytes=1, filename="x"))
     await pass_by(1)
     [given] = around.messages("a.test", "b.test", GivenSlot)
