@@ -38,8 +38,8 @@ def test_guests_may_go_on_for_as_long_as_was_said() -> None:
     assert lender.overdue(120.0, supplies) == {LOAN: 1}
 
 
-def test_guests_go_on_for_half_a_minute_if_nothing_is_said() -> None:
-    assert FlockSettings(minute_seconds=60.0).reclaim_seconds == 30.0
+def test_guests_go_on_for_five_minutes_if_nothing_is_said() -> None:
+    assert FlockSettings(minute_seconds=60.0).reclaim_seconds == 300.0
 
 
 def test_a_local_manager_is_told_of_its_flock() -> None:

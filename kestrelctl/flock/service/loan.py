@@ -72,6 +72,7 @@ class Loan:
         self.address = loan_of(service.domain, loan)
         self.over = False
         self._unheard_since: float | None = None
+        self._given_back: set[int] = set()
         self._service = service
         self._judge = judge
 
@@ -137,15 +138,17 @@ class Loan:
 
     @property
     def used(self) -> dict[str, float]:
-        """What its attempts take that run or wait here, in natural units."""
+        """What its attempts take that run or wait here, in natural units.
+
+        Those do not count that are to end here: what they leave is not the borrower's any more.
+        """
         agent = self.session.agent
-        return {
-            name: amount
-            for name, amount in natural(
-                {name: agent.capacity[name] - free for name, free in agent.free.items()}
-            ).items()
-            if amount > 0
-        }
+        taken = {name: agent.capacity[name] - free for name, free in agent.free.items()}
+        self._given_back &= agent.running.keys()
+        for number in self._given_back:
+            for name, amount in agent.running[number].claim.amounts.items():
+                taken[name] = taken.get(name, 0) - amount
+        return {name: amount for name, amount in natural(taken).items() if amount > 0}
 
     @property
     def running(self) -> int:
@@ -165,6 +168,7 @@ class Loan:
     def give_back(self, numbers: Iterable[int]) -> None:
         """Ends attempts that the borrower did not ask to end: it has them run again."""
         for number in numbers:
+            self._given_back.add(number)
             self.executor.kill(number, CANCELLED)
 
     def end(self) -> None:

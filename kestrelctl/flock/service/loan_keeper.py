@@ -181,7 +181,12 @@ class LoanKeeper:
     # -- loans -------------------------------------------------------------------------------------
 
     def share(self, now: float) -> None:
-        """Opens, resizes and ends loans as is due."""
+        """Opens, resizes and ends loans as is due.
+
+        A borrower hears first that it has less, and then which of its tasks have ended for that:
+        else it would send them again.
+        """
+        self._take_back(now)
         used = {key: loan.used for key, loan in self.loans.items()}
         for key, amounts in used.items():
             self.lender.note_used(now, key, amounts)
@@ -191,7 +196,6 @@ class LoanKeeper:
             self._running_cpus[borrower] = self._running_cpus.get(borrower, 0.0) + cpus
         for grant in self.lender.share(now, self._supplies, used):
             self._apply(grant, now)
-        self._take_back(now)
         self._drop_unheard(now)
         self.forget_ended(now)
 
