@@ -35,7 +35,7 @@ def told(plan: FlockWorldPlan) -> FlockTally:
     ],
     ids=["calm", "ttl", "coming and going"],
 )
-def test_every_task_ends_exactly_once_and_every_machine_is_idle_in_the_end(
+def test_every_task_ends_exactly_once_and_machines_are_idle_in_the_end(
     plan: FlockWorldPlan,
 ) -> None:
     world = lived(plan)
