@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.manager.mail_server import MailServer
 
 #: Ended jobs are kept for 90 days, and no more than so many.
@@ -77,7 +78,7 @@ class ManagerOptions:
     mail: MailServer | None = None
     flock: str = ""
     flock_minute_seconds: float = 60.0
-    flock_reclaim_minutes: float = 0.5
+    flock_reclaim_minutes: float = RECLAIM_MINUTES
     flock_fixed: tuple[str, ...] = ()
     flock_isolation: str = "bubblewrap"
     flock_any_workdir: bool = False

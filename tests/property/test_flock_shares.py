@@ -1,4 +1,4 @@
-"""However wishes, tasks and rules change, a pool lends no more than it has, and owners come first."""
+"""However wishes, tasks and rules change, a pool lends what it has, and owners come first."""
 
 from __future__ import annotations
 

@@ -196,9 +196,7 @@ def test_a_renewal_by_little_is_not_told(bank: Bank) -> None:
     [(30.0, None, 30.0), (LEASE, 20.0, 20.0), (86_400.0, None, 60 * MINUTE)],
     ids=["as asked for", "no longer than the rule says", "an hour at most"],
 )
-def test_how_long_a_lease_is(
-    bank: Bank, asked: float, limit: float | None, seconds: float
-) -> None:
+def test_how_long_a_lease_is(bank: Bank, asked: float, limit: float | None, seconds: float) -> None:
     bank.limits["b"] = LoanLimit(lease_seconds=limit)
     bank.has(5)
     bank.asks("b", 5, seconds=asked)

@@ -61,9 +61,7 @@ def test_what_was_said_is_not_heard_again(heard: WillingList, seq: int) -> None:
 
 
 @pytest.mark.parametrize("sender", ["b.test", "c.test"])
-def test_nor_when_it_has_expired_or_the_pool_was_forgotten(
-    heard: WillingList, sender: str
-) -> None:
+def test_nor_when_it_has_expired_or_the_pool_was_forgotten(heard: WillingList, sender: str) -> None:
     heard.hear(says("b.test", machines(4), seq=4, seconds=1.0), "b.test", NOW)
     heard.expire(NOW + 2)
     assert heard.hear(says("b.test", machines(4), seq=4), sender, NOW + 2) == OLD
