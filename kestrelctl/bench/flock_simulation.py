@@ -17,7 +17,7 @@ from kestrelctl.bench.flock_simulation_page import (
 )
 from kestrelctl.errors import UsageError
 from kestrelctl.simulate.flocks.flock_tally import FlockTally, tally
-from kestrelctl.simulate.flocks.flock_world import FlockPlan, FlockWorld
+from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
 
 
 class FlockSimulation(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,9 @@ class FlockSimulation(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[FlockTally]
 
 
-def simulate(plans: Iterable[FlockPlan], on_run: Callable[[FlockTally], None]) -> list[FlockTally]:
+def simulate(
+    plans: Iterable[FlockWorldPlan], on_run: Callable[[FlockTally], None]
+) -> list[FlockTally]:
     """Runs flocks one after the other.
 
     Args:

@@ -9,7 +9,7 @@ from kestrelctl.bench.figures import PERCENT
 from kestrelctl.bench.markup import keys, table
 from kestrelctl.bench.style import CSS
 from kestrelctl.bench.svg import Plot, labelled, ticks
-from kestrelctl.simulate.flocks.flock_tally import NEAR_SHARES, FlockTally, PoolSpread
+from kestrelctl.simulate.flocks.flock_tally import NEAR_SHARES, FlockTally, PoolFigures
 
 COLUMNS = (
     "run",
@@ -70,7 +70,7 @@ def message_row(run: FlockTally) -> list[str]:
     ]
 
 
-def _spread(values: PoolSpread, form: str) -> str:
+def _spread(values: PoolFigures, form: str) -> str:
     return " / ".join(form.format(value) for value in (values.p50, values.p90, values.most))
 
 

@@ -53,10 +53,10 @@ def simulate_flocks(
     """Simulate many pools that lend each other machines."""
     from kestrelctl.bench import flock_simulation as simulating
     from kestrelctl.bench import flock_simulation_page as showing
-    from kestrelctl.simulate.flocks.flock_world import FlockPlan
+    from kestrelctl.simulate.flocks.flock_world import FlockWorldPlan
 
     plans = [
-        FlockPlan(
+        FlockWorldPlan(
             pools=pools,
             scale=scale,
             seed=seed,

@@ -9,20 +9,20 @@ import pytest
 
 from kestrelctl.flock.rules.announcing import Announcer
 from kestrelctl.simulate.flocks.flock_tally import NEAR_SHARES, FlockTally, tally
-from kestrelctl.simulate.flocks.flock_world import FlockPlan, FlockWorld
+from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
 from kestrelctl.simulate.flocks.pool_model import DONE
 
-TINY = FlockPlan(pools=24, scale=0.02, seed=3)
+TINY = FlockWorldPlan(pools=24, scale=0.02, seed=3)
 
 
 @cache
-def lived(plan: FlockPlan) -> FlockWorld:
+def lived(plan: FlockWorldPlan) -> FlockWorld:
     world = FlockWorld(plan)
     world.run()
     return world
 
 
-def told(plan: FlockPlan) -> FlockTally:
+def told(plan: FlockWorldPlan) -> FlockTally:
     return tally(lived(plan))
 
 
@@ -30,12 +30,14 @@ def told(plan: FlockPlan) -> FlockTally:
     "plan",
     [
         TINY,
-        FlockPlan(pools=24, scale=0.02, seed=4, ttl=2),
-        FlockPlan(pools=24, scale=0.02, seed=5, failing=0.3, joining=0.3),
+        FlockWorldPlan(pools=24, scale=0.02, seed=4, ttl=2),
+        FlockWorldPlan(pools=24, scale=0.02, seed=5, failing=0.3, joining=0.3),
     ],
     ids=["calm", "ttl", "coming and going"],
 )
-def test_every_task_ends_exactly_once_and_every_machine_is_idle_in_the_end(plan: FlockPlan) -> None:
+def test_every_task_ends_exactly_once_and_machines_are_idle_in_the_end(
+    plan: FlockWorldPlan,
+) -> None:
     world = lived(plan)
     for model in world.models:
         assert set(model.states) == {DONE}
@@ -49,11 +51,11 @@ def test_one_seed_tells_one_story() -> None:
     again = FlockWorld(TINY)
     again.run()
     assert tally(again) == told(TINY)
-    assert told(FlockPlan(pools=24, scale=0.02, seed=4)) != told(TINY)
+    assert told(FlockWorldPlan(pools=24, scale=0.02, seed=4)) != told(TINY)
 
 
 def test_pools_that_flock_are_done_sooner_than_pools_that_are_alone() -> None:
-    alone = told(FlockPlan(pools=24, scale=0.02, seed=3, flocking=False))
+    alone = told(FlockWorldPlan(pools=24, scale=0.02, seed=3, flocking=False))
     flock = told(TINY)
     assert alone.local == 1
     assert flock.tasks == alone.tasks
@@ -76,7 +78,7 @@ def test_how_near_tasks_ran_is_counted_from_where_each_ran() -> None:
 
 
 def test_a_pool_that_joins_late_lends_and_borrows_from_then_on() -> None:
-    world = lived(FlockPlan(pools=24, scale=0.02, seed=5, failing=0.3, joining=0.3))
+    world = lived(FlockWorldPlan(pools=24, scale=0.02, seed=5, failing=0.3, joining=0.3))
     assert all(member.member for member in world.members)
     assert min(len(member.overlay.known()) for member in world.members) > 3
 
@@ -104,7 +106,7 @@ def test_the_short_cut_to_what_is_news_agrees_with_the_rule() -> None:
 def test_a_pool_tells_a_number_of_others_that_grows_like_a_logarithm() -> None:
     hearers = []
     for pools in (20, 40, 80, 160):
-        world = FlockWorld(FlockPlan(pools=pools, scale=0.001, seed=1))
+        world = FlockWorld(FlockWorldPlan(pools=pools, scale=0.001, seed=1))
         hearers.append(sum(len(member.hearers) for member in world.members) / pools)
     steps = [later - earlier for earlier, later in pairwise(hearers)]
     assert all(step < 8 for step in steps), hearers

@@ -10,13 +10,13 @@ import msgspec
 from kestrelctl.flock.rules.flock_settings import MINUTE_SECONDS
 
 if TYPE_CHECKING:
-    from kestrelctl.simulate.flocks.flock_world import FlockPlan, FlockWorld
+    from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
 
 #: Shares of the network's diameter within which tasks are counted.
 NEAR_SHARES = tuple(percent / 100 for percent in range(0, 101, 2))
 
 
-class PoolSpread(msgspec.Struct, frozen=True):
+class PoolFigures(msgspec.Struct, frozen=True):
     """How a figure differs between pools."""
 
     p50: float
@@ -37,14 +37,14 @@ class FlockTally(msgspec.Struct, frozen=True, kw_only=True):
             `grants`: likewise.
     """
 
-    plan: FlockPlan
+    plan: FlockWorldPlan
     tasks: int
     lost: int
     run_again: int
     minutes: float
-    completion: PoolSpread
-    mean_wait: PoolSpread
-    most_wait: PoolSpread
+    completion: PoolFigures
+    mean_wait: PoolFigures
+    most_wait: PoolFigures
     local: float
     near: list[float]
     completions: list[float]
@@ -94,8 +94,8 @@ def tally(world: FlockWorld) -> FlockTally:
     )
 
 
-def spread(values: Iterable[float]) -> PoolSpread:
+def spread(values: Iterable[float]) -> PoolFigures:
     """The median, the 90th percentile and the most of some values."""
     ordered = sorted(values)
     last = len(ordered) - 1
-    return PoolSpread(ordered[round(0.5 * last)], ordered[round(0.9 * last)], ordered[last])
+    return PoolFigures(ordered[round(0.5 * last)], ordered[round(0.9 * last)], ordered[last])

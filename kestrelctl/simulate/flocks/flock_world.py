@@ -10,7 +10,7 @@ import msgspec
 from kestrelctl.flock.rules.flock_settings import MINUTE_SECONDS, FlockSettings
 from kestrelctl.protocol.flock import PoolAnnouncement
 from kestrelctl.simulate.flocks.agenda import Agenda
-from kestrelctl.simulate.flocks.member import Member, Source
+from kestrelctl.simulate.flocks.member import HeardSource, Member
 from kestrelctl.simulate.flocks.pool_model import PoolModel
 from kestrelctl.simulate.flocks.topology import Topology
 from kestrelctl.simulate.flocks.trace import trace
@@ -25,7 +25,7 @@ AWAY_SECONDS = 1800.0
 FEWEST, MOST = 25, 225
 
 
-class FlockPlan(msgspec.Struct, frozen=True, kw_only=True):
+class FlockWorldPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be simulated.
 
     Attributes:
@@ -50,7 +50,7 @@ class FlockPlan(msgspec.Struct, frozen=True, kw_only=True):
 class FlockWorld:
     """Some pools on a network."""
 
-    def __init__(self, plan: FlockPlan) -> None:
+    def __init__(self, plan: FlockWorldPlan) -> None:
         self.plan = plan
         self.agenda = Agenda(-_GATHERING_SECONDS - 2 * _CALM_SECONDS)
         self._random = Random(f"{plan.seed} flock")
@@ -167,7 +167,7 @@ class FlockWorld:
         member.hearers = [self.members[number] for number in sorted(reached)]
         for number in sorted(reached):
             far, via = reached[number]
-            source = Source(member, self.members[via].domain, far)
+            source = HeardSource(member, self.members[via].domain, far)
             source.heard = heard.get((self.members[number], member, source.sender))
             self.members[number].sources.append(source)
 

@@ -56,7 +56,7 @@ def _no_limit(_borrower: str) -> LoanLimit:
     return LoanLimit()
 
 
-class Said:
+class LatestWords:
     """What a pool has announced last, and before that, with the moments."""
 
     __slots__ = ("at", "before", "before_at", "last")
@@ -72,7 +72,7 @@ class Said:
         self.last, self.at = said, now
 
 
-class Source:
+class HeardSource:
     """A pool whose announcements reach another one.
 
     Attributes:
@@ -118,8 +118,8 @@ class Member:
         self.model = model
         self.domain = domain_of(model.number)
         self.hearers: list[Member] = []
-        self.sources: list[Source] = []
-        self.said = Said()
+        self.sources: list[HeardSource] = []
+        self.said = LatestWords()
         self.announcements = self.asked = self.granted = self.decisions = self.told = 0
         self.keeps_up = True
         self.copies = self.sent = 0
