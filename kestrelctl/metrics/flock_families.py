@@ -68,7 +68,7 @@ class FlockNumbers(msgspec.Struct, frozen=True, kw_only=True):
         guest_cpu_seconds: what they have used.
         wanting: own tasks that wait and find no place at home.
         wishes: loans that are asked for now.
-        starved_seconds: for so long nobody has had anything for tasks that want a place.
+        starved_seconds: for so long nobody has had anything for those tasks.
         hand_outs: from a wish to the first task that goes there.
         files: of guests.
     """

@@ -138,6 +138,9 @@ class GivenSlot(Message, frozen=True, kw_only=True, tag="slot"):
     most_bytes: Count = 0
 
 
+#: How pools lend each other machines.
+LendingMessage = PoolAnnouncement | Borrow | Repay | NotLent | WantSlot | GivenSlot
+
 #: Why nothing is lent: a policy says no; there is no such class (any more); it asks too often.
 DENIED = "denied"
 NO_SUCH_CLASS = "no-such-class"

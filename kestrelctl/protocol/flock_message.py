@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kestrelctl.protocol.flock import (
-    Borrow,
-    GivenSlot,
-    NotLent,
-    PoolAnnouncement,
-    Repay,
-    WantSlot,
-)
+from kestrelctl.protocol.flock import LendingMessage
 from kestrelctl.protocol.flock_overlay import OverlayMessage
 
-FlockMessage: TypeAlias = (
-    OverlayMessage | PoolAnnouncement | Borrow | Repay | NotLent | WantSlot | GivenSlot
-)
+FlockMessage: TypeAlias = OverlayMessage | LendingMessage

@@ -108,6 +108,8 @@ WITHOUT_POOL = {
     "fleet run",
     "fleet status",
     "bench compare",
+    "bench flock",
+    "bench flock-sim",
     "bench report",
     "pool chat",
     "pool metrics",

@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelctl.core.model.result import Result
-from kestrelctl.protocol import answers, codec, flock_overlay, joining, profile, requests, work
+from kestrelctl.protocol import (
+    answers,
+    codec,
+    flock,
+    flock_message,
+    flock_overlay,
+    joining,
+    profile,
+    requests,
+    work,
+)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 DIRECTIONS = {
@@ -24,6 +34,7 @@ DIRECTIONS = {
     "Joining machine to pool": (codec.from_joiner, joining.Join),
     "Pool to joining machine": (codec.to_joiner, joining.ToJoiner),
     "Pool to pool: the overlay": (codec.flock, flock_overlay.OverlayMessage),
+    "Pool to pool: lending": (codec.flock, flock.LendingMessage),
     "User to pool": (codec.requests, requests.AnyRequest),
     "Pool to user": (codec.answers, answers.AnyAnswer),
 }
@@ -86,6 +97,12 @@ def test_every_message_type_is_documented(direction: str) -> None:
     known = {kind.__struct_config__.tag for kind in typing.get_args(union) or (union,)}
     shown = {json.loads(example)["type"] for example in sections()[direction]}
     assert shown == known
+
+
+def test_pools_of_a_flock_say_nothing_else_to_each_other() -> None:
+    unions = [union for title, (_, union) in DIRECTIONS.items() if title.startswith("Pool to pool")]
+    shown = {kind for union in unions for kind in typing.get_args(union)}
+    assert shown == set(typing.get_args(flock_message.FlockMessage))
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,12 @@ class Announcer:
         return self._told
 
     def farewell(self) -> PoolAnnouncement:
-        """Says that the pool lends nothing any more, because it leaves."""
+        """Says that the pool lends nothing any more, because it leaves.
+
+        Nobody remembers then what it told before: if it comes back, that is news.
+        """
         self._seq += 1
+        self._told = None
         return PoolAnnouncement(pool=self._pool, seq=self._seq, expires_seconds=0.0, willing=False)
 
     def _is_news(self, classes: Sequence[LentClass], *, willing: bool) -> bool:

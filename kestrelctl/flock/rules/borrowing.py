@@ -44,13 +44,15 @@ class Wish:
         at_most: how much.
         until: the lender and the pool itself forget it then.
         silent_until: the lender has refused: it is not asked before.
+        refusal: how it has; None if it has not.
     """
 
-    __slots__ = ("asked_at", "at_most", "silent_until", "until")
+    __slots__ = ("asked_at", "at_most", "refusal", "silent_until", "until")
 
     def __init__(self) -> None:
         self.at_most: dict[str, float] = {}
         self.asked_at = self.until = self.silent_until = float("-inf")
+        self.refusal: NotLent | None = None
 
 
 class Borrower:
@@ -84,7 +86,7 @@ class Borrower:
             self.starved_since = None
             return []
         left = [need.tasks for need in needs]
-        waiting = sum(left)
+        total = waiting = sum(left)
         asked: list[tuple[str, Borrow]] = []
         later: list[tuple[str, LentClass]] = []
         for heard in nearest_first:
@@ -92,24 +94,31 @@ class Borrower:
                 break
             pool = heard.said.pool
             for cls in heard.said.classes:
+                if self._is_silent((pool, cls.id), now):
+                    continue  # what it says is free is for others
                 wanted, taken = self._share(pool, cls, cls.free, needs, left)
                 if taken:
                     waiting -= taken
                     self._ask(asked, now, pool, cls, wanted, used)
                 elif len(later) < settings.spread:
                     later.append((pool, cls))
-        got = bool(used) or bool(asked) or any(now < w.until for w in self.wishes.values())
+        fed = bool(used) or waiting < total
         if waiting:
             for pool, cls in later:
                 whole = {name: amount * cls.machines for name, amount in cls.ad.assets.items()}
                 wanted, taken = self._share(pool, cls, whole, needs, list(left))
                 if taken:
                     self._ask(asked, now, pool, cls, wanted, used)
-        if not waiting or got:
+        if fed:
             self.starved_since = None
         elif self.starved_since is None:
             self.starved_since = now
         return asked
+
+    def _is_silent(self, key: LoanKey, now: float) -> bool:
+        """Whether a lender has refused lately."""
+        wish = self.wishes.get(key)
+        return wish is not None and now < wish.silent_until
 
     @staticmethod
     def _share(
@@ -151,8 +160,6 @@ class Borrower:
         wish = self.wishes.get(key)
         if wish is None:
             wish = self.wishes[key] = Wish()
-        if now < wish.silent_until:
-            return
         in_use = used.get(key, {})
         at_most = {
             name: in_use.get(name, 0.0) + wanted.get(name, 0.0) for name in {**wanted, **in_use}
@@ -184,9 +191,15 @@ class Borrower:
         if wish is None:
             return False
         wish.until = now
+        wish.refusal = said
         pause = max(said.seconds, self._settings.minute_seconds)
         wish.silent_until = now + min(pause, 60 * self._settings.minute_seconds)
         return True
+
+    def refusal(self, lender: str, loan: str, now: float) -> NotLent | None:
+        """How a lender has refused a class, if it is not asked again yet."""
+        wish = self.wishes.get((lender, loan))
+        return wish.refusal if wish is not None and now < wish.silent_until else None
 
     def forget(self, lender: str) -> list[str]:
         """A lender has left, or a policy forbids it; returns the classes that were asked for."""

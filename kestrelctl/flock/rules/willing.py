@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import inf, log
 from typing import TYPE_CHECKING
 
+from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.protocol.flock import PoolAnnouncement
 
 if TYPE_CHECKING:
@@ -93,11 +94,7 @@ class WillingList:
             return OLD
         if not direct and known is not None and known.direct and now < known.expires_at:
             return HEARSAY
-        if any(
-            amount > each.machines * each.ad.assets.get(name, 0.0) * 1.000001
-            for each in said.classes
-            for name, amount in each.free.items()
-        ):
+        if _is_absurd(said, known):
             return ABSURD
         if known is None and len(self._heard) >= MOST_POOLS:
             self._make_room(now)
@@ -164,6 +161,23 @@ class WillingList:
                 order.append((_nearness(proximity_seconds(pool)), draw(), heard))
         order.sort(key=_first_two)
         return [heard for _, _, heard in order]
+
+
+def _is_absurd(said: PoolAnnouncement, known: HeardPool | None) -> bool:
+    """Whether more is free than there is, or machines could be no worker of any pool.
+
+    Args:
+        known: what was found sound before: it is not looked at again.
+    """
+    sound = {each.id: each.ad for each in known.said.classes} if known is not None else {}
+    for each in said.classes:
+        if each.ad != sound.get(each.id) and problem_with_ad(each.ad) is not None:
+            return True
+        whole = each.ad.assets
+        for name, amount in each.free.items():
+            if amount > each.machines * whole.get(name, 0.0) * 1.000001:
+                return True
+    return False
 
 
 def _nearness(seconds: float | None) -> float:

@@ -1,0 +1,363 @@
+"""Pools that are wired together: what one submits runs at the other, from there and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
+
+from kestrelctl.core.model.flock_rule import FlockRule
+from kestrelctl.core.model.result import Outcome
+from kestrelctl.core.model.stage import Stage
+from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.flock.service.flock_service import STRANGER, UNASKED, UNREADABLE
+from kestrelctl.protocol.flock import (
+    DENIED,
+    Borrow,
+    GivenSlot,
+    NotLent,
+    PoolAnnouncement,
+    Repay,
+    WantSlot,
+)
+from kestrelctl.protocol.flock_overlay import FlockLeft
+
+MINUTE = 60.0
+
+
+async def two(
+    directory: Path, *, at_home: float = 0.0
+) -> tuple[Neighbourhood, PoolOfFlock, PoolOfFlock]:
+    """A pool that has machines and one whose users want them, and know each other."""
+    around = Neighbourhood(directory)
+    lender = around.open("b.test")
+    home = around.open("a.test", through="b.test", cpus=at_home)
+    await pass_by(5)
+    return around, lender, home
+
+
+def states(pool: PoolOfFlock, job: int) -> list[TaskState]:
+    return [record.state for record in pool.ended(job)]
+
+
+@on_its_own_clock
+async def test_a_task_runs_at_a_neighbour_and_its_result_comes_home(tmp_path: Path) -> None:
+    _, lender, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    [command] = lender.hands.started
+    assert command.argv == ("task", "0")
+    lender.hands.end(exit_code=0, stdout=b"hello", stdout_bytes=5)
+    await pass_by(5)
+    [record] = home.ended(job)
+    assert record.state is TaskState.DONE
+    assert record.result is not None
+    assert (record.result.outcome, record.result.stdout) == (Outcome.DONE, b"hello")
+    assert lender.guests() == []
+
+
+@on_its_own_clock
+async def test_it_starts_within_a_tenth_of_a_second_where_machines_are_idle(
+    tmp_path: Path,
+) -> None:
+    _, lender, home = await two(tmp_path)
+    home.submit()
+    await pass_by(0.1)
+    assert len(lender.hands.running) == 1
+
+
+@on_its_own_clock
+async def test_own_workers_come_first(tmp_path: Path) -> None:
+    _, lender, home = await two(tmp_path, at_home=2)
+    home.submit(3)
+    await pass_by(1)
+    assert (len(home.hands.running), len(lender.hands.running)) == (2, 1)
+
+
+@on_its_own_clock
+async def test_what_only_looks_like_a_placeholder_is_handed_over_as_it_is(tmp_path: Path) -> None:
+    _, lender, home = await two(tmp_path)
+    home.submit(
+        argv=("task", "{}"),
+        items=("{} {x}",),
+        env={"SAY": "{}"},
+        cleanup=("tidy", "{}"),
+        stages=(Stage(name="get", argv=("get", "{}")),),
+        stop_signal="USR1",
+        stop_grace_seconds=7.0,
+        success_exits=((0, 3),),
+        time_limit_seconds=90.0,
+    )
+    await pass_by(1)
+    [command] = lender.hands.started
+    told = "{} {x}"
+    assert command.argv == ("task", told)
+    assert command.cleanup == ("tidy", told)
+    assert [stage.argv for stage in command.stages] == [("get", told)]
+    assert command.env["SAY"] == "{}"
+    assert command.env["KESTREL_ITEM"] == told
+    assert command.env["KESTREL_JOB_ID"] == "1"
+    assert (command.stop_signal, command.stop_grace_seconds) == (10, 7.0)
+    assert (command.time_limit_seconds, command.success_exits) == (90.0, ((0, 3),))
+
+
+@pytest.mark.parametrize(
+    ("how", "state"),
+    [({"exit_code": 1}, TaskState.FAILED), ({"exit_code": None, "signal": 9}, TaskState.FAILED)],
+    ids=["exit code", "signal"],
+)
+@on_its_own_clock
+async def test_a_task_that_fails_there_has_failed(
+    tmp_path: Path, how: dict[str, int], state: TaskState
+) -> None:
+    _, lender, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    lender.hands.end(**how)
+    await pass_by(5)
+    assert states(home, job) == [state]
+
+
+@on_its_own_clock
+async def test_a_task_that_is_cancelled_at_home_ends_there(tmp_path: Path) -> None:
+    _, lender, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    home.cancel(job)
+    await pass_by(2)
+    assert lender.hands.running == {}
+    assert states(home, job) == [TaskState.CANCELLED]
+    assert lender.guests() == []
+
+
+@on_its_own_clock
+async def test_what_falls_idle_is_lent_at_once(tmp_path: Path) -> None:
+    _, lender, home = await two(tmp_path)
+    home.submit(5)
+    await pass_by(30)
+    assert len(lender.hands.started) == 2
+    lender.hands.end()
+    await pass_by(0.2)
+    assert len(lender.hands.started) == 4
+
+
+# -- owners first ----------------------------------------------------------------------------------
+
+
+@on_its_own_clock
+async def test_a_lender_s_own_tasks_get_its_machines_back_and_nothing_fails(
+    tmp_path: Path,
+) -> None:
+    _, lender, home = await two(tmp_path)
+    job = home.submit(2)
+    await pass_by(1)
+    lender.submit(2, argv=("own",))
+    await pass_by(MINUTE / 2 - 2)
+    assert {command.argv[0] for command in lender.hands.running.values()} == {"task"}
+    await pass_by(4)
+    assert {command.argv[0] for command in lender.hands.running.values()} == {"own"}
+    assert len(home.job(job).live) == 2
+    assert [task.attempt for task in home.job(job).live.values()] == [None, None]
+    lender.hands.end()
+    await pass_by(10)
+    assert {command.argv[0] for command in lender.hands.running.values()} == {"task"}
+    lender.hands.end()
+    await pass_by(10)
+    assert states(home, job) == [TaskState.DONE] * 2
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+@on_its_own_clock
+async def test_whom_a_rule_denies_gets_nothing_and_is_told_why(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    rule = FlockRule(name="eve", direction="lend", action="deny", pools=("a.test",))
+    await lender.standing.put_rule(rule, "root")
+    home.says("b.test", Borrow(loan="0a1b2c3d4e5f", at_most={"cpus": 1.0}, seconds=60.0))
+    home.submit()
+    await pass_by(10)
+    assert lender.hands.started == []
+    refusals = around.messages("b.test", "a.test", NotLent)
+    assert {refusal.reason for refusal in refusals} == {DENIED}
+
+
+@on_its_own_clock
+async def test_a_pool_from_which_nothing_may_be_borrowed_is_asked_for_nothing(
+    tmp_path: Path,
+) -> None:
+    around, lender, home = await two(tmp_path)
+    rule = FlockRule(name="eve", direction="borrow", action="deny", pools=("b.test",))
+    await home.standing.put_rule(rule, "root")
+    job = home.submit()
+    await pass_by(10)
+    assert around.messages("a.test", "b.test", Borrow) == []
+    [answer] = home.flock.explain(home.job(job))
+    assert (answer.pool, answer.reason) == ("b.test", "policy")
+    assert lender.hands.started == []
+
+
+# -- what does not hold ----------------------------------------------------------------------------
+
+
+@on_its_own_clock
+async def test_a_home_that_cannot_be_reached_finds_its_tasks_again(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    around.cut.add("b.test")
+    await pass_by(10)
+    lender.hands.end()
+    await pass_by(10)
+    around.cut.clear()
+    await pass_by(5 * MINUTE)
+    for _ in range(3):
+        lender.hands.end()
+        await pass_by(MINUTE)
+    assert states(home, job) == [TaskState.DONE]
+
+
+@on_its_own_clock
+async def test_guests_of_a_home_that_has_gone_for_good_are_ended(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    home.submit()
+    await pass_by(1)
+    around.cut.add("a.test")
+    await pass_by(10 * MINUTE)
+    assert lender.hands.running == {}
+    assert lender.guests() == []
+
+
+@on_its_own_clock
+async def test_a_lender_that_starts_again_goes_on_with_what_runs(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    lender = await around.reopen("b.test")
+    await pass_by(10)
+    assert len(lender.hands.started) == 1
+    assert len(lender.hands.running) == 1
+    lender.hands.end()
+    await pass_by(10)
+    assert states(home, job) == [TaskState.DONE]
+    assert len(lender.hands.started) == 1
+    await pass_by(5 * MINUTE)
+    assert lender.spools.kept() == []
+
+
+@on_its_own_clock
+async def test_a_home_that_starts_again_goes_on_with_what_runs(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path, at_home=0.5)
+    job = home.submit()
+    await pass_by(1)
+    home = await around.reopen("a.test")
+    await pass_by(20)
+    assert len(lender.hands.running) == 1
+    lender.hands.end()
+    await pass_by(20)
+    assert states(home, job) == [TaskState.DONE]
+    assert len(lender.hands.started) == 1
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+@on_its_own_clock
+async def test_what_nobody_asked_for_and_nobody_can_read_is_dropped_and_counted(
+    tmp_path: Path,
+) -> None:
+    _, lender, home = await two(tmp_path)
+    before = dict(lender.flock.counts)
+    home.says("b.test", NotLent(loan="0a1b2c3d4e5f", reason=DENIED))
+    home.says("b.test", GivenSlot(request="1"))
+    for sender, text in (
+        ("flock@a.test", '{"type": "beet"}'),
+        ("flock@a.test/0a1b2c3d4e5f", '{"type": "ping", "token": 1}'),
+        ("eve@a.test", '{"type": "ping", "token": 1}'),
+        ("flock@b.test", '{"type": "ping", "token": 1}'),
+    ):
+        lender.listener.on_payload(sender, "flock@b.test", text)
+    lender.listener.on_payload("pool@a.test", "flock@b.test/0a1b2c3d4e5f", '{"type": "who"}')
+    await pass_by(1)
+    found = {
+        why: lender.flock.counts[why] - before.get(why, 0)
+        for why in (UNASKED, UNREADABLE, STRANGER)
+    }
+    assert found == {UNASKED: 2, UNREADABLE: 1, STRANGER: 4}
+
+
+@on_its_own_clock
+async def test_a_stranger_is_no_worker(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    assert set(home.service.pool.workers) == {
+        f"flock@b.test/{loan}" for _, loan in lender.flock.keeper.loans
+    }
+    assert not home.flock.may_work("flock@c.test/0a1b2c3d4e5f")
+    assert not home.flock.may_work("flock@b.test")
+    assert not home.flock.may_work("eve@b.test/0a1b2c3d4e5f")
+    assert home.job(job)
+    assert around.messages("b.test", "a.test", PoolAnnouncement)
+
+
+@on_its_own_clock
+async def test_a_pool_that_leaves_says_so_and_is_forgotten(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    home.submit()
+    await pass_by(1)
+    await lender.standing.leave("root")
+    lender.hands.end()
+    await pass_by(10)
+    assert not around.messages("b.test", "a.test", PoolAnnouncement)[-1].willing
+    assert around.messages("b.test", "a.test", FlockLeft)
+    assert home.flock.willing.holding(home.service.now()) == []
+    assert list(home.flock.overlay.known()) == []
+    assert lender.flock.keeper.loans == {}
+    home.submit()
+    await pass_by(10)
+    assert lender.guests() == []
+
+
+@on_its_own_clock
+async def test_a_pool_that_leaves_repays_what_it_asked_for(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    home.submit()
+    await pass_by(1)
+    await home.standing.leave("root")
+    await pass_by(1)
+    assert [repay.loan for repay in around.messages("a.test", "b.test", Repay)] == [
+        loan for _, loan in lender.flock.keeper.loans
+    ]
+
+
+@on_its_own_clock
+async def test_a_ping_is_answered_also_by_a_pool_that_is_in_no_flock(tmp_path: Path) -> None:
+    _, lender, home = await two(tmp_path)
+    assert await home.standing.ping("b.test") == pytest.approx(0.002, abs=1e-4)
+    await lender.standing.leave("root")
+    await pass_by(1)
+    assert await home.standing.ping("b.test") == pytest.approx(0.002, abs=1e-4)
+
+
+@on_its_own_clock
+async def test_only_who_holds_tasks_is_given_places_for_files(tmp_path: Path) -> None:
+    around, lender, _ = await two(tmp_path)
+    lender.says("a.test", WantSlot(request="1", size_bytes=1, filename="x"))
+    await pass_by(1)
+    [given] = around.messages("a.test", "b.test", GivenSlot)
+    assert given.problem
+
+
+@on_its_own_clock
+async def test_what_waits_is_told_which_neighbour_has_nothing_free(tmp_path: Path) -> None:
+    _, _, home = await two(tmp_path)
+    job = home.submit(3)
+    await pass_by(10)
+    [answer] = home.flock.explain(home.job(job))
+    assert (answer.pool, answer.reason) == ("b.test", "full")
+    large = home.submit(request={"cpus": 16.0})
+    await pass_by(1)
+    [answer] = home.flock.explain(home.job(large))
+    assert answer.reason not in ("full", "asked")
