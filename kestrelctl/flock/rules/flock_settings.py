@@ -15,8 +15,7 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         minute_seconds: what a minute is; an experiment in scaled time has another.
-        ttl: how far its announcements go while it has enough neighbours.
-        starved_ttl: and while its own tasks wait and nobody lends it anything.
+        ttl: how far its announcements go.
         spread: how many neighbours that have nothing free are asked to lend what will be.
         reclaim_minutes: how long guests may go on while own tasks wait for their places.
         fixed: pools that it was told of by hand: it hears of no others, and what it tells them is
@@ -25,7 +24,6 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     minute_seconds: float = MINUTE_SECONDS
     ttl: int = 1
-    starved_ttl: int = 2
     spread: int = 8
     reclaim_minutes: float = RECLAIM_MINUTES
     fixed: tuple[str, ...] = ()
@@ -49,6 +47,18 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
     def lease_seconds(self) -> float:
         """For so long a loan is asked for at a time; it is asked for again after half of it."""
         return 2 * self.minute_seconds
+
+    @property
+    def starved_seconds(self) -> float:
+        """Who has found nobody for so long asks its neighbours whom they know; and again then."""
+        return self.minute_seconds
+
+    @property
+    def busy_seconds(self) -> float:
+        """Workers for which own tasks have waited so long are not told of: who asks for them would
+        wait behind these.
+        """
+        return self.minute_seconds / 2
 
     @property
     def wish_pace_seconds(self) -> float:

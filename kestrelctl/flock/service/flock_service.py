@@ -30,6 +30,7 @@ from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.flock import (
+    AskAround,
     Borrow,
     GivenSlot,
     LentClass,
@@ -116,6 +117,7 @@ class FlockService:
         self.unreachable: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._looked_at = 0.0
+        self._asked_around_at = 0.0
         self._pace_seconds = min(
             max(LEAST_LOOK_SECONDS, LOOK_MINUTES * settings.minute_seconds), LOOK_SECONDS
         )
@@ -295,6 +297,9 @@ class FlockService:
         elif isinstance(message, Repay):
             self.keeper.repaid(pool, message.loan)
             self._look_soon()
+        elif isinstance(message, AskAround):
+            for said in self.willing.to_pass_on(pool, moment):
+                self._send(pool, said)
         elif isinstance(message, WantSlot):
             self._giver.give(pool, message)
         elif isinstance(message, GivenSlot):
@@ -401,21 +406,30 @@ class FlockService:
         self.willing.expire(moment)
         for pool, asked in self.desk.look(self._nearest_first, moment):
             self._send(pool, asked)
+        self._ask_around(moment)
+
+    def _ask_around(self, moment: float) -> None:
+        """Asks whom the neighbours know, when nobody known lends anything."""
+        since = self.desk.borrower.starved_since
+        pause = self.settings.starved_seconds
+        if since is None or moment - max(since, self._asked_around_at) < pause:
+            return
+        self._asked_around_at = moment
+        for pool in self._targets():
+            self._send(pool, AskAround())
 
     def _nearest_first(self, moment: float) -> list[HeardPool]:
         return self.willing.nearest_first(self.overlay.proximity_seconds, moment)
 
     def _announce(self, classes: list[LentClass], moment: float) -> None:
         targets = self._may_hear()
+        classes = [each for each in classes if not self.keeper.is_busy(each.id, moment)]
         willing = bool(classes) and bool(targets)
-        starved = self.desk.borrower.starved_since
-        minute = self.settings.minute_seconds
-        hungry = starved is not None and moment - starved > minute
         said = self._announcer.next(
             moment,
             [whole_of(each) for each in classes] if self.settings.fixed else classes,
             willing=willing,
-            ttl=self.settings.starved_ttl if hungry else self.settings.ttl,
+            ttl=self.settings.ttl,
         )
         if said is not None:
             self._send_to(targets, said)

@@ -116,6 +116,7 @@ class LoanKeeper:
         self.loans: dict[LentKey, Loan] = {}
         self.counts = GuestCounts()
         self._machines: dict[str, WorkerAd] = {}
+        self._wanted_since: dict[str, float] = {}
         self._supplies: dict[str, ClassToLend] = {}
         self._running_cpus: dict[str, float] = {}
         service.listen(fx.TasksEnded, self._on_tasks_ended)
@@ -127,13 +128,23 @@ class LoanKeeper:
         """Finds what is free; returns what others are told of it."""
         told: list[LentClass] = []
         self._supplies = {}
-        for each in self._service.pool.lendable(self._service.now()):
+        moment = self._service.now()
+        for each in self._service.pool.lendable(moment):
+            if each.wanted:
+                self._wanted_since.setdefault(each.id, moment)
+            else:
+                self._wanted_since.pop(each.id, None)
             machine = lent_machine(each.ad, any_workdir=self._any_workdir)
             self._machines[each.id] = machine
             free = {} if each.wanted else {n: each.free.get(n, 0.0) for n in machine.assets}
             self._supplies[each.id] = ClassToLend(each.id, machine.assets, free, each.wanted)
             told.append(LentClass(id=each.id, ad=machine, machines=each.machines, free=free))
         return told
+
+    def is_busy(self, loan: str, now: float) -> bool:
+        """Whether own tasks have waited for workers of a class for so long that nobody is told."""
+        since = self._wanted_since.get(loan)
+        return since is not None and now - since >= self._settings.busy_seconds
 
     def _on_tasks_ended(self, ended: fx.TasksEnded) -> None:
         for record in ended.records:
