@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelctl.core.model.result import Result
-from kestrelctl.protocol import answers, codec, flock, flock_message, flock_overlay, joining, profile, requests, work
+from kestrelctl.protocol import (
+    answers,
+    codec,
+    flock,
+    flock_message,
+    flock_overlay,
+    joining,
+    profile,
+    requests,
+    work,
+)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 DIRECTIONS = {
