@@ -148,6 +148,19 @@ async def test_what_falls_idle_is_lent_at_once(tmp_path: Path) -> None:
     assert len(lender.hands.started) == 4
 
 
+@on_its_own_clock
+async def test_what_a_guest_prints_can_be_read_at_home_while_it_runs(tmp_path: Path) -> None:
+    _, _, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    attempt = home.job(job).live[0].attempt
+    assert attempt is not None
+    message, printed = home.dispatcher.outputs.fetch(attempt.worker, attempt.number, "stdout", 3)
+    home.service.send_to_worker(attempt.worker, message)
+    await pass_by(1)
+    assert printed.result().data == b"far"
+
+
 # -- owners first ----------------------------------------------------------------------------------
 
 
