@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kestrelctl.bench.flock_record import PoolRecords, TaskRecord
+from kestrelctl.bench.flock_record import PoolRecords, TracedTask
 from kestrelctl.core.model.plural import plural
 
 #: A task may be said to have run for so much less than it was asked to sleep: clocks are rounded.
@@ -16,7 +16,7 @@ CLOCK_SECONDS = 0.002
 _MOST_TOLD = 3
 
 
-class Audit(msgspec.Struct, frozen=True):
+class FlockAudit(msgspec.Struct, frozen=True):
     """What an audit found.
 
     Attributes:
@@ -34,7 +34,9 @@ class Audit(msgspec.Struct, frozen=True):
     attempts: int = 0
 
 
-def audit(expected: Mapping[str, Mapping[str, float]], told: Mapping[str, PoolRecords]) -> Audit:
+def audit(
+    expected: Mapping[str, Mapping[str, float]], told: Mapping[str, PoolRecords]
+) -> FlockAudit:
     """Compares what was submitted with what the pools tell.
 
     Args:
@@ -74,10 +76,10 @@ def audit(expected: Mapping[str, Mapping[str, float]], told: Mapping[str, PoolRe
         if charged > 0:
             breaches.append(f"pool {pool}: charged {plural(charged, 'result')} too many")
         twice += max(counted, charged)
-    return Audit(sum(map(len, expected.values())), lost, twice, breaches, attempts)
+    return FlockAudit(sum(map(len, expected.values())), lost, twice, breaches, attempts)
 
 
-def _has_result(task: TaskRecord | None) -> bool:
+def _has_result(task: TracedTask | None) -> bool:
     return (
         task is not None
         and task.accepted >= 1
@@ -87,7 +89,7 @@ def _has_result(task: TaskRecord | None) -> bool:
     )
 
 
-def _ran_before_it_came(task: TaskRecord) -> bool:
+def _ran_before_it_came(task: TracedTask) -> bool:
     return _has_result(task) and task.started_at < task.submitted_at - CLOCK_SECONDS
 
 

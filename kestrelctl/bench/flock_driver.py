@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kestrelctl.bench.flock_record import PoolRecords, RanHere, TaskRecord, lender_of
+from kestrelctl.bench.flock_record import PoolRecords, RanHere, TracedTask, lender_of
 from kestrelctl.bench.stall import STALL_SECONDS
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import Busy, TimedOut, Unreachable
@@ -119,7 +119,7 @@ class TraceDriver:
             admin: sees guests, too.
         """
         tasks = [
-            _task_record(job, task)
+            _traced_task(job, task)
             for job, task in await self._told(self._connection, rq.ListJobs(owner=self._user))
         ]
         guests = [
@@ -213,8 +213,8 @@ class TraceDriver:
         return sum(line.tasks for line in answer.users)
 
 
-def _task_record(job: an.JobView, task: an.TaskView) -> TaskRecord:
-    return TaskRecord(
+def _traced_task(job: an.JobView, task: an.TaskView) -> TracedTask:
+    return TracedTask(
         key=job.name,
         job_id=job.job_id,
         submitted_at=job.submitted_at,

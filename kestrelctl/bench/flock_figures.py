@@ -7,7 +7,7 @@ from math import ceil
 
 from kestrelctl.bench.flock_result import FlockRun, Setting, summary
 from kestrelctl.bench.flock_source import OVERALL, WITHOUT_FLOCKING
-from kestrelctl.bench.flock_statistics import Spread
+from kestrelctl.bench.flock_statistics import SeedSpread
 from kestrelctl.bench.flock_table import name_of, number
 from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, labelled, ticks
 
@@ -27,7 +27,7 @@ def spreads(settings: Sequence[Setting], of: str, what: str) -> str:
     diamond is the source's.
     """
     pools = [pool.pool for pool in settings[0].pools]
-    found: dict[tuple[str, int], Spread] = {
+    found: dict[tuple[str, int], SeedSpread] = {
         (pool.pool, place): getattr(pool, of)
         for place, setting in enumerate(settings)
         for pool in setting.pools

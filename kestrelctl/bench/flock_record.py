@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
+class TracedTask(msgspec.Struct, frozen=True, kw_only=True):
     """One task, as the pool tells of it to which it was submitted.
 
     Times are seconds since the epoch.
@@ -72,7 +72,7 @@ class PoolRecords(msgspec.Struct, frozen=True, kw_only=True):
 
     pool: str
     domain: str
-    tasks: list[TaskRecord]
+    tasks: list[TracedTask]
     accepted_results: int
     ran_here: list[RanHere] = []
 

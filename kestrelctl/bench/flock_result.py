@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from kestrelctl.bench.flock_audit import Audit
+from kestrelctl.bench.flock_audit import FlockAudit
 from kestrelctl.bench.flock_source import OVERALL, POOLS
-from kestrelctl.bench.flock_statistics import FlockWaits, Spread, Starts, spread
+from kestrelctl.bench.flock_statistics import FlockWaits, SeedSpread, Starts, spread
 from kestrelctl.bench.machine import BenchMachine
 from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.errors import UsageError
@@ -37,7 +37,7 @@ class FlockRun(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int
     delay_ms: float
     waits: list[FlockWaits]
-    audit: Audit
+    audit: FlockAudit
     late_ms: float
     lent: dict[str, dict[str, int]] = {}
     starts: Starts = Starts()
@@ -72,9 +72,9 @@ class PoolSpread(msgspec.Struct, frozen=True):
     """Queue times of a pool over all seeds."""
 
     pool: str
-    mean: Spread
-    least: Spread
-    most: Spread
+    mean: SeedSpread
+    least: SeedSpread
+    most: SeedSpread
 
 
 class Gain(msgspec.Struct, frozen=True):
@@ -87,9 +87,9 @@ class Gain(msgspec.Struct, frozen=True):
             most for; units of the trace.
     """
 
-    loaded_most: Spread | None
-    overall_mean: Spread | None
-    unloaded_growth: Spread | None
+    loaded_most: SeedSpread | None
+    overall_mean: SeedSpread | None
+    unloaded_growth: SeedSpread | None
 
 
 class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,7 +111,7 @@ class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
     twice: int
     breaches: int
     pools: list[PoolSpread]
-    elsewhere: Spread
+    elsewhere: SeedSpread
     late_ms: float
     after_idle_ms: tuple[float, float] | None = None
     after_submission_ms: tuple[float, float] | None = None
@@ -144,7 +144,7 @@ def _setting(runs: Sequence[FlockRun], base: dict[int, FlockRun]) -> Setting:
         twice=sum(run.audit.twice for run in runs),
         breaches=sum(len(run.audit.breaches) for run in runs),
         pools=[_pool_spread(waits.pool, runs) for waits in first.waits],
-        elsewhere=spread(shares) or Spread(0.0, 0.0, 0.0),
+        elsewhere=spread(shares) or SeedSpread(0.0, 0.0, 0.0),
         late_ms=max(run.late_ms for run in runs),
         after_idle_ms=_p50_p99(ms for run in runs for ms in run.starts.after_idle),
         after_submission_ms=_p50_p99(ms for run in runs for ms in run.starts.after_submission),
@@ -154,7 +154,7 @@ def _setting(runs: Sequence[FlockRun], base: dict[int, FlockRun]) -> Setting:
 
 def _pool_spread(pool: str, runs: Sequence[FlockRun]) -> PoolSpread:
     found = [waits for run in runs if (waits := run.of(pool)) is not None]
-    none = Spread(0.0, 0.0, 0.0)
+    none = SeedSpread(0.0, 0.0, 0.0)
     return PoolSpread(
         pool,
         spread(waits.mean for waits in found) or none,

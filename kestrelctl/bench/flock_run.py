@@ -30,7 +30,7 @@ RECLAIM_UNITS = 20.0
 LEAST_UNIT_SECONDS = 0.001
 
 
-class FlockPlan(msgspec.Struct, frozen=True, kw_only=True):
+class ExperimentPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure.
 
     Attributes:
@@ -69,7 +69,7 @@ class PlannedFlockRun(NamedTuple):
 OnFlockRun = Callable[[FlockRun, int, int], None]
 
 
-def planned_runs(plan: FlockPlan) -> list[PlannedFlockRun]:
+def planned_runs(plan: ExperimentPlan) -> list[PlannedFlockRun]:
     """The runs of a plan, seed by seed, so that one that ends early has whole pairs.
 
     Raises:
@@ -105,7 +105,7 @@ class Experiment:
         on_run: is told of each run that has ended.
     """
 
-    def __init__(self, plan: FlockPlan, on_run: OnFlockRun | None = None) -> None:
+    def __init__(self, plan: ExperimentPlan, on_run: OnFlockRun | None = None) -> None:
         self.plan = plan
         self.planned = planned_runs(plan)
         self.runs: list[FlockRun] = []
@@ -160,7 +160,7 @@ class Experiment:
         )
 
 
-async def one_flock_run(plan: FlockPlan, planned: PlannedFlockRun) -> FlockRun:
+async def one_flock_run(plan: ExperimentPlan, planned: PlannedFlockRun) -> FlockRun:
     """One trace on pools that are made for it.
 
     Raises:
@@ -208,7 +208,7 @@ async def one_flock_run(plan: FlockPlan, planned: PlannedFlockRun) -> FlockRun:
 
 
 def _pools(
-    plan: FlockPlan, planned: PlannedFlockRun
+    plan: ExperimentPlan, planned: PlannedFlockRun
 ) -> contextlib.AbstractAsyncContextManager[FlockPools]:
     names = [pool.name for pool in plan.pools]
     if planned.mode == "without":
@@ -224,7 +224,11 @@ def _pools(
 
 
 async def _faults(
-    plan: FlockPlan, planned: PlannedFlockRun, pools: FlockPools, begin: float, tasks_seconds: float
+    plan: ExperimentPlan,
+    planned: PlannedFlockRun,
+    pools: FlockPools,
+    begin: float,
+    tasks_seconds: float,
 ) -> list[str]:
     if not plan.kill or planned.mode == "without":
         return []

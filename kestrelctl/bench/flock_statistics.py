@@ -32,7 +32,7 @@ class FlockWaits(msgspec.Struct, frozen=True, omit_defaults=True):
     waits: list[float] = []
 
 
-class Spread(msgspec.Struct, frozen=True):
+class SeedSpread(msgspec.Struct, frozen=True):
     """A figure over several seeds: median, 5th and 95th percentile."""
 
     median: float
@@ -40,12 +40,12 @@ class Spread(msgspec.Struct, frozen=True):
     high: float
 
 
-def spread(values: Iterable[float]) -> Spread | None:
+def spread(values: Iterable[float]) -> SeedSpread | None:
     """Of values, in any order; None if there are none. Percentiles are interpolated."""
     found = sorted(values)
     if not found:
         return None
-    return Spread(median(found), _quantile(found, 0.05), _quantile(found, 0.95))
+    return SeedSpread(median(found), _quantile(found, 0.05), _quantile(found, 0.95))
 
 
 def waits_of(records: PoolRecords, unit_seconds: float, began_at: float) -> FlockWaits:

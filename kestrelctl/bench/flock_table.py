@@ -15,7 +15,7 @@ from kestrelctl.bench.flock_source import (
     WITHOUT_FLOCKING,
     traces,
 )
-from kestrelctl.bench.flock_statistics import Spread, spread
+from kestrelctl.bench.flock_statistics import SeedSpread, spread
 from kestrelctl.core.model.plural import plural
 
 COLUMNS = (
@@ -34,12 +34,12 @@ COLUMNS = (
 )
 GAIN_COLUMNS = (
     "pools",
-    "D's longest wait, without / with",
-    "mean of all, without / with",
-    "mean of A or B grows by",
-    "ran elsewhere",
-    "idle to start p50/p99, ms",
-    "submitted to start p50/p99, ms",
+    "D's longest ÷",
+    "mean ÷",
+    "A or B grows",
+    "elsewhere",
+    "idle, ms",
+    "submitted, ms",
 )
 _NONE = "-"
 _WORDS = {"without": "alone", "with": "flock", "static": "flock set by hand"}
@@ -129,6 +129,13 @@ def notes(result: FlockResult) -> list[str]:
         f"the source says of flocking only that it divides the longest wait of a loaded pool by "
         f"{FACTOR_OF_ABSTRACT:g}; its table is of pools alone",
     ]
+    if any(run.mode != "without" for run in result.runs):
+        said.append(
+            "÷ is without flocking over with it; A or B grows: the mean of the one that pays more; "
+            "elsewhere: the share of tasks that ran in another pool; idle: from a machine that "
+            "falls idle to a waiting task of another pool that starts there; submitted: from the "
+            "submission to the start, if the machine was idle already; both p50/p99"
+        )
     if result.most_tasks is not None:
         said.append(
             f"only the first {plural(result.most_tasks, 'task')} of each pool: not to be put "
@@ -151,7 +158,7 @@ def _ideal_figures(seed: int, most_tasks: int | None) -> dict[str, tuple[float, 
 
 def ideal_spreads(
     seeds: Iterable[int], most_tasks: int | None = None
-) -> dict[str, tuple[Spread, Spread]]:
+) -> dict[str, tuple[SeedSpread, SeedSpread]]:
     """Mean and longest queue time of pools alone over seeds, first come, first served, at best."""
     figures = [_ideal_figures(seed, most_tasks) for seed in seeds]
     found = {}
@@ -194,11 +201,11 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}"
 
 
-def between(found: Spread) -> str:
+def between(found: SeedSpread) -> str:
     return f"{number(found.low)}-{number(found.high)}"
 
 
-def with_range(found: Spread | None) -> str:
+def with_range(found: SeedSpread | None) -> str:
     """`11.4 (8.2-14.0)`; a dash if there is nothing."""
     return _NONE if found is None else f"{number(found.median)} ({between(found)})"
 

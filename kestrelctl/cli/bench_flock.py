@@ -112,7 +112,7 @@ def flock(invocation: Invocation, /, **options: Any) -> int:
         prepare_flock_report(directory)
     screen = invocation.screen
     experiment = running.Experiment(
-        running.FlockPlan(**options), lambda run, number, of: _tell(screen, run, number, of)
+        running.ExperimentPlan(**options), lambda run, number, of: _tell(screen, run, number, of)
     )
     machine = this_machine(prosody_version())
     command = shlex.join(["kestrelctl", *sys.argv[1:]])

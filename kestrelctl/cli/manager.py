@@ -22,6 +22,7 @@ from kestrelctl.core.model.config import (
     Config,
 )
 from kestrelctl.core.model.isolation import RUNGS
+from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.grammar.quantities import Number, WholeNumber, parse_duration
@@ -274,7 +275,7 @@ def manager() -> None:
     "--flock-reclaim",
     "flock_reclaim_minutes",
     type=Number(0),
-    default=0.5,
+    default=RECLAIM_MINUTES,
     show_default=True,
     metavar="MINUTES",
     help="How long tasks of other pools may go on while own ones wait for their places.",
@@ -285,6 +286,12 @@ def manager() -> None:
     hidden=True,
     metavar="DOMAIN",
     help="A pool of a flock that does not find itself; to see what finding is worth.",
+)
+@click.option(
+    "--flock-any-workdir",
+    is_flag=True,
+    hidden=True,
+    help="Tasks of other pools may start in any directory: all are of one user and one machine.",
 )
 @click.option(
     "--flock-isolation",

@@ -288,7 +288,7 @@ async def one_worker(connection: Connection, name: str) -> WorkerView:
         UsageError: there are several.
     """
     found = [w async for page in worker_pages(connection, [name]) for w in page]
-    exact = [w for w in found if name in (w.worker, w.worker.partition("@")[0])]
+    exact = [w for w in found if name in (w.worker, short_address(w.worker))]
     found = exact if len(exact) == 1 else found
     if not found:
         raise NotFound(f"there is no worker {name}", hint="kestrelctl worker list")

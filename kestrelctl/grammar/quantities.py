@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import click
 
+from kestrelctl.core.model.neighbour import FLOCK
 from kestrelctl.errors import UsageError
 
 
@@ -124,9 +125,14 @@ def ago(then: float | None, now: float) -> str:
 
 
 def short_address(address: str) -> str:
-    """`w7` for `w7@workers.example.org/k3bW0`; a resource that numbers a session stays: `w7/2`."""
+    """`w7` for `w7@workers.example.org/k3bW0`; a resource that numbers a session stays: `w7/2`.
+
+    What another pool lends is named by that pool.
+    """
     name, _, rest = address.partition("@")
-    resource = rest.partition("/")[2]
+    domain, _, resource = rest.partition("/")
+    if name == FLOCK and domain:
+        return domain
     return f"{name}/{resource}" if resource.isdigit() else name
 
 

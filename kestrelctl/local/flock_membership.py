@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.errors import UsageError
 from kestrelctl.local.flock_addresses import read_address
 from kestrelctl.local.flock_authority import FlockAuthority
@@ -111,7 +112,7 @@ def membership(
     through: str,
     minute_seconds: float = 60.0,
     *,
-    reclaim_minutes: float = 0.5,
+    reclaim_minutes: float = RECLAIM_MINUTES,
     fixed: tuple[str, ...] = (),
 ) -> Federation:
     """What a pool needs to be in a flock; its certificate is made if it has none.

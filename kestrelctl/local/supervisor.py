@@ -225,7 +225,7 @@ class Supervisor:
             "--user-host", self.server.users_domain,
             "--admin", admin,
             *_remote_users(self.server.federation),
-            *_flock_options(self.server.federation),
+            *flock_options(self.server.federation),
             *_metrics_option(self.metrics, 0),
         ]  # fmt: skip
 
@@ -354,7 +354,8 @@ def _remote_users(federation: Federation | None) -> list[str]:
     return [word for user in federation.users for word in ("--user", user)] if federation else []
 
 
-def _flock_options(federation: Federation | None) -> list[str]:
+def flock_options(federation: Federation | None) -> list[str]:
+    """What a manager is told of its flock, as words of its command line; none if it has none."""
     flock = federation.flock if federation else None
     if flock is None:
         return []
@@ -363,6 +364,7 @@ def _flock_options(federation: Federation | None) -> list[str]:
         "--flock-minute", str(flock.minute_seconds),
         "--flock-reclaim", str(flock.reclaim_minutes),
         "--flock-isolation", "plain",
+        "--flock-any-workdir",
         *(word for domain in flock.fixed for word in ("--flock-fixed", domain)),
     ]  # fmt: skip
 

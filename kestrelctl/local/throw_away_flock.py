@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.local.control import throw_away_pool
 from kestrelctl.local.flock_addresses import write_address
 from kestrelctl.local.flock_membership import flock_domain, membership, own_addresses_of
@@ -33,7 +34,7 @@ class ThrowAwayFlock:
         executor: str = "process",
         isolation: str = "plain",
         metrics: bool = False,
-        reclaim_minutes: float = 0.5,
+        reclaim_minutes: float = RECLAIM_MINUTES,
         fixed: tuple[str, ...] = (),
     ) -> None:
         self._directory = directory
@@ -117,7 +118,7 @@ async def throw_away_flock(
     executor: str = "process",
     isolation: str = "plain",
     metrics: bool = False,
-    reclaim_minutes: float = 0.5,
+    reclaim_minutes: float = RECLAIM_MINUTES,
     is_fixed: bool = False,
 ) -> AsyncIterator[ThrowAwayFlock]:
     """A flock for the length of a `with`, whose pools end with this process at the latest.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 from kestrelctl.manager.mail_server import MailServer
 
 #: Ended jobs are kept for 90 days, and no more than so many.
@@ -47,6 +48,7 @@ class ManagerOptions:
         flock_reclaim_minutes: how long tasks of other pools may go on, in these units, while own
             ones wait for their places.
         flock_fixed: domains of all pools of its flock, if it does not look for them itself.
+        flock_any_workdir: whether they may start in any directory.
         flock_isolation: the least of tasks of other pools, where no rule says more.
     """
 
@@ -76,9 +78,10 @@ class ManagerOptions:
     mail: MailServer | None = None
     flock: str = ""
     flock_minute_seconds: float = 60.0
-    flock_reclaim_minutes: float = 0.5
+    flock_reclaim_minutes: float = RECLAIM_MINUTES
     flock_fixed: tuple[str, ...] = ()
     flock_isolation: str = "bubblewrap"
+    flock_any_workdir: bool = False
     log_format: str = "text"
     verbose: bool = False
 

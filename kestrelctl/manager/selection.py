@@ -10,6 +10,7 @@ from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
+from kestrelctl.grammar.quantities import short_address
 from kestrelctl.manager.caller import Caller
 from kestrelctl.store.port import Store
 
@@ -156,8 +157,13 @@ def workers_named(name: str, jids: Iterable[str]) -> list[str]:
     address.
     """
     known = list(jids)
-    exact = [jid for jid in known if name in (jid, *jid.partition("/")[::2], jid.partition("@")[0])]
+    exact = [jid for jid in known if name in _names_of(jid)]
     return exact or [jid for jid in known if name in jid]
+
+
+def _names_of(jid: str) -> tuple[str, ...]:
+    """What a worker is called: by its address, its machine, or as lists show it."""
+    return (jid, *jid.partition("/")[::2], short_address(jid))
 
 
 def must_own(record: JobRecord, caller: Caller) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
+
 
 class FlockMembership(msgspec.Struct, frozen=True, kw_only=True):
     """The flock that a pool is in: whose servers it believes, and how it gets there.
@@ -24,7 +26,7 @@ class FlockMembership(msgspec.Struct, frozen=True, kw_only=True):
     address_directories: tuple[str, ...] = ()
     through: str
     minute_seconds: float = 60.0
-    reclaim_minutes: float = 0.5
+    reclaim_minutes: float = RECLAIM_MINUTES
     fixed: tuple[str, ...] = ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelctl.bench.flock_result import FlockRun, Mode
-from kestrelctl.bench.flock_run import Experiment, FlockPlan
+from kestrelctl.bench.flock_run import Experiment, ExperimentPlan
 from kestrelctl.bench.flock_source import POOLS
 
 UNLOADED, LOADED = POOLS[0], POOLS[-1]
@@ -13,7 +13,7 @@ UNLOADED, LOADED = POOLS[0], POOLS[-1]
 
 async def one(mode: Mode, **changes: object) -> FlockRun:
     """A run with the first tasks of two pools."""
-    plan = FlockPlan(
+    plan = ExperimentPlan(
         modes=(mode,),
         pools=(UNLOADED, LOADED),
         most_tasks=30,

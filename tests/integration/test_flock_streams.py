@@ -260,3 +260,23 @@ async def test_servers_listen_and_look_only_where_they_are_told(servers: Servers
         aspen.message(f"flock@{BIRCH}", "hello")
         await birch.hear_nothing_but("hello")
         assert passed
+
+
+async def test_nobody_gets_in_without_a_certificate(servers: Servers) -> None:
+    """But whoever asks is shown that of the pool, for a pin."""
+    federation = servers.federation(ASPEN)
+    greeting = (
+        f"<stream:stream xmlns='jabber:server' from='{BIRCH}' to='{ASPEN}' version='1.0' "
+        "xmlns:stream='http://etherx.jabber.org/streams'>"
+    )
+    async with servers.pool(ASPEN, federation) as (server, _):
+        asks = await asyncio.create_subprocess_exec(
+            "openssl", "s_client", "-quiet", "-starttls", "xmpp-server", "-xmpphost", ASPEN,
+            "-connect", f"127.0.0.1:{federation.port}",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        said, _ = await asyncio.wait_for(asks.communicate(greeting.encode()), 20)
+        assert f"CN = {ASPEN}".encode() in said
+        assert b"not-authorized" in said
+        await until_said(server, f"refused the certificate of {BIRCH}: it is missing")

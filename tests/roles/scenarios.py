@@ -64,6 +64,7 @@ class Scenarios:
             except subprocess.TimeoutExpired:
                 end_with_all_below(process)
                 said, _ = process.communicate()
+                self._destroy(name)
                 return Played(None, said)
             finally:
                 del self._running[name]
@@ -78,7 +79,11 @@ class Scenarios:
             end_with_all_below(process)
         self._pool.shutdown()
         for name in left:
-            subprocess.run([*self._command, "destroy", "--scenario-name", name], check=False)
+            self._destroy(name)
+
+    def _destroy(self, name: str) -> None:
+        """Removes the hosts of a scenario that did not come to its own end."""
+        subprocess.run([*self._command, "destroy", "--scenario-name", name], check=False)
 
 
 def end_with_all_below(process: subprocess.Popen[str]) -> None:

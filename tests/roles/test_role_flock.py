@@ -87,7 +87,7 @@ def test_machines_of_the_pool_trust_the_authorities_of_the_flock(
         for task in tasks
         if str(task.get("ansible.builtin.copy", {}).get("dest", "")).endswith("/ca.pem")
     )
-    bundle = str(render(content, values_of("worker") | given))
+    bundle = str(render(content, values_of("kestrel_package") | given))
     assert bundle.count("certificate\n") == trusted
 
 

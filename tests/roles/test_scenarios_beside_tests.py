@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import scenarios
 from scenarios import LONGEST, NAMES, Played, Scenarios
 
 #: In the place of Molecule: says that it plays, and ends when it is told to, or destroys at once.
@@ -77,3 +78,11 @@ def test_of_what_nobody_waits_for_nothing_is_left(
     assert (tmp_path / "destroyed-a").exists()
     assert (tmp_path / "destroyed-b").exists()
     assert playing.played["c"].cancelled()
+
+
+def test_what_hangs_is_ended_and_its_hosts_are_removed(
+    play: Callable[..., Scenarios], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scenarios, "HANGS_SECONDS", 0.1)
+    assert play("a").played["a"].result().status is None
+    assert (tmp_path / "destroyed-a").exists()

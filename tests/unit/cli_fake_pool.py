@@ -406,12 +406,12 @@ class FakePool:
             "ChangeGroup": an.Changed(id="", what=["physics"]),
             "RemoveGroup": an.Changed(id="", what=["physics"]),
             "AskFlock": FlockStatus(id="", flock=FLOCK),
-            "ListNeighbours": Neighbours(id="", pools=NEIGHBOURS),
+            "ListNeighbours": Neighbours(id="", pools=NEIGHBOURS[1:2]),
             "JoinFlock": lambda r: an.Changed(id="", what=[r.domain]),
             "LeaveFlock": an.Changed(id="", what=["b.example.org"]),
             "PingPool": lambda r: FlockPong(id="", pool=r.domain, seconds=0.0123),
             "ListFlockRules": FlockRules(
-                id="", rules=FLOCK_RULES, rest={"lend": False, "borrow": True}
+                id="", rules=FLOCK_RULES[:1], rest={"lend": False, "borrow": True}
             ),
             "SetFlockRule": lambda r: an.Changed(id="", what=[r.rule.name]),
             "RemoveFlockRule": lambda r: an.Changed(id="", what=[r.name]),

@@ -6,8 +6,8 @@ from typing import Any
 
 from benchkit import MACHINE
 
-from kestrelctl.bench.flock_audit import Audit
-from kestrelctl.bench.flock_record import PoolRecords, RanHere, TaskRecord
+from kestrelctl.bench.flock_audit import FlockAudit
+from kestrelctl.bench.flock_record import PoolRecords, RanHere, TracedTask
 from kestrelctl.bench.flock_result import FlockResult, FlockRun, Mode
 from kestrelctl.bench.flock_statistics import FlockWaits, Starts, together
 
@@ -15,7 +15,7 @@ SECONDS = 0.5
 """How long each task of these sleeps."""
 
 
-def a_task(key: str, **changes: Any) -> TaskRecord:
+def a_task(key: str, **changes: Any) -> TracedTask:
     """One that waited a second, ran at home, and did well."""
     told: dict[str, Any] = {
         "job_id": 1,
@@ -26,10 +26,10 @@ def a_task(key: str, **changes: Any) -> TaskRecord:
         "started_at": 101.0,
         "wall_seconds": SECONDS,
     }
-    return TaskRecord(key=key, **(told | changes))
+    return TracedTask(key=key, **(told | changes))
 
 
-def a_pool(letter: str, *tasks: TaskRecord, **changes: Any) -> PoolRecords:
+def a_pool(letter: str, *tasks: TracedTask, **changes: Any) -> PoolRecords:
     """What a pool tells that has counted each result once."""
     told: dict[str, Any] = {
         "domain": f"{letter.lower()}.kestrel.localhost",
@@ -69,7 +69,7 @@ def a_run(mode: Mode, seed: int = 1, *pools: FlockWaits, **changes: Any) -> Floc
     told: dict[str, Any] = {
         "delay_ms": 0.0,
         "waits": [*pools, together(pools)],
-        "audit": Audit(tasks=sum(pool.tasks for pool in pools), lost=0, twice=0, attempts=4),
+        "audit": FlockAudit(tasks=sum(pool.tasks for pool in pools), lost=0, twice=0, attempts=4),
         "late_ms": 3.0,
     }
     if mode != "without":

@@ -227,7 +227,7 @@ class PoolOfFlock:
         self.domain = domain
         self.through = through
         self.store = store or MemoryStore()
-        self.settings = FlockSettings(**settings)
+        self.settings = FlockSettings(**({"reclaim_minutes": 0.5} | settings))
         self.spools = KeptSpools()
         self.worker = f"w1@workers.{domain}/1"
         loop = asyncio.get_running_loop()

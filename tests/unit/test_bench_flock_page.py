@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from flockbenchkit import a_flock_result, a_run
 
-from kestrelctl.bench.flock_audit import Audit
+from kestrelctl.bench.flock_audit import FlockAudit
 from kestrelctl.bench.flock_compare import comparison
 from kestrelctl.bench.flock_page import flock_page
 from kestrelctl.bench.flock_report import write_flock_report
@@ -18,7 +18,7 @@ from kestrelctl.bench.flock_result import FlockResult, read_flock_result, to_jso
 from kestrelctl.bench.flock_table import COLUMNS, GAIN_COLUMNS, gain_rows, rows, text
 from kestrelctl.errors import UsageError
 
-LOST = Audit(tasks=4, lost=1, twice=0, breaches=["pool D: task D-7 has no accepted result"])
+LOST = FlockAudit(tasks=4, lost=1, twice=0, breaches=["pool D: task D-7 has no accepted result"])
 
 
 class Reader(HTMLParser):

@@ -95,6 +95,7 @@ async def test_a_cut_resets_what_goes_on_and_what_comes_until_it_is_mended() -> 
         relay.cut()
         await _ends(reader)
         late_reader, late = await asyncio.open_connection(LOOPBACK, relay.port)
+        late.write(b"two")
         await _ends(late_reader)
         relay.mend()
         again, third = await asyncio.open_connection(LOOPBACK, relay.port)

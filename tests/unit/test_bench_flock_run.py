@@ -15,12 +15,12 @@ from cli_fake_pool import FakePool, run
 from flockbenchkit import a_run
 
 from kestrelctl.bench import flock_faults, flock_run
-from kestrelctl.bench.flock_audit import Audit
+from kestrelctl.bench.flock_audit import FlockAudit
 from kestrelctl.bench.flock_faults import Fault, do_faults
 from kestrelctl.bench.flock_pools import FlockPools
 from kestrelctl.bench.flock_relay import Relay
 from kestrelctl.bench.flock_result import FlockRun
-from kestrelctl.bench.flock_run import Experiment, FlockPlan, PlannedFlockRun, planned_runs
+from kestrelctl.bench.flock_run import Experiment, ExperimentPlan, PlannedFlockRun, planned_runs
 from kestrelctl.errors import KestrelError, UsageError
 
 
@@ -35,7 +35,7 @@ class Runs:
         self._changes = changes
         monkeypatch.setattr(flock_run, "one_flock_run", self._one)
 
-    async def _one(self, plan: FlockPlan, planned: PlannedFlockRun) -> FlockRun:
+    async def _one(self, plan: ExperimentPlan, planned: PlannedFlockRun) -> FlockRun:
         self.begun.append(planned)
         self._running += 1
         self.side_by_side = max(self.side_by_side, self._running)
@@ -48,14 +48,14 @@ class Runs:
 
 
 def test_each_seed_is_run_in_every_mode_before_the_next() -> None:
-    found = planned_runs(FlockPlan(seeds=2, first_seed=5))
+    found = planned_runs(ExperimentPlan(seeds=2, first_seed=5))
     assert found == [
         ("without", 5, 0.0), ("with", 5, 0.0), ("without", 6, 0.0), ("with", 6, 0.0),
     ]  # fmt: skip
 
 
 def test_pools_alone_are_run_once_whatever_lies_between_the_others() -> None:
-    found = planned_runs(FlockPlan(modes=("without", "with", "static"), delays_ms=(0.0, 60.0)))
+    found = planned_runs(ExperimentPlan(modes=("without", "with", "static"), delays_ms=(0.0, 60.0)))
     assert [(run.mode, run.delay_ms) for run in found] == [
         ("without", 0.0), ("with", 0.0), ("with", 60.0), ("static", 0.0), ("static", 60.0),
     ]  # fmt: skip
@@ -64,13 +64,13 @@ def test_pools_alone_are_run_once_whatever_lies_between_the_others() -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        FlockPlan(seeds=0),
-        FlockPlan(unit_seconds=1e-9),
-        FlockPlan(modes=("without",), kill=True),
-        FlockPlan(modes=("without",), delays_ms=(40.0,)),
+        ExperimentPlan(seeds=0),
+        ExperimentPlan(unit_seconds=1e-9),
+        ExperimentPlan(modes=("without",), kill=True),
+        ExperimentPlan(modes=("without",), delays_ms=(40.0,)),
     ],
 )
-def test_a_plan_that_makes_no_sense_is_refused(plan: FlockPlan) -> None:
+def test_a_plan_that_makes_no_sense_is_refused(plan: ExperimentPlan) -> None:
     with pytest.raises(UsageError):
         planned_runs(plan)
 
@@ -80,7 +80,7 @@ async def test_as_many_run_side_by_side_as_were_asked_for(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = Runs(monkeypatch)
-    experiment = Experiment(FlockPlan(seeds=3, at_once=at_once))
+    experiment = Experiment(ExperimentPlan(seeds=3, at_once=at_once))
     await experiment.run()
     assert runs.side_by_side == at_once
     assert sorted(runs.begun) == sorted(experiment.planned)
@@ -88,7 +88,7 @@ async def test_as_many_run_side_by_side_as_were_asked_for(
 
 async def test_an_experiment_that_fails_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs(monkeypatch)
-    experiment = Experiment(FlockPlan(seeds=3))
+    experiment = Experiment(ExperimentPlan(seeds=3))
     runs.fails_at = experiment.planned[3]
     with pytest.raises(KestrelError):
         await experiment.run()
@@ -125,7 +125,9 @@ def test_options_say_what_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_what_the_audit_finds_is_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = Audit(tasks=4, lost=1, twice=0, breaches=["pool D: task D-7 has no accepted result"])
+    lost = FlockAudit(
+        tasks=4, lost=1, twice=0, breaches=["pool D: task D-7 has no accepted result"]
+    )
     result = _bench(monkeypatch, audit=lost)
     assert result.exit_code == 1
     assert "task D-7 has no accepted result" in result.stderr

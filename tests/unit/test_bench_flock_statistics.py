@@ -84,9 +84,9 @@ def test_machines_are_told_apart_and_own_tasks_are_not_timed() -> None:
         "A",
         ran_here=[
             on("w1", 101.0, 102.0, "A-1"),
-            on("w2", 101.0, 103.0, "A-2"),
-            on("w2", 103.001, 104.0, "D-1", "D"),
-            on("w1", 103.5, 104.0, "A-3"),
+            on("w2", 101.5, 101.9, "A-2"),
+            on("w1", 102.001, 104.0, "D-1", "D"),
+            on("w2", 103.5, 104.0, "A-3"),
         ],
     )
     assert starts_elsewhere({"D": home, "A": lender}).after_idle == pytest.approx([1.0])

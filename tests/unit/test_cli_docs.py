@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cli_fake_pool import FakePool, FakeShare, run
 
+from kestrelctl.bench import flock_result, flock_run, flock_simulation
 from kestrelctl.bench import report as bench_report
 from kestrelctl.bench import run as bench_run
 from kestrelctl.bench import saved as bench_saved
@@ -68,6 +69,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (control, "up"),
         (control, "down"),
         (bench_run, "bench"),
+        (flock_run, "one_flock_run"),
+        (flock_result, "read_flock_result"),
+        (flock_simulation, "simulate"),
         (inventory, "read_inventory"),
         (worker_entry, "run"),
         (systemd_unit, "check_possible"),

@@ -59,7 +59,8 @@ def test_where_there_is_no_flock_the_exit_status_says_not_found() -> None:
 
 
 def test_pools_are_listed_the_nearest_first() -> None:
-    said = run(FakePool(), "flock", "pools").stdout.splitlines()
+    pool = FakePool(ListNeighbours=Neighbours(id="", pools=NEIGHBOURS))
+    said = run(pool, "flock", "pools").stdout.splitlines()
     assert [line.split()[0] for line in said] == ["POOL", *(f"{x}.example.org" for x in "cba")]
     assert "0.61 ms" in said[1]
     assert "no: denied there" in said[1]
@@ -131,7 +132,8 @@ def test_what_is_no_rule_is_not_sent(words: list[str]) -> None:
 
 
 def test_rules_are_listed_with_whom_and_on_which_terms() -> None:
-    result = run(FakePool(), "flock", "policy", "list")
+    both = FlockRules(id="", rules=FLOCK_RULES, rest={"lend": False, "borrow": True})
+    result = run(FakePool(ListFlockRules=both), "flock", "policy", "list")
     _, friends, eve = result.stdout.splitlines()
     assert "lend allow" in friends
     assert "pool *.example.org; user ada, b*; where RequestCpus <= 2" in friends

@@ -315,6 +315,19 @@ def test_what_a_neighbour_gives_back_goes_to_others() -> None:
     assert run(driver) == {NEAR: [], "w": [job_id, job_id]}
 
 
+def test_a_neighbour_that_refuses_one_task_is_sent_others() -> None:
+    driver = PoolDriver()
+    lend(driver, cpus=2)
+    refused = driver.submit(1, max_failures=1)
+    driver.report(NEAR, *driver.held(NEAR), outcome=Outcome.UNABLE)
+    other = driver.submit(1)
+    assert other in [job_id for _, job_id, *_ in driver.held(NEAR)]
+    assert driver.worker(NEAR).quarantined_until <= driver.now
+    job = driver.pool.job(refused)
+    assert job is not None
+    assert (job.counts.failed, job.counts.lost) == (0, 0)
+
+
 def test_a_neighbour_is_told_whose_tasks_it_runs_and_own_workers_are_not() -> None:
     driver = PoolDriver()
     change = ShareChange()

@@ -98,8 +98,10 @@ class Refusing:
     def __init__(self, condition: str, inner: str = "") -> None:
         self.refusal = IqRefused(condition, "why", answered(inner))
 
-    async def ask_iq(self, payload: str, to: str, *, kind: str) -> ElementTree.Element:
-        assert (to, kind) == ("share.pool.example.org", "get")
+    async def ask_iq(
+        self, payload: str, to: str, sender: str | None, *, kind: str
+    ) -> ElementTree.Element:
+        assert (to, sender, kind) == ("share.pool.example.org", None, "get")
         raise self.refusal
 
 

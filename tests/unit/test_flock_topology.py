@@ -1,8 +1,8 @@
-"""The network of a simulated flock: distances are those of shortest ways, and some pools are near."""
+"""The network of a simulated flock: distances are those of shortest ways; some pools are near."""
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from random import Random
 
 import pytest
@@ -20,10 +20,7 @@ def test_ways_between_transit_nodes_are_the_shortest_there_are() -> None:
             for length in range(len(between) + 1)
             for middle in permutations(between, length)
         ]
-        lengths = [
-            sum(edges[a].get(b, float("inf")) for a, b in zip(way, way[1:], strict=False))
-            for way in ways
-        ]
+        lengths = [sum(edges[a].get(b, float("inf")) for a, b in pairwise(way)) for way in ways]
         assert found[one][other] == pytest.approx(0 if one == other else min(lengths))
 
 

@@ -136,6 +136,16 @@ def test_who_falls_silent_is_missed_by_the_pools_beside_it_within_two_minutes() 
     assert network.is_settled()
 
 
+def test_the_pools_beside_a_pool_are_heard_every_other_minute_at_least() -> None:
+    network = Network(14)
+    names = network.grow(3)
+    for _ in range(30):
+        network.run(MINUTE)
+        for name in names:
+            lines = network.pools[name].neighbours()
+            assert all(network.now - line.heard_at < 2 * MINUTE for line in lines)
+
+
 def test_a_gap_of_some_seconds_is_no_reason_to_forget_a_pool() -> None:
     network = Network(10)
     names = network.grow(5)

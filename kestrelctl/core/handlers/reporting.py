@@ -264,7 +264,8 @@ def _failed(
     computed = bool(job.spec.stages) and has_computed(result.reason)
     if result.outcome == Outcome.UNABLE and not computed:
         cannot_start(state, task, attempt, result.reason)
-        if worker is not None:
+        # A neighbour that does not run this task may well run others.
+        if worker is not None and not worker.cls.distance_seconds:
             note_unable(state, worker, result.reason, state.at)
         return
     if worker is not None and (asset := refused_asset(worker, attempt, result)):

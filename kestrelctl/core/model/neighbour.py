@@ -10,6 +10,9 @@ from kestrelctl.core.model.spec import JobSpec
 FLOCK = "flock"
 #: No neighbour is as near as the pool's own workers, whatever was measured.
 NEAREST_SECONDS = 1e-6
+#: So many flock minutes guests may go on, unless told otherwise, while own tasks wait for their
+#: places: most tasks are short, and what has begun is not thrown away.
+RECLAIM_MINUTES = 5.0
 
 
 def is_neighbour(jid: str) -> bool:

@@ -44,13 +44,15 @@ class Wish:
         at_most: how much.
         until: the lender and the pool itself forget it then.
         silent_until: the lender has refused: it is not asked before.
+        refusal: how it has; None if it has not.
     """
 
-    __slots__ = ("asked_at", "at_most", "silent_until", "until")
+    __slots__ = ("asked_at", "at_most", "refusal", "silent_until", "until")
 
     def __init__(self) -> None:
         self.at_most: dict[str, float] = {}
         self.asked_at = self.until = self.silent_until = float("-inf")
+        self.refusal: NotLent | None = None
 
 
 class Borrower:
@@ -189,9 +191,15 @@ class Borrower:
         if wish is None:
             return False
         wish.until = now
+        wish.refusal = said
         pause = max(said.seconds, self._settings.minute_seconds)
         wish.silent_until = now + min(pause, 60 * self._settings.minute_seconds)
         return True
+
+    def refusal(self, lender: str, loan: str, now: float) -> NotLent | None:
+        """How a lender has refused a class, if it is not asked again yet."""
+        wish = self.wishes.get((lender, loan))
+        return wish.refusal if wish is not None and now < wish.silent_until else None
 
     def forget(self, lender: str) -> list[str]:
         """A lender has left, or a policy forbids it; returns the classes that were asked for."""

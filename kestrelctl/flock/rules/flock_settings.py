@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
+
 #: Of the source: pools tell each other what they have about once a minute.
 MINUTE_SECONDS = 60.0
 
@@ -25,7 +27,7 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
     ttl: int = 1
     starved_ttl: int = 2
     spread: int = 8
-    reclaim_minutes: float = 0.5
+    reclaim_minutes: float = RECLAIM_MINUTES
     fixed: tuple[str, ...] = ()
 
     @property

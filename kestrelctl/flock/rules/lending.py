@@ -240,10 +240,8 @@ class Lender:
         if limit.why:
             return None
         if limit.max_cpus is not None:
-            in_use = sum(
-                more.get("cpus", 0.0) for (pool, _), more in used.items() if pool == key[0]
-            )
-            left = limit.max_cpus - in_use - given_cpus.get(key[0], 0.0)
+            in_use = [taken.get("cpus", 0.0) for (pool, _), taken in used.items() if pool == key[0]]
+            left = limit.max_cpus - sum(in_use) - given_cpus.get(key[0], 0.0)
             room["cpus"] = min(room.get("cpus", 0.0), left)
             if left <= _SOME:
                 return None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from kestrelctl.core import events as ev
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd, bookable
 from kestrelctl.core.model.assets import natural
@@ -16,6 +17,7 @@ from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.flock.rules.borrowing import Borrower, LoanKey, Need
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
+from kestrelctl.flock.rules.start_text import ALWAYS
 from kestrelctl.flock.rules.willing import HeardPool
 from kestrelctl.flock.service.lent_ad import fits_one
 from kestrelctl.flock.service.loan_addresses import loan_of, pool_and_loan
@@ -42,6 +44,9 @@ class BorrowingDesk:
         self._policy = policy
         self._proximity = proximity_seconds
         self.borrower = Borrower(settings)
+        #: What each loan has offered, before anything was taken off.
+        self._offered: dict[str, WorkerAd] = {}
+        self._owners: dict[str, str] = {}
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -50,6 +55,7 @@ class BorrowingDesk:
     ) -> list[tuple[str, Borrow]]:
         """Whom to ask for what now."""
         self.borrower.expire(now)
+        self.refresh()
         waiting = self._service.pool.unmet(now)
         if not waiting:
             return self.borrower.decide(now, [], [], {})
@@ -120,6 +126,7 @@ class BorrowingDesk:
         before.
         """
         pool, loan = pool_and_loan(jid)
+        self._offered[jid] = ad
         most: Mapping[str, float] | None = self.borrower.allowance(pool, loan, self._service.now())
         known = self._service.pool.workers.get(jid)
         if most is None:
@@ -131,8 +138,10 @@ class BorrowingDesk:
             }
         cpus = max(0.001, min(ad.assets.get("cpus", 0.0), most.get("cpus", 0.0)))
         assets = {n: min(a, most.get(n, 0.0)) for n, a in ad.assets.items()} | {"cpus": cpus}
-        rules = self._policy().start_expression("borrow", pool)
-        start = " && ".join(f"({each})" for each in (ad.start, rules) if each)
+        rules = self._policy().start_expression(
+            "borrow", pool, owners=self._owners, machines=worker_facts(ad, jid)
+        )
+        start = " && ".join(f"({each})" for each in (ad.start, rules) if each not in ("", ALWAYS))
         return msgspec.structs.replace(
             ad,
             assets={name: amount for name, amount in assets.items() if amount > 0.0},
@@ -142,6 +151,27 @@ class BorrowingDesk:
             start=start,
             distance_seconds=self._proximity(pool) or 0.0,
         )
+
+    def refresh(self, *, anew: bool = False) -> None:
+        """Has loans take the tasks that the rules let go out now, if who waits has changed.
+
+        Args:
+            anew: the rules have changed.
+        """
+        sharers = self._service.pool.sharers.users()
+        owners = {each.name: each.record.group for each in sharers if each.is_active}
+        if owners == self._owners and not anew:
+            return
+        self._owners = owners
+        workers = self._service.pool.workers
+        for jid in [jid for jid in self._offered if jid not in workers]:
+            del self._offered[jid]
+        for jid, offered in list(self._offered.items()):
+            ad = self.admitted(jid, offered)
+            if workers[jid].online and ad != workers[jid].ad:
+                self._service.handle(
+                    ev.Resized(at=self._service.now(), cause="rules", worker=jid, ad=ad)
+                )
 
     def refused(self, pool: str, said: NotLent) -> bool:
         """A lender has refused."""

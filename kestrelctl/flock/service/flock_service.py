@@ -69,6 +69,7 @@ class FlockService:
         policy: the rules in force.
         own_slots: asks the own file share for a place; None where there is none.
         carrier: makes what brings the files of guests home.
+        any_workdir: guests may start in any directory: all pools are of one user and one machine.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class FlockService:
         *,
         own_slots: OwnSlots | None = None,
         carrier: Callable[[HomeSlots], Carrier] = lambda slots: NoCarrier(),
+        any_workdir: bool = False,
     ) -> None:
         self.settings = settings
         self.member = False
@@ -105,6 +107,7 @@ class FlockService:
             spools,
             random,
             carrier(self._slots),
+            any_workdir=any_workdir,
         )
         self.desk = BorrowingDesk(
             service, settings, lambda: self.policy, self.overlay.proximity_seconds
@@ -149,8 +152,15 @@ class FlockService:
         self.desk.borrower.wishes.clear()
 
     def set_rules(self, policy: Policy) -> None:
-        """Other rules are in force from now on."""
-        self.policy = policy
+        """Other rules are in force from now on.
+
+        Who may not borrow any more would take what it heard last for true.
+        """
+        before, self.policy = self._may_hear(), policy
+        denied = [pool for pool in before if not policy.may_lend_to(pool).allowed]
+        if self.member:
+            self._send_to(denied, self._announcer.farewell())
+        self.desk.refresh(anew=True)
         for heard in self.willing.holding(self._service.now()):
             pool = heard.said.pool
             if not policy.may_borrow_from(pool).allowed:
@@ -255,6 +265,10 @@ class FlockService:
         fitting = [cls for cls, why in zip(said.classes, whys, strict=True) if why == ("", "")]
         if not fitting:
             return whys[0] if whys else ("unwilling", "it lends nothing now")
+        moment = self._service.now()
+        refused = [self.desk.borrower.refusal(pool, cls.id, moment) for cls in fitting]
+        if refused[0] is not None and all(refused):
+            return refused[0].reason, refused[0].detail
         if any(cls.free.get("cpus", 0.0) > 0 for cls in fitting):
             return "asked", "it has some free: it was asked, or is about to be"
         return "full", "it has nothing free"

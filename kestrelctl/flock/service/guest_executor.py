@@ -30,6 +30,7 @@ class GuestExecutor:
         on_completion: called with each `Completion`.
         make: the job that runs an attempt; a text says why the policy lets none run.
         on_submitted, on_ended: called with each guest, for the audit.
+        on_ran: called with an attempt that has ended, the worker that ran it, and its number there.
         carrier: brings what an ended guest has left to its home.
     """
 
@@ -41,8 +42,10 @@ class GuestExecutor:
         make: Callable[[CommandSpec], JobSpec | str],
         on_submitted: Callable[[JobSpec, int], None],
         on_ended: Callable[[JobSpec, int, Completion], None],
+        on_ran: Callable[[int, str, int], None],
         carrier: Callable[[Completion], Awaitable[Completion]],
     ) -> None:
+        self._on_ran = on_ran
         self._carrier = carrier
         self._carrying: dict[int, asyncio.Task[None]] = {}
         self._closed = False
@@ -92,9 +95,8 @@ class GuestExecutor:
             return
         spec = self._make(command)
         if isinstance(spec, str):
-            self._loop.call_soon(
-                self._on_completion, Completion(command.number, reason=f"cannot-start: {spec}")
-            )
+            reason = f"no-resources: the lender's rules: {spec}"
+            self._loop.call_soon(self._on_completion, Completion(command.number, reason=reason))
             return
         job_id = self._service.pool.next_job_id
         event = ev.Submit(
@@ -199,6 +201,8 @@ class GuestExecutor:
         del self.job_of[number]
         end = completion_of(number, record, self._why.pop(record.job_id, ""))
         self._on_ended(spec, record.job_id, end)
+        if record.result is not None:
+            self._on_ran(number, record.worker, record.result.number)
         if has_files(end):
             carrying = self._loop.create_task(self._carry(end))
             self._carrying[number] = carrying

@@ -68,6 +68,7 @@ def guest_spec(
         max_failures=1,
         max_losses=MOST_LOSSES,
         time_limit_seconds=min([limit for limit in limits if limit], default=None),
+        workdir=command.workdir,
         inputs=command.inputs,
         stdin=command.stdin,
         outputs=command.outputs,

@@ -16,6 +16,7 @@ from kestrelctl.core.model import (
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.validate import MOST_CPUS
+from kestrelctl.flock.rules.start_text import ALWAYS
 
 #: What a task of another pool cannot have here: a directory of its user's choice, files of other
 #: tasks of his, checkpoints, a shared file system of the lender's.
@@ -32,12 +33,16 @@ _NOT_FOR_GUESTS = frozenset(
 LEAST_CPUS = 0.001
 
 
-def lent_machine(ad: WorkerAd) -> WorkerAd:
+def lent_machine(ad: WorkerAd, *, any_workdir: bool = False) -> WorkerAd:
     """One machine of a class, as others see it.
 
     Units of assets have no names there: a task is given some by the pool that lends them. Assets
     that tasks share, or of which nobody knows how much there is, are not lent.
+
+    Args:
+        any_workdir: all pools are of one user and one machine: directories are the same to all.
     """
+    kept = {workdir.TAG} if any_workdir else set()
     hidden = {*ad.shared, *ad.unknown}
     return msgspec.structs.replace(
         ad,
@@ -45,7 +50,7 @@ def lent_machine(ad: WorkerAd) -> WorkerAd:
         units={},
         shared=(),
         unknown={},
-        tags=tuple(tag for tag in ad.tags if tag.lower() not in _NOT_FOR_GUESTS),
+        tags=tuple(tag for tag in ad.tags if tag.lower() not in _NOT_FOR_GUESTS - kept),
         host="",
         ends_at=None,
         distance_seconds=0.0,
@@ -71,11 +76,12 @@ def loan_ad(
     lent = {name: amount for name, amount in amounts.items() if name in machine.assets}
     lent["cpus"] = min(max(lent.get("cpus", 0.0), LEAST_CPUS), MOST_CPUS)
     wanted = [machine.start, *fits_one(machine), *conditions]
+    said = [each for each in wanted if each not in ("", ALWAYS)]
     return msgspec.structs.replace(
         machine,
         assets=lent,
         host=host,
-        start=" && ".join(f"({each})" for each in wanted if each),
+        start=" && ".join(f"({each})" for each in said),
         ends_at=round(ends_at, 3),
     )
 

@@ -12,16 +12,13 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.spec import JobSpec
-from kestrelctl.errors import KestrelError
 from kestrelctl.flock.service.files_home import Carrier
 from kestrelctl.flock.service.guest_executor import ONLY, GuestExecutor
 from kestrelctl.flock.service.guest_jobs import guest_spec
 from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import loan_of
-from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.ports import Session
-from kestrelctl.protocol import codec, work
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
 from kestrelctl.worker.process import Spool, WorkerProcess
 from kestrelctl.worker.session import WorkerSession
@@ -30,10 +27,6 @@ log = logging.getLogger(__name__)
 
 #: (least isolation, longest time of an attempt or None), or why none may run.
 Terms = tuple[str, float | None]
-#: How long a worker may take to send a piece of a guest's output.
-OUTPUT_SECONDS = 10.0
-#: What such a message begins with.
-_FETCH = '{"type":"fetch_output"'
 
 
 class Loan:
@@ -50,6 +43,8 @@ class Loan:
         judge: whether the policy lets an attempt run, and how; a text says why not.
         audit: called with a line on each guest that begins and ends.
         carrier: brings what guests have left home.
+        on_ran: called with the number of an attempt that has ended, the worker that ran it here,
+            and its number there.
         left: guests that an earlier process of the manager has begun: (job id, job).
         on_over: called once when nothing of the loan is left.
     """
@@ -57,7 +52,6 @@ class Loan:
     def __init__(
         self,
         service: Service,
-        outputs: Outputs,
         borrower: str,
         loan: str,
         machine: WorkerAd,
@@ -68,6 +62,7 @@ class Loan:
         judge: Callable[[str, LocalAttempt], Terms | str],
         audit: Callable[[str, JobSpec, int, Completion | None], None],
         carrier: Carrier,
+        on_ran: Callable[[int, str, int], None],
         left: Iterable[tuple[int, JobSpec]],
         on_over: Callable[[Loan], None],
     ) -> None:
@@ -79,9 +74,7 @@ class Loan:
         self._unheard_since: float | None = None
         self._given_back: set[int] = set()
         self._service = service
-        self._outputs = outputs
         self._judge = judge
-        self._tasks: set[asyncio.Task[None]] = set()
 
         def executor(on_completion: Callable[[Completion], None]) -> GuestExecutor:
             made = GuestExecutor(
@@ -91,6 +84,7 @@ class Loan:
                 self._guest_spec,
                 lambda spec, job_id: audit(borrower, spec, job_id, None),
                 lambda spec, job_id, end: audit(borrower, spec, job_id, end),
+                on_ran,
                 lambda end: carrier.carry(borrower, end),
             )
             for job_id, spec in left:
@@ -122,40 +116,14 @@ class Loan:
 
     def on_payload(self, sender: str, payload: str) -> None:
         """A message of the borrower's pool to its worker."""
-        if payload.startswith(_FETCH):
-            try:
-                message = codec.to_worker.decode(payload)
-            except codec.BadMessage:
-                return
-            if isinstance(message, work.FetchOutput):
-                task = asyncio.get_running_loop().create_task(self._send_output(message))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            return
         self.session.on_payload(sender, self.address, payload)
 
-    async def _send_output(self, asked: work.FetchOutput) -> None:
-        """Asks the worker that runs a guest for a piece of its output, and passes that on."""
-        answer = work.Output(request=asked.request, offset=asked.offset)
-        job = self.executor.job(asked.number)
+    def place_of(self, number: int) -> tuple[str, int] | None:
+        """The worker that runs an attempt here, and its number there; None if none does."""
+        job = self.executor.job(number)
         task = job.live.get(ONLY) if job is not None else None
         attempt = task.attempt if task is not None else None
-        if attempt is not None:
-            message, future = self._outputs.fetch(
-                attempt.worker, attempt.number, asked.stream, asked.offset
-            )
-            self._service.send_to_worker(attempt.worker, message)
-            try:
-                found = await asyncio.wait_for(future, OUTPUT_SECONDS)
-                answer = work.Output(
-                    request=asked.request,
-                    offset=asked.offset,
-                    data=found.data[: asked.limit],
-                    size_bytes=found.size_bytes,
-                )
-            except (TimeoutError, KestrelError):
-                pass
-        self.link.send(codec.encode(answer), f"pool@{self.borrower}")
+        return (attempt.worker, attempt.number) if attempt is not None else None
 
     def on_bounce(self, condition: str) -> None:
         """The borrower's pool could not be reached."""

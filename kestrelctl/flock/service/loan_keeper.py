@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Protocol
 
 from kestrelctl.core import effects as fx
+from kestrelctl.core import events as ev
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import natural
@@ -19,6 +22,7 @@ from kestrelctl.flock.rules.lending import ClassToLend, Grant, Lender, LentKey, 
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.service.files_home import Carrier
 from kestrelctl.flock.service.guest_jobs import held_of
+from kestrelctl.flock.service.guest_outputs import GuestOutputs
 from kestrelctl.flock.service.lent_ad import lent_machine, loan_ad
 from kestrelctl.flock.service.loan import Loan, Terms
 from kestrelctl.manager.outputs import Outputs
@@ -33,6 +37,10 @@ audit_log = logging.getLogger("kestrelctl.flock.audit")
 #: An earlier process of the manager may have missed the end of guests that ended so long ago.
 MISSED_SECONDS = 3600.0
 DAY_SECONDS = 86_400.0
+#: The jobs of ended guests are kept so long: a manager that is started anew looks at them.
+KEEP_SECONDS = MISSED_SECONDS
+#: So many are forgotten at once.
+MOST_FORGOTTEN = 100
 
 
 class Spools(Protocol):
@@ -80,6 +88,7 @@ class LoanKeeper:
     Args:
         policy: the rules in force.
         carrier: brings what guests have left home.
+        any_workdir: as of `lent_machine`.
     """
 
     def __init__(
@@ -91,10 +100,14 @@ class LoanKeeper:
         spools: Spools,
         random: Random,
         carrier: Carrier,
+        *,
+        any_workdir: bool = False,
     ) -> None:
+        self._any_workdir = any_workdir
         self._carrier = carrier
         self._service = service
-        self._outputs = outputs
+        self._outputs = GuestOutputs(service, outputs)
+        self._ended: deque[tuple[float, int]] = deque()
         self._settings = settings
         self._policy = policy
         self._spools = spools
@@ -115,7 +128,7 @@ class LoanKeeper:
         told: list[LentClass] = []
         self._supplies = {}
         for each in self._service.pool.lendable(self._service.now()):
-            machine = lent_machine(each.ad)
+            machine = lent_machine(each.ad, any_workdir=self._any_workdir)
             self._machines[each.id] = machine
             free = {} if each.wanted else {n: each.free.get(n, 0.0) for n in machine.assets}
             self._supplies[each.id] = ClassToLend(each.id, machine.assets, free, each.wanted)
@@ -129,6 +142,7 @@ class LoanKeeper:
 
     def _on_job_ended(self, ended: fx.JobEnded) -> None:
         if ended.record.spec.guest is not None:
+            self._ended.append((self._service.now(), ended.record.job_id))
             for loan in self.loans.values():
                 loan.job_closed(ended.record)
 
@@ -145,8 +159,15 @@ class LoanKeeper:
     def on_payload(self, sender: str, loan: str, payload: str) -> bool:
         """A borrower's pool talks to its worker; returns whether there is such a loan."""
         pool = sender.partition("@")[2].partition("/")[0]
+        if sender != f"pool@{pool}":
+            return False
         found = self.loans.get((pool, loan))
-        if found is not None and sender == f"pool@{pool}":
+        question = self._outputs.question(payload)
+        if question is not None:  # also when the loan is over
+            place = found.place_of(question.number) if found is not None else None
+            self._outputs.answer(pool, loan, question, place)
+            return True
+        if found is not None:
             found.on_payload(sender, payload)
             return True
         return False
@@ -176,6 +197,7 @@ class LoanKeeper:
         for grant in self.lender.share(now, self._supplies, used):
             self._apply(grant, now)
         self._drop_unheard(now)
+        self.forget_ended(now)
 
     def _apply(self, grant: Grant, now: float) -> None:
         key = (grant.borrower, grant.loan)
@@ -208,7 +230,6 @@ class LoanKeeper:
         log.info("lends %s machines of class %s", borrower, loan_id)
         self.loans[key] = Loan(
             self._service,
-            self._outputs,
             borrower,
             loan_id,
             machine,
@@ -219,6 +240,7 @@ class LoanKeeper:
             self._judge,
             self._audit,
             self._carrier,
+            partial(self._outputs.note, borrower),
             left,
             self._over,
         )
@@ -258,6 +280,14 @@ class LoanKeeper:
         moments = [loan.until for loan in self.lender.loans.values()]
         overdue = self.lender.overdue_at()
         return min([*moments, *([overdue] if overdue is not None else [])], default=None)
+
+    def forget_ended(self, now: float) -> None:
+        """Has the own pool forget guests that ended a while ago: the audit tells of them."""
+        due: list[int] = []
+        while self._ended and now - self._ended[0][0] >= KEEP_SECONDS and len(due) < MOST_FORGOTTEN:
+            due.append(self._ended.popleft()[1])
+        if due and not self._service.store_error:
+            self._service.handle(ev.Expire(at=now, cause="flock", job_ids=due))
 
     # -- policy ------------------------------------------------------------------------------------
 
@@ -328,6 +358,7 @@ class LoanKeeper:
             guest = record.spec.guest
             if guest is None:
                 continue
+            self._ended.append((record.ended_at or now, record.job_id))
             whole = self._service.store.job(record.job_id)
             if whole is not None:
                 left.setdefault((guest.pool, guest.loan), []).append((whole.job_id, whole.spec))

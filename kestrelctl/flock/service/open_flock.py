@@ -66,6 +66,7 @@ def open_flock(
         random,
         kept.policy,
         own_slots=own_slot,
+        any_workdir=options.flock_any_workdir,
         carrier=lambda slots: FilesHome(
             options.data_dir / "guest-files",
             slots.ask,

@@ -24,12 +24,12 @@ class Agenda:
         now: the moment of what is being called.
     """
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
         self._spans: dict[int, list[Event]] = {}
         self._numbers: list[int] = []
         self._soon: list[Event] = []
-        self._soon_until = 0.0
+        self._soon_until = now
         self._asked = 0
 
     def at(self, moment: float, call: Callable[[Any, Any], None], a: Any, b: Any) -> None:
@@ -39,7 +39,7 @@ class Agenda:
         if moment < self._soon_until:
             heappush(self._soon, event)
             return
-        number = int(moment / SPAN_SECONDS)
+        number = int(moment // SPAN_SECONDS)
         span = self._spans.get(number)
         if span is None:
             self._spans[number] = [event]
@@ -47,16 +47,15 @@ class Agenda:
         else:
             span.append(event)
 
-    def run(self, until: float = float("inf")) -> None:
-        """Lets time pass until nothing is left to happen, or nothing before that moment."""
+    def run(self, until: float) -> None:
+        """Lets time pass up to a moment: all that is to happen before it does."""
         soon = self._soon
         while True:
-            while soon:
-                if soon[0][0] >= until:
-                    return
+            while soon and soon[0][0] < until:
                 self.now, _, call, a, b = heappop(soon)
                 call(a, b)
-            if not self._numbers or self._numbers[0] * SPAN_SECONDS >= until:
+            if soon or not self._numbers or self._numbers[0] * SPAN_SECONDS >= until:
+                self.now = until
                 return
             number = heappop(self._numbers)
             self._soon_until = (number + 1) * SPAN_SECONDS

@@ -8,17 +8,24 @@ from random import Random
 import msgspec
 
 from kestrelctl.flock.rules.flock_settings import MINUTE_SECONDS, FlockSettings
+from kestrelctl.protocol.flock import PoolAnnouncement
 from kestrelctl.simulate.flocks.agenda import Agenda
-from kestrelctl.simulate.flocks.member import Member, Source
+from kestrelctl.simulate.flocks.member import HeardSource, Member
 from kestrelctl.simulate.flocks.pool_model import PoolModel
 from kestrelctl.simulate.flocks.topology import Topology
 from kestrelctl.simulate.flocks.trace import trace
 
+#: Before the first task, the pools join within the first of these, and the overlay settles.
+_GATHERING_SECONDS = 1200.0
+_CALM_SECONDS = 600.0
+#: When some fail or join, and for how long they are away.
+_COMINGS_MINUTES = (100.0, 700.0)
+AWAY_SECONDS = 1800.0
 #: Of the source: between how many machines and sequences a pool has.
 FEWEST, MOST = 25, 225
 
 
-class FlockPlan(msgspec.Struct, frozen=True, kw_only=True):
+class FlockWorldPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be simulated.
 
     Attributes:
@@ -27,6 +34,8 @@ class FlockPlan(msgspec.Struct, frozen=True, kw_only=True):
         seed: of all chance.
         flocking: whether the pools know of each other.
         ttl: how far announcements go.
+        failing: the share of pools that are gone for half an hour in the middle.
+        joining: the share of pools that join only in the middle.
     """
 
     pools: int = 1000
@@ -34,14 +43,19 @@ class FlockPlan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
     flocking: bool = True
     ttl: int = 1
+    failing: float = 0.0
+    joining: float = 0.0
 
 
 class FlockWorld:
     """Some pools on a network."""
 
-    def __init__(self, plan: FlockPlan) -> None:
+    def __init__(self, plan: FlockWorldPlan) -> None:
         self.plan = plan
-        self.agenda = Agenda()
+        self.agenda = Agenda(-_GATHERING_SECONDS - 2 * _CALM_SECONDS)
+        self._random = Random(f"{plan.seed} flock")
+        self._tables: list[list[int]] = []
+        self.upkeep_per_minute = 0.0
         self.network = Topology(Random(f"{plan.seed} network"), plan.pools)
         self.models = [self._model(number) for number in range(plan.pools)]
         self.members: list[Member] = []
@@ -69,31 +83,93 @@ class FlockWorld:
             member = Member(model, self.members, far, self.agenda, settings, random)
             model.meet(self.models, far, member)
             self.members.append(member)
-        for member, table in zip(self.members, self._tables(), strict=True):
-            member.hearers = [self.members[number] for number in table]
-            for number in table:
-                far = self.network.seconds(member.model.number, number)
-                self.members[number].sources.append(Source(member, member.domain, far))
-        random = Random(f"{plan.seed} phases")
+        self._gather()
+        self._wire(None, None)
         for member in self.members:
-            member.start(random.uniform(0, settings.minute_seconds))
+            member.start(self._random.uniform(0, settings.minute_seconds))
+        if not plan.failing and not plan.joining:
+            for member in self.members:  # who comes and goes not, needs no looking after
+                member.keeps_up = False
 
-    def _tables(self) -> list[list[int]]:
-        random = Random(f"{self.plan.seed} ids")
-        ids = [f"{random.getrandbits(128):032x}" for _ in self.models]
-        tables = []
-        for number, own in enumerate(ids):
-            far = self.network.row(number)
-            slots: dict[tuple[int, str], int] = {}
-            for other, name in enumerate(ids):
-                if other == number:
-                    continue
-                row = next(i for i in range(32) if own[i] != name[i])
-                slot = (row, name[row])
-                if slot not in slots or far[other] < far[slots[slot]]:
-                    slots[slot] = other
-            tables.append(sorted(set(slots.values())))
-        return tables
+    def _gather(self) -> None:
+        """The pools join, one after the other, each through one that it knows."""
+        draw, plan = self._random, self.plan
+        late = set(draw.sample(range(1, plan.pools), round(plan.joining * plan.pools)))
+        present: list[Member] = []
+        for member in self.members:
+            if member.model.number in late:
+                at = draw.uniform(*_COMINGS_MINUTES) * MINUTE_SECONDS
+                self.agenda.at(at, self._comes, member, None)
+                continue
+            via = draw.choice(present) if present else None
+            member.join(via)
+            present.append(member)
+            self.agenda.run(self.agenda.now + _GATHERING_SECONDS / plan.pools)
+        self.agenda.run(-_CALM_SECONDS)
+        told = sum(member.told for member in self.members)
+        self.agenda.run(0.0)
+        told = sum(member.told for member in self.members) - told
+        self.upkeep_per_minute = told / len(present) / (_CALM_SECONDS / MINUTE_SECONDS)
+        stays = [m.model.number for m in present]
+        for number in draw.sample(stays[1:], round(plan.failing * plan.pools)):
+            at = draw.uniform(*_COMINGS_MINUTES) * MINUTE_SECONDS
+            self.agenda.at(at, self._fails, self.members[number], None)
+
+    def _comes(self, member: Member, _b: None) -> None:
+        member.join(self.members[0])
+        member.start(0.0)
+
+    def _fails(self, member: Member, _b: None) -> None:
+        member.fail()
+        self.agenda.at(self.agenda.now + AWAY_SECONDS, self._recovers, member, None)
+
+    def _recovers(self, member: Member, _b: None) -> None:
+        member.recover(self.members[0])
+
+    def _wire(self, _a: None, _b: None) -> None:
+        """Notes whose announcements reach whom, as the tables are now."""
+        tables = [member.targets() if member.member else [] for member in self.members]
+        if tables != self._tables:
+            self._tables = tables
+            heard = {
+                (member, source.member, source.sender): source.heard
+                for member in self.members
+                for source in member.sources
+            }
+            for member in self.members:
+                member.sources = []
+            for member, table in zip(self.members, tables, strict=True):
+                self._spread(member, table, heard)
+        if self.plan.failing or self.plan.joining:
+            self.agenda.at(self.agenda.now + MINUTE_SECONDS, self._wire, None, None)
+
+    def _spread(
+        self,
+        member: Member,
+        table: list[int],
+        heard: dict[tuple[Member, Member, str], PoolAnnouncement | None],
+    ) -> None:
+        """Notes whom the announcements of one pool reach, and by whom and how soon."""
+        own = member.model.number
+        reached = {number: (self.network.seconds(own, number), own) for number in table}
+        member.copies = len(table)
+        if self.plan.ttl > 1:
+            for via in table:
+                for number in self._tables[via]:
+                    if number in (own, via):
+                        continue
+                    member.copies += 1
+                    far = self.network.seconds(own, via) + self.network.seconds(via, number)
+                    if number not in reached or (
+                        reached[number][1] != own and far < reached[number][0]
+                    ):
+                        reached[number] = (far, via)
+        member.hearers = [self.members[number] for number in sorted(reached)]
+        for number in sorted(reached):
+            far, via = reached[number]
+            source = HeardSource(member, self.members[via].domain, far)
+            source.heard = heard.get((self.members[number], member, source.sender))
+            self.members[number].sources.append(source)
 
     def run(self) -> None:
         """Lets time pass until every task has ended."""

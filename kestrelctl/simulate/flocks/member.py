@@ -13,12 +13,14 @@ from math import ceil, floor
 from typing import TYPE_CHECKING
 
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.flock.overlay.overlay import Overlay
 from kestrelctl.flock.rules.announcing import NEWS_SHARE, Announcer
 from kestrelctl.flock.rules.borrowing import Borrower, Need
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.lending import ClassToLend, Lender, LoanLimit
 from kestrelctl.flock.rules.willing import WillingList
 from kestrelctl.protocol.flock import Borrow, LentClass, NotLent, PoolAnnouncement
+from kestrelctl.protocol.flock_overlay import OverlayMessage
 from kestrelctl.simulate.flocks.agenda import Agenda
 from kestrelctl.simulate.flocks.pool_model import PoolModel
 
@@ -30,6 +32,10 @@ CLASS = "00000000c1a5"
 MACHINE = WorkerAd(assets={"cpus": 1.0})
 _ONE = {"cpus": 1.0}
 _NONE = {"cpus": 0.0}
+#: When a pool is gone, others have noticed after this time.
+NOTICE_SECONDS = 15.0
+#: A flock of so many pools or fewer needs no table: each tells all it knows.
+FEW_POOLS = 16
 #: A pool whose tasks wait looks around again after this part of a flock minute, so that its wishes
 #: are renewed in the second half of their lease.
 _LOOK_AGAIN = 2 / 3
@@ -50,7 +56,7 @@ def _no_limit(_borrower: str) -> LoanLimit:
     return LoanLimit()
 
 
-class Said:
+class LatestWords:
     """What a pool has announced last, and before that, with the moments."""
 
     __slots__ = ("at", "before", "before_at", "last")
@@ -66,7 +72,7 @@ class Said:
         self.last, self.at = said, now
 
 
-class Source:
+class HeardSource:
     """A pool whose announcements reach another one.
 
     Attributes:
@@ -88,9 +94,14 @@ class Member:
     """A pool that flocks.
 
     Attributes:
-        hearers: the pools that its announcements are sent to.
+        hearers: the pools that its announcements reach.
         sources: the pools whose announcements reach it.
-        announcements: how many it has made.
+        copies: how many messages one announcement is, with those that forward it.
+        sent: how many messages all its announcements were.
+        member: whether it is in the flock now.
+        keeps_up: whether the overlay looks after itself as time goes by.
+        told: how many messages of the overlay it has sent.
+        announcements: how many announcements it has made.
         asked: how many wishes it has sent; `granted`: how often it has said what it lends.
         decisions: how often it has looked around for somebody who lends.
     """
@@ -107,16 +118,30 @@ class Member:
         self.model = model
         self.domain = domain_of(model.number)
         self.hearers: list[Member] = []
-        self.sources: list[Source] = []
-        self.said = Said()
-        self.announcements = self.asked = self.granted = self.decisions = 0
-        self.willing = WillingList(self.domain, random)
+        self.sources: list[HeardSource] = []
+        self.said = LatestWords()
+        self.announcements = self.asked = self.granted = self.decisions = self.told = 0
+        self.keeps_up = True
+        self.copies = self.sent = 0
+        self._members, self._far, self._agenda = members, far, agenda
+        self._settings, self._random = settings, random
+        self.member = False
+        self._starts = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Knows nothing of others: the pool has just started."""
+        settings = self._settings
+        self._starts += 1
+        self.willing = WillingList(self.domain, self._random)
         self.lender = Lender(settings, _no_limit)
         self.borrower = Borrower(settings)
-        self._announcer = Announcer(self.domain, 1, settings)
-        self._members, self._far, self._agenda = members, far, agenda
-        self._settings = settings
-        # What is used of loans, in the words of the rules, and how many of them are lent.
+        self.overlay = Overlay(self.domain, self._random)
+        self._announcer = Announcer(self.domain, self._starts, settings)
+        self._tick_at = float("inf")
+        for source in self.sources:
+            source.heard = None
+        # What is used of loans, in the words of the rules, and how many machines are lent.
         self._in_use: dict[tuple[str, str], dict[str, float]] = {}
         self._used: dict[tuple[str, str], dict[str, float]] = {}
         self._lent: dict[int, int] = {}
@@ -128,6 +153,65 @@ class Member:
         self._decide_at: float | None = None
         self._decided_for = 0.0
         self._reclaims = False
+
+    # -- coming and going --------------------------------------------------------------------------
+
+    def join(self, via: Member | None) -> None:
+        """Joins the flock through a member; through none it is the first."""
+        self.member = True
+        if via is not None:
+            self.overlay.join(via.domain, self._agenda.now)
+            self._flush()
+
+    def fail(self) -> None:
+        """The pool is gone for a while, with all that its manager knew of others."""
+        self.model.fail(NOTICE_SECONDS)
+        self.member = False
+        self._forget()
+
+    def recover(self, via: Member) -> None:
+        """The pool is back, and joins again."""
+        self.model.recover()
+        self.join(via)
+        self.start(0.0)
+
+    # -- the overlay -------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Sends what the overlay has to say, and plans when it is asked again."""
+        now = self._agenda.now
+        for domain, message in self.overlay.take_sends():
+            self.told += 1
+            number = self._number(domain)
+            member = self._members[number]
+            self._agenda.at(now + self._far[number], member._hear_overlay, self, message)
+        at = self.overlay.wake_at()
+        if at is not None and at != self._tick_at:
+            self._tick_at = at
+            self._agenda.at(max(at, now), self._tick, at, None)
+
+    def _hear_overlay(self, sender: Member, message: OverlayMessage) -> None:
+        now = self._agenda.now
+        if self.member:
+            self.overlay.hear(sender.domain, message, now)
+            self._flush()
+        else:
+            back = now + self._far[sender.model.number]
+            self._agenda.at(back, sender._unreachable, self.domain, None)
+
+    def _tick(self, at: float, _b: None) -> None:
+        if self.member and self.keeps_up and at == self._tick_at:
+            self._tick_at = float("inf")
+            self.overlay.tick(self._agenda.now)
+            self._flush()
+
+    def targets(self) -> list[int]:
+        """The pools to which its announcements go."""
+        known = self.overlay.known()
+        pools = known if len(known) <= FEW_POOLS else self.overlay.table()
+        return [self._number(domain) for domain in pools]
+
+    # -- time --------------------------------------------------------------------------------------
 
     def start(self, phase: float) -> None:
         """Begins to take part: tells what is idle, and from then on once a minute.
@@ -141,7 +225,7 @@ class Member:
 
     def _each_minute(self, _a: None, _b: None) -> None:
         """Forgets what does not hold any more."""
-        if self.model.is_down:
+        if not self.member:
             return
         now = self._agenda.now
         self.willing.expire(now)
@@ -162,7 +246,7 @@ class Member:
     def _announce(self, at: float, _b: None) -> None:
         """Tells the neighbours what is idle, if the rules find it due."""
         model, settings = self.model, self._settings
-        if at != self._announce_at or model.is_down:
+        if at != self._announce_at or not self.member:
             return
         now, since = self._agenda.now, model.waits_since
         willing = since is None or now - since < settings.reclaim_seconds
@@ -171,6 +255,7 @@ class Member:
         said = self._announcer.next(now, (cls,), willing=willing, ttl=settings.ttl)
         if said is not None:
             self.announcements += 1
+            self.sent += self.copies
             self.said.add(said, now)
             self._fewest = ceil(free * (1 - NEWS_SHARE))
             self._most = floor(free * (1 + NEWS_SHARE))
@@ -241,7 +326,7 @@ class Member:
         model, now, settings = self.model, self._agenda.now, self._settings
         self._decided_at = now
         self._decided_for = 0.0
-        if model.waits_since is None or model.is_down:
+        if model.waits_since is None or not self.member:
             return
         waiting = model.waiting
         self._decided_for = _MORE_WAIT * waiting
@@ -282,6 +367,10 @@ class Member:
 
     def _unreachable(self, lender: str, _b: None) -> None:
         """A message has come back: there is nobody."""
+        if not self.member:
+            return
+        self.overlay.unreachable(lender, self._agenda.now)
+        self._flush()
         self.willing.forget(lender)
         self.borrower.forget(lender)
 
@@ -291,7 +380,7 @@ class Member:
         """A pool asks for machines."""
         now, number = self._agenda.now, borrower.model.number
         back = now + self._far[number]
-        if self.model.is_down:
+        if not self.member:
             self._agenda.at(back, borrower._unreachable, self.domain, None)
             return
         refused = self.lender.hear(borrower.domain, message, self._supplies(), now)
@@ -331,7 +420,7 @@ class Member:
         """Ends guests for whose places own tasks have waited too long."""
         self._reclaims = False
         model, now = self.model, self._agenda.now
-        if model.waits_since is None or not model.guests or model.is_down:
+        if model.waits_since is None or not model.guests or not self.member:
             return
         overdue = model.waiting_since(now - self._settings.reclaim_seconds)
         supply = self._supplies()[CLASS]._replace(overdue=overdue)

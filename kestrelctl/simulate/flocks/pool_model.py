@@ -84,9 +84,9 @@ class PoolModel:
     """
 
     __slots__ = (
-        "_again", "_agenda", "_arrived", "_at", "_far", "_gone", "_head", "_lengths", "_nearest", "_pools",
-        "_room", "around", "borrowed", "done", "free", "guests", "guests_of", "is_down", "killed",
-        "last_end", "machines", "most_wait", "number", "ran_at", "states", "sum_wait",
+        "_again", "_agenda", "_arrived", "_at", "_far", "_gone", "_head", "_lengths", "_nearest",
+        "_pools", "_room", "around", "borrowed", "done", "free", "guests", "guests_of", "is_down",
+        "killed", "last_end", "machines", "most_wait", "number", "ran_at", "states", "sum_wait",
         "waits_since",
     )  # fmt: skip
 
@@ -333,32 +333,36 @@ class PoolModel:
         self.around.used(home, running)
 
     def reclaim(self, machines: int) -> None:
-        """Ends so many guests at once, those that have run shortest, for the own tasks that wait."""
-        for guest in list(reversed(self.guests))[:machines]:
-            home, task = guest
-            loan = self._pools[home].borrowed[self.number]
-            self.killed += 1
-            self._agenda.at(
-                self._agenda.now + loan.far_seconds, self._pools[home]._came_back, task, loan
-            )
+        """Ends so many guests at once, the latest first, because own tasks wait."""
+        ended = list(reversed(self.guests))[:machines]
+        for guest in ended:
             self._guest_left(guest)
-        self._freed()
+        self.killed += len(ended)
+        self._freed()  # what is lent is told first, so that they do not come here again
+        now = self._agenda.now
+        for home, task in ended:
+            loan = self._pools[home].borrowed[self.number]
+            self._agenda.at(now + loan.far_seconds, self._pools[home]._came_back, task, loan)
 
     # -- failures ----------------------------------------------------------------------------------
 
-    def fail(self) -> None:
-        """The pool is gone with all that ran there; its tasks are kept, and its users go on."""
+    def fail(self, notice_seconds: float) -> None:
+        """The pool is gone with all that ran there; its tasks are kept, and its users go on.
+
+        Args:
+            notice_seconds: after this time others have noticed.
+        """
+        noticed = self._agenda.now + notice_seconds
         self.is_down = True
         self._gone += 1
         self.free = 0
+        for home in self._pools:
+            if self.number in home.borrowed:
+                self._agenda.at(noticed, home.offered, self.number, 0)
         for guest in list(self.guests):
-            loan = self._pools[guest[0]].borrowed[self.number]
-            self._agenda.at(
-                self._agenda.now + loan.far_seconds,
-                self._pools[guest[0]]._came_back,
-                guest[1],
-                loan,
-            )
+            home = self._pools[guest[0]]
+            loan = home.borrowed[self.number]
+            self._agenda.at(noticed, home._came_back, guest[1], loan)
         self.guests.clear()
         self.guests_of.clear()
         for loan in self._nearest:

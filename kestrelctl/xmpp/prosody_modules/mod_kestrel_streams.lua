@@ -84,8 +84,11 @@ local function read_trust()
 	end
 end
 
+-- Who wants a certificate first may keep his name until there is TLS (RFC 6120, 4.7.1).
 local function may_be_in_flock(domain)
-	return domain and (pins[domain] or #authorities > 0);
+	if #authorities > 0 then return true; end
+	if domain then return pins[domain] ~= nil; end
+	return next(pins) ~= nil;
 end
 
 -- Tells whether a certificate proves that a domain is of the flock; if not, why.
@@ -295,7 +298,7 @@ end
 -- After `s2s_auth_certs`, which looks at what the system trusts, and before `s2s`, which closes the rest.
 module:hook("s2s-check-certificate", function (event)
 	local session, domain, cert = event.session, event.host, event.cert;
-	if not may_be_in_flock(domain) then return; end
+	if not domain or not may_be_in_flock(domain) then return; end
 	local is_proven, why = false, "is missing";
 	if cert then
 		local socket = session.conn:socket();

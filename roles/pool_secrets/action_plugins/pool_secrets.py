@@ -46,7 +46,7 @@ _HEADER = """\
 _FLOCK_HEADER = """\
 ---
 # The authority of a flock, its key encrypted with your vault password. Made by playbooks/flock.yml.
-# Each pool of this flock that you keep needs this file; whoever has the key can sign for any of them.
+# Each pool of this flock that you keep needs this file; who has the key can sign for any of them.
 """
 _NO_PASSWORD = """\
 There is no vault password. The secrets of a pool are kept encrypted with one. Make one, then run \

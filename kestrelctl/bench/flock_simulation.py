@@ -1,0 +1,74 @@
+"""Simulates flocks and says what came of it: as JSON, as a table, and on a page with plots."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from kestrelctl.bench.flock_simulation_page import (
+    completion_plot,
+    flock_page,
+    locality_plot,
+    picture,
+)
+from kestrelctl.errors import UsageError
+from kestrelctl.simulate.flocks.flock_tally import FlockTally, tally
+from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
+
+
+class FlockSimulation(msgspec.Struct, frozen=True, kw_only=True):
+    """Flocks that were simulated, and by which command."""
+
+    command: str
+    runs: list[FlockTally]
+
+
+def simulate(
+    plans: Iterable[FlockWorldPlan], on_run: Callable[[FlockTally], None]
+) -> list[FlockTally]:
+    """Runs flocks one after the other.
+
+    Args:
+        on_run: is told of each that has come to its end.
+
+    Raises:
+        UsageError: a plan makes no sense.
+    """
+    found = []
+    for plan in plans:
+        if plan.pools < 2 or plan.scale <= 0:
+            raise UsageError("a flock needs two pools, and a scale above 0")
+        begun = time.process_time()
+        gc.disable()  # events are millions, and no circles
+        try:
+            world = FlockWorld(plan)
+            world.run()
+        finally:
+            gc.enable()
+        spent = time.process_time() - begun
+        run = msgspec.structs.replace(tally(world), cpu_seconds=round(spent, 1))
+        on_run(run)
+        found.append(run)
+    return found
+
+
+def write_flock_report(directory: Path, result: FlockSimulation) -> Path:
+    """Writes `flock.html`, `flock.json` and the plots as SVG; returns the page.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    page = directory / "flock.html"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "flock.json").write_bytes(msgspec.json.encode(result))
+        (directory / "flock-locality.svg").write_text(picture(locality_plot(result.runs)))
+        (directory / "flock-completion.svg").write_text(picture(completion_plot(result.runs)))
+        page.write_text(flock_page(result.runs, result.command), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be written", cause=error.strerror) from None
+    return page

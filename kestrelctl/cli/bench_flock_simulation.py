@@ -1,0 +1,81 @@
+"""`kestrelctl bench flock-sim`: many pools that lend each other machines, on simulated time."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
+from kestrelctl.cli.command_output import Record, Table
+from kestrelctl.cli.grid import Grid
+from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
+
+
+@click.command("flock-sim", cls=CliCommand, talks=False)
+@click.option(
+    "--pools", type=WholeNumber(2), default=1000, show_default=True, help="Of the network."
+)
+@click.option(
+    "--scale",
+    type=Number(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="What the 25 to 225 machines and sequences of a pool are multiplied by.",
+)
+@click.option("--seed", type=WholeNumber(0), default=1, show_default=True, help="Of all chance.")
+@click.option(
+    "--ttl",
+    "ttls",
+    type=click.IntRange(0, 2),
+    multiple=True,
+    help="How far announcements go, a run each; 0 for pools that are alone.  [default: 0, 1]",
+)
+@click.option("--failing", metavar="PERCENT", help="Of the pools, are gone for half an hour.")
+@click.option("--joining", metavar="PERCENT", help="Of the pools, join in the middle.")
+@click.option("--report", type=Path, metavar="DIR", help="Write a page with plots there.")
+@pass_invocation
+def simulate_flocks(
+    invocation: Invocation,
+    /,
+    pools: int,
+    scale: float,
+    seed: int,
+    ttls: tuple[int, ...],
+    failing: str | None,
+    joining: str | None,
+    report: Path | None,
+) -> None:
+    """Simulate many pools that lend each other machines."""
+    from kestrelctl.bench import flock_simulation as simulating
+    from kestrelctl.bench import flock_simulation_page as showing
+    from kestrelctl.simulate.flocks.flock_world import FlockWorldPlan
+
+    plans = [
+        FlockWorldPlan(
+            pools=pools,
+            scale=scale,
+            seed=seed,
+            flocking=ttl > 0,
+            ttl=max(ttl, 1),
+            failing=parse_percent(failing) if failing and ttl else 0.0,
+            joining=parse_percent(joining) if joining and ttl else 0.0,
+        )
+        for ttl in ttls or (0, 1)
+    ]
+    screen = invocation.screen
+    runs = simulating.simulate(
+        plans, lambda run: screen.say(f"{showing.name_of(run)}: {run.cpu_seconds:,.0f} s of CPU")
+    )
+    command = shlex.join(["kestrelctl", *sys.argv[1:]])
+    result = simulating.FlockSimulation(command=command, runs=runs)
+    if report is not None:
+        screen.say(f"report: {simulating.write_flock_report(report, result)}")
+    grid = Grid([("RUN", False), *((title.upper(), True) for title in showing.COLUMNS[1:])])
+    lines = Table(grid, [showing.row_of(run) for run in runs])
+    longest = ", ".join(f"{run.minutes:.0f}" for run in runs)
+    asyncio.run(invocation.show(Record(longest, msgspec.to_builtins(result), [lines])))
