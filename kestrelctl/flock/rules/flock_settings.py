@@ -71,6 +71,11 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.minute_seconds / 60
 
     @property
+    def patience_seconds(self) -> float:
+        """A result whose home does not say that it has it is reported again after this time."""
+        return max(5.0, self.minute_seconds / 6)
+
+    @property
     def reclaim_seconds(self) -> float:
         """What runs for others may go on so long while own tasks wait for its place."""
         return self.reclaim_minutes * self.minute_seconds

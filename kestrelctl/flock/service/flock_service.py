@@ -40,7 +40,7 @@ from kestrelctl.protocol.flock import (
     WantSlot,
 )
 from kestrelctl.protocol.flock_message import FlockMessage
-from kestrelctl.protocol.flock_overlay import PoolPing, PoolPong
+from kestrelctl.protocol.flock_overlay import AskPools, PoolPing, PoolPong
 from kestrelctl.protocol.flock_views import NeighbourAnswer
 
 log = logging.getLogger(__name__)
@@ -125,6 +125,7 @@ class FlockService:
         self._pings: dict[int, asyncio.Future[None]] = {}
         self._next_token = _FIRST_TOKEN
         self._restored = False
+        self._has_left = False
         service.after_schedule = self._look_soon
 
     # -- in and out --------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ class FlockService:
     def begin(self, through: Callable[[], list[str]] | list[str]) -> None:
         """Is a member from now on, and joins through these pools; through none it is the first."""
         domains = through() if callable(through) else through
-        self.member = True
+        self.member, self._has_left = True, False
         moment = self._service.now()
         for domain in domains:
             if domain != self._domain and not self.settings.fixed:
@@ -146,7 +147,7 @@ class FlockService:
         self._send_to(self._targets(), self._announcer.farewell())
         self.overlay.leave(self._service.now())
         self._flush_overlay()
-        self.member = False
+        self.member, self._has_left = False, True
         for borrower, loan in list(self.keeper.loans):
             self.keeper.repaid(borrower, loan)
         for pool, loan in list(self.desk.borrower.wishes):
@@ -283,8 +284,11 @@ class FlockService:
             answered = self._pings[message.token]
             if not answered.done():
                 answered.set_result(None)
-        elif isinstance(message, PoolPing) and not self.member:
-            self._send(pool, PoolPong(token=message.token))
+        elif isinstance(message, PoolPing) and message.token >= _FIRST_TOKEN and not self.member:
+            self._send(pool, PoolPong(token=message.token))  # a person asks
+        elif isinstance(message, PoolPing | AskPools) and self._has_left:
+            self.overlay.hear(pool, message, moment)  # it has missed that
+            self._flush_overlay()
         elif not self.member:
             self.counts[UNASKED] += 1
         elif isinstance(message, PoolAnnouncement):
