@@ -228,6 +228,7 @@ class FlockService:
         except codec.BadMessage as error:
             self._drop(UNREADABLE, sender, str(error))
             return
+        self._service.stanzas.received(type(message), len(payload))
         self.unreachable.discard(pool)
         self._hear(pool, message)
 
@@ -370,9 +371,8 @@ class FlockService:
 
     def dropped(self) -> dict[str, int]:
         """Messages that were dropped, by why."""
-        kinds = (UNREADABLE, UNASKED, STRANGER)
-        found = {why: self.counts[why] for why in kinds if self.counts[why]}
-        return found | dict(self.overlay.dropped)
+        found = Counter({why: self.counts[why] for why in (UNREADABLE, UNASKED, STRANGER)})
+        return dict(found + Counter(self.willing.dropped()) + self.overlay.dropped)
 
     # -- looking -----------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ class LoanKeeper:
         any_workdir: bool = False,
     ) -> None:
         self._any_workdir = any_workdir
-        self._carrier = carrier
+        self.carrier = carrier
         self._service = service
         self._outputs = GuestOutputs(service, outputs)
         self._ended: deque[tuple[float, int]] = deque()
@@ -256,7 +256,7 @@ class LoanKeeper:
             self._random,
             self._judge,
             self._audit,
-            self._carrier,
+            self.carrier,
             partial(self._outputs.note, borrower),
             left,
             self._over,

@@ -14,8 +14,9 @@ from kestrelctl.errors import TimedOut, Unreachable, UsageError
 from kestrelctl.flock.service.flock_service import FlockService
 from kestrelctl.flock.service.kept_flock import KeptFlock
 from kestrelctl.flock.service.loan_addresses import pool_and_loan
+from kestrelctl.flock.service.neighbour_states import state_of
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol.flock import LentClass, PoolAnnouncement
+from kestrelctl.protocol.flock import LentClass
 from kestrelctl.protocol.flock_views import FlockView, LentClassView, LoanView, NeighbourView
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ class PoolInFlock:
             guests_total=keeper.counts.begun,
             sent=flock.counts["sent"],
             received=flock.counts["received"],
-            dropped={**flock.willing.dropped(), **flock.dropped()},
+            dropped=flock.dropped(),
         )
 
     def _taken(self, jid: str, worker: Worker) -> LoanView:
@@ -147,7 +148,7 @@ class PoolInFlock:
             found.append(
                 NeighbourView(
                     pool=pool,
-                    state=self._state(pool, said),
+                    state=state_of(pool, said, flock.unreachable),
                     round_trip_seconds=flock.overlay.proximity_seconds(pool),
                     heard_ago_seconds=moment - heard[pool].heard_at if pool in heard else None,
                     classes=[_class_view(each) for each in said.classes] if said else [],
@@ -158,15 +159,6 @@ class PoolInFlock:
                 )
             )
         return found
-
-    def _state(self, pool: str, said: PoolAnnouncement | None) -> str:
-        if pool in self._flock.unreachable:
-            return "unreachable"
-        if said is None:
-            return "silent"
-        if not said.willing:
-            return "unwilling"
-        return "free" if any(each.free.get("cpus", 0.0) > 0 for each in said.classes) else "full"
 
     def rules(self) -> Sequence[FlockRule]:
         """The rules in force."""
