@@ -48,11 +48,14 @@ class PoolInFlock:
 
     def begin(self) -> None:
         """Is in the flock again in which it was, or that it was told to be in."""
-        named = [peer.pool for peer in self._kept.peers()]
-        through = [self._through] if self._through else []
-        if through or named:
-            self._flock.begin(list(dict.fromkeys([*through, *named])))
+        if ways_in := self._ways_in():
+            self._flock.begin(ways_in)
             self._remember()
+
+    def _ways_in(self) -> list[str]:
+        """The pools through which the flock may be found."""
+        through = [self._through] if self._through else []
+        return list(dict.fromkeys([*through, *(peer.pool for peer in self._kept.peers())]))
 
     def close(self) -> None:
         """The manager stops."""
@@ -63,6 +66,8 @@ class PoolInFlock:
         """Notes now and then by whom the flock could be found again."""
         overlay = self._flock.overlay
         if self._flock.member:
+            if not overlay.known():  # all have left, or none was there yet
+                self._flock.begin(self._ways_in())
             heard = {each.domain: each.heard_at for each in overlay.neighbours()}
             self._kept.remember(heard)
         pause = REMEMBER_MINUTES * self._flock.settings.minute_seconds
