@@ -211,7 +211,7 @@ async def test_the_time_to_the_first_hand_out_begins_when_a_loan_is_asked_for(
 ) -> None:
     member = MemberOfFlock(tmp_path)
     await member.hear("near.example", said("near.example"))
-    await member.submit(3)
+    await member.submit(9)
     await member.look()
     member.manager.now += 0.5
     await member.lend()
