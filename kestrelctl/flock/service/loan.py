@@ -73,6 +73,7 @@ class Loan:
         self.over = False
         self._unheard_since: float | None = None
         self._given_back: set[int] = set()
+        self._waits_since: dict[int, float] = {}
         self._service = service
         self._judge = judge
 
@@ -159,6 +160,11 @@ class Loan:
         """Attempts that it has begun and for which the own pool has no worker (any more)."""
         agent = self.session.agent
         return [number for number in agent.running if self.executor.is_waiting(number)]
+
+    def stranded(self, now: float, seconds: float) -> list[int]:
+        """Those of them that were waiting at each look for so long: their machine has gone."""
+        self._waits_since = {n: self._waits_since.get(n, now) for n in self.waiting()}
+        return [n for n, since in self._waits_since.items() if now - since >= seconds]
 
     def newest_first(self) -> list[int]:
         """Its attempts, those that have run the least first."""
