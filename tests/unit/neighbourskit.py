@@ -370,13 +370,13 @@ class PoolOfFlock:
     def submit(self, tasks: int = 1, **spec: Any) -> int:
         """A user hands in a job; returns its id."""
         job_id = self.service.pool.next_job_id
-        whole = JobSpec(**({"argv": ("task", "{}"), "count": tasks} | spec))
+        fields: dict[str, Any] = {"argv": ("task", "{}"), "count": tasks} | spec
         self.service.handle(
             ev.Submit(
                 at=self.service.now(),
                 request=f"test {job_id}",
                 owner=f"ada@users.{self.domain}",
-                spec=whole,
+                spec=JobSpec(**fields),
             )
         )
         return job_id
