@@ -19,6 +19,7 @@ from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.service import Service
 from kestrelctl.ports import Session
+from kestrelctl.protocol import codec, work
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
 from kestrelctl.worker.process import Spool, WorkerProcess
 from kestrelctl.worker.session import WorkerSession
@@ -72,6 +73,8 @@ class Loan:
         self.address = loan_of(service.domain, loan)
         self.over = False
         self._unheard_since: float | None = None
+        self._agreed_at = self._oldest_since = service.now()
+        self._oldest: int | None = None  # the result that waits longest to be acknowledged
         self._given_back: set[int] = set()
         self._waits_since: dict[int, float] = {}
         self._service = service
@@ -106,6 +109,8 @@ class Loan:
     async def _run(self) -> None:
         try:
             await self._process.run()
+            if self._process.refused:  # nobody waits for what runs
+                self.give_back(list(self.session.agent.running))
         finally:
             self.over = True
             await self.link.stop()
@@ -118,6 +123,30 @@ class Loan:
     def on_payload(self, sender: str, payload: str) -> None:
         """A message of the borrower's pool to its worker."""
         self.session.on_payload(sender, self.address, payload)
+
+    def _say_hello(self) -> None:
+        """As if it were asked who it is: both sides agree anew on what it has."""
+        who = codec.encode(work.Who())
+        self.session.on_payload(f"pool@{self.borrower}", self.address, who)
+
+    def agree(self, now: float, patience_seconds: float, often_seconds: float) -> None:
+        """Finds out what was lost on the way: when servers lose their link, nobody is told.
+
+        Args:
+            patience_seconds: a result that is not acknowledged for so long is reported again.
+            often_seconds: so often both sides agree on what was handed over and called off.
+        """
+        agent = self.session.agent
+        oldest = next(iter(agent.unacknowledged), None)
+        if oldest != self._oldest:
+            self._oldest, self._oldest_since = oldest, now
+        if not agent.welcomed:
+            self._agreed_at = self._oldest_since = now
+            return
+        waits = oldest is not None and now - self._oldest_since >= patience_seconds
+        if waits or now - self._agreed_at >= often_seconds:
+            self._agreed_at = self._oldest_since = now
+            self._say_hello()
 
     def place_of(self, number: int) -> tuple[str, int] | None:
         """The worker that runs an attempt here, and its number there; None if none does."""
@@ -155,6 +184,11 @@ class Loan:
     def running(self) -> int:
         """How many attempts it has begun."""
         return len(self.session.agent.running)
+
+    @property
+    def unreported(self) -> bool:
+        """Whether its borrower has yet to say that it has a result."""
+        return bool(self.session.agent.unacknowledged)
 
     def waiting(self) -> list[int]:
         """Attempts that it has begun and for which the own pool has no worker (any more)."""

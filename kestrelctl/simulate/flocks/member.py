@@ -249,7 +249,7 @@ class Member:
         if at != self._announce_at or not self.member:
             return
         now, since = self._agenda.now, model.waits_since
-        willing = since is None or now - since < settings.reclaim_seconds
+        willing = since is None or now - since < settings.busy_seconds
         free = max(0, model.free - self._unused) if since is None else 0
         cls = LentClass(id=CLASS, ad=MACHINE, machines=model.machines, free={"cpus": float(free)})
         said = self._announcer.next(now, (cls,), willing=willing, ttl=settings.ttl)
