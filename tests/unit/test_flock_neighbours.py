@@ -186,6 +186,24 @@ async def test_a_lender_s_own_tasks_get_its_machines_back_and_nothing_fails(
     assert states(home, job) == [TaskState.DONE] * 2
 
 
+@on_its_own_clock
+async def test_a_guest_whose_machine_has_gone_comes_home_if_there_is_no_other(
+    tmp_path: Path,
+) -> None:
+    around, lender, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    lender.lose_worker()
+    await pass_by(1)
+    other = around.open("c.test", through="b.test")
+    await pass_by(2 * MINUTE)
+    assert lender.guests() == []
+    assert len(other.hands.running) == 1
+    other.hands.end()
+    await pass_by(5)
+    assert states(home, job) == [TaskState.DONE]
+
+
 # -- rules -----------------------------------------------------------------------------------------
 
 

@@ -76,6 +76,7 @@ class Loan:
         self._agreed_at = self._oldest_since = service.now()
         self._oldest: int | None = None  # the result that waits longest to be acknowledged
         self._given_back: set[int] = set()
+        self._waits_since: dict[int, float] = {}
         self._service = service
         self._judge = judge
 
@@ -193,6 +194,11 @@ class Loan:
         """Attempts that it has begun and for which the own pool has no worker (any more)."""
         agent = self.session.agent
         return [number for number in agent.running if self.executor.is_waiting(number)]
+
+    def stranded(self, now: float, seconds: float) -> list[int]:
+        """Those of them that were waiting at each look for so long: their machine has gone."""
+        self._waits_since = {n: self._waits_since.get(n, now) for n in self.waiting()}
+        return [n for n, since in self._waits_since.items() if now - since >= seconds]
 
     def newest_first(self) -> list[int]:
         """Its attempts, those that have run the least first."""

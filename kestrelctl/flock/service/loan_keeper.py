@@ -121,6 +121,7 @@ class LoanKeeper:
         self._wanted_since: dict[str, float] = {}
         self._supplies: dict[str, ClassToLend] = {}
         self._running_cpus: dict[str, float] = {}
+        self._stranded_at = 0.0
         service.listen(fx.TasksEnded, self._on_tasks_ended)
         service.listen(fx.JobEnded, self._on_job_ended)
 
@@ -271,7 +272,10 @@ class LoanKeeper:
             log.info("the loan of class %s to %s is over", loan.loan, loan.borrower)
 
     def _take_back(self, now: float) -> None:
-        """Owners first: what waits here is given back at once, what runs after a while."""
+        """Owners first: what waits here is given back at once, what runs after a while.
+
+        Also what has lost its machine here, and finds no other: its home may know one.
+        """
         overdue = self.lender.overdue(now, self._supplies)
         for loan_id, supply in self._supplies.items():
             if not supply.wanted:
@@ -284,6 +288,11 @@ class LoanKeeper:
                 running = [n for n in loan.newest_first() if n not in waiting]
                 loan.give_back([*waiting, *running[:places]])
                 places -= len(running[:places])
+        if now >= self._stranded_at:
+            reclaim_seconds = self._settings.reclaim_seconds
+            self._stranded_at = now + reclaim_seconds / 4
+            for loan in self.loans.values():
+                loan.give_back(loan.stranded(now, reclaim_seconds))
 
     def _look_after(self, now: float) -> None:
         """Makes sure of what borrowers know; ends the loans of those who were not there for a
