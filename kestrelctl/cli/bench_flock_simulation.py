@@ -37,6 +37,7 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
 )
 @click.option("--failing", metavar="PERCENT", help="Of the pools, are gone for half an hour.")
 @click.option("--joining", metavar="PERCENT", help="Of the pools, join in the middle.")
+@click.option("--core", is_flag=True, help="Each pool has a core as in production; slower.")
 @click.option("--report", type=Path, metavar="DIR", help="Write a page with plots there.")
 @pass_invocation
 def simulate_flocks(
@@ -48,6 +49,7 @@ def simulate_flocks(
     ttls: tuple[int, ...],
     failing: str | None,
     joining: str | None,
+    core: bool,
     report: Path | None,
 ) -> None:
     """Simulate many pools that lend each other machines."""
@@ -64,6 +66,7 @@ def simulate_flocks(
             ttl=max(ttl, 1),
             failing=parse_percent(failing) if failing and ttl else 0.0,
             joining=parse_percent(joining) if joining and ttl else 0.0,
+            core=core,
         )
         for ttl in ttls or (0, 1)
     ]
