@@ -43,6 +43,8 @@ def simulate(
     for plan in plans:
         if plan.pools < 2 or plan.scale <= 0:
             raise UsageError("a flock needs two pools, and a scale above 0")
+        if plan.core and plan.failing:
+            raise UsageError("pools that have a core do not fail: leave --core or --failing away")
         begun = time.process_time()
         gc.disable()  # events are millions, and no circles
         try:

@@ -31,9 +31,9 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b3558f", "#8a6d00", "#3aa0d8")
 def name_of(run: FlockTally) -> str:
     """What a run is called beside others."""
     plan = run.plan
-    if not plan.flocking:
-        return f"{plan.pools:,} pools, each alone"
-    more = [f"TTL {plan.ttl}"]
+    more = [f"TTL {plan.ttl}" if plan.flocking else "each alone"]
+    if plan.core:
+        more.append("with cores")
     if plan.failing:
         more.append(f"{plan.failing:.0%} fail")
     if plan.joining:

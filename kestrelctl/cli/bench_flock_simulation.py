@@ -46,6 +46,7 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
 )
 @click.option("--failing", metavar="PERCENT", help="Of the pools, are gone for half an hour.")
 @click.option("--joining", metavar="PERCENT", help="Of the pools, join in the middle.")
+@click.option("--core", is_flag=True, help="Each pool has a core as in production; slower.")
 @click.option("--report", type=Path, metavar="DIR", help="Write a page with plots there.")
 @pass_invocation
 def simulate_flocks(
@@ -58,6 +59,7 @@ def simulate_flocks(
     reclaim_minutes: float,
     failing: str | None,
     joining: str | None,
+    core: bool,
     report: Path | None,
 ) -> None:
     """Simulate many pools that lend each other machines."""
@@ -75,6 +77,7 @@ def simulate_flocks(
             reclaim_minutes=reclaim_minutes,
             failing=parse_percent(failing) if failing and ttl else 0.0,
             joining=parse_percent(joining) if joining and ttl else 0.0,
+            core=core,
         )
         for ttl in ttls or (0, 1)
     ]
