@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -454,3 +456,15 @@ async def test_nonsense_of_one_pool_does_not_keep_tasks_from_another(tmp_path: P
     await pass_by(1)
     assert len(lender.hands.running) == 1
     assert home.flock.willing.dropped()["absurd"] == 1
+
+
+@on_its_own_clock
+async def test_a_place_is_not_free_for_which_a_guest_is_on_its_way(tmp_path: Path) -> None:
+    _, lender, _ = await two(tmp_path)
+    keeper = lender.flock.keeper
+    [idle] = keeper.look()
+    on_its_way: Any = SimpleNamespace(loan=idle.id, begun=lambda: {"cpus": 1.0, "gpus": 1.0})
+    keeper.loans["a.test", idle.id] = on_its_way
+    [told] = keeper.look()
+    assert (idle.free["cpus"], told.free["cpus"]) == (2.0, 1.0)
+    del keeper.loans["a.test", idle.id]

@@ -275,7 +275,7 @@ class FlockService:
             return refused[0].reason, refused[0].detail
         if any(cls.free.get("cpus", 0.0) > 0 for cls in fitting):
             return "asked", "it has some free: it was asked, or is about to be"
-        return "full", "it has nothing free"
+        return "full", ""
 
     # -- messages ----------------------------------------------------------------------------------
 

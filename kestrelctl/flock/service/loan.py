@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 
@@ -199,6 +200,14 @@ class Loan:
         """Those of them that were waiting at each look for so long: their machine has gone."""
         self._waits_since = {n: self._waits_since.get(n, now) for n in self.waiting()}
         return [n for n, since in self._waits_since.items() if now - since >= seconds]
+
+    def begun(self) -> Counter[str]:
+        """What those take together, in natural units."""
+        running = self.session.agent.running
+        found: Counter[str] = Counter()
+        for number in self.waiting():
+            found.update(natural(running[number].claim.amounts))
+        return found
 
     def newest_first(self) -> list[int]:
         """Its attempts, those that have run the least first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
@@ -132,6 +132,10 @@ class LoanKeeper:
         told: list[LentClass] = []
         self._supplies = {}
         moment = self._service.now()
+        begun: dict[str, Counter[str]] = {}
+        for loan in self.loans.values():
+            if waiting := loan.begun():
+                begun.setdefault(loan.loan, Counter()).update(waiting)
         for each in self._service.pool.lendable(moment):
             if each.wanted:
                 self._wanted_since.setdefault(each.id, moment)
@@ -140,6 +144,9 @@ class LoanKeeper:
             machine = lent_machine(each.ad, any_workdir=self._any_workdir)
             self._machines[each.id] = machine
             free = {} if each.wanted else {n: each.free.get(n, 0.0) for n in machine.assets}
+            for name, amount in begun.get(each.id, {}).items():
+                if name in free:  # guests that are to be placed in a moment
+                    free[name] = max(0.0, free[name] - amount)
             self._supplies[each.id] = ClassToLend(each.id, machine.assets, free, each.wanted)
             told.append(LentClass(id=each.id, ad=machine, machines=each.machines, free=free))
         return told
@@ -360,7 +367,8 @@ class LoanKeeper:
         if guest is None:
             return
         held = held_of(spec)
-        what = f"task {held.index} of job {guest.job_id}" if held is not None else "a task"
+        task_id = held.template.task_id(held.index) if held is not None else 0
+        what = f"task {task_id} of job {guest.job_id}"
         who = f"{guest.user} of {borrower}"
         if end is None:
             self.counts.begin(self._service.clock.wall())

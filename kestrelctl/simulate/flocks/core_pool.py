@@ -85,9 +85,7 @@ class GuestHere:
 
     __slots__ = ("ends", "home", "job_id", "loan", "number", "seconds")
 
-    def __init__(
-        self, home: int, job_id: int, number: int, seconds: float, loan: CoreLoan
-    ) -> None:
+    def __init__(self, home: int, job_id: int, number: int, seconds: float, loan: CoreLoan) -> None:
         self.home = home
         self.job_id = job_id
         self.number = number
