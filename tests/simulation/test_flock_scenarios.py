@@ -51,9 +51,9 @@ def test_what_was_reported_long_ago_is_not_reported_again_by_a_new_manager() -> 
         assert pools.guests
         pools.restart(pools.lender)
         pools.until(105.0)
-        flock = pools.lender.manager.flock
-        assert flock is not None
-        assert not flock.keeper.loans
+        clock = pools.world.clock
+        said = [what for at, _, what, _ in clock.story if at > clock.start + 100.0]
+        assert "says as a worker" not in said
         pools.to_the_end()
 
 

@@ -174,7 +174,7 @@ class Loan:
         Those do not count that are to end here: what they leave is not the borrower's any more.
         """
         agent = self.session.agent
-        taken = {name: agent.capacity[name] - free for name, free in agent.free.items()}
+        taken = {name: agent.capacity.get(name, 0) - free for name, free in agent.free.items()}
         self._given_back &= agent.running.keys()
         for number in self._given_back:
             for name, amount in agent.running[number].claim.amounts.items():
