@@ -99,7 +99,8 @@ BOARD = Board(
                 stat(
                     "Starved for",
                     "s",
-                    "For how long such tasks have been there, and nobody has lent anything or had any free.",
+                    "For how long such tasks have been there, and nobody has lent anything or had "
+                    "any free.",
                     "max(kestrel_flock_starved_seconds{%m})",
                     ((None, GREEN), (60, YELLOW), (600, RED)),
                 ),
@@ -192,7 +193,8 @@ BOARD = Board(
                 timeseries(
                     "Starved",
                     "s",
-                    "For how long tasks have wanted a place, and nobody has lent anything or had any free.",
+                    "For how long tasks have wanted a place, and nobody has lent anything or had "
+                    "any free.",
                     Query("max(kestrel_flock_starved_seconds{%m})", "starved"),
                     bands=((None, GREEN), (600, RED)),
                 ),
@@ -228,7 +230,8 @@ BOARD = Board(
                     "Tasks of other pools here",
                     "ops",
                     "By what became of them. given-back: their home ended them or has them run "
-                    "again, because own tasks came first, or nothing could start them. refused: by a rule.",
+                    "again, because own tasks came first, or nothing could start them. refused: "
+                    "by a rule.",
                     per_second("kestrel_flock_guests_total", "event"),
                     colours=_GUESTS,
                     width=12,

@@ -5,16 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
 from flockkit import NEAR
 from managerkit import PlayedManager, settled
 from metricskit import Page
+from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.guest import TAG
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.model.stored_file import Piece, StoredFile
+from kestrelctl.errors import KestrelError, NotAllowed, Unreachable
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.policy import Policy
+from kestrelctl.flock.service import files_home
 from kestrelctl.flock.service.flock_numbers import DROP_REASONS, flock_numbers
 from kestrelctl.flock.service.flock_service import FlockService
 from kestrelctl.metrics.exposition import written
@@ -31,6 +36,7 @@ from kestrelctl.protocol import codec
 from kestrelctl.protocol.flock import LentClass, PoolAnnouncement
 from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.protocol.flock_overlay import PoolPing
+from kestrelctl.worker.executor import Completion
 
 CLASS = "0a1b2c3d4e5f"
 SETTINGS = FlockSettings()
@@ -205,7 +211,7 @@ async def test_the_time_to_the_first_hand_out_begins_when_a_loan_is_asked_for(
 ) -> None:
     member = MemberOfFlock(tmp_path)
     await member.hear("near.example", said("near.example"))
-    await member.submit(3)
+    await member.submit(9)
     await member.look()
     member.manager.now += 0.5
     await member.lend()
@@ -253,3 +259,109 @@ async def test_a_loan_whose_lender_is_gone_is_cut_off_while_tasks_are_there(
     assert [each.is_unreachable for each in member.numbers.loans] == [False]
     member.flock.on_bounce("flock@near.example", "remote-server-timeout")
     assert [each.is_unreachable for each in member.numbers.loans] == [True]
+
+
+# -- both sides of a loan --------------------------------------------------------------------------
+
+
+async def two(directory: Path) -> tuple[PoolOfFlock, PoolOfFlock]:
+    """A pool with two processors, and one whose users have none."""
+    around = Neighbourhood(directory)
+    lender = around.open("b.test")
+    home = around.open("a.test", through="b.test", cpus=0.0)
+    await pass_by(5)
+    return lender, home
+
+
+def seen(pool: PoolOfFlock) -> FlockNumbers:
+    return flock_numbers(pool.service, pool.flock)
+
+
+@on_its_own_clock
+async def test_a_loan_is_given_on_one_side_and_taken_on_the_other(tmp_path: Path) -> None:
+    lender, home = await two(tmp_path)
+    home.submit(2)
+    await pass_by(1)
+    [given], [taken] = seen(lender).loans, seen(home).loans
+    assert (given.direction, given.pool, given.cpus, given.running) == (GIVEN, "a.test", 2.0, 2)
+    assert (taken.direction, taken.pool, taken.cpus, taken.running) == (TAKEN, "b.test", 2.0, 2)
+    assert (seen(lender).lends, seen(home).hand_outs.count) == (True, 1)
+
+
+@on_its_own_clock
+async def test_guests_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
+    lender, home = await two(tmp_path)
+    home.submit()
+    await pass_by(5)
+    lender.hands.end(wall_seconds=4.0, cpu_seconds=2.5)
+    await pass_by(1)
+    cancelled = home.submit()
+    await pass_by(1)
+    home.cancel(cancelled)
+    await pass_by(1)
+    home.submit(max_failures=1)
+    await pass_by(1)
+    lender.hands.end(exit_code=3)
+    await pass_by(1)
+    numbers = seen(lender)
+    assert numbers.guests == {"begun": 3, "done": 1, "failed": 1, "given-back": 1, "refused": 0}
+    assert numbers.guest_cpu_seconds == 2.5
+
+
+@on_its_own_clock
+async def test_what_a_neighbour_lacks_is_named(tmp_path: Path) -> None:
+    _, home = await two(tmp_path)
+    job = home.submit(requires=("a-tag",))
+    await pass_by(1)
+    [answer] = home.flock.explain(home.job(job))
+    assert (answer.reason, answer.detail) == ("missing-tags", "A-TAG")
+
+
+# -- files that go home ----------------------------------------------------------------------------
+
+
+class ShareWithTroubles:
+    """A file share that says what it was told to at each upload."""
+
+    def __init__(self, *troubles: KestrelError | None) -> None:
+        self._troubles = list(troubles)
+
+    def __call__(self, *_: object, **__: object) -> ShareWithTroubles:
+        return self
+
+    async def get(self, stored: StoredFile, path: Path) -> None:
+        path.touch()
+
+    async def put(self, path: Path) -> StoredFile:
+        trouble = self._troubles.pop(0)
+        if trouble is not None:
+            raise trouble
+        return ARCHIVE
+
+
+PIECE = Piece(url="https://b.test/1", size_bytes=700, sha256="0" * 64)
+ARCHIVE = StoredFile(pieces=(PIECE,), size_bytes=700, sha256="0" * 64)
+
+
+async def test_a_file_that_went_home_and_one_that_could_not_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = ShareWithTroubles(Unreachable("away"), None, NotAllowed("it is full"))
+    monkeypatch.setattr(files_home, "FileShare", share)
+
+    async def no_pause(_: float) -> None:
+        """Time is no matter here."""
+
+    carrier = files_home.FilesHome(
+        tmp_path / "files",
+        lambda *_: pytest.fail("the share asks for no places"),
+        ca_file=None,
+        now=lambda: 0.0,
+        random=lambda: 0.0,
+        sleep=no_pause,
+    )
+    moved = await carrier.carry("a.test", Completion(1, exit_code=0, outputs=ARCHIVE))
+    assert moved.outputs == ARCHIVE
+    failed = await carrier.carry("a.test", Completion(2, exit_code=0, outputs=ARCHIVE))
+    assert failed.reason == "outputs-failed: it is full"
+    assert carrier.counts == FilesHomeCounts(moved=1, moved_bytes=700, retries=1, failed=1)

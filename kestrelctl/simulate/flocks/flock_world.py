@@ -10,8 +10,10 @@ import msgspec
 from kestrelctl.flock.rules.flock_settings import MINUTE_SECONDS, FlockSettings
 from kestrelctl.protocol.flock import PoolAnnouncement
 from kestrelctl.simulate.flocks.agenda import Agenda
+from kestrelctl.simulate.flocks.core_pool import CorePool
 from kestrelctl.simulate.flocks.member import HeardSource, Member
 from kestrelctl.simulate.flocks.pool_model import PoolModel
+from kestrelctl.simulate.flocks.simulated_pool import SimulatedPool
 from kestrelctl.simulate.flocks.topology import Topology
 from kestrelctl.simulate.flocks.trace import trace
 
@@ -21,6 +23,8 @@ _CALM_SECONDS = 600.0
 #: When some fail or join, and for how long they are away.
 _COMINGS_MINUTES = (100.0, 700.0)
 AWAY_SECONDS = 1800.0
+#: No task is as long: what has begun elsewhere ends there.
+LONGER_THAN_TASKS_MINUTES = 20.0
 #: Of the source: between how many machines and sequences a pool has.
 FEWEST, MOST = 25, 225
 
@@ -34,8 +38,11 @@ class FlockWorldPlan(msgspec.Struct, frozen=True, kw_only=True):
         seed: of all chance.
         flocking: whether the pools know of each other.
         ttl: how far announcements go.
+        reclaim_minutes: how long guests may go on while own tasks wait.
         failing: the share of pools that are gone for half an hour in the middle.
         joining: the share of pools that join only in the middle.
+        core: whether each pool's queue and machines are those of production, not a model. Such
+            pools do not fail.
     """
 
     pools: int = 1000
@@ -43,8 +50,10 @@ class FlockWorldPlan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
     flocking: bool = True
     ttl: int = 1
+    reclaim_minutes: float = LONGER_THAN_TASKS_MINUTES
     failing: float = 0.0
     joining: float = 0.0
+    core: bool = False
 
 
 class FlockWorld:
@@ -57,12 +66,12 @@ class FlockWorld:
         self._tables: list[list[int]] = []
         self.upkeep_per_minute = 0.0
         self.network = Topology(Random(f"{plan.seed} network"), plan.pools)
-        self.models = [self._model(number) for number in range(plan.pools)]
+        self.models: list[SimulatedPool] = [self._pool(number) for number in range(plan.pools)]
         self.members: list[Member] = []
         if plan.flocking:
             self._flock()
 
-    def _model(self, number: int) -> PoolModel:
+    def _pool(self, number: int) -> SimulatedPool:
         plan = self.plan
         random = Random(f"{plan.seed} pool {number}")
         machines, sequences = (
@@ -72,11 +81,12 @@ class FlockWorld:
         for task in trace(random, sequences):
             at.append(task.at * MINUTE_SECONDS)
             lengths.append(task.seconds * MINUTE_SECONDS)
-        return PoolModel(number, machines, at, lengths, self.agenda)
+        kind = CorePool if plan.core else PoolModel
+        return kind(number, machines, at, lengths, self.agenda)
 
     def _flock(self) -> None:
         plan = self.plan
-        settings = FlockSettings(ttl=plan.ttl)
+        settings = FlockSettings(ttl=plan.ttl, reclaim_minutes=plan.reclaim_minutes)
         for model in self.models:
             random = Random(f"{plan.seed} member {model.number}")
             far = self.network.row(model.number)

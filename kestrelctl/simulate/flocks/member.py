@@ -22,7 +22,7 @@ from kestrelctl.flock.rules.willing import WillingList
 from kestrelctl.protocol.flock import Borrow, LentClass, NotLent, PoolAnnouncement
 from kestrelctl.protocol.flock_overlay import OverlayMessage
 from kestrelctl.simulate.flocks.agenda import Agenda
-from kestrelctl.simulate.flocks.pool_model import PoolModel
+from kestrelctl.simulate.flocks.simulated_pool import SimulatedPool
 
 if TYPE_CHECKING:
     from random import Random
@@ -46,10 +46,6 @@ _MORE_WAIT = 1.25
 def domain_of(number: int) -> str:
     """The domain of a pool."""
     return f"pool{number:04d}.flock"
-
-
-def _fits(_pool: str, _cls: LentClass) -> bool:
-    return True
 
 
 def _no_limit(_borrower: str) -> LoanLimit:
@@ -108,7 +104,7 @@ class Member:
 
     def __init__(
         self,
-        model: PoolModel,
+        model: SimulatedPool,
         members: Sequence[Member],
         far: Sequence[float],
         agenda: Agenda,
@@ -334,7 +330,7 @@ class Member:
         self._take_in(now)
         asked = self.borrower.decide(
             now,
-            (Need(waiting, _ONE, _fits),),
+            (Need(waiting, _ONE, model.fits),),
             self.willing.nearest_first(self.proximity_seconds, now),
             self._in_use,
         )

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
+from kestrelctl.protocol.flock import LentClass
 from kestrelctl.simulate.flocks.agenda import Agenda
 
 #: What has become of a task.
@@ -151,6 +152,10 @@ class PoolModel:
         at = self._at
         again = sum(at[task] <= moment for task in self._again)
         return again + bisect_right(at, moment, self._head, self._arrived) - self._head
+
+    def fits(self, _pool: str, _cls: LentClass) -> bool:
+        """Whether what waits could run on machines of another pool: all are alike."""
+        return True
 
     # -- own tasks ---------------------------------------------------------------------------------
 
