@@ -318,7 +318,7 @@ class PoolOfFlock:
 
     def add_worker(self, cpus: float, **offered: Any) -> None:
         ad = WorkerAd(
-            assets={"cpus": cpus},
+            assets={"cpus": cpus, "memory": 8e9},
             tags=(guest.TAG, *isolation.tags_of("plain"), "stages"),
             host=f"host.{self.domain}",
             **offered,

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 
 from kestrelctl.core.model import guest, workdir
@@ -245,6 +246,19 @@ async def test_a_guest_says_whose_it_is_and_asks_for_the_same_machine(tmp_path: 
     assert (spec.count, spec.max_failures, spec.guest.loan) == (1, 1, pool_and_loan(jid)[1])
     assert spec.requires[0] == "isolation:plain"
     assert spec.request == {"cpus": 1.0}
+
+
+@on_its_own_clock
+async def test_a_guest_runs_on_machines_of_the_class_that_was_lent_and_on_no_others(
+    tmp_path: Path,
+) -> None:
+    lender, _, _ = await borrowing(tmp_path)
+    [job] = lender.guests()
+    pool = lender.service.pool
+    [lent] = {worker.ad for worker in pool.workers.values()}
+    assert pool.would_fit(job.shape, lent, "twin@workers.b.test") is None
+    larger = replace(lent, assets={**lent.assets, "cpus": lent.assets["cpus"] + 1})
+    assert pool.would_fit(job.shape, larger, "larger@workers.b.test") is not None
 
 
 # -- where results wait ----------------------------------------------------------------------------

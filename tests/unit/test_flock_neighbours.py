@@ -171,7 +171,7 @@ async def test_a_lender_s_own_tasks_get_its_machines_back_and_nothing_fails(
     tmp_path: Path,
 ) -> None:
     _, lender, home = await two(tmp_path)
-    job = home.submit(2)
+    job = home.submit(2, request={"cpus": 1.0, "memory": 1e9})
     await pass_by(1)
     lender.submit(2, argv=("own",))
     await pass_by(MINUTE / 2 - 2)

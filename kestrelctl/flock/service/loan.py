@@ -174,7 +174,8 @@ class Loan:
         Those do not count that are to end here: what they leave is not the borrower's any more.
         """
         agent = self.session.agent
-        taken = {name: agent.capacity.get(name, 0) - free for name, free in agent.free.items()}
+        capacity = agent.capacity  # which lacks what the loan has none of any more
+        taken = {name: capacity.get(name, 0) - free for name, free in agent.free.items()}
         self._given_back &= agent.running.keys()
         for number in self._given_back:
             for name, amount in agent.running[number].claim.amounts.items():
