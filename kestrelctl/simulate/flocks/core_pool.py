@@ -88,9 +88,7 @@ class GuestHere:
 
     __slots__ = ("ends", "home", "job_id", "loan", "number", "seconds")
 
-    def __init__(
-        self, home: int, job_id: int, number: int, seconds: float, loan: CoreLoan
-    ) -> None:
+    def __init__(self, home: int, job_id: int, number: int, seconds: float, loan: CoreLoan) -> None:
         self.home = home
         self.job_id = job_id
         self.number = number
@@ -295,7 +293,7 @@ class CorePool:
         """What runs on an own machine has ended there."""
         if number not in self._running:  # it was killed
             return
-        worker, job_id = self._running[number]
+        job_id = self._running[number][1]
         guest = self.guests.get(job_id)
         if guest is None:
             self._count(self._task_of[job_id], self._agenda.now, self.number)
