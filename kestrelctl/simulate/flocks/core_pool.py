@@ -15,7 +15,7 @@ import msgspec
 from kestrelctl.core import effects as fx
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.guest import TAG, GuestOf
 from kestrelctl.core.model.neighbour import FLOCK
 from kestrelctl.core.model.records import Snapshot, TaskRecord
 from kestrelctl.core.model.result import Outcome, Result
@@ -23,6 +23,7 @@ from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.pool import Pool
+from kestrelctl.core.scheduling.unmet import Unmet
 from kestrelctl.protocol.flock import LentClass
 from kestrelctl.simulate.flocks.agenda import Agenda
 from kestrelctl.simulate.flocks.member import CLASS, MACHINE, domain_of
@@ -40,6 +41,8 @@ CLOCK_AHEAD_SECONDS = 100_000.0
 #: A worker has some processors, also a loan of which nothing is left.
 _LEAST_CPUS = 0.001
 _CPUS = {"cpus": 1.0}
+#: A machine of its own, as it says hello at home.
+_OWN = msgspec.structs.replace(MACHINE, tags=(TAG,))
 _SPEC = JobSpec(argv=("true",), request=_CPUS)
 #: Whoever hands tasks in at home, and with whose account guests come.
 _USER = "ada"
@@ -137,16 +140,17 @@ class CorePool:
         self._running: dict[int, tuple[str, int]] = {}
         self._busy: set[str] = set()
         self._loan_of: dict[str, CoreLoan] = {}
+        self._loans = 0
         #: What was counted of the pool's own core since something last happened to it.
         self._free: int | None = None
-        self._waiting: int | None = None
+        self._unmet: list[Unmet] | None = None
         secret = number.to_bytes(SECRET_BYTES, "big")
         self.core = Pool(Snapshot(epoch=1, secret=secret, next_job_id=1, jobs=[], workers=[]))
         now = self._now
         self._handle(ev.Reconnected(at=now))
         for place in range(machines):
             worker = f"machine{place}@{domain_of(number)}/one"
-            self._handle(ev.Joined(at=now, worker=worker, incarnation="", ad=MACHINE, holds=[]))
+            self._handle(ev.Joined(at=now, worker=worker, incarnation="", ad=_OWN, holds=[]))
         self._schedule()
         if at:
             agenda.at(at[0], self._arrive, None, None)
@@ -175,9 +179,12 @@ class CorePool:
     @property
     def waiting(self) -> int:
         """How many own tasks wait for a place."""
-        if self._waiting is None:
-            self._waiting = sum(each.tasks for each in self.core.unmet(self._now))
-        return self._waiting
+        return sum(each.tasks for each in self._counted())
+
+    def _counted(self) -> list[Unmet]:
+        if self._unmet is None:
+            self._unmet = self.core.unmet(self._now) if self._waits else []
+        return self._unmet
 
     @property
     def oldest(self) -> float | None:
@@ -191,8 +198,8 @@ class CorePool:
     def fits(self, pool: str, cls: LentClass) -> bool:
         """Whether all that waits could run on machines of a class of another pool."""
         jid = f"{FLOCK}@{pool}/{cls.id}"
-        waiting = self.core.unmet(self._now)
-        return all(self.core.would_fit(each.shape, cls.ad, jid) is None for each in waiting)
+        would_fit = self.core.would_fit
+        return all(would_fit(each.shape, cls.ad, jid) is None for each in self._counted())
 
     # -- the core ----------------------------------------------------------------------------------
 
@@ -204,7 +211,7 @@ class CorePool:
         self._carry_out(self.core.handle(event))
 
     def _schedule(self) -> None:
-        self._free = self._waiting = None
+        self._free = self._unmet = None
         self._carry_out(self.core.schedule(self._now))
 
     def _carry_out(self, effects: list[fx.Effect]) -> None:
@@ -286,7 +293,7 @@ class CorePool:
         """What runs on an own machine has ended there."""
         if number not in self._running:  # it was killed
             return
-        worker, job_id = self._running[number]
+        job_id = self._running[number][1]
         guest = self.guests.get(job_id)
         if guest is None:
             self._count(self._task_of[job_id], self._agenda.now, self.number)
@@ -340,7 +347,9 @@ class CorePool:
             loan = self.borrowed[lender] = CoreLoan(lender, jid, self._far[lender])
             self._loan_of[jid] = loan
             loan.machines = machines
-            self._handle(ev.Joined(at=now, worker=jid, incarnation="", ad=loan.ad, holds=[]))
+            self._loans += 1
+            loan_id = str(self._loans)
+            self._handle(ev.Joined(at=now, worker=jid, incarnation=loan_id, ad=loan.ad, holds=[]))
         else:
             loan.machines = machines
             self._handle(ev.Resized(at=now, worker=loan.jid, ad=loan.ad))

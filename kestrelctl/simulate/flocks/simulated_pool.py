@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from kestrelctl.protocol.flock import LentClass
@@ -24,7 +24,7 @@ class SimulatedPool(Protocol):
     last_end: float
 
     @property
-    def states(self) -> Sized: ...
+    def states(self) -> Collection[int]: ...
     @property
     def guests(self) -> Collection[Any]: ...
     @property
