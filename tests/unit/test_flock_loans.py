@@ -255,7 +255,7 @@ async def test_a_guest_runs_on_machines_of_the_class_that_was_lent_and_on_no_oth
     lender, _, _ = await borrowing(tmp_path)
     [job] = lender.guests()
     pool = lender.service.pool
-    [lent] = {worker.ad for worker in pool.workers.values()}
+    [lent] = [worker.ad for worker in pool.workers.values()]
     assert pool.would_fit(job.shape, lent, "twin@workers.b.test") is None
     larger = replace(lent, assets={**lent.assets, "cpus": lent.assets["cpus"] + 1})
     assert pool.would_fit(job.shape, larger, "larger@workers.b.test") is not None

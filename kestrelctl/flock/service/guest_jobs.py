@@ -11,8 +11,8 @@ from kestrelctl.core.agent.held_attempt import HeldAttempt
 from kestrelctl.core.model import isolation
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import natural
-from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
