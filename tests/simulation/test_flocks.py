@@ -63,6 +63,11 @@ def test_pools_that_flock_are_done_sooner_than_pools_that_are_alone() -> None:
     assert flock.most_wait.most < alone.most_wait.most / 2
 
 
+def test_guests_that_may_go_on_longer_than_any_task_are_never_run_again() -> None:
+    short = told(FlockWorldPlan(pools=24, scale=0.02, seed=3, reclaim_minutes=0.5))
+    assert told(TINY).run_again == 0 < short.run_again
+
+
 def test_how_near_tasks_ran_is_counted_from_where_each_ran() -> None:
     world, found = lived(TINY), told(TINY)
     far = [

@@ -126,7 +126,7 @@ class Borrower:
     ) -> tuple[dict[str, float], int]:
         """How much of what is free the needs can use, and how many tasks that is; `left` is less
         by these."""
-        rest = dict(free)
+        rest: dict[str, float] | None = None  # most have nothing that anybody could take
         wanted: dict[str, float] = {}
         taken = 0
         for place, need in enumerate(needs):
@@ -134,12 +134,14 @@ class Borrower:
             if not tasks:
                 continue
             for name, amount in need.request.items():
-                if amount > 0:
-                    tasks = min(tasks, int(rest.get(name, 0.0) / amount + 1e-9))
+                if amount > 0 and amount * tasks > (has := (rest or free).get(name, 0.0)):
+                    tasks = min(tasks, int(has / amount + 1e-9))
             if tasks <= 0 or not need.fits(pool, cls):
                 continue
             left[place] -= tasks
             taken += tasks
+            if rest is None:
+                rest = dict(free)
             for name, amount in need.request.items():
                 rest[name] = rest.get(name, 0.0) - amount * tasks
                 wanted[name] = wanted.get(name, 0.0) + amount * tasks

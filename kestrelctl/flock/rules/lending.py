@@ -163,18 +163,18 @@ class Lender:
         Returns:
             The loans that change. One that has ended is not known here any more.
         """
-        of_class: dict[str, list[LentKey]] = {}
-        for key in self.loans:
-            of_class.setdefault(key[1], []).append(key)
+        of_class: dict[str, list[tuple[LentKey, LoanState]]] = {}
+        for key, loan in self.loans.items():
+            of_class.setdefault(key[1], []).append((key, loan))
         given_cpus: dict[str, float] = {}
         grants: list[Grant] = []
-        for loan_id, keys in of_class.items():
+        for loan_id, loans in of_class.items():
             shares: dict[LentKey, dict[str, float]] = {}
             supply = supplies.get(loan_id)
             if supply is not None and not supply.wanted:
-                self._deal(now, supply, keys, used, shares, given_cpus)
-            for key in keys:
-                loan, in_use = self.loans[key], used.get(key, _NOTHING)
+                self._deal(now, supply, loans, used, shares, given_cpus)
+            for key, loan in loans:
+                in_use = used.get(key, _NOTHING)
                 share = shares.get(key, in_use)
                 if (
                     share == loan.amounts
@@ -191,7 +191,7 @@ class Lender:
         self,
         now: float,
         supply: ClassToLend,
-        keys: Sequence[LentKey],
+        loans: Sequence[tuple[LentKey, LoanState]],
         used: Mapping[LentKey, Amounts],
         shares: dict[LentKey, dict[str, float]],
         given_cpus: dict[str, float],
@@ -206,8 +206,9 @@ class Lender:
         if not free:
             return
         turns = [
-            (self._leaves_unused(now, key), used.get(key, _NOTHING).get("cpus", 0.0), key)
-            for key in keys
+            (self._leaves_unused(now, loan), used.get(key, _NOTHING).get("cpus", 0.0), key)
+            for key, loan in loans
+            if loan.at_most and now < loan.until
         ]
         heapify(turns)
         while turns and free:
@@ -271,8 +272,8 @@ class Lender:
                 given_cpus[key[0]] = given_cpus.get(key[0], 0.0) + amount
         return given
 
-    def _leaves_unused(self, now: float, key: LentKey) -> bool:
-        since = self.loans[key].unused_since
+    def _leaves_unused(self, now: float, loan: LoanState) -> bool:
+        since = loan.unused_since
         return since is not None and now - since >= self._settings.unused_seconds
 
     def _settle(
@@ -284,10 +285,10 @@ class Lender:
         if is_over and not any(used.values()):
             del self.loans[key]
             return Grant(*key, {}, now)
-        if not _differ(loan.amounts, share) and loan.told_until >= loan.until:
-            return None
-        renewed = loan.until - loan.told_until > self._settings.lease_seconds / 10
-        if not (_differ(loan.amounts, share) or renewed):
+        renewed = loan.until > loan.told_until and (
+            loan.until - loan.told_until > self._settings.lease_seconds / 10
+        )
+        if not (renewed or _differ(loan.amounts, share)):
             return None
         loan.amounts = share
         loan.told_until = loan.until
@@ -298,11 +299,12 @@ class Lender:
         loan = self.loans.get(key)
         if loan is None:
             return
-        unused = any(amount - used.get(name, 0.0) > _SOME for name, amount in loan.amounts.items())
-        if not unused:
-            loan.unused_since = None
-        elif loan.unused_since is None:
-            loan.unused_since = now
+        for name, amount in loan.amounts.items():
+            if amount - used.get(name, 0.0) > _SOME:
+                if loan.unused_since is None:
+                    loan.unused_since = now
+                return
+        loan.unused_since = None
 
     # -- owners first ------------------------------------------------------------------------------
 
@@ -333,7 +335,7 @@ class Lender:
 
 
 def _differ(before: Amounts, after: Amounts) -> bool:
-    return any(
+    return before != after and any(
         abs(before.get(name, 0.0) - after.get(name, 0.0)) > _SOME
         for name in before.keys() | after.keys()
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from math import inf, log
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from kestrelctl.protocol.flock import PoolAnnouncement
 
 if TYPE_CHECKING:
     from random import Random
+
+    from kestrelctl.core.model.ad import WorkerAd
 
 #: So many pools are remembered at the most.
 MOST_POOLS = 2_000
@@ -42,13 +45,24 @@ class HeardPool:
 
     Attributes:
         direct: the pool itself has sent it.
+        sound: the ads of its classes, also while it lends nothing.
         expires_at: it holds until then.
     """
 
-    __slots__ = ("direct", "expires_at", "heard_at", "said")
+    __slots__ = ("direct", "expires_at", "heard_at", "said", "sound")
 
-    def __init__(self, said: PoolAnnouncement, now: float, *, direct: bool) -> None:
+    def __init__(
+        self,
+        said: PoolAnnouncement,
+        now: float,
+        *,
+        direct: bool,
+        before: HeardPool | None = None,
+    ) -> None:
         self.said = said
+        self.sound: dict[str, WorkerAd] = {each.id: each.ad for each in said.classes}
+        if before is not None and not self.sound:
+            self.sound = before.sound
         self.heard_at = now
         self.expires_at = now + said.expires_seconds
         self.direct = direct
@@ -108,7 +122,7 @@ class WillingList:
                 return FLOOD
         if direct:
             self._latest[pool] = said.seq
-        self._heard[pool] = HeardPool(said, now, direct=direct)
+        self._heard[pool] = HeardPool(said, now, direct=direct, before=known)
         return NEW
 
     def _has_budget(self, sender: str, now: float) -> bool:
@@ -195,7 +209,7 @@ def _is_absurd(said: PoolAnnouncement, known: HeardPool | None) -> bool:
     Args:
         known: what was found sound before: it is not looked at again.
     """
-    sound = {each.id: each.ad for each in known.said.classes} if known is not None else {}
+    sound = known.sound if known is not None else {}
     for each in said.classes:
         if each.ad != sound.get(each.id) and problem_with_ad(each.ad) is not None:
             return True
@@ -206,6 +220,7 @@ def _is_absurd(said: PoolAnnouncement, known: HeardPool | None) -> bool:
     return False
 
 
+@lru_cache(maxsize=MOST_POOLS)
 def _nearness(seconds: float | None) -> float:
     if seconds is None:
         return inf

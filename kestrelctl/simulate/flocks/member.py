@@ -9,6 +9,7 @@ tell whether it has heard them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import ceil, floor
 from typing import TYPE_CHECKING
 
@@ -36,9 +37,9 @@ _NONE = {"cpus": 0.0}
 NOTICE_SECONDS = 15.0
 #: A flock of so many pools or fewer needs no table: each tells all it knows.
 FEW_POOLS = 16
-#: A pool whose tasks wait looks around again after this part of a flock minute, so that its wishes
-#: are renewed in the second half of their lease.
-_LOOK_AGAIN = 2 / 3
+#: A pool whose tasks wait looks around again after this part of a flock minute: once at least in
+#: the second half of each lease, which is a minute long, and renews the wish then.
+_LOOK_AGAIN = 0.95
 #: And sooner if so many times more tasks wait.
 _MORE_WAIT = 1.25
 
@@ -95,6 +96,7 @@ class Member:
         copies: how many messages one announcement is, with those that forward it.
         sent: how many messages all its announcements were.
         member: whether it is in the flock now.
+        loan_key: how the rules of others name what it lends them, or they lend it.
         keeps_up: whether the overlay looks after itself as time goes by.
         told: how many messages of the overlay it has sent.
         announcements: how many announcements it has made.
@@ -113,6 +115,7 @@ class Member:
     ) -> None:
         self.model = model
         self.domain = domain_of(model.number)
+        self.loan_key = (self.domain, CLASS)
         self.hearers: list[Member] = []
         self.sources: list[HeardSource] = []
         self.said = LatestWords()
@@ -230,7 +233,9 @@ class Member:
             self._share()
         self._agenda.at(now + self._settings.minute_seconds, self._each_minute, None, None)
 
-    def _number(self, domain: str) -> int:
+    @staticmethod
+    @cache
+    def _number(domain: str) -> int:
         return int(domain[4:8])
 
     # -- announcing --------------------------------------------------------------------------------
@@ -290,11 +295,11 @@ class Member:
 
     def uses(self, lender: int, running: int) -> None:
         """So many own tasks are now at a lender."""
-        self._in_use.setdefault((domain_of(lender), CLASS), {})["cpus"] = float(running)
+        self._in_use.setdefault(self._members[lender].loan_key, {})["cpus"] = float(running)
 
     def used(self, borrower: int, running: int) -> None:
         """So many tasks of another pool run here now."""
-        key = (domain_of(borrower), CLASS)
+        key = self._members[borrower].loan_key
         used = self._used.get(key)
         if used is None:
             used = self._used[key] = {"cpus": 0.0}
