@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boards import bench, overview, resources, server, throughput, waiting, workers
+from boards import bench, flock, overview, resources, server, throughput, waiting, workers
 
 BOARDS = (
     overview.BOARD,
@@ -11,5 +11,6 @@ BOARDS = (
     waiting.BOARD,
     server.BOARD,
     resources.BOARD,
+    flock.BOARD,
     bench.BOARD,
 )

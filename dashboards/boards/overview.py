@@ -162,6 +162,15 @@ BOARD = Board(
                     maximum=1,
                     links_to="kestrel-resources",
                 ),
+                timeseries(
+                    "Processors on loan",
+                    "short",
+                    "Given to other pools of the flock and taken from them, of all of them "
+                    "together. Empty while nothing is lent.",
+                    by("kestrel_flock_loan_cpus", "direction"),
+                    colours={"given": BLUE, "taken": GREEN},
+                    links_to="kestrel-flock",
+                ),
             ],
         ),
     ],

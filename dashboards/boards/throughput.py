@@ -135,5 +135,41 @@ BOARD = Board(
                 ),
             ],
         ),
+        Row(
+            "Files, stages and mail",
+            [
+                timeseries(
+                    "Stored",
+                    "Bps",
+                    "What tasks left and printed that lies in the file share, by kind.",
+                    per_second("kestrel_stored_bytes_total", "kind"),
+                    width=6,
+                ),
+                timeseries(
+                    "Not stored",
+                    "ops",
+                    "Attempts of which something was not stored, by why. All but logs-failed fail "
+                    "the task.",
+                    per_second("kestrel_storing_failures_total", "reason"),
+                    width=6,
+                ),
+                timeseries(
+                    "Tasks in each stage",
+                    "short",
+                    "Of jobs that have stages: how many tasks are in one at a time, by the time "
+                    "that those which ended have spent there.",
+                    per_second("kestrel_stage_seconds_sum", "stage"),
+                    stack=True,
+                    width=6,
+                ),
+                timeseries(
+                    "Mails",
+                    "ops",
+                    "Mails to users about ends of their jobs, by what came of the try.",
+                    per_second("kestrel_mails_total", "outcome"),
+                    width=6,
+                ),
+            ],
+        ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -52,10 +53,17 @@ def simulate(
         finally:
             gc.enable()
         spent = time.process_time() - begun
-        run = msgspec.structs.replace(tally(world), cpu_seconds=round(spent, 1))
+        run = msgspec.structs.replace(
+            tally(world), cpu_seconds=round(spent, 1), peak_bytes=_peak_bytes()
+        )
         on_run(run)
         found.append(run)
     return found
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def write_flock_report(directory: Path, result: FlockSimulation) -> Path:

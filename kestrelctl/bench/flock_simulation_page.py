@@ -22,6 +22,7 @@ COLUMNS = (
     "run again",
     "lost",
     "CPU",
+    "memory",
 )
 MESSAGE_COLUMNS = ("run", "hear of one", "announcements", "overlay", "wishes", "grants")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b3558f", "#8a6d00", "#3aa0d8")
@@ -55,6 +56,7 @@ def row_of(run: FlockTally) -> list[str]:
         f"{run.run_again:,}",
         f"{run.lost:,}",
         f"{run.cpu_seconds:,.0f} s",
+        f"{run.peak_bytes / 2**20:,.0f} MiB",
     ]
 
 

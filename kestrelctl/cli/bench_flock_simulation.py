@@ -35,6 +35,15 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
     multiple=True,
     help="How far announcements go, a run each; 0 for pools that are alone.  [default: 0, 1]",
 )
+@click.option(
+    "--reclaim",
+    "reclaim_minutes",
+    type=Number(0),
+    default=20.0,
+    show_default=True,
+    metavar="MINUTES",
+    help="How long tasks of other pools may go on while own ones wait; 20 is longer than any task.",
+)
 @click.option("--failing", metavar="PERCENT", help="Of the pools, are gone for half an hour.")
 @click.option("--joining", metavar="PERCENT", help="Of the pools, join in the middle.")
 @click.option("--core", is_flag=True, help="Each pool has a core as in production; slower.")
@@ -47,6 +56,7 @@ def simulate_flocks(
     scale: float,
     seed: int,
     ttls: tuple[int, ...],
+    reclaim_minutes: float,
     failing: str | None,
     joining: str | None,
     core: bool,
@@ -64,6 +74,7 @@ def simulate_flocks(
             seed=seed,
             flocking=ttl > 0,
             ttl=max(ttl, 1),
+            reclaim_minutes=reclaim_minutes,
             failing=parse_percent(failing) if failing and ttl else 0.0,
             joining=parse_percent(joining) if joining and ttl else 0.0,
             core=core,

@@ -27,6 +27,8 @@ from kestrelctl.protocol import answers, codec, profile, work
 
 log = logging.getLogger(__name__)
 
+#: By these names the manager of another pool is met.
+POOLS_ACCOUNTS = ("flock", "pool")
 #: Error conditions of a bounced message whose receiver has no session.
 GONE = ("service-unavailable", "recipient-unavailable", "item-not-found", "remote-server-not-found")
 
@@ -118,7 +120,9 @@ class ManagerListener:
 
     def on_bounce(self, sender: str, condition: str) -> None:
         self._service.stanzas.received(stanzas.BOUNCE)
-        if sender.partition("/")[0].rpartition("@")[2] != self.addresses.domain:
+        account, _, domain = sender.partition("/")[0].rpartition("@")
+        # Workers, and users here and elsewhere, are at other domains, too.
+        if account in POOLS_ACCOUNTS and domain != self.addresses.domain:
             self._others.on_bounce(sender, condition)
         if condition in GONE and self._may_work(sender):
             self._service.profiles.on_presence(sender, "unavailable")

@@ -28,6 +28,7 @@ from kestrelctl.manager.request_dispatch import RequestDispatcher
 from kestrelctl.manager.retention import retention
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
+from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.notify import Notifier
 from kestrelctl.store.sqlite import SqliteStore
 from kestrelctl.xmpp import xmpp_session
@@ -42,6 +43,10 @@ class Flock(Protocol):
     @property
     def others(self) -> OtherPools:
         """What the manager asks of it."""
+        ...
+
+    def numbers(self) -> FlockNumbers:
+        """How it stands, for the metrics."""
         ...
 
     def begin(self) -> None:
@@ -132,7 +137,9 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         if options.metrics:
             from kestrelctl.manager.manager_metrics import serve_metrics
 
-            metrics = await serve_metrics(options.metrics, options.metrics_allow, service)
+            metrics = await serve_metrics(
+                options.metrics, options.metrics_allow, service, flock.numbers
+            )
         connection.start()
         flock.begin()
         notifier.ready()

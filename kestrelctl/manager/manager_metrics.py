@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kestrelctl.manager.service import Service
+from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.metrics.metrics_server import MetricsServer
 from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
 from kestrelctl.metrics.readers import Readers
 
 
-async def serve_metrics(address: str, allowed: Sequence[str], service: Service) -> MetricsServer:
+async def serve_metrics(
+    address: str, allowed: Sequence[str], service: Service, flock: Callable[[], FlockNumbers]
+) -> MetricsServer:
     """Serves the metrics of a manager; the caller stops the server.
 
     Args:
         address: HOST:PORT.
         allowed: addresses and networks that may read them, beside this machine.
+        flock: how that of the pool stands; asked once for each scrape.
 
     Raises:
         UsageError: what stands there is no address.
@@ -30,6 +34,7 @@ async def serve_metrics(address: str, allowed: Sequence[str], service: Service) 
             commits=service.commit_seconds,
             certificate=service.session.certificate(),
             mails=service.mails,
+            flock=flock(),
         )
 
     families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)

@@ -27,7 +27,7 @@ class OtherPools(Protocol):
         """A message to an address of which that is so."""
 
     def on_bounce(self, sender: str, condition: str) -> None:
-        """A message to another domain could not be delivered."""
+        """A message to another pool could not be delivered."""
 
     def may_work(self, jid: str) -> bool:
         """Whether another pool may offer itself as a worker, because it was asked to."""

@@ -166,7 +166,7 @@ async def _in_no_flock(caller: Caller, request: rq.AnyRequest) -> None:
     raise NotFound(
         "this pool is in no flock",
         cause="its manager was started without one",
-        hint="docs/flocking.md says how pools find each other",
+        hint="docs/flock.md says how pools find each other",
     )
 
 

@@ -26,6 +26,7 @@ from kestrelctl.metrics.families import (
     stanza_families,
     stored_families,
 )
+from kestrelctl.metrics.flock_families import FlockNumbers, flock_families
 from kestrelctl.metrics.labelled_gauges import LabelledGauges, quoted
 from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
@@ -46,6 +47,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         certificate: (host, end) of the server's certificate, if the connection has one.
         mails: what became of mails to users.
+        flock: that the pool is in.
     """
 
     connected: bool
@@ -54,6 +56,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     commits: Histogram
     certificate: tuple[str, float] | None
     mails: MailCounts = msgspec.field(default_factory=MailCounts)
+    flock: FlockNumbers = msgspec.field(default_factory=FlockNumbers)
 
 
 class PoolFamilies:
@@ -88,7 +91,9 @@ class PoolFamilies:
         yield from _workers(found, self._pool.totals)
         yield from stanza_families("kestrel_", self._stanzas)
         yield from self._ads()
-        yield from _surroundings(self._numbers())
+        numbers = self._numbers()
+        yield from _surroundings(numbers)
+        yield from flock_families(numbers.flock)
 
     def _shortage(self) -> Iterator[Metric]:
         found = self._pool.shortage()

@@ -104,6 +104,13 @@ class NotLent(Message, frozen=True, kw_only=True, tag="not_lent"):
     seconds: Duration = 0.0
 
 
+class AskAround(Message, frozen=True, kw_only=True, tag="ask_around"):
+    """Tasks of the pool wait, and nobody that it has heard of lends it anything.
+
+    Answered by announcements of others that hold, as if their TTL had been one more.
+    """
+
+
 class WantSlot(Message, frozen=True, kw_only=True, tag="want_slot"):
     """A lender has a file that a task of the pool has left: where does it go?
 
@@ -139,7 +146,7 @@ class GivenSlot(Message, frozen=True, kw_only=True, tag="slot"):
 
 
 #: How pools lend each other machines.
-LendingMessage = PoolAnnouncement | Borrow | Repay | NotLent | WantSlot | GivenSlot
+LendingMessage = PoolAnnouncement | AskAround | Borrow | Repay | NotLent | WantSlot | GivenSlot
 
 #: Why nothing is lent: a policy says no; there is no such class (any more); it asks too often.
 DENIED = "denied"

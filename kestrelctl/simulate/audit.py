@@ -117,6 +117,11 @@ class Audit:
             self._clock.tell("audit", "PROBLEM", text)
             self.problems.append(f"{self._clock.now - self._clock.start:.6f}: {text}")
 
+    def is_guest(self, job_id: int) -> bool:
+        """Whether a job that is durable belongs to a user of another pool."""
+        job = self._jobs.get(job_id)
+        return job is not None and job.spec.guest is not None
+
     def check_pool(self, pool: Pool) -> None:
         """Verifies the pool's invariants."""
         try:
@@ -161,6 +166,9 @@ class Audit:
                 kept = worker.kept_for
                 if kept is not None and kept.shape is not shape:
                     continue  # It makes room for a job that starves.
+                left_seconds = worker.remaining_seconds(now)
+                if left_seconds is not None and left_seconds <= 0.0:
+                    continue
                 why_not = refusal(worker, state.supply.of(worker), shape, now - 1.0)
                 if why_not is None and not worker.queued:
                     idle.append(worker.jid)

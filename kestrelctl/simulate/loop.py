@@ -7,6 +7,7 @@ world's one clock. A process that is stopped takes no turns; one that is killed 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from asyncio import events
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from kestrelctl.simulate.simulation_clock import MOST_AT_ONCE, SimulationClock, 
 
 #: What arrives is taken up after this long at most, together with all that arrived meanwhile.
 TURN_SECONDS = 0.002
+#: So many `finally` a coroutine may wait in, one in the other.
+MOST_WAYS_OUT = 4
 
 
 class Handle(asyncio.TimerHandle):
@@ -192,5 +195,13 @@ class Loop:
         self._ready.clear()
         for task in self._tasks:
             if not task.done():
-                task.get_coro().close()
+                _close(task.get_coro())
         self._tasks.clear()
+
+
+def _close(coro: Any) -> None:
+    """Closes a coroutine, also one that waits for more on its way out."""
+    for _ in range(MOST_WAYS_OUT):
+        with contextlib.suppress(RuntimeError):  # It waits again.
+            coro.close()
+            return

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kestrelctl.simulate.simulation_clock import SimulationClock
 
-#: The pool's domain, of its component, its workers and its users.
+#: The domain of the only pool of a world: of its component, its workers and its users.
 DOMAIN = "pool"
 #: What a bounced message says when its receiver has no session.
 GONE = "service-unavailable"
@@ -164,11 +164,17 @@ class Server:
 
     Args:
         latency_seconds: bounds of a connection's typical one-way delay.
+        domain: of the pool.
     """
 
     def __init__(
-        self, clock: SimulationClock, random: Random, latency_seconds: tuple[float, float]
+        self,
+        clock: SimulationClock,
+        random: Random,
+        latency_seconds: tuple[float, float],
+        domain: str = DOMAIN,
     ) -> None:
+        self.domain = domain
         self.clock = clock
         self.up = True
         self._random = random
@@ -211,8 +217,8 @@ class Server:
 
     def _at(self, address: str) -> Link | None:
         link = self._links.get(address)
-        if link is None and address.endswith(f"@{DOMAIN}"):
-            return self._links.get(DOMAIN)
+        if link is None and address.endswith(f"@{self.domain}"):
+            return self._links.get(self.domain)
         return link
 
     def on_ended(self, link: Link) -> None:

@@ -34,6 +34,7 @@ class SimulatedExecutor:
         loop: in whose turns exits are told.
         on_stage: called with an attempt's number and the stage that it begins.
         fatal: called when a command ends its worker.
+        guest_job: the job of an attempt, if that is a guest of another pool.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class SimulatedExecutor:
         on_completion: Callable[[Completion], None],
         on_stage: Callable[[int, str], None],
         fatal: Callable[[], None],
+        guest_job: Callable[[int], int | None],
     ) -> None:
         self.start_seconds = Histogram(START_BOUNDS)
         self._worker = worker
@@ -62,6 +64,7 @@ class SimulatedExecutor:
         self._on_completion = on_completion
         self._on_stage = on_stage
         self._fatal = fatal
+        self._guest_job = guest_job
         self._began_at: dict[int, float] = {}
         #: Of attempts with stages: those to come, and how those before went.
         self._to_come: dict[int, Iterator[Stage | None]] = {}
@@ -74,14 +77,12 @@ class SimulatedExecutor:
             raise ValueError(f"attempt {number} runs already")
         env = command.env
         index = int(env["KESTREL_TASK_INDEX"])
-        lacking = self._audit.began(
-            number,
-            int(env["KESTREL_JOB_ID"]),
-            index,
-            self._worker,
-            env.get("KESTREL_ITEM"),
-            tuple(env["KESTREL_GPUS"].split(",")) if "KESTREL_GPUS" in env else (),
-        )
+        job_id, here, item = int(env["KESTREL_JOB_ID"]), index, env.get("KESTREL_ITEM")
+        guest_job = self._guest_job(number)
+        if guest_job is not None:  # It has the environment that its home has made.
+            job_id, here, item = guest_job, 0, None
+        gpus = tuple(env["KESTREL_GPUS"].split(",")) if "KESTREL_GPUS" in env else ()
+        lacking = self._audit.began(number, job_id, here, self._worker, item, gpus)
         self._began_at[number] = self._clock.now
         fate = self._fate(env["KESTREL_JOB_NAME"], index)
         if command.stages:

@@ -11,7 +11,7 @@ from kestrelctl.core.model.assets import MILLI, amounts
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.protocol import codec, work
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.network import DOMAIN, Server
+from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.simulated_executor import SimulatedExecutor
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulated_spool import SimulatedSpool
@@ -52,7 +52,7 @@ class SimulatedMachine(SimulatedProcess):
         pulls: bool,
         hidden: Mapping[str, float] | None = None,
     ) -> None:
-        super().__init__(name, f"{name}@workers.{DOMAIN}/1", clock, random, server, audit)
+        super().__init__(name, f"{name}@workers.{server.domain}/1", clock, random, server, audit)
         self.spool = SimulatedSpool()
         self.process: WorkerProcess | None = None
         self.repeats_reports = False
@@ -81,7 +81,9 @@ class SimulatedMachine(SimulatedProcess):
         process = WorkerProcess(
             f"{self.name}-{self.life}", self.spool, self._make_executor, self.loop, self.random
         )
-        process.add_session(DOMAIN, self._ad, self.address, self.connection, pulls=self._pulls)
+        process.add_session(
+            self.server.domain, self._ad, self.address, self.connection, pulls=self._pulls
+        )
         self.process = process
         self.audit.resized(self.address, amounts(self._ad.assets))
         await process.run()
@@ -101,8 +103,14 @@ class SimulatedMachine(SimulatedProcess):
             on_completion,
             self._on_stage,
             self._killed_by_a_task,
+            self._guest_job,
         )
         return self._executor
+
+    def _guest_job(self, number: int) -> int | None:
+        agent = self.agent
+        job_id = agent.identity(number)[0] if agent is not None else None
+        return job_id if job_id is not None and self.audit.is_guest(job_id) else None
 
     def _on_stage(self, number: int, name: str) -> None:
         if self.process is not None:

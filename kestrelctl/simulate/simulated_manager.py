@@ -20,22 +20,31 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.commits import GroupCommit
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.other_pools import NO_OTHER_POOLS, OtherPools
 from kestrelctl.manager.pool_requests import Usage
 from kestrelctl.manager.request_dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import answers, codec, requests, work
 from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.simulate.audit import Audit
-from kestrelctl.simulate.network import DOMAIN, Server
+from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.store import SimulatedStore
 
-#: Who may drain and resume workers.
-ADMIN = f"root@users.{DOMAIN}"
-_OPTIONS = ManagerOptions(
-    domain=DOMAIN, secret_file=Path("secret"), data_dir=Path("data"), admins=(ADMIN,)
-)
+
+def admin_of(domain: str) -> str:
+    """Who may drain and resume workers of a pool."""
+    return f"root@users.{domain}"
+
+
+def _options(domain: str) -> ManagerOptions:
+    return ManagerOptions(
+        domain=domain,
+        secret_file=Path("secret"),
+        data_dir=Path("data"),
+        admins=(admin_of(domain),),
+    )
 
 
 class SimulatedManager(SimulatedProcess):
@@ -47,7 +56,9 @@ class SimulatedManager(SimulatedProcess):
 
     Attributes:
         pool: the core of the living process; None if there is none.
+        pool_name: what the story calls it.
         commits: what it writes its store with.
+        scheduled: called when the pool has handed out work.
         lease_ran_out: called when the pool has just given a silent worker up.
     """
 
@@ -62,10 +73,12 @@ class SimulatedManager(SimulatedProcess):
         *,
         check: bool,
     ) -> None:
-        super().__init__("manager", DOMAIN, clock, random, server, audit)
+        super().__init__("manager", server.domain, clock, random, server, audit)
         self.store = store
+        self.pool_name = "pool"
         self.pool: WatchedPool | None = None
         self.commits: GroupCommit | None = None
+        self.scheduled: Callable[[Pool], None] = lambda pool: None
         self.lease_ran_out: Callable[[Pool], None] = lambda pool: None
         self._config = config
         self._check = check
@@ -75,20 +88,41 @@ class SimulatedManager(SimulatedProcess):
         """As `manager.manager_daemon.serve`."""
         self._told_to_stop = asyncio.Event()
         pool = WatchedPool(self, self.store.open(), self._config, check=self._check)
-        service = Service(pool, self.store, DOMAIN, self.loop)
+        service = Service(pool, self.store, self.address, self.loop)
         self.commits = service.commits
         dispatcher = RequestDispatcher(
             service, NobodyJoins(), lambda: Usage(cpu_seconds=0.0, rss_bytes=0)
         )
-        listener = ManagerListener(service, dispatcher, Access(_OPTIONS), DOMAIN)
+        others = self.open_others(service, dispatcher)
+        access = Access(_options(self.address))
+        listener = ManagerListener(service, dispatcher, access, self.address, others)
         service.session = listener.session = self.connection(listener)
         service.listen(TasksEnded, self._tasks_ended)
         service.broken.add_done_callback(self._broken)
         self.pool = pool
         service.session.start()
+        self.begin_others()
         await self._told_to_stop.wait()
+        await self.close_others()
         await service.close()
         await service.session.stop()
+
+    def open_others(self, service: Service, dispatcher: RequestDispatcher) -> OtherPools:
+        """What deals with other pools: nothing, in a world with one."""
+        return NO_OTHER_POOLS
+
+    def begin_others(self) -> None:
+        """The session with the server begins."""
+
+    def on_event(self, pool: Pool, event: Event) -> None:
+        """The pool is about to hear of this."""
+
+    def on_refused(self, worker: str, message: work.Refused) -> None:
+        """The pool wants nothing of a worker."""
+        self.audit.expect(False, f"the pool refuses {worker}: {message}")
+
+    async def close_others(self) -> None:
+        """The process is about to end in order."""
 
     def _tasks_ended(self, ended: TasksEnded) -> None:
         self.audit.tasks_ended(ended.records)
@@ -108,13 +142,17 @@ class SimulatedManager(SimulatedProcess):
         self.store.crash()
         self.pool = self.commits = None
 
+    def is_worker(self, address: str) -> bool:
+        """Whether that address is of one of the pool's workers."""
+        return f"@workers.{self.address}" in address
+
     def pause_seconds(self, failures: int, chance: float) -> float:
         return pause_of_manager_seconds(failures, chance)
 
     def said(self, payload: str, to: str) -> None:
-        if f"@workers.{DOMAIN}" in to:
+        if self.is_worker(to):
             message = codec.to_worker.decode(payload)
-            self.clock.tell("pool", "says", to, payload)
+            self.clock.tell(self.pool_name, "says", to, payload)
             if isinstance(message, work.Ack):
                 self.audit.acknowledged(message.numbers)
             elif isinstance(message, work.Run) and message.ack:
@@ -122,12 +160,11 @@ class SimulatedManager(SimulatedProcess):
             elif isinstance(message, (work.Kill, work.Welcome)):
                 kill = message.numbers if isinstance(message, work.Kill) else message.kill
                 self.audit.told_to_kill(kill)
-            self.audit.expect(
-                not isinstance(message, work.Refused), f"the pool refuses {to}: {message}"
-            )
+            if isinstance(message, work.Refused):
+                self.on_refused(to, message)
             return
         answer = codec.answers.decode(payload)
-        self.clock.tell("pool", "answers", to, payload)
+        self.clock.tell(self.pool_name, "answers", to, payload)
         if isinstance(answer, answers.Submitted):
             self.audit.answered_submission(answer.job_id, repeated=answer.repeated)
         elif isinstance(answer, answers.Ended):
@@ -158,10 +195,11 @@ class WatchedPool(Pool):
             self._audit.check_pool(self)
 
     def handle(self, event: Event) -> list[Effect]:
-        self._clock.tell("pool", type(event).__name__, *_essence(event))
+        self._clock.tell(self._manager.pool_name, type(event).__name__, *_essence(event))
         self._woken()
         self._ticked = self._ticked or isinstance(event, Tick)
         self._audit.expect(event.at >= self.state.at, "the pool is told of what is past")
+        self._manager.on_event(self, event)
         effects = super().handle(event)
         self._audit.decided(effects)
         if self.state.totals.leases_expired != self._leases_expired:
@@ -175,6 +213,7 @@ class WatchedPool(Pool):
 
     def schedule(self, now: float) -> list[Effect]:
         effects = super().schedule(now)
+        self._manager.scheduled(self)
         self._audit.decided(effects)
         if self._check:
             if effects:

@@ -15,7 +15,7 @@ from kestrelctl.errors import StoreFull
 from kestrelctl.protocol import answers, codec, requests
 from kestrelctl.simulate.audit import Audit
 from kestrelctl.simulate.network import DOMAIN, Server
-from kestrelctl.simulate.simulated_manager import ADMIN
+from kestrelctl.simulate.simulated_manager import admin_of
 from kestrelctl.simulate.simulated_process import SimulatedProcess
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.workload import (
@@ -82,7 +82,7 @@ class User(SimulatedProcess):
 
     def _send(self, what: str) -> None:
         if self.session is not None:
-            self.session.send(codec.encode(self.open[what].request), f"jobs@{DOMAIN}")
+            self.session.send(codec.encode(self.open[what].request), f"jobs@{self.server.domain}")
 
     # -- Listener ----------------------------------------------------------------------------------
 
@@ -118,9 +118,9 @@ class User(SimulatedProcess):
         raise AssertionError("the pool shows no presence to users")
 
 
-def account_of(name: str) -> str:
+def account_of(name: str, domain: str = DOMAIN) -> str:
     """The account of a user with this name."""
-    return f"{name}@users.{DOMAIN}"
+    return f"{name}@users.{domain}"
 
 
 class Owner(User):
@@ -136,7 +136,7 @@ class Owner(User):
     def __init__(
         self, name: str, clock: SimulationClock, random: Random, server: Server, audit: Audit
     ) -> None:
-        super().__init__(account_of(name), clock, random, server, audit)
+        super().__init__(account_of(name, server.domain), clock, random, server, audit)
         self.submissions: dict[int, int] = {}
         self._plans: list[Submission] = []
         self._plan_of: dict[str, int] = {}
@@ -251,7 +251,7 @@ class Owner(User):
                 self._cancel(job.job_id)
 
     def _own(self, jobs: list[JobRecord]) -> list[JobRecord]:
-        return [job for job in jobs if job.owner == account_of(self.name)]
+        return [job for job in jobs if job.owner == account_of(self.name, self.server.domain)]
 
 
 class Operator(User):
@@ -260,7 +260,7 @@ class Operator(User):
     def __init__(
         self, clock: SimulationClock, random: Random, server: Server, audit: Audit
     ) -> None:
-        super().__init__(ADMIN, clock, random, server, audit)
+        super().__init__(admin_of(server.domain), clock, random, server, audit)
         self._wish: dict[str, str] = {}
 
     def drain(self, worker: str) -> None:

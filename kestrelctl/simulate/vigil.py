@@ -44,10 +44,10 @@ class Vigil:
         self._config = settings.config
         # Two connections, each half as slow again as is typical for it at the most.
         passage_seconds = 2 * 1.5 * settings.latency_seconds[1]
-        self._grace_seconds = GRACE_SECONDS + PASSAGES * passage_seconds
+        self.grace_seconds = GRACE_SECONDS + PASSAGES * passage_seconds
         self._kill_seconds = KILL_SECONDS + KILL_PASSAGES * passage_seconds
         self._answer_seconds = (
-            PATIENCE_SECONDS + 2 * SLOWEST * settings.commit_seconds[1] + self._grace_seconds
+            PATIENCE_SECONDS + 2 * SLOWEST * settings.commit_seconds[1] + self.grace_seconds
         )
         self._disturbed_at: dict[str, float] = {}  #: process -> when it was last out of order
         self._in_order_at: dict[str, float] = {}  #: process -> when it was last in order
@@ -61,7 +61,7 @@ class Vigil:
             at = self._in_order_at if process.in_order else self._disturbed_at
             at[process.name] = now
         self._look_at_kills()
-        if not self._steady(self._nodes.manager, self._grace_seconds):
+        if not self.steady(self._nodes.manager, self.grace_seconds):
             return
         pool = self._nodes.manager.pool
         assert pool is not None
@@ -70,11 +70,11 @@ class Vigil:
         self._look_at_executions(pool)
         self._look_at_questions()
 
-    def _steady(self, process: SimulatedProcess, seconds: float) -> bool:
+    def steady(self, process: SimulatedProcess, seconds: float) -> bool:
         """Whether a process has been in order for so long."""
-        return self._disturbed(process) + seconds < self._clock.now
+        return self.disturbed(process) + seconds < self._clock.now
 
-    def _disturbed(self, process: SimulatedProcess) -> float:
+    def disturbed(self, process: SimulatedProcess) -> float:
         """When a process was last out of order."""
         since = self._disturbed_at.get(process.name, self._clock.start)
         return max(since, process.disturbed_at)
@@ -88,11 +88,11 @@ class Vigil:
                 continue
             lease = self._config.lease_seconds(worker.heartbeat_seconds)
             silent = self._in_order_at.get(process.name, self._clock.start)
-            late = now - silent > lease + self._grace_seconds and self._steady(
-                self._nodes.manager, lease + RETURN_SECONDS + self._grace_seconds
+            late = now - silent > lease + self.grace_seconds and self.steady(
+                self._nodes.manager, lease + RETURN_SECONDS + self.grace_seconds
             )
             self._expect(not (late and worker.online), "is believed to be there", process.name)
-            given_up = not worker.online and worker.away_until + self._grace_seconds < now
+            given_up = not worker.online and worker.away_until + self.grace_seconds < now
             self._expect(not (given_up and worker.held), "is waited for in vain", process.name)
 
     def lease_ran_out(self, pool: Pool) -> None:
@@ -102,8 +102,8 @@ class Vigil:
             worker = pool.state.workers.get(process.address)
             if worker is None or worker.online or worker.offline_since != now:
                 continue
-            seconds = self._config.lease_seconds(worker.heartbeat_seconds) + self._grace_seconds
-            steady = self._steady(process, seconds) and self._steady(self._nodes.manager, seconds)
+            seconds = self._config.lease_seconds(worker.heartbeat_seconds) + self.grace_seconds
+            steady = self.steady(process, seconds) and self.steady(self._nodes.manager, seconds)
             self._expect(not steady, "is given up though it is well", process.name)
 
     def _look_at_holds(self, pool: Pool) -> None:
@@ -113,14 +113,14 @@ class Vigil:
         for process in self._nodes.workers:
             worker = pool.state.workers.get(process.address)
             agent = process.agent
-            if worker is None or agent is None or not self._steady(process, self._grace_seconds):
+            if worker is None or agent is None or not self.steady(process, self.grace_seconds):
                 continue
             begun = {attempt.number for attempt in agent.queue} | agent.running.keys()
             held = worker.held.keys()
             for number in sorted((held - begun - agent.unacknowledged.keys()) | (begun - held)):
                 since = self._differing.get((process.name, number), now)
                 differing[process.name, number] = since
-                self._expect(since + self._grace_seconds > now, "is held by one side only", number)
+                self._expect(since + self.grace_seconds > now, "is held by one side only", number)
         self._differing = differing
 
     def _look_at_kills(self) -> None:
@@ -129,8 +129,8 @@ class Vigil:
         if not killed_at:
             return
         now = self._clock.now
-        manager = self._disturbed(self._nodes.manager)
-        disturbed = {worker.address: self._disturbed(worker) for worker in self._nodes.workers}
+        manager = self.disturbed(self._nodes.manager)
+        disturbed = {worker.address: self.disturbed(worker) for worker in self._nodes.workers}
         for execution in self._audit.running():
             at = killed_at.get(execution.number, now)
             heard = at > max(execution.began_at, manager, disturbed[execution.worker])
@@ -143,9 +143,9 @@ class Vigil:
         A task that is retried is handed out at once; a slow disk may hear of it much later.
         """
         now = self._clock.now
-        grace = self._grace_seconds
+        grace = self.grace_seconds
         audit = self._audit
-        steady = {worker.address for worker in self._nodes.workers if self._steady(worker, grace)}
+        steady = {worker.address for worker in self._nodes.workers if self.steady(worker, grace)}
         held = {number for worker in pool.state.workers.values() for number in worker.held}
         seen: dict[tuple[int, int], int] = {}
         for execution in audit.running():
@@ -164,10 +164,10 @@ class Vigil:
 
     def _look_at_questions(self) -> None:
         """Whoever asks is answered, if only that it cannot be done now."""
-        if not self._steady(self._nodes.manager, self._answer_seconds):
+        if not self.steady(self._nodes.manager, self._answer_seconds):
             return
         for user in (*self._nodes.owners, self._nodes.operator):
-            if self._steady(user, self._answer_seconds):
+            if self.steady(user, self._answer_seconds):
                 for what, question in user.open.items():
                     waited = self._clock.now - question.asked_at
                     self._expect(waited < self._answer_seconds, "is not answered", what)

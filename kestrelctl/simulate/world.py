@@ -47,6 +47,7 @@ class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
         wasted: those without an accepted result: repetitions, and what died with its worker.
         actions: how much happened, in actions of the clock.
         story: what happened, if it was kept; `digest` is its fingerprint.
+        guests: attempts that other pools took over, in a world of several.
     """
 
     seed: int
@@ -60,6 +61,7 @@ class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
     actions: int
     digest: str
     story: list[str]
+    guests: int = 0
 
     def raise_problems(self, lines: int = 400) -> None:
         """Raises if a promise was broken.
@@ -239,26 +241,27 @@ class World:
             and all(worker.settled for worker in nodes.workers)
         )
 
-    @contextlib.contextmanager
-    def log_told(self) -> Iterator[None]:
-        """What the shells log is part of the story; an error that nobody expected is a problem."""
-        logger = logging.getLogger("kestrelctl")
-        before = logger.level, logger.propagate
-        teller = _Teller(self.clock, self.audit)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
-        logger.addHandler(teller)
-        try:
-            yield
-        finally:
-            logger.removeHandler(teller)
-            logger.setLevel(before[0])
-            logger.propagate = before[1]
-
     def close(self) -> None:
         """Ends all processes."""
         for process in self.nodes.processes:
             process.kill()
+
+
+@contextlib.contextmanager
+def log_told(clock: SimulationClock, audit: Audit) -> Iterator[None]:
+    """What the shells log is part of the story; an error that nobody expected is a problem."""
+    logger = logging.getLogger("kestrelctl")
+    before = logger.level, logger.propagate
+    teller = _Teller(clock, audit)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.addHandler(teller)
+    try:
+        yield
+    finally:
+        logger.removeHandler(teller)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
 
 
 def run(seed: int, settings: WorldSettings | None = None) -> WorldReport:
@@ -270,7 +273,7 @@ def run(seed: int, settings: WorldSettings | None = None) -> WorldReport:
     """
     world = World(seed, settings or small(seed))
     try:
-        with world.log_told():
+        with log_told(world.clock, world.audit):
             seconds = world.run()
     except Exception as error:
         error.add_note(

@@ -35,6 +35,7 @@ from dashboardkit import (
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.local.pool_state import PoolState, read_state
+from kestrelctl.local.throw_away_flock import throw_away_flock
 from kestrelctl.protocol import requests as rq
 from kestrelctl.xmpp.prosody import free_ports
 
@@ -154,7 +155,16 @@ async def until(
 @contextlib.asynccontextmanager
 async def watched(directory: Path, workers: int) -> AsyncIterator[tuple[PoolState, Prometheus]]:
     """A pool and its Prometheus, which has seen all of it."""
-    async with throw_away_pool(workers) as pool, Prometheus(directory, pool) as prometheus:
+    async with throw_away_pool(workers) as pool, seen_by_prometheus(directory, pool, workers) as it:
+        yield pool, it
+
+
+@contextlib.asynccontextmanager
+async def seen_by_prometheus(
+    directory: Path, pool: PoolState, workers: int
+) -> AsyncIterator[Prometheus]:
+    """The Prometheus of a pool that runs, once it has seen all of it."""
+    async with Prometheus(directory, pool) as prometheus:
 
         async def complete() -> bool:
             return await prometheus.value("instance:kestrel_workers_usable:sum") == workers and (
@@ -162,7 +172,7 @@ async def watched(directory: Path, workers: int) -> AsyncIterator[tuple[PoolStat
             )
 
         await until(complete, 20)
-        yield pool, prometheus
+        yield prometheus
 
 
 # -- panels ----------------------------------------------------------------------------------------
@@ -171,7 +181,12 @@ async def watched(directory: Path, workers: int) -> AsyncIterator[tuple[PoolStat
 async def test_every_panel_and_alert_finds_its_data_in_a_pool_at_work(tmp_path: Path) -> None:
     script = "sleep 0.02; exit $((KESTREL_TASK_ID % 80 == 0))"
     work = JobSpec(argv=("/bin/sh", "-c", script), count=400, max_failures=2)
-    async with watched(tmp_path, 4) as (pool, prometheus), connect_local(pool) as user:
+    (tmp_path / "flock").mkdir()
+    async with (
+        throw_away_flock(tmp_path / "flock", {"home": 4, "near": 2}, metrics=True) as flock,
+        connect_local(pool := flock.pools["home"]) as user,
+        seen_by_prometheus(tmp_path, pool, 4) as prometheus,
+    ):
         began = time.monotonic()
         assert await prometheus.firing() == {}
         user.session.send("{not json", f"jobs@{pool.domain}")
@@ -182,12 +197,13 @@ async def test_every_panel_and_alert_finds_its_data_in_a_pool_at_work(tmp_path: 
             await admin.ask(rq.SetAsset(name="licences", total=3))
         licensed = {"cpus": 1.0, "licences": 1.0}
         await user.ask(rq.SubmitJob(spec=JobSpec(argv=("/bin/sleep", "300"), request=licensed)))
-        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("/bin/sleep", "300"), count=5)))
+        await user.ask(rq.SubmitJob(spec=JobSpec(argv=("/bin/sleep", "300"), count=20)))
 
         async def seen() -> bool:
             twice = 'count_over_time(kestrel_stanzas_total{kind="unreadable"}[1m])'
             return (
-                await prometheus.value('kestrel_tasks{state="running"}') == 4
+                await prometheus.value('kestrel_tasks{state="running"}') >= 6
+                and await prometheus.value('kestrel_flock_loan_tasks{direction="taken"}') >= 2
                 and await prometheus.value("increase(kestrel_jobs_finished_total[1m])") > 0
                 and await prometheus.value(twice) >= 2
             )

@@ -27,7 +27,9 @@ def test_files_have_a_port_with_tls_by_default() -> None:
     text = configuration(xmpp_server_address="192.0.2.1")
     assert "kestrel_share_ports = { 5443 }" in text
     assert 'http_external_url = "https://192.0.2.1:5443/"' in text
-    assert f'http_file_share_access = {{ "workers.{DOMAIN}", "users.{DOMAIN}" }}' in text
+    # The manager asks for places of files that come from other pools.
+    allowed = f'"workers.{DOMAIN}", "users.{DOMAIN}", "pool@{DOMAIN}"'
+    assert f"http_file_share_access = {{ {allowed} }}" in text
     assert "http_file_share_expires_after = 604800" in text
     in_brackets = configuration(xmpp_server_address="2001:db8::1")
     assert 'http_external_url = "https://[2001:db8::1]:5443/"' in in_brackets

@@ -98,3 +98,12 @@ def test_the_manager_is_told_through_whom_to_join(
     words = list(render("{{ __manager_arguments }}", values_of("manager") | given))
     at = words.index("--flock") if "--flock" in words else len(words)
     assert words[at : at + 2] == expected
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_manager_trusts_the_file_shares_of_the_flock(tls: bool) -> None:
+    """It brings the files of guests to their own pool, also where its server needs no trust."""
+    words = list(
+        render("{{ __manager_arguments }}", values_of("manager") | FLOCK | {"manager_tls": tls})
+    )
+    assert words[words.index("--ca-file") + 1] == "/etc/kestrel/ca.pem"

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from role_files import NAMES, PLAYBOOKS, ROLES, load, specified
+from templating import render, values_of
 
 POOL_WIDE = "validate_inventory"  # declares what belongs to no role but to the pool
 
@@ -45,6 +46,13 @@ def test_every_option_says_what_it_is_for(role: str) -> None:
         if not option.get("description") or "type" not in option
     ]
     assert silent == []
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_a_default_that_is_told_can_be_worked_out_for_every_pool(role: str) -> None:
+    """Ansible fills in the whole specification before a role does anything."""
+    for option in specified(role).values():
+        render(str(option.get("default", "")), values_of(role))
 
 
 @pytest.mark.parametrize("role", NAMES)

@@ -18,7 +18,7 @@ from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.settings import WorldSettings
 from kestrelctl.simulate.workload import Submission
-from kestrelctl.simulate.world import World
+from kestrelctl.simulate.world import World, log_told
 
 
 class Watched(World):
@@ -33,7 +33,7 @@ class Watched(World):
         return self.state.workers[self.nodes.workers[which].address]
 
     def live(self, seconds: float) -> None:
-        with self.log_told():
+        with log_told(self.clock, self.audit):
             self.clock.run_until(self.clock.now + seconds)
 
     def live_until(self, over: Callable[[], bool], seconds: float) -> float:

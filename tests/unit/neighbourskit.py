@@ -128,6 +128,9 @@ class Hands:
     def left(self) -> list[CommandSpec]:
         return []
 
+    def read_output(self, number: int, stream: str, offset: int, limit: int) -> bytes:
+        return b"so far"[offset : offset + limit]
+
     async def close(self) -> None:
         """Nothing is held."""
 
@@ -227,6 +230,7 @@ class PoolOfFlock:
         self.settings = FlockSettings(**({"reclaim_minutes": 0.5} | settings))
         self.spools = KeptSpools()
         self.worker = f"w1@workers.{domain}/1"
+        self.worker_there = True
         loop = asyncio.get_running_loop()
         self.clock: Any = SimpleNamespace(now=loop.time, wall=loop.time)
         options = ManagerOptions(
@@ -314,7 +318,7 @@ class PoolOfFlock:
 
     def add_worker(self, cpus: float, **offered: Any) -> None:
         ad = WorkerAd(
-            assets={"cpus": cpus},
+            assets={"cpus": cpus, "memory": 8e9},
             tags=(guest.TAG, *isolation.tags_of("plain"), "stages"),
             host=f"host.{self.domain}",
             **offered,
@@ -328,9 +332,17 @@ class PoolOfFlock:
         self.process.add_session(self.domain, ad, self.worker, self._connect)
         self._life = asyncio.get_running_loop().create_task(self.process.run())
 
+    def lose_worker(self) -> None:
+        """Its worker is gone, with all that it ran."""
+        self.worker_there = False
+        self.listener.on_presence(self.worker, f"pool@{self.domain}", "unavailable")
+
     def _connect(self, worker: Any) -> Any:
         def send(text: str, to: str, sender: str | None = None) -> None:
-            self.around.carry(to, to, lambda pool: pool.listener.on_payload(self.worker, to, text))
+            if self.worker_there:
+                self.around.carry(
+                    to, to, lambda pool: pool.listener.on_payload(self.worker, to, text)
+                )
 
         async def stop() -> None:
             """Nobody is told."""
@@ -358,13 +370,13 @@ class PoolOfFlock:
     def submit(self, tasks: int = 1, **spec: Any) -> int:
         """A user hands in a job; returns its id."""
         job_id = self.service.pool.next_job_id
-        whole = JobSpec(**({"argv": ("task", "{}"), "count": tasks} | spec))
+        fields: dict[str, Any] = {"argv": ("task", "{}"), "count": tasks} | spec
         self.service.handle(
             ev.Submit(
                 at=self.service.now(),
                 request=f"test {job_id}",
                 owner=f"ada@users.{self.domain}",
-                spec=whole,
+                spec=JobSpec(**fields),
             )
         )
         return job_id

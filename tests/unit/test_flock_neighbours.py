@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
+from msgspec.structs import replace
+from neighbourskit import START, Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.errors import Unreachable
 from kestrelctl.flock.service.flock_service import STRANGER, UNASKED, UNREADABLE
+from kestrelctl.protocol import codec, work
 from kestrelctl.protocol.flock import (
     DENIED,
     Borrow,
     GivenSlot,
+    LentClass,
     NotLent,
     PoolAnnouncement,
     Repay,
@@ -24,6 +31,7 @@ from kestrelctl.protocol.flock import (
 from kestrelctl.protocol.flock_overlay import FlockLeft
 
 MINUTE = 60.0
+SOME = "0a1b2c3d4e5f"
 
 
 async def two(
@@ -142,6 +150,19 @@ async def test_what_falls_idle_is_lent_at_once(tmp_path: Path) -> None:
     assert len(lender.hands.started) == 4
 
 
+@on_its_own_clock
+async def test_what_a_guest_prints_can_be_read_at_home_while_it_runs(tmp_path: Path) -> None:
+    _, _, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    attempt = home.job(job).live[0].attempt
+    assert attempt is not None
+    message, printed = home.dispatcher.outputs.fetch(attempt.worker, attempt.number, "stdout", 3)
+    home.service.send_to_worker(attempt.worker, message)
+    await pass_by(1)
+    assert printed.result().data == b"far"
+
+
 # -- owners first ----------------------------------------------------------------------------------
 
 
@@ -150,7 +171,7 @@ async def test_a_lender_s_own_tasks_get_its_machines_back_and_nothing_fails(
     tmp_path: Path,
 ) -> None:
     _, lender, home = await two(tmp_path)
-    job = home.submit(2)
+    job = home.submit(2, request={"cpus": 1.0, "memory": 1e9})
     await pass_by(1)
     lender.submit(2, argv=("own",))
     await pass_by(MINUTE / 2 - 2)
@@ -165,6 +186,24 @@ async def test_a_lender_s_own_tasks_get_its_machines_back_and_nothing_fails(
     lender.hands.end()
     await pass_by(10)
     assert states(home, job) == [TaskState.DONE] * 2
+
+
+@on_its_own_clock
+async def test_a_guest_whose_machine_has_gone_comes_home_if_there_is_no_other(
+    tmp_path: Path,
+) -> None:
+    around, lender, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    lender.lose_worker()
+    await pass_by(1)
+    other = around.open("c.test", through="b.test")
+    await pass_by(2 * MINUTE)
+    assert lender.guests() == []
+    assert len(other.hands.running) == 1
+    other.hands.end()
+    await pass_by(5)
+    assert states(home, job) == [TaskState.DONE]
 
 
 # -- rules -----------------------------------------------------------------------------------------
@@ -361,3 +400,71 @@ async def test_what_waits_is_told_which_neighbour_has_nothing_free(tmp_path: Pat
     await pass_by(1)
     [answer] = home.flock.explain(home.job(large))
     assert answer.reason not in ("full", "asked")
+
+
+@on_its_own_clock
+async def test_a_worker_of_a_pool_that_was_not_asked_is_refused(tmp_path: Path) -> None:
+    around, _, home = await two(tmp_path)
+    stranger = around.open("c.test", cpus=0)
+    hello = work.Hello(
+        version=work.VERSION, incarnation="one", greeting=1, at=START, ad=WorkerAd(), holds=[]
+    )
+    stranger.session.send(codec.encode(hello), "pool@a.test", f"flock@c.test/{SOME}")
+    await pass_by(1)
+    [refused] = [text for _, to, text in around.said if to == f"flock@c.test/{SOME}"]
+    assert isinstance(codec.to_worker.decode(refused), work.Refused)
+    assert f"flock@c.test/{SOME}" not in home.service.pool.workers
+
+
+@on_its_own_clock
+async def test_a_pool_that_is_nowhere_cannot_be_pinged(tmp_path: Path) -> None:
+    _, _, home = await two(tmp_path)
+    with pytest.raises(Unreachable, match=r"nowhere\.test"):
+        await home.standing.ping("nowhere.test")
+
+
+@on_its_own_clock
+async def test_what_may_go_two_ways_is_passed_on_once_with_one_left(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    around.open("c.test", through="b.test")
+    await pass_by(10)
+    said = PoolAnnouncement(pool="a.test", seq=1 << 50, ttl=2, expires_seconds=60.0)
+    home.says("b.test", said)
+    home.says("b.test", said)
+    await pass_by(1)
+    passed_on = around.messages("b.test", "c.test", PoolAnnouncement)
+    assert [each for each in passed_on if each.pool == "a.test"] == [replace(said, ttl=1)]
+    assert not any(
+        each.pool == "a.test" for each in around.messages("b.test", "a.test", PoolAnnouncement)
+    )
+    assert lender.flock.willing.dropped()["old"] >= 1
+
+
+@on_its_own_clock
+async def test_nonsense_of_one_pool_does_not_keep_tasks_from_another(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    liar = around.open("c.test", through="b.test", cpus=0)
+    await pass_by(5)
+    ad = WorkerAd(assets={"cpus": 8.0}, start="((((")
+    classes = (LentClass(id=SOME, ad=ad, machines=9, free={"cpus": 72.0}),)
+    liar.says(
+        "a.test",
+        PoolAnnouncement(pool="c.test", seq=1 << 50, expires_seconds=999.0, classes=classes),
+    )
+    await pass_by(1)
+    home.submit()
+    await pass_by(1)
+    assert len(lender.hands.running) == 1
+    assert home.flock.willing.dropped()["absurd"] == 1
+
+
+@on_its_own_clock
+async def test_a_place_is_not_free_for_which_a_guest_is_on_its_way(tmp_path: Path) -> None:
+    _, lender, _ = await two(tmp_path)
+    keeper = lender.flock.keeper
+    [idle] = keeper.look()
+    on_its_way: Any = SimpleNamespace(loan=idle.id, begun=lambda: {"cpus": 1.0, "gpus": 1.0})
+    keeper.loans["a.test", idle.id] = on_its_way
+    [told] = keeper.look()
+    assert (idle.free["cpus"], told.free["cpus"]) == (2.0, 1.0)
+    del keeper.loans["a.test", idle.id]

@@ -196,3 +196,26 @@ def test_equals_take_turns_at_being_first(heard: WillingList) -> None:
     orders = [[each.said.pool for each in heard.nearest_first(away.get, NOW)] for _ in range(50)]
     assert {order[0] for order in orders} == {"b.test", "c.test"}
     assert {order[2] for order in orders} == {"d.test"}
+
+
+def test_who_asks_around_is_told_of_those_that_have_something_free(heard: WillingList) -> None:
+    heard.hear(says("b.test", machines(4), seconds=60.0, seq=7), "b.test", NOW)
+    heard.hear(says("full.test", machines(0)), "full.test", NOW)
+    heard.hear(says("rumour.test", machines(4)), "b.test", NOW)
+    heard.hear(says("asker.test", machines(4)), "asker.test", NOW)
+    [told] = heard.to_pass_on("asker.test", NOW + 20)
+    assert (told.pool, told.seq, told.ttl, told.expires_seconds) == ("b.test", 7, 1, 40.0)
+
+
+def test_who_asks_around_again_at_once_is_told_nothing(heard: WillingList) -> None:
+    heard.hear(says("b.test", machines(4)), "b.test", NOW)
+    assert len(heard.to_pass_on("asker.test", NOW)) == 1
+    assert heard.to_pass_on("asker.test", NOW + willing.ANSWER_PAUSE_SECONDS / 2) == []
+    assert len(heard.to_pass_on("other.test", NOW)) == 1
+    assert len(heard.to_pass_on("asker.test", NOW + willing.ANSWER_PAUSE_SECONDS)) == 1
+
+
+def test_who_asks_around_is_told_of_a_few(heard: WillingList) -> None:
+    for number in range(40):
+        heard.hear(says(f"p{number}.test", machines(4)), f"p{number}.test", NOW)
+    assert len(heard.to_pass_on("asker.test", NOW)) == willing.MOST_PASSED_ON

@@ -15,6 +15,7 @@ from kestrelctl.manager.access import Access
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.listener import GONE, ManagerListener
 from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.other_pools import NoOtherPools
 from kestrelctl.manager.outbox import Outbox
 from kestrelctl.manager.profile_workers import ProfileWorkers
 from kestrelctl.manager.turns import USER_LINES, Turns
@@ -32,12 +33,16 @@ class Told:
         events: what the core is told.
         sent: (text, to) of what is sent to users.
         replies: what is to be answered to whatever is asked.
+        out_of_reach: from where the flock has messages back.
     """
 
     def __init__(self) -> None:
         self.events: list[ev.Event] = []
         self.sent: list[tuple[str, str]] = []
         self.replies: list[answers.Reply] = []
+        self.out_of_reach: list[str] = []
+        others = NoOtherPools()
+        others.on_bounce = lambda sender, _: self.out_of_reach.append(sender)  # type: ignore[method-assign]
         service = SimpleNamespace(
             now=lambda: 1000.0,
             handle=self.events.append,
@@ -61,7 +66,7 @@ class Told:
             forget=lambda jid: 0,
         )
         options = ManagerOptions(domain="pool", secret_file=Path("s"), data_dir=Path("d"))
-        parts: list[Any] = [service, dispatcher, Access(options), "pool"]
+        parts: list[Any] = [service, dispatcher, Access(options), "pool", others]
         self.manager = ManagerListener(*parts)
         self.manager.session = session  # type: ignore[assignment]
 
@@ -87,6 +92,22 @@ def test_a_message_that_finds_nobody_means_that_the_worker_is_gone(
 def test_one_that_was_refused_does_not(told: Told, condition: str) -> None:
     told.manager.on_bounce(WORKER, condition)
     assert told.events == []
+
+
+@pytest.mark.parametrize("account", ["flock@near.example", "pool@near.example"])
+def test_a_message_that_does_not_reach_a_pool_comes_back_to_the_flock(
+    told: Told, account: str
+) -> None:
+    told.manager.on_bounce(account, GONE[-1])
+    assert told.out_of_reach == [account]
+
+
+@pytest.mark.parametrize("account", [WORKER, USER, "eve@elsewhere.example/1", "near.example", POOL])
+def test_one_that_does_not_reach_a_worker_or_user_says_nothing_of_pools(
+    told: Told, account: str
+) -> None:
+    told.manager.on_bounce(account, GONE[0])
+    assert told.out_of_reach == []
 
 
 def test_only_a_worker_can_be_gone(told: Told) -> None:

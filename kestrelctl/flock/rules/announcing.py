@@ -90,11 +90,9 @@ def whole_of(cls: LentClass) -> LentClass:
 
 
 def _differs(told: dict[str, float], free: dict[str, float]) -> bool:
-    """Whether one asset is there that was not, is not that was, or is by half more or less."""
+    """Whether one asset is there that was not, or is by half more or less."""
     for name in told.keys() | free.keys():
         before, after = told.get(name, 0.0), free.get(name, 0.0)
-        if bool(before) != bool(after):
-            return True
         if abs(after - before) > NEWS_SHARE * before:
             return True
     return False

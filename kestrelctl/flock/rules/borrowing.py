@@ -208,6 +208,14 @@ class Borrower:
             del self.wishes[lender, loan]
         return gone
 
+    def open_wishes(self, now: float) -> int:
+        """How many loans are asked for."""
+        return sum(now < wish.until for wish in self.wishes.values())
+
+    def starved_seconds(self, now: float) -> float:
+        """For how long nobody has had anything for what is left of the needs."""
+        return max(0.0, now - self.starved_since) if self.starved_since is not None else 0.0
+
     def expire(self, now: float) -> None:
         """Forgets wishes that do not hold any more."""
         over = [

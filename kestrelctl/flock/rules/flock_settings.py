@@ -15,8 +15,7 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         minute_seconds: what a minute is; an experiment in scaled time has another.
-        ttl: how far its announcements go while it has enough neighbours.
-        starved_ttl: and while its own tasks wait and nobody lends it anything.
+        ttl: how far its announcements go.
         spread: how many neighbours that have nothing free are asked to lend what will be.
         reclaim_minutes: how long guests may go on while own tasks wait for their places.
         fixed: pools that it was told of by hand: it hears of no others, and what it tells them is
@@ -25,7 +24,6 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     minute_seconds: float = MINUTE_SECONDS
     ttl: int = 1
-    starved_ttl: int = 2
     spread: int = 8
     reclaim_minutes: float = RECLAIM_MINUTES
     fixed: tuple[str, ...] = ()
@@ -51,6 +49,18 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * self.minute_seconds
 
     @property
+    def starved_seconds(self) -> float:
+        """Who has found nobody for so long asks its neighbours whom they know; and again then."""
+        return self.minute_seconds
+
+    @property
+    def busy_seconds(self) -> float:
+        """Workers for which own tasks have waited so long are not told of: who asks for them would
+        wait behind these.
+        """
+        return self.minute_seconds / 2
+
+    @property
     def wish_pace_seconds(self) -> float:
         """One neighbour is not asked for more again sooner than this."""
         return self.minute_seconds / 600
@@ -59,6 +69,11 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
     def unused_seconds(self) -> float:
         """What a borrower has left unused for so long goes to others who wait for it."""
         return self.minute_seconds / 60
+
+    @property
+    def patience_seconds(self) -> float:
+        """A result whose home does not say that it has it is reported again after this time."""
+        return max(5.0, self.minute_seconds / 6)
 
     @property
     def reclaim_seconds(self) -> float:

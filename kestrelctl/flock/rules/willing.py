@@ -11,6 +11,8 @@ from collections.abc import Callable
 from math import inf, log
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kestrelctl.core.model.validate import problem_with_ad
 from kestrelctl.protocol.flock import PoolAnnouncement
 
@@ -22,6 +24,9 @@ MOST_POOLS = 2_000
 #: Of one sender, so many announcements count in a second, on average and at once.
 RATE = 20.0
 BURST = 200.0
+#: So many others one pool is told of that asks around, and not again sooner than this.
+MOST_PASSED_ON = 16
+ANSWER_PAUSE_SECONDS = 1.0
 #: Round trips that differ by less than this factor are equal.
 EQUAL_FACTOR = 1.25
 #: And all below this.
@@ -64,6 +69,7 @@ class WillingList:
         #: The highest number of each pool from itself: what has been said once is not heard again.
         self._latest: dict[str, int] = {}
         self._budgets: dict[str, tuple[float, float]] = {}
+        self._answered_until: dict[str, float] = {}
         #: What became of all announcements.
         self.counts: Counter[str] = Counter()
 
@@ -145,6 +151,26 @@ class WillingList:
     def holding(self, now: float) -> list[HeardPool]:
         """All that holds."""
         return [heard for heard in self._heard.values() if now < heard.expires_at]
+
+    def to_pass_on(self, asker: str, now: float) -> list[PoolAnnouncement]:
+        """What a pool is told that asks around: who has said himself that something is free.
+
+        Nothing for a while after it was told last.
+        """
+        if now < self._answered_until.get(asker, now):
+            return []
+        if len(self._answered_until) >= MOST_POOLS:
+            self._answered_until.clear()
+        self._answered_until[asker] = now + ANSWER_PAUSE_SECONDS
+        found: list[PoolAnnouncement] = []
+        for pool, heard in self._heard.items():
+            said = heard.said
+            holds = heard.direct and said.willing and now < heard.expires_at and pool != asker
+            if holds and any(cls.free.get("cpus", 0.0) > 0.0 for cls in said.classes):
+                left = heard.expires_at - now
+                found.append(msgspec.structs.replace(said, ttl=1, expires_seconds=left))
+        self._random.shuffle(found)
+        return found[:MOST_PASSED_ON]
 
     def nearest_first(
         self, proximity_seconds: Callable[[str], float | None], now: float

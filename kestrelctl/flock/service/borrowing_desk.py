@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from kestrelctl.core import events as ev
+from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.ad import WorkerAd, bookable
 from kestrelctl.core.model.assets import natural
@@ -22,6 +23,7 @@ from kestrelctl.flock.rules.willing import HeardPool
 from kestrelctl.flock.service.lent_ad import fits_one
 from kestrelctl.flock.service.loan_addresses import loan_of, pool_and_loan
 from kestrelctl.manager.service import Service
+from kestrelctl.metrics.flock_families import HAND_OUT_BOUNDS
 from kestrelctl.protocol.flock import Borrow, LentClass, NotLent
 
 
@@ -31,6 +33,10 @@ class BorrowingDesk:
     Args:
         policy: the rules in force.
         proximity_seconds: the round trip to a pool; None if it is not known.
+
+    Attributes:
+        wanting: own tasks that found no place at home at the last look.
+        hand_outs: seconds from asking for a loan to the first task that went there.
     """
 
     def __init__(
@@ -44,6 +50,9 @@ class BorrowingDesk:
         self._policy = policy
         self._proximity = proximity_seconds
         self.borrower = Borrower(settings)
+        self.wanting = 0
+        self.hand_outs = Histogram(HAND_OUT_BOUNDS)
+        self._asked_at: dict[LoanKey, float] = {}
         #: What each loan has offered, before anything was taken off.
         self._offered: dict[str, WorkerAd] = {}
         self._owners: dict[str, str] = {}
@@ -55,9 +64,12 @@ class BorrowingDesk:
     ) -> list[tuple[str, Borrow]]:
         """Whom to ask for what now."""
         self.borrower.expire(now)
+        self._note_hand_outs(now)
         self.refresh()
         waiting = self._service.pool.unmet(now)
+        self.wanting = sum(each.tasks for each in waiting)
         if not waiting:
+            self._asked_at.clear()
             return self.borrower.decide(now, [], [], {})
         policy = self._policy()
         may = [
@@ -67,7 +79,25 @@ class BorrowingDesk:
             Need(each.tasks, natural(each.shape.request), self._fits(each, policy))
             for each in waiting
         ]
-        return self.borrower.decide(now, needs, may, self.used())
+        asked = self.borrower.decide(now, needs, may, self.used())
+        for pool, wish in asked:
+            if not self._holds_some((pool, wish.loan)):
+                self._asked_at.setdefault((pool, wish.loan), now)
+        return asked
+
+    def _note_hand_outs(self, now: float) -> None:
+        """Measures the wishes that have led to something since the last look."""
+        for key, asked_at in list(self._asked_at.items()):
+            if self._holds_some(key):
+                self.hand_outs.observe(now - asked_at)
+                del self._asked_at[key]
+            elif key not in self.borrower.wishes:
+                del self._asked_at[key]
+
+    def _holds_some(self, key: LoanKey) -> bool:
+        """Whether a loan has been handed tasks."""
+        worker = self._service.pool.workers.get(loan_of(*key))
+        return worker is not None and bool(worker.held)
 
     def _fits(self, waiting: Unmet, policy: Policy) -> Callable[[str, LentClass], bool]:
         return lambda pool, cls: self.why_not(waiting, pool, cls, policy) == ("", "")
@@ -79,7 +109,7 @@ class BorrowingDesk:
         ad = msgspec.structs.replace(cls.ad, start=start)
         refusal = self._service.pool.would_fit(waiting.shape, ad, jid)
         if isinstance(refusal, Refusal):
-            return str(refusal.reason), refusal.found or refusal.wanted
+            return str(refusal.reason), refusal.wanted or refusal.found
         verdict = policy.judge_task(
             "borrow",
             pool,

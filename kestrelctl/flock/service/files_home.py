@@ -16,6 +16,7 @@ from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.pacing.backoff import pause_seconds
 from kestrelctl.errors import KestrelError, NotAllowed, NotFound, UsageError
 from kestrelctl.files.share import FileShare
+from kestrelctl.metrics.flock_families import FilesHomeCounts
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.worker.executor import Completion
 
@@ -29,7 +30,13 @@ MOST_AT_ONCE = 4
 
 
 class Carrier(Protocol):
-    """Brings the files of ended guests home."""
+    """Brings the files of ended guests home.
+
+    Attributes:
+        counts: what became of them.
+    """
+
+    counts: FilesHomeCounts
 
     async def carry(self, home: str, end: Completion) -> Completion:
         """The same end with addresses at its home; one that says why if that cannot be."""
@@ -38,6 +45,9 @@ class Carrier(Protocol):
 
 class NoCarrier:
     """Where guests leave no files."""
+
+    def __init__(self) -> None:
+        self.counts = FilesHomeCounts()
 
     async def carry(self, home: str, end: Completion) -> Completion:
         """As it is."""
@@ -71,6 +81,7 @@ class FilesHome:
         self._now = now
         self._random = random
         self._sleep = sleep
+        self.counts = FilesHomeCounts()
         self._names = itertools.count()
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
         self._own = FileShare(ca_file=ca_file)
@@ -90,6 +101,7 @@ class FilesHome:
             try:
                 moved[name] = await self._move(home, stored)
             except (KestrelError, OSError) as error:
+                self.counts.failed += 1
                 moved[name] = None
                 if name == "outputs":  # what is printed beyond the tail may be missing
                     why = error.message if isinstance(error, KestrelError) else error.strerror
@@ -108,7 +120,10 @@ class FilesHome:
                     try:
                         await self._own.get(stored, path)
                         share = FileShare(partial(self._slots, home), ca_file=self._ca_file)
-                        return await share.put(path)
+                        found = await share.put(path)
+                        self.counts.moved += 1
+                        self.counts.moved_bytes += found.size_bytes
+                        return found
                     except (NotAllowed, NotFound, UsageError):
                         raise  # another try would end the same
                     except KestrelError as error:
@@ -116,6 +131,7 @@ class FilesHome:
                         pause = pause_seconds(failures, self._random(), LONGEST_PAUSE_SECONDS)
                         if self._now() + pause > until:
                             raise
+                        self.counts.retries += 1
                         log.warning("what a guest of %s left is sent again: %s", home, error)
                         await self._sleep(pause)
             finally:

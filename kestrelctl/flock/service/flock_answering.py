@@ -90,7 +90,7 @@ class FlockAnswering:
         problem = problem_with_rule(request.rule)
         if problem is not None:
             what = f"rule {request.rule.name[:80]} is refused"
-            raise UsageError(what, cause=problem, hint="docs/flocking.md shows rules")
+            raise UsageError(what, cause=problem, hint="docs/flock.md shows rules")
         await self._desk.put_rule(request.rule, caller.jid)
         caller.reply(an.Changed(id=request.id, what=[request.rule.name]))
 

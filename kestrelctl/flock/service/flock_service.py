@@ -30,6 +30,7 @@ from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.flock import (
+    AskAround,
     Borrow,
     GivenSlot,
     LentClass,
@@ -39,7 +40,7 @@ from kestrelctl.protocol.flock import (
     WantSlot,
 )
 from kestrelctl.protocol.flock_message import FlockMessage
-from kestrelctl.protocol.flock_overlay import PoolPing, PoolPong
+from kestrelctl.protocol.flock_overlay import AskPools, PoolPing, PoolPong
 from kestrelctl.protocol.flock_views import NeighbourAnswer
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class FlockService:
         self.unreachable: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._looked_at = 0.0
+        self._asked_around_at = 0.0
         self._pace_seconds = min(
             max(LEAST_LOOK_SECONDS, LOOK_MINUTES * settings.minute_seconds), LOOK_SECONDS
         )
@@ -123,6 +125,7 @@ class FlockService:
         self._pings: dict[int, asyncio.Future[None]] = {}
         self._next_token = _FIRST_TOKEN
         self._restored = False
+        self._has_left = False
         service.after_schedule = self._look_soon
 
     # -- in and out --------------------------------------------------------------------------------
@@ -130,7 +133,7 @@ class FlockService:
     def begin(self, through: Callable[[], list[str]] | list[str]) -> None:
         """Is a member from now on, and joins through these pools; through none it is the first."""
         domains = through() if callable(through) else through
-        self.member = True
+        self.member, self._has_left = True, False
         moment = self._service.now()
         for domain in domains:
             if domain != self._domain and not self.settings.fixed:
@@ -144,7 +147,7 @@ class FlockService:
         self._send_to(self._targets(), self._announcer.farewell())
         self.overlay.leave(self._service.now())
         self._flush_overlay()
-        self.member = False
+        self.member, self._has_left = False, True
         for borrower, loan in list(self.keeper.loans):
             self.keeper.repaid(borrower, loan)
         for pool, loan in list(self.desk.borrower.wishes):
@@ -225,6 +228,7 @@ class FlockService:
         except codec.BadMessage as error:
             self._drop(UNREADABLE, sender, str(error))
             return
+        self._service.stanzas.received(type(message), len(payload))
         self.unreachable.discard(pool)
         self._hear(pool, message)
 
@@ -271,7 +275,7 @@ class FlockService:
             return refused[0].reason, refused[0].detail
         if any(cls.free.get("cpus", 0.0) > 0 for cls in fitting):
             return "asked", "it has some free: it was asked, or is about to be"
-        return "full", "it has nothing free"
+        return "full", ""
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -281,8 +285,11 @@ class FlockService:
             answered = self._pings[message.token]
             if not answered.done():
                 answered.set_result(None)
-        elif isinstance(message, PoolPing) and not self.member:
-            self._send(pool, PoolPong(token=message.token))
+        elif isinstance(message, PoolPing) and message.token >= _FIRST_TOKEN and not self.member:
+            self._send(pool, PoolPong(token=message.token))  # a person asks
+        elif isinstance(message, PoolPing | AskPools) and self._has_left:
+            self.overlay.hear(pool, message, moment)  # it has missed that
+            self._flush_overlay()
         elif not self.member:
             self.counts[UNASKED] += 1
         elif isinstance(message, PoolAnnouncement):
@@ -295,6 +302,9 @@ class FlockService:
         elif isinstance(message, Repay):
             self.keeper.repaid(pool, message.loan)
             self._look_soon()
+        elif isinstance(message, AskAround):
+            for said in self.willing.to_pass_on(pool, moment):
+                self._send(pool, said)
         elif isinstance(message, WantSlot):
             self._giver.give(pool, message)
         elif isinstance(message, GivenSlot):
@@ -361,9 +371,8 @@ class FlockService:
 
     def dropped(self) -> dict[str, int]:
         """Messages that were dropped, by why."""
-        kinds = (UNREADABLE, UNASKED, STRANGER)
-        found = {why: self.counts[why] for why in kinds if self.counts[why]}
-        return found | dict(self.overlay.dropped)
+        found = Counter({why: self.counts[why] for why in (UNREADABLE, UNASKED, STRANGER)})
+        return dict(found + Counter(self.willing.dropped()) + self.overlay.dropped)
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -401,21 +410,30 @@ class FlockService:
         self.willing.expire(moment)
         for pool, asked in self.desk.look(self._nearest_first, moment):
             self._send(pool, asked)
+        self._ask_around(moment)
+
+    def _ask_around(self, moment: float) -> None:
+        """Asks whom the neighbours know, when nobody known lends anything."""
+        since = self.desk.borrower.starved_since
+        pause = self.settings.starved_seconds
+        if since is None or moment - max(since, self._asked_around_at) < pause:
+            return
+        self._asked_around_at = moment
+        for pool in self._targets():
+            self._send(pool, AskAround())
 
     def _nearest_first(self, moment: float) -> list[HeardPool]:
         return self.willing.nearest_first(self.overlay.proximity_seconds, moment)
 
     def _announce(self, classes: list[LentClass], moment: float) -> None:
         targets = self._may_hear()
+        classes = [each for each in classes if not self.keeper.is_busy(each.id, moment)]
         willing = bool(classes) and bool(targets)
-        starved = self.desk.borrower.starved_since
-        minute = self.settings.minute_seconds
-        hungry = starved is not None and moment - starved > minute
         said = self._announcer.next(
             moment,
             [whole_of(each) for each in classes] if self.settings.fixed else classes,
             willing=willing,
-            ttl=self.settings.starved_ttl if hungry else self.settings.ttl,
+            ttl=self.settings.ttl,
         )
         if said is not None:
             self._send_to(targets, said)

@@ -128,7 +128,9 @@ class GuestExecutor:
 
     def kill(self, number: int, reason: str = CANCELLED) -> bool:
         """Has an attempt ended; its completion follows."""
-        if self._left.pop(number, None) is not None:
+        left = self._left.pop(number, None)
+        if left is not None:  # nobody has gone on with it
+            self._cancel(left[0])
             return True
         carrying = self._carrying.get(number)
         if carrying is not None:
@@ -137,6 +139,10 @@ class GuestExecutor:
         if job_id is None:
             return False
         self._why[job_id] = reason
+        self._cancel(job_id)
+        return True
+
+    def _cancel(self, job_id: int) -> None:
         self._service.handle(
             ev.Cancel(
                 at=self._service.now(),
@@ -147,7 +153,6 @@ class GuestExecutor:
                 job_id=job_id,
             )
         )
-        return True
 
     def take_checkpoint(self, number: int, *, stop: bool) -> None:
         """There is none: jobs with checkpoints stay at home."""

@@ -12,6 +12,7 @@ from kestrelctl.core.model import isolation
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import natural
 from kestrelctl.core.model.guest import GuestOf
+from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
@@ -90,9 +91,16 @@ def guest_spec(
 
 
 def _same_machine(machine: WorkerAd) -> str:
-    """An expression for workers of the same kind of processor and system."""
-    wanted = (("Arch", machine.arch), ("OpSys", machine.os))
-    return " && ".join(f"TARGET.{name} == {_quoted(value)}" for name, value in wanted if value)
+    """An expression for workers of the class: what is lent of one is taken from no other.
+
+    On a larger machine a guest would hold a place that no lender's book has: who waits for that
+    would not get it back.
+    """
+    kinds = (("Arch", machine.arch), ("OpSys", machine.os))
+    said = [f"TARGET.{name} == {_quoted(value)}" for name, value in kinds if value]
+    amounts = amounts_ad(machine.assets).items()
+    said += [f"TARGET.{name} == {amount!r}" for name, amount in amounts if amount]
+    return " && ".join(said)
 
 
 def _quoted(text: str) -> str:

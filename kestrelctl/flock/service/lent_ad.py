@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -18,7 +17,6 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.validate import MOST_CPUS
 from kestrelctl.flock.rules.start_text import ALWAYS
-from kestrelctl.protocol.flock import MOST_SECONDS
 
 #: What a task of another pool cannot have here: a directory of its user's choice, files of other
 #: tasks of his, checkpoints, a shared file system of the lender's.
@@ -59,19 +57,6 @@ def lent_machine(ad: WorkerAd, *, any_workdir: bool = False) -> WorkerAd:
     )
 
 
-def class_id(machine: WorkerAd) -> str:
-    """Tells a class from the pool's others, now and after a restart."""
-    what = (
-        sorted(tag.lower() for tag in machine.tags),
-        sorted(machine.assets.items()),
-        machine.os,
-        machine.arch,
-        machine.start,
-        sorted((name, repr(value)) for name, value in machine.attributes.items()),
-    )
-    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:12]
-
-
 def loan_ad(
     machine: WorkerAd,
     amounts: Mapping[str, float],
@@ -107,8 +92,3 @@ def fits_one(machine: WorkerAd) -> list[str]:
         f"TARGET.{name} is undefined || TARGET.{name} <= {amount!r}"
         for name, amount in amounts_ad(machine.assets, "Request").items()
     ]
-
-
-def seconds_left(until: float, now: float) -> float:
-    """How long a loan still holds."""
-    return min(max(0.0, until - now), MOST_SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 
@@ -19,6 +20,7 @@ from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.service import Service
 from kestrelctl.ports import Session
+from kestrelctl.protocol import codec, work
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion
 from kestrelctl.worker.process import Spool, WorkerProcess
 from kestrelctl.worker.session import WorkerSession
@@ -72,7 +74,10 @@ class Loan:
         self.address = loan_of(service.domain, loan)
         self.over = False
         self._unheard_since: float | None = None
+        self._agreed_at = self._oldest_since = service.now()
+        self._oldest: int | None = None  # the result that waits longest to be acknowledged
         self._given_back: set[int] = set()
+        self._waits_since: dict[int, float] = {}
         self._service = service
         self._judge = judge
 
@@ -105,6 +110,8 @@ class Loan:
     async def _run(self) -> None:
         try:
             await self._process.run()
+            if self._process.refused:  # nobody waits for what runs
+                self.give_back(list(self.session.agent.running))
         finally:
             self.over = True
             await self.link.stop()
@@ -117,6 +124,30 @@ class Loan:
     def on_payload(self, sender: str, payload: str) -> None:
         """A message of the borrower's pool to its worker."""
         self.session.on_payload(sender, self.address, payload)
+
+    def _say_hello(self) -> None:
+        """As if it were asked who it is: both sides agree anew on what it has."""
+        who = codec.encode(work.Who())
+        self.session.on_payload(f"pool@{self.borrower}", self.address, who)
+
+    def agree(self, now: float, patience_seconds: float, often_seconds: float) -> None:
+        """Finds out what was lost on the way: when servers lose their link, nobody is told.
+
+        Args:
+            patience_seconds: a result that is not acknowledged for so long is reported again.
+            often_seconds: so often both sides agree on what was handed over and called off.
+        """
+        agent = self.session.agent
+        oldest = next(iter(agent.unacknowledged), None)
+        if oldest != self._oldest:
+            self._oldest, self._oldest_since = oldest, now
+        if not agent.welcomed:
+            self._agreed_at = self._oldest_since = now
+            return
+        waits = oldest is not None and now - self._oldest_since >= patience_seconds
+        if waits or now - self._agreed_at >= often_seconds:
+            self._agreed_at = self._oldest_since = now
+            self._say_hello()
 
     def place_of(self, number: int) -> tuple[str, int] | None:
         """The worker that runs an attempt here, and its number there; None if none does."""
@@ -143,7 +174,8 @@ class Loan:
         Those do not count that are to end here: what they leave is not the borrower's any more.
         """
         agent = self.session.agent
-        taken = {name: agent.capacity[name] - free for name, free in agent.free.items()}
+        capacity = agent.capacity  # which lacks what the loan has none of any more
+        taken = {name: capacity.get(name, 0) - free for name, free in agent.free.items()}
         self._given_back &= agent.running.keys()
         for number in self._given_back:
             for name, amount in agent.running[number].claim.amounts.items():
@@ -155,10 +187,28 @@ class Loan:
         """How many attempts it has begun."""
         return len(self.session.agent.running)
 
+    @property
+    def unreported(self) -> bool:
+        """Whether its borrower has yet to say that it has a result."""
+        return bool(self.session.agent.unacknowledged)
+
     def waiting(self) -> list[int]:
         """Attempts that it has begun and for which the own pool has no worker (any more)."""
         agent = self.session.agent
         return [number for number in agent.running if self.executor.is_waiting(number)]
+
+    def stranded(self, now: float, seconds: float) -> list[int]:
+        """Those of them that were waiting at each look for so long: their machine has gone."""
+        self._waits_since = {n: self._waits_since.get(n, now) for n in self.waiting()}
+        return [n for n, since in self._waits_since.items() if now - since >= seconds]
+
+    def begun(self) -> Counter[str]:
+        """What those take together, in natural units."""
+        running = self.session.agent.running
+        found: Counter[str] = Counter()
+        for number in self.waiting():
+            found.update(natural(running[number].claim.amounts))
+        return found
 
     def newest_first(self) -> list[int]:
         """Its attempts, those that have run the least first."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import secrets
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -34,11 +33,14 @@ from kestrelctl.worker.process import Spool
 log = logging.getLogger(__name__)
 audit_log = logging.getLogger("kestrelctl.flock.audit")
 
-#: An earlier process of the manager may have missed the end of guests that ended so long ago.
-MISSED_SECONDS = 3600.0
+#: An earlier process of the manager may have missed the end of guests that ended so long before the
+#: last job that ended in its time: a commit takes less. Most have reported it.
+MISSED_SECONDS = 60.0
+#: It is no use to report what ended so long ago.
+LOST_SECONDS = 3600.0
 DAY_SECONDS = 86_400.0
 #: The jobs of ended guests are kept so long: a manager that is started anew looks at them.
-KEEP_SECONDS = MISSED_SECONDS
+KEEP_SECONDS = LOST_SECONDS
 #: So many are forgotten at once.
 MOST_FORGOTTEN = 100
 
@@ -104,7 +106,7 @@ class LoanKeeper:
         any_workdir: bool = False,
     ) -> None:
         self._any_workdir = any_workdir
-        self._carrier = carrier
+        self.carrier = carrier
         self._service = service
         self._outputs = GuestOutputs(service, outputs)
         self._ended: deque[tuple[float, int]] = deque()
@@ -116,8 +118,10 @@ class LoanKeeper:
         self.loans: dict[LentKey, Loan] = {}
         self.counts = GuestCounts()
         self._machines: dict[str, WorkerAd] = {}
+        self._wanted_since: dict[str, float] = {}
         self._supplies: dict[str, ClassToLend] = {}
         self._running_cpus: dict[str, float] = {}
+        self._stranded_at = 0.0
         service.listen(fx.TasksEnded, self._on_tasks_ended)
         service.listen(fx.JobEnded, self._on_job_ended)
 
@@ -127,13 +131,30 @@ class LoanKeeper:
         """Finds what is free; returns what others are told of it."""
         told: list[LentClass] = []
         self._supplies = {}
-        for each in self._service.pool.lendable(self._service.now()):
+        moment = self._service.now()
+        begun: dict[str, Counter[str]] = {}
+        for loan in self.loans.values():
+            if waiting := loan.begun():
+                begun.setdefault(loan.loan, Counter()).update(waiting)
+        for each in self._service.pool.lendable(moment):
+            if each.wanted:
+                self._wanted_since.setdefault(each.id, moment)
+            else:
+                self._wanted_since.pop(each.id, None)
             machine = lent_machine(each.ad, any_workdir=self._any_workdir)
             self._machines[each.id] = machine
             free = {} if each.wanted else {n: each.free.get(n, 0.0) for n in machine.assets}
+            for name, amount in begun.get(each.id, {}).items():
+                if name in free:  # guests that are to be placed in a moment
+                    free[name] = max(0.0, free[name] - amount)
             self._supplies[each.id] = ClassToLend(each.id, machine.assets, free, each.wanted)
             told.append(LentClass(id=each.id, ad=machine, machines=each.machines, free=free))
         return told
+
+    def is_busy(self, loan: str, now: float) -> bool:
+        """Whether own tasks have waited for workers of a class for so long that nobody is told."""
+        since = self._wanted_since.get(loan)
+        return since is not None and now - since >= self._settings.busy_seconds
 
     def _on_tasks_ended(self, ended: fx.TasksEnded) -> None:
         for record in ended.records:
@@ -196,14 +217,18 @@ class LoanKeeper:
             self._running_cpus[borrower] = self._running_cpus.get(borrower, 0.0) + cpus
         for grant in self.lender.share(now, self._supplies, used):
             self._apply(grant, now)
-        self._drop_unheard(now)
+        self._look_after(now)
         self.forget_ended(now)
 
     def _apply(self, grant: Grant, now: float) -> None:
         key = (grant.borrower, grant.loan)
         loan = self.loans.get(key)
         if key not in self.lender.loans:
-            if loan is not None:
+            if loan is not None and loan.unreported:
+                # With its spool they would be gone. It lends nothing more meanwhile.
+                self.lender.adopt(*key, {}, now)
+                loan.resize(self._ad(loan.machine, grant, now))
+            elif loan is not None:
                 loan.end()
             return
         if loan is None:
@@ -235,11 +260,11 @@ class LoanKeeper:
             machine,
             self._ad(machine, grant, now),
             self._spools.open(borrower, loan_id),
-            secrets.token_hex(8),
+            f"{self._random.getrandbits(64):016x}",
             self._random,
             self._judge,
             self._audit,
-            self._carrier,
+            self.carrier,
             partial(self._outputs.note, borrower),
             left,
             self._over,
@@ -254,7 +279,10 @@ class LoanKeeper:
             log.info("the loan of class %s to %s is over", loan.loan, loan.borrower)
 
     def _take_back(self, now: float) -> None:
-        """Owners first: what waits here is given back at once, what runs after a while."""
+        """Owners first: what waits here is given back at once, what runs after a while.
+
+        Also what has lost its machine here, and finds no other: its home may know one.
+        """
         overdue = self.lender.overdue(now, self._supplies)
         for loan_id, supply in self._supplies.items():
             if not supply.wanted:
@@ -267,17 +295,30 @@ class LoanKeeper:
                 running = [n for n in loan.newest_first() if n not in waiting]
                 loan.give_back([*waiting, *running[:places]])
                 places -= len(running[:places])
+        if now >= self._stranded_at:
+            reclaim_seconds = self._settings.reclaim_seconds
+            self._stranded_at = now + reclaim_seconds / 4
+            for loan in self.loans.values():
+                loan.give_back(loan.stranded(now, reclaim_seconds))
 
-    def _drop_unheard(self, now: float) -> None:
-        """Ends loans whose borrowers have not been there for a whole lease."""
+    def _look_after(self, now: float) -> None:
+        """Makes sure of what borrowers know; ends the loans of those who were not there for a
+        whole lease.
+        """
         for loan in list(self.loans.values()):
-            if loan.is_unheard(now, self._settings.lease_seconds):
-                log.warning("%s does not answer: its tasks are ended here", loan.borrower)
+            loan.agree(now, self._settings.patience_seconds, self._settings.minute_seconds)
+            if not loan.is_unheard(now, self._settings.lease_seconds):
+                continue
+            if loan.running:
+                loan.give_back(loan.newest_first())
+            elif not loan.unreported or loan.is_unheard(now, LOST_SECONDS):
+                log.warning("%s does not answer: the loan ends", loan.borrower)
                 loan.drop()
 
     def wake_at(self) -> float | None:
         """When something is due that nothing else would bring about."""
-        moments = [loan.until for loan in self.lender.loans.values()]
+        now = self._service.now()
+        moments = [loan.until for loan in self.lender.loans.values() if loan.until > now]
         overdue = self.lender.overdue_at()
         return min([*moments, *([overdue] if overdue is not None else [])], default=None)
 
@@ -326,7 +367,8 @@ class LoanKeeper:
         if guest is None:
             return
         held = held_of(spec)
-        what = f"task {held.index} of job {guest.job_id}" if held is not None else "a task"
+        task_id = held.template.task_id(held.index) if held is not None else 0
+        what = f"task {task_id} of job {guest.job_id}"
         who = f"{guest.user} of {borrower}"
         if end is None:
             self.counts.begin(self._service.clock.wall())
@@ -353,17 +395,21 @@ class LoanKeeper:
             if job.spec.guest is not None:
                 key = (job.spec.guest.pool, job.spec.guest.loan)
                 left.setdefault(key, []).append((job.id, job.spec))
-        since = self._service.now() - MISSED_SECONDS
-        for record in self._service.store.jobs(ended_since=since, limit=10_000):
+        since = self._service.now() - LOST_SECONDS
+        ended = self._service.store.jobs(ended_since=since, limit=10_000)
+        last = max((record.ended_at or 0.0 for record in ended), default=0.0)
+        for record in ended:
             guest = record.spec.guest
             if guest is None:
                 continue
             self._ended.append((record.ended_at or now, record.job_id))
+            if (record.ended_at or 0.0) < last - MISSED_SECONDS:
+                continue
             whole = self._service.store.job(record.job_id)
             if whole is not None:
                 left.setdefault((guest.pool, guest.loan), []).append((whole.job_id, whole.spec))
         for key, guests in left.items():
-            machine = next((_machine_of(spec) for _, spec in guests), WorkerAd())
+            machine = _machine_of([spec for _, spec in guests])
             amounts: dict[str, float] = {}
             for _, spec in guests:
                 for name, amount in spec.request.items():
@@ -385,10 +431,16 @@ class LoanKeeper:
 
     async def close(self) -> None:
         """The manager stops; guests go on."""
-        for loan in list(self.loans.values()):
+        loans = list(self.loans.values())
+        self.loans.clear()  # they are not over: their spools stay
+        for loan in loans:
             await loan.close()
 
 
-def _machine_of(spec: JobSpec) -> WorkerAd:
-    """At least what a guest was promised: the rest is known when such a worker is seen again."""
-    return WorkerAd(assets=dict(spec.request))
+def _machine_of(specs: Sequence[JobSpec]) -> WorkerAd:
+    """At least what guests were promised: the rest is known when such a worker is seen again."""
+    assets: dict[str, float] = {}
+    for spec in specs:
+        for name, amount in spec.request.items():
+            assets[name] = max(assets.get(name, 0.0), amount)
+    return WorkerAd(assets=assets)

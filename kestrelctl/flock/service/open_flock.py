@@ -9,12 +9,14 @@ from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.service.disk_spools import DiskSpools
 from kestrelctl.flock.service.files_home import FilesHome
 from kestrelctl.flock.service.flock_answering import FlockAnswering
+from kestrelctl.flock.service.flock_numbers import flock_numbers
 from kestrelctl.flock.service.flock_service import FlockService
 from kestrelctl.flock.service.kept_flock import KeptFlock
 from kestrelctl.flock.service.pool_in_flock import PoolInFlock
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.request_dispatch import RequestDispatcher
 from kestrelctl.manager.service import Service
+from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.xmpp.slots import request_slot
 from kestrelctl.xmpp.xmpp_session import XmppSession
@@ -27,9 +29,14 @@ class OpenFlock:
         others: what the manager asks of it.
     """
 
-    def __init__(self, others: FlockService, standing: PoolInFlock) -> None:
+    def __init__(self, service: Service, others: FlockService, standing: PoolInFlock) -> None:
+        self._service = service
         self.others = others
         self._standing = standing
+
+    def numbers(self) -> FlockNumbers:
+        """How it stands, for the metrics."""
+        return flock_numbers(self._service, self.others)
 
     def begin(self) -> None:
         """Joins, if the pool is to be in a flock."""
@@ -77,4 +84,4 @@ def open_flock(
     )
     standing = PoolInFlock(service, flock, kept, options.flock)
     dispatcher.serve_flock(FlockAnswering(standing).handlers(), flock.explain)
-    return OpenFlock(flock, standing)
+    return OpenFlock(service, flock, standing)

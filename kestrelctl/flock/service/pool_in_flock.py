@@ -14,8 +14,9 @@ from kestrelctl.errors import TimedOut, Unreachable, UsageError
 from kestrelctl.flock.service.flock_service import FlockService
 from kestrelctl.flock.service.kept_flock import KeptFlock
 from kestrelctl.flock.service.loan_addresses import pool_and_loan
+from kestrelctl.flock.service.neighbour_states import state_of
 from kestrelctl.manager.service import Service
-from kestrelctl.protocol.flock import LentClass, PoolAnnouncement
+from kestrelctl.protocol.flock import LentClass
 from kestrelctl.protocol.flock_views import FlockView, LentClassView, LoanView, NeighbourView
 
 log = logging.getLogger(__name__)
@@ -47,11 +48,14 @@ class PoolInFlock:
 
     def begin(self) -> None:
         """Is in the flock again in which it was, or that it was told to be in."""
-        named = [peer.pool for peer in self._kept.peers()]
-        through = [self._through] if self._through else []
-        if through or named:
-            self._flock.begin(list(dict.fromkeys([*through, *named])))
+        if ways_in := self._ways_in():
+            self._flock.begin(ways_in)
             self._remember()
+
+    def _ways_in(self) -> list[str]:
+        """The pools through which the flock may be found."""
+        through = [self._through] if self._through else []
+        return list(dict.fromkeys([*through, *(peer.pool for peer in self._kept.peers())]))
 
     def close(self) -> None:
         """The manager stops."""
@@ -62,6 +66,8 @@ class PoolInFlock:
         """Notes now and then by whom the flock could be found again."""
         overlay = self._flock.overlay
         if self._flock.member:
+            if not overlay.known():  # all have left, or none was there yet
+                self._flock.begin(self._ways_in())
             heard = {each.domain: each.heard_at for each in overlay.neighbours()}
             self._kept.remember(heard)
         pause = REMEMBER_MINUTES * self._flock.settings.minute_seconds
@@ -108,7 +114,7 @@ class PoolInFlock:
             guests_total=keeper.counts.begun,
             sent=flock.counts["sent"],
             received=flock.counts["received"],
-            dropped={**flock.willing.dropped(), **flock.dropped()},
+            dropped=flock.dropped(),
         )
 
     def _taken(self, jid: str, worker: Worker) -> LoanView:
@@ -142,7 +148,7 @@ class PoolInFlock:
             found.append(
                 NeighbourView(
                     pool=pool,
-                    state=self._state(pool, said),
+                    state=state_of(pool, said, flock.unreachable),
                     round_trip_seconds=flock.overlay.proximity_seconds(pool),
                     heard_ago_seconds=moment - heard[pool].heard_at if pool in heard else None,
                     classes=[_class_view(each) for each in said.classes] if said else [],
@@ -153,15 +159,6 @@ class PoolInFlock:
                 )
             )
         return found
-
-    def _state(self, pool: str, said: PoolAnnouncement | None) -> str:
-        if pool in self._flock.unreachable:
-            return "unreachable"
-        if said is None:
-            return "silent"
-        if not said.willing:
-            return "unwilling"
-        return "free" if any(each.free.get("cpus", 0.0) > 0 for each in said.classes) else "full"
 
     def rules(self) -> Sequence[FlockRule]:
         """The rules in force."""

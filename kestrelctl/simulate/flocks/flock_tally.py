@@ -35,6 +35,7 @@ class FlockTally(msgspec.Struct, frozen=True, kw_only=True):
         hearers: how many pools hear of one, in the mean; `copies`: in so many messages.
         announcement_messages: a minute, with those that forward; `overlay_messages`, `wishes`,
             `grants`: likewise.
+        peak_bytes: the most memory that the process has had until the run ended.
     """
 
     plan: FlockWorldPlan
@@ -55,6 +56,7 @@ class FlockTally(msgspec.Struct, frozen=True, kw_only=True):
     wishes: float = 0.0
     grants: float = 0.0
     cpu_seconds: float = 0.0
+    peak_bytes: int = 0
 
     def within(self, share: float) -> float:
         """The share of tasks that ran within a share of the diameter from home."""

@@ -23,6 +23,8 @@ _CALM_SECONDS = 600.0
 #: When some fail or join, and for how long they are away.
 _COMINGS_MINUTES = (100.0, 700.0)
 AWAY_SECONDS = 1800.0
+#: No task is as long: what has begun elsewhere ends there.
+LONGER_THAN_TASKS_MINUTES = 20.0
 #: Of the source: between how many machines and sequences a pool has.
 FEWEST, MOST = 25, 225
 
@@ -36,6 +38,7 @@ class FlockWorldPlan(msgspec.Struct, frozen=True, kw_only=True):
         seed: of all chance.
         flocking: whether the pools know of each other.
         ttl: how far announcements go.
+        reclaim_minutes: how long guests may go on while own tasks wait.
         failing: the share of pools that are gone for half an hour in the middle.
         joining: the share of pools that join only in the middle.
         core: whether each pool's queue and machines are those of production, not a model. Such
@@ -47,6 +50,7 @@ class FlockWorldPlan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
     flocking: bool = True
     ttl: int = 1
+    reclaim_minutes: float = LONGER_THAN_TASKS_MINUTES
     failing: float = 0.0
     joining: float = 0.0
     core: bool = False
@@ -82,7 +86,7 @@ class FlockWorld:
 
     def _flock(self) -> None:
         plan = self.plan
-        settings = FlockSettings(ttl=plan.ttl)
+        settings = FlockSettings(ttl=plan.ttl, reclaim_minutes=plan.reclaim_minutes)
         for model in self.models:
             random = Random(f"{plan.seed} member {model.number}")
             far = self.network.row(model.number)

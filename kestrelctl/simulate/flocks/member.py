@@ -36,8 +36,6 @@ _NONE = {"cpus": 0.0}
 NOTICE_SECONDS = 15.0
 #: A flock of so many pools or fewer needs no table: each tells all it knows.
 FEW_POOLS = 16
-#: A pool whose own tasks have waited so long says that it lends nothing.
-_BUSY_MINUTES = 0.5
 #: A pool whose tasks wait looks around again after this part of a flock minute, so that its wishes
 #: are renewed in the second half of their lease.
 _LOOK_AGAIN = 2 / 3
@@ -247,7 +245,7 @@ class Member:
         if at != self._announce_at or not self.member:
             return
         now, since = self._agenda.now, model.waits_since
-        willing = since is None or now - since < _BUSY_MINUTES * settings.minute_seconds
+        willing = since is None or now - since < settings.busy_seconds
         free = max(0, model.free - self._unused) if since is None else 0
         cls = LentClass(id=CLASS, ad=MACHINE, machines=model.machines, free={"cpus": float(free)})
         said = self._announcer.next(now, (cls,), willing=willing, ttl=settings.ttl)
