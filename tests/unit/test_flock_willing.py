@@ -219,3 +219,10 @@ def test_who_asks_around_is_told_of_a_few(heard: WillingList) -> None:
     for number in range(40):
         heard.hear(says(f"p{number}.test", machines(4)), f"p{number}.test", NOW)
     assert len(heard.to_pass_on("asker.test", NOW)) == willing.MOST_PASSED_ON
+
+
+def test_another_ad_is_looked_at_also_after_a_pool_has_lent_nothing(heard: WillingList) -> None:
+    heard.hear(says("b.test", machines(4), seq=1), "b.test", NOW)
+    heard.hear(says("b.test", seq=2, willing=False), "b.test", NOW)
+    assert heard.hear(says("b.test", machines(0, start="((("), seq=3), "b.test", NOW) == ABSURD
+    assert heard.hear(says("b.test", machines(4), seq=4), "b.test", NOW) == NEW
