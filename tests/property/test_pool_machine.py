@@ -66,7 +66,7 @@ ADS = {
     "large": WorkerAd(
         assets={"cpus": 4.0, "memory": 512.0 * MEBIBYTE, "fpga": 2.0, "gpus": 2.0, "db": 3.0},
         units={"gpus": (AssetUnit("a"), AssetUnit("b"))},
-        tags=("gpu", "checkpoints", "stages"),
+        tags=("gpu", "checkpoints", "stages", "guests"),
     ),
     "odd": WorkerAd(
         assets={"cpus": 1.5, "memory": 100.0 * MEBIBYTE}, unknown={"db": 75, "tapes": 69}
