@@ -1,0 +1,69 @@
+"""How much may be sent: so many messages and so many bytes a second (a token bucket of each)."""
+
+from __future__ import annotations
+
+from math import inf
+
+import msgspec
+
+#: So much of a second's worth may be sent at once after a rest: a low limit has no large bursts.
+BURST_SECONDS = 0.1
+
+
+class SendLimit(msgspec.Struct, frozen=True):
+    """What one kind of messages, or all, may take.
+
+    Attributes:
+        messages_per_second, bytes_per_second: above 0; infinite for any number.
+    """
+
+    messages_per_second: float = inf
+    bytes_per_second: float = inf
+
+
+class Bucket:
+    """What is left of a limit at a moment.
+
+    A message goes when there is room for one and no debt of bytes; however large it is, it goes
+    whole, and the next ones wait until it has been paid off.
+    """
+
+    __slots__ = ("_at", "_bytes", "_limit", "_messages", "_most_bytes", "_most_messages")
+
+    def __init__(self, limit: SendLimit) -> None:
+        self._limit = limit
+        self._most_messages = max(1.0, limit.messages_per_second * BURST_SECONDS)
+        self._most_bytes = limit.bytes_per_second * BURST_SECONDS
+        self._messages = self._most_messages
+        self._bytes = self._most_bytes
+        self._at = -inf
+
+    def pause_seconds(self, now: float) -> float:
+        """How long until the next message may go; 0 if it may now."""
+        self._fill(now)
+        pause = 0.0
+        if self._messages < 1.0:
+            pause = (1.0 - self._messages) / self._limit.messages_per_second
+        if self._bytes < 0.0:
+            pause = max(pause, -self._bytes / self._limit.bytes_per_second)
+        return pause
+
+    def take(self, size_bytes: int, now: float) -> None:
+        """Notes that a message goes."""
+        self._fill(now)
+        if self._messages != inf:
+            self._messages -= 1.0
+        if self._bytes != inf:
+            self._bytes -= size_bytes
+
+    def _fill(self, now: float) -> None:
+        passed_seconds = now - self._at
+        if passed_seconds > 0.0:
+            self._at = now
+            limit = self._limit
+            self._messages = min(
+                self._most_messages, self._messages + passed_seconds * limit.messages_per_second
+            )
+            self._bytes = min(
+                self._most_bytes, self._bytes + passed_seconds * limit.bytes_per_second
+            )
