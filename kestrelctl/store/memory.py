@@ -24,7 +24,6 @@ from kestrelctl.core.model.records import (
     PolicyGone,
     PolicyRecord,
     Progress,
-    Record,
     Snapshot,
     StoredRecord,
     TaskRecord,
@@ -38,6 +37,10 @@ from kestrelctl.core.model.records import (
 )
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.errors import StoreFull
+from kestrelctl.membership.event_records import MOST_DROPPED, EventsDropped, StoreRecord
+from kestrelctl.membership.membership_event import MembershipEvent
+from kestrelctl.membership.roll import Roll
+from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 from kestrelctl.store.edges import Edge, edges_of
 from kestrelctl.store.port import Statistics
 from kestrelctl.store.sums import (
@@ -80,6 +83,9 @@ class MemoryStore:
         self._flock_rules: dict[str, FlockRule] = {}
         self._flock_peers: dict[str, FlockPeer] = {}
         self._stored: dict[tuple[str, int], StoredRecord] = {}
+        self._member_events: list[MembershipEvent] = []
+        self._roll = Roll()
+        self._worker_groups: dict[str, WorkerGroup] = {}
         self._commits = 0
         self._records = 0
         self._used: dict[int, Used] = {}
@@ -176,12 +182,12 @@ class MemoryStore:
             bad=as_ranges(sorted(t.index for t in final if t.state is not TaskState.DONE)),
         )
 
-    async def commit(self, records: Sequence[Record]) -> None:
+    async def commit(self, records: Sequence[StoreRecord]) -> None:
         if self.full:
             raise StoreFull(cause="the store in memory was told to be full")
         self._keep(records)
 
-    def _keep(self, records: Sequence[Record]) -> None:
+    def _keep(self, records: Sequence[StoreRecord]) -> None:
         """What a commit comes to."""
         for record in records:
             self._apply(record)
@@ -202,7 +208,7 @@ class MemoryStore:
         for owner, used in of_owners.items():
             self._usage[day, owner] = self._usage.get((day, owner), Used()).plus(used)
 
-    def _apply(self, record: Record) -> None:
+    def _apply(self, record: StoreRecord) -> None:
         match record:
             case TaskRecord():
                 self._tasks.setdefault(record.job_id, {})[record.index] = record
@@ -224,6 +230,20 @@ class MemoryStore:
                 self._workers[record.worker] = record
             case WorkerGone():
                 self._workers.pop(record.worker, None)
+            case MembershipEvent():
+                self._member_events.append(record)
+                self._roll.takes(record.kind, record.worker)
+            case EventsDropped():
+                gone = {
+                    event.number
+                    for event in self._member_events[:-1][:MOST_DROPPED]
+                    if event.at < record.before or event.number <= record.up_to
+                }
+                self._member_events = [e for e in self._member_events if e.number not in gone]
+            case WorkerGroup():
+                self._worker_groups[record.name] = record
+            case WorkerGroupGone():
+                self._worker_groups.pop(record.name, None)
             case PolicyRecord():
                 self._policies[record.name] = record
             case PolicyGone():
@@ -398,6 +418,21 @@ class MemoryStore:
             if not indexes or each.index in (-1, *indexes)
         ]
         return fitting[-limit:] if limit > 0 else []
+
+    def member_events(
+        self, *, after: int = 0, since: float = 0.0, limit: int
+    ) -> list[MembershipEvent]:
+        found = [e for e in self._member_events if e.number > after and e.at >= since]
+        return found[: max(limit, 0)]
+
+    def last_member_event(self) -> int:
+        return self._member_events[-1].number if self._member_events else 0
+
+    def members(self) -> list[str]:
+        return self._roll.present
+
+    def worker_groups(self) -> list[WorkerGroup]:
+        return [self._worker_groups[name] for name in sorted(self._worker_groups)]
 
     def statistics(self) -> Statistics:
         return Statistics(

@@ -353,6 +353,35 @@ _TWENTY_FOURTH = (
     """,
 )
 
+_TWENTY_FIFTH = (
+    # What became of workers, as long as it is kept.
+    """
+    CREATE TABLE member_events (
+        number INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        kind TEXT NOT NULL,
+        worker TEXT NOT NULL,
+        groups BLOB,  -- as JSON; NULL for none
+        reason TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX member_events_at ON member_events (at)",
+    # The workers that have joined and are not gone, with the numbers of these events.
+    """
+    CREATE TABLE members (
+        worker TEXT PRIMARY KEY,
+        since INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+    # Groups of workers; the whole group is JSON.
+    """
+    CREATE TABLE worker_groups (
+        name TEXT PRIMARY KEY,
+        definition BLOB NOT NULL
+    ) WITHOUT ROWID
+    """,
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -378,6 +407,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWENTY_SECOND,
     _TWENTY_THIRD,
     _TWENTY_FOURTH,
+    _TWENTY_FIFTH,
 )
 
 

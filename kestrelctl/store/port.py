@@ -7,8 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from kestrelctl.core.model.records import Happening, JobRecord, Record, Snapshot, TaskRecord
+from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
 from kestrelctl.core.model.task_state import TaskState
+from kestrelctl.membership.event_records import StoreRecord
+from kestrelctl.membership.membership_event import MembershipEvent
+from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.store.edges import Edge
 from kestrelctl.store.sums import Spread, Used
 
@@ -27,10 +30,10 @@ class Store(Protocol):
     """All that is durable of one pool. Only the manager that opened it changes it.
 
     A record replaces what an earlier one said of the same job, task or worker; the order within a
-    batch counts. A `Happening` replaces nothing: each is kept. The caller promises that a
-    job's owner, spec, key and moment of submission never change, that no record of a job follows
-    its `JobForgotten`, that job ids are not used twice, and that no two jobs of an owner that are
-    not forgotten have the same key.
+    batch counts. A `Happening` or a `MembershipEvent` replaces nothing: each is kept. The caller
+    promises that a job's owner, spec, key and moment of submission never change, that no record of
+    a job follows its `JobForgotten`, that job ids are not used twice, and that no two jobs of an
+    owner that are not forgotten have the same key.
     """
 
     @property
@@ -57,7 +60,7 @@ class Store(Protocol):
         """
         ...
 
-    async def commit(self, records: Sequence[Record]) -> None:
+    async def commit(self, records: Sequence[StoreRecord]) -> None:
         """Makes a batch durable, all of it or nothing; when it returns, it is.
 
         One at a time: the caller collects what comes up meanwhile for the next call. A cancelled
@@ -234,6 +237,29 @@ class Store(Protocol):
         Args:
             indexes: only those of these tasks and of the job as a whole; empty for any.
         """
+        ...
+
+    def member_events(
+        self, *, after: int = 0, since: float = 0.0, limit: int
+    ) -> list[MembershipEvent]:
+        """The first `limit` events of members that are kept, in order.
+
+        Args:
+            after: only those with a higher number.
+            since: only those of that moment or later.
+        """
+        ...
+
+    def last_member_event(self) -> int:
+        """The number of the latest event of a member; 0 if there was none."""
+        ...
+
+    def members(self) -> list[str]:
+        """The workers that have joined and are not gone, as `MembershipEvent`s say."""
+        ...
+
+    def worker_groups(self) -> list[WorkerGroup]:
+        """Every group of workers, by name."""
         ...
 
     def statistics(self) -> Statistics: ...

@@ -20,11 +20,14 @@ from pathlib import Path
 
 from kestrelctl import clock
 from kestrelctl.core.model.plural import plural
-from kestrelctl.core.model.records import Happening, JobRecord, Record, Snapshot, TaskRecord
+from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
 from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import StoreUnusable
-from kestrelctl.store import reading
+from kestrelctl.membership.event_records import StoreRecord
+from kestrelctl.membership.membership_event import MembershipEvent
+from kestrelctl.membership.worker_group_definition import WorkerGroup
+from kestrelctl.store import event_rows, reading
 from kestrelctl.store.directory import claim, create_private, unusable
 from kestrelctl.store.edges import Edge, edges
 from kestrelctl.store.mark import Mark, Reached, read_mark
@@ -152,7 +155,7 @@ class SqliteStore:
         self._connections.append(connection)
         return connection
 
-    async def commit(self, records: Sequence[Record]) -> None:
+    async def commit(self, records: Sequence[StoreRecord]) -> None:
         assert self._ending is None or self._ending.done(), "one commit at a time"
         if not records:
             return
@@ -169,7 +172,7 @@ class SqliteStore:
         self._commit_seconds += time.perf_counter() - started
         self._records += len(records)
 
-    def _write(self, records: Sequence[Record]) -> None:
+    def _write(self, records: Sequence[StoreRecord]) -> None:
         self._writer.execute("BEGIN IMMEDIATE")
         try:
             write(self._writer, records, self._now())
@@ -292,6 +295,24 @@ class SqliteStore:
     ) -> list[Happening]:
         with explained(self.path):
             return reading.happenings(self._reader, job_id, indexes, limit)
+
+    def member_events(
+        self, *, after: int = 0, since: float = 0.0, limit: int
+    ) -> list[MembershipEvent]:
+        with explained(self.path):
+            return event_rows.stored_events(self._reader, after, since, limit)
+
+    def last_member_event(self) -> int:
+        with explained(self.path):
+            return event_rows.last_event_number(self._reader)
+
+    def members(self) -> list[str]:
+        with explained(self.path):
+            return event_rows.present_members(self._reader)
+
+    def worker_groups(self) -> list[WorkerGroup]:
+        with explained(self.path):
+            return event_rows.stored_groups_of_workers(self._reader)
 
     def statistics(self) -> Statistics:
         files = (self.path, self.path.with_name(self.path.name + "-wal"))

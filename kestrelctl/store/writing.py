@@ -21,7 +21,6 @@ from kestrelctl.core.model.records import (
     PolicyGone,
     PolicyRecord,
     Progress,
-    Record,
     StoredRecord,
     Swept,
     TaskRecord,
@@ -31,7 +30,11 @@ from kestrelctl.core.model.records import (
     WorkerGone,
     WorkerRecord,
 )
+from kestrelctl.membership.event_records import EventsDropped, StoreRecord
+from kestrelctl.membership.membership_event import MembershipEvent
+from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 from kestrelctl.store.edges import put_edges
+from kestrelctl.store.event_rows import write_members
 from kestrelctl.store.flock_rows import write_flock
 from kestrelctl.store.rows import (
     HAPPENING_COLUMNS,
@@ -110,7 +113,7 @@ _ADD_TO_OWNER = """
 )
 
 
-def write(connection: sqlite3.Connection, records: Sequence[Record], now: float) -> None:
+def write(connection: sqlite3.Connection, records: Sequence[StoreRecord], now: float) -> None:
     """Writes a batch. The hot path: nearly all records of a busy pool are those of tasks.
 
     Args:
@@ -166,6 +169,8 @@ def write(connection: sqlite3.Connection, records: Sequence[Record], now: float)
             connection.execute("DELETE FROM user_groups WHERE name = ?", (record.name,))
         elif isinstance(record, FlockRecord):
             write_flock(connection, record)
+        elif isinstance(record, MembershipEvent | EventsDropped | WorkerGroup | WorkerGroupGone):
+            write_members(connection, record)
         elif isinstance(record, JobForgotten):
             _forget_job(connection, record.job_id)
         elif isinstance(record, Swept):

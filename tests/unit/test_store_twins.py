@@ -211,6 +211,10 @@ def answers(store: Store) -> list[object]:
         store.ended_before(1e300, keep=1, limit=3),
         store.used(list(JOBS)),
         store.used_by_owner(0),
+        store.member_events(limit=100),
+        store.member_events(after=1, since=1.0, limit=2),
+        store.last_member_event(),
+        store.worker_groups(),
     ]
     for job_id in JOBS:
         said += [

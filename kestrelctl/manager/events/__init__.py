@@ -1,0 +1,1 @@
+"""What became of members: it is kept, told, and acted on."""

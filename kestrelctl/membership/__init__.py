@@ -1,0 +1,1 @@
+"""Who belongs to a pool: groups of workers, what became of members, and whom that concerns."""

@@ -1,0 +1,30 @@
+"""What the store keeps of members, beside the records of the core."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from kestrelctl.core.model.records import Record
+from kestrelctl.membership.membership_event import MembershipEvent
+from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
+
+#: So many old events are deleted with one commit at most.
+MOST_DROPPED = 5_000
+
+
+class EventsDropped(msgspec.Struct, frozen=True):
+    """Of the oldest `MOST_DROPPED` events those go that are too old or too many; the newest stays.
+
+    Attributes:
+        before: those before that moment.
+        up_to: and those up to that number.
+    """
+
+    before: float
+    up_to: int
+
+
+#: All that a manager has its store write.
+StoreRecord: TypeAlias = Record | MembershipEvent | EventsDropped | WorkerGroup | WorkerGroupGone

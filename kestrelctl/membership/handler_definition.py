@@ -1,0 +1,151 @@
+"""What is done about events: definitions of handlers, from the text of an INI file."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from kestrelctl.errors import UsageError
+from kestrelctl.membership.event_filter import EventFilter
+from kestrelctl.membership.membership_event import MembershipEvent
+
+#: How long a handler may take, unless it says otherwise, and at most.
+USUAL_SECONDS = 30.0
+LONGEST_SECONDS = 3_600.0
+MOST_HANDLERS = 100
+_WAYS = ("run", "mail", "webhook")
+_KEYS = ("on", "group", "timeout", *_WAYS)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+#: One receiver, without what would begin another line or another header.
+_ADDRESS = re.compile(r"[^\s@<>,;:\"]+@[^\s@<>,;:\"]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandlerDefinition:
+    """What is done about some events: one of a program, a mail and a request.
+
+    Attributes:
+        name: of its section.
+        events: which.
+        run: a program and its arguments; empty for none.
+        mail: who is sent a mail; empty for nobody.
+        webhook: the http(s) address that is told; empty for none.
+        timeout_seconds: how long it may take.
+    """
+
+    name: str
+    events: EventFilter
+    run: tuple[str, ...] = ()
+    mail: str = ""
+    webhook: str = ""
+    timeout_seconds: float = USUAL_SECONDS
+
+    def takes(self, event: MembershipEvent) -> bool:
+        """Whether the event is one of its."""
+        return self.events.takes(event)
+
+
+def read_handlers(text: str, source: str) -> list[HandlerDefinition]:
+    """The handlers that a file defines, a section each.
+
+    Args:
+        source: what the text is called in messages: the file.
+
+    Raises:
+        UsageError: it defines none, or something that cannot be one.
+    """
+    parser = configparser.ConfigParser(interpolation=None, default_section="\0")
+    try:
+        parser.read_string(text, source)
+    except configparser.Error as error:
+        raise UsageError(f"{source} cannot be read", cause=" ".join(str(error).split())) from None
+    if len(parser.sections()) > MOST_HANDLERS:
+        raise UsageError(f"{source} defines too many handlers", cause=f"at most {MOST_HANDLERS}")
+    found = []
+    for name in parser.sections():
+        try:
+            found.append(_handler(name, dict(parser[name])))
+        except UsageError as error:
+            raise UsageError(
+                f"{source}, section [{name[:80]}]: {error.message}",
+                cause=error.cause,
+                hint=error.hint,
+            ) from None
+    return found
+
+
+def _handler(name: str, said: dict[str, str]) -> HandlerDefinition:
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            "this cannot be the name of a handler",
+            cause="a name has up to 63 letters, digits, and inside also . _ -",
+        )
+    for key in said:
+        if key not in _KEYS:
+            raise UsageError(f"there is no {key[:80]!r}", hint=f"there are {', '.join(_KEYS)}")
+    ways = [way for way in _WAYS if said.get(way)]
+    if len(ways) != 1:
+        raise UsageError(
+            "it is not said what is to be done" if not ways else f"both {' and '.join(ways)}",
+            hint="write one of run, mail and webhook; more of them into more sections",
+        )
+    if "on" not in said:
+        raise UsageError("it is not said about which events", hint="write on = failed")
+    return HandlerDefinition(
+        name=name,
+        events=EventFilter(said["on"], said.get("group", "").strip()),
+        run=_program(said.get("run", "")),
+        mail=_receiver(said.get("mail", "").strip()),
+        webhook=_address(said.get("webhook", "").strip()),
+        timeout_seconds=_seconds(said.get("timeout", str(USUAL_SECONDS))),
+    )
+
+
+def _program(text: str) -> tuple[str, ...]:
+    try:
+        found = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"run = {text[:80]!r} cannot be read", cause=str(error)) from None
+    if found and not found[0].startswith("/"):
+        raise UsageError(
+            f"run = {found[0][:80]!r} says not where the program is",
+            hint="write its whole path: run = /usr/local/bin/tell",
+        )
+    return found
+
+
+def _receiver(text: str) -> str:
+    if text and not _ADDRESS.fullmatch(text):
+        raise UsageError(f"mail = {text[:80]!r} is no address", hint="write one: admin@example.org")
+    return text
+
+
+def _address(text: str) -> str:
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not text.isascii() or not text.isprintable() or " " in text:
+        raise UsageError(
+            f"webhook = {text[:80]!r} is no address", hint="write https://example.org/pool"
+        )
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.0 < found <= LONGEST_SECONDS:
+        raise UsageError(
+            f"timeout = {text[:80]!r} is no time",
+            hint=f"write seconds, up to {LONGEST_SECONDS:,.0f}",
+        )
+    return found

@@ -1,0 +1,75 @@
+"""What became of a member of the pool."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from kestrelctl.core.model.member_change import MEMBER_KINDS
+from kestrelctl.errors import UsageError
+
+#: A worker may say anything of why; this much is kept.
+MOST_REASON_CHARACTERS = 300
+
+
+class MembershipEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that became of a worker.
+
+    Attributes:
+        number: the higher the later; none is used twice.
+        at: seconds since the epoch, by the manager's clock.
+        kind: one of `MEMBER_KINDS`.
+        worker: its address.
+        groups: the groups of workers that it was in at that moment, by name.
+        reason: why, for people; empty if there is nothing to say.
+    """
+
+    number: int
+    at: float
+    kind: str
+    worker: str
+    groups: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class EventQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which events are meant; what is empty means any.
+
+    Attributes:
+        worker: a glob that the worker's address fits, or its part before the @.
+        since: those of that moment or later; seconds since the epoch.
+    """
+
+    worker: str = ""
+    kind: str = ""
+    group: str = ""
+    since: float = 0.0
+
+    def means(self, event: MembershipEvent) -> bool:
+        """Whether it means this one."""
+        if event.at < self.since or self.kind not in ("", event.kind):
+            return False
+        if self.group and self.group not in event.groups:
+            return False
+        return not self.worker or fits(self.worker, event.worker)
+
+
+def fits(glob: str, worker: str) -> bool:
+    """Whether a worker's address, with or without its session, or its name fits a glob."""
+    account = worker.partition("/")[0]
+    names = (worker, account, account.partition("@")[0])
+    return any(fnmatchcase(name, glob) for name in names)
+
+
+def must_be_kind(word: str) -> str:
+    """A kind of event.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if word not in MEMBER_KINDS:
+        raise UsageError(
+            f"{word[:80]!r} is no kind of event", hint=f"write one of {', '.join(MEMBER_KINDS)}"
+        )
+    return word

@@ -1,0 +1,113 @@
+"""Events of members, who is there, and groups of workers, as rows of the SQLite store, and back."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+
+import msgspec
+
+from kestrelctl.membership.event_records import MOST_DROPPED, EventsDropped
+from kestrelctl.membership.membership_event import MembershipEvent
+from kestrelctl.membership.roll import GONE_KINDS
+from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
+
+log = logging.getLogger(__name__)
+
+_COLUMNS = "number, at, kind, worker, groups, reason"
+_ADD = f"INSERT INTO member_events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+_DROP = """
+    DELETE FROM member_events WHERE number IN (
+        SELECT number FROM (
+            SELECT number, at FROM member_events
+            WHERE number < (SELECT max(number) FROM member_events) ORDER BY number LIMIT ?)
+        WHERE at < ? OR number <= ?)
+"""
+
+_encoder = msgspec.json.Encoder()
+_groups = msgspec.json.Decoder(tuple[str, ...])
+_group = msgspec.json.Decoder(WorkerGroup)
+
+
+def write_members(
+    connection: sqlite3.Connection,
+    record: MembershipEvent | EventsDropped | WorkerGroup | WorkerGroupGone,
+) -> None:
+    """Writes a record."""
+    if isinstance(record, MembershipEvent):
+        groups = _encoder.encode(record.groups) if record.groups else None
+        row = (record.number, record.at, record.kind, record.worker, groups, record.reason)
+        connection.execute(_ADD, row)
+        if record.kind == "join":
+            present = "INSERT OR REPLACE INTO members (worker, since) VALUES (?, ?)"
+            connection.execute(present, (record.worker, record.number))
+        elif record.kind in GONE_KINDS:
+            connection.execute("DELETE FROM members WHERE worker = ?", (record.worker,))
+    elif isinstance(record, EventsDropped):
+        connection.execute(_DROP, (MOST_DROPPED, record.before, record.up_to))
+    elif isinstance(record, WorkerGroup):
+        put = "INSERT OR REPLACE INTO worker_groups (name, definition) VALUES (?, ?)"
+        connection.execute(put, (record.name, _encoder.encode(record)))
+    else:
+        connection.execute("DELETE FROM worker_groups WHERE name = ?", (record.name,))
+
+
+def stored_events(
+    connection: sqlite3.Connection, after: int, since: float, limit: int
+) -> list[MembershipEvent]:
+    """As `Store.member_events`."""
+    first = after
+    if since > 0.0:
+        oldest = "SELECT min(number) FROM member_events WHERE at >= ?"
+        [found] = connection.execute(oldest, (since,)).fetchone()
+        if found is None:
+            return []
+        first = max(after, found - 1)
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM member_events WHERE number > ? ORDER BY number LIMIT ?",
+        (first, max(limit, 0)),
+    )
+    return [_event(row) for row in rows]
+
+
+def _event(row: tuple[int, float, str, str, bytes | None, str]) -> MembershipEvent:
+    number, at, kind, worker, groups, reason = row
+    named: tuple[str, ...] = ()
+    if groups is not None:
+        try:
+            named = _groups.decode(groups)
+        except (msgspec.DecodeError, TypeError, UnicodeError):
+            log.error("the groups of event %s cannot be read", number)
+    return MembershipEvent(
+        number=number,
+        at=float(at),
+        kind=str(kind),
+        worker=str(worker),
+        groups=named,
+        reason=str(reason),
+    )
+
+
+def last_event_number(connection: sqlite3.Connection) -> int:
+    """As `Store.last_member_event`."""
+    [found] = connection.execute("SELECT max(number) FROM member_events").fetchone()
+    return int(found or 0)
+
+
+def present_members(connection: sqlite3.Connection) -> list[str]:
+    """As `Store.members`."""
+    rows = connection.execute("SELECT worker FROM members ORDER BY since")
+    return [str(worker) for (worker,) in rows]
+
+
+def stored_groups_of_workers(connection: sqlite3.Connection) -> list[WorkerGroup]:
+    """As `Store.worker_groups`; those that cannot be read are left out, and said in the log."""
+    found = []
+    for name, definition in connection.execute(
+        "SELECT name, definition FROM worker_groups ORDER BY name"
+    ):
+        try:
+            found.append(_group.decode(definition))
+        except (msgspec.DecodeError, TypeError, UnicodeError) as error:
+            log.error("the group of workers %s cannot be read: %s", name, error)
+    return found

@@ -1,0 +1,96 @@
+"""What users ask about members: events by pages, groups that admins set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from managerkit import PlayedManager, settled
+
+from kestrelctl.core import events as ev
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.manager.events import member_desk
+from kestrelctl.membership.membership_event import EventQuery
+from kestrelctl.membership.worker_group_definition import WorkerGroup
+from kestrelctl.protocol import codec
+from kestrelctl.protocol.member_requests import (
+    ListEvents,
+    ListWorkerGroups,
+    RemoveWorkerGroup,
+    SetWorkerGroup,
+)
+from kestrelctl.protocol.request import Request
+from kestrelctl.protocol.requests import ListWorkers
+
+ROOT = "root@users.pool/1"
+AD = WorkerAd(tags=("linux",))
+
+
+@pytest.fixture
+async def played(tmp_path: Path) -> PlayedManager:
+    return PlayedManager(tmp_path)
+
+
+async def joins(played: PlayedManager, worker: str = "w1@hosts.pool/a") -> None:
+    hello = ev.Joined(at=played.now, worker=worker, incarnation="one", ad=AD, holds=[])
+    played.service.handle(hello)
+    await settled()
+
+
+async def asked(played: PlayedManager, request: Request, who: str = "ada@users.pool/1") -> Any:
+    return codec.answers.decode(await played.ask(who, request))
+
+
+async def test_events_come_by_pages(played: PlayedManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_desk, "MOST_LOOKED_AT", 3)
+    for n in range(5):
+        await joins(played, f"w{n}@hosts.pool/a")
+    only = EventQuery(worker="w[24]")
+    first = await asked(played, ListEvents(query=only))
+    assert ([e.number for e in first.events], first.after, first.more) == ([3], 3, True)
+    second = await asked(played, ListEvents(query=only, after=first.after))
+    assert ([e.number for e in second.events], second.after) == ([5], 5)
+    assert not second.more
+
+
+async def test_a_page_that_is_full_is_no_end(played: PlayedManager) -> None:
+    for n in range(3):
+        await joins(played, f"w{n}@hosts.pool/a")
+    page = await asked(played, ListEvents(limit=2))
+    assert ([e.number for e in page.events], page.after, page.more) == ([1, 2], 2, True)
+
+
+async def test_who_wants_only_what_comes_is_told_where_that_begins(played: PlayedManager) -> None:
+    await joins(played)
+    page = await asked(played, ListEvents(after=-1))
+    assert (page.events, page.after) == ([], 1)
+
+
+async def test_only_admins_change_groups(played: PlayedManager) -> None:
+    group = WorkerGroup(name="linux", tags=("linux",))
+    for request in (SetWorkerGroup(group=group), RemoveWorkerGroup(name="linux")):
+        assert (await asked(played, request)).code == "not-allowed"
+
+
+async def test_a_group_is_there_until_it_is_removed(played: PlayedManager) -> None:
+    await joins(played)
+    group = WorkerGroup(name="linux", tags=("linux",))
+    done = await asked(played, SetWorkerGroup(group=group), ROOT)
+    assert (done.what, done.tasks) == (["linux"], 1)
+    assert played.store.worker_groups() == [group]
+    [view] = (await asked(played, ListWorkerGroups())).groups
+    assert (view.group, view.workers) == (group, 1)
+    [worker] = (await asked(played, ListWorkers(names=["w1"]))).workers
+    assert worker.groups == ["linux"]
+    await asked(played, RemoveWorkerGroup(name="linux"), ROOT)
+    assert played.store.worker_groups() == []
+    gone = await asked(played, RemoveWorkerGroup(name="linux"), ROOT)
+    assert gone.code == "not-found"
+
+
+async def test_what_cannot_be_a_group_is_refused(played: PlayedManager) -> None:
+    group = WorkerGroup(name="bad", where="Cpus >=")
+    refused = await asked(played, SetWorkerGroup(group=group), ROOT)
+    assert refused.code == "usage"
+    assert played.service.member_log.groups.all == []
