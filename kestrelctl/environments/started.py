@@ -1,0 +1,42 @@
+"""An environment: a worker that was started because work needed it, seen by the manager."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class EnvironmentPhase(enum.StrEnum):
+    """How far an environment is."""
+
+    STARTING = "starting"  #: its host was told to start it, and its worker has not joined yet
+    READY = "ready"  #: its worker has joined
+    STOPPING = "stopping"  #: its host was told to stop it, and has not said that it is gone
+
+
+class Environment(msgspec.Struct, kw_only=True):
+    """One environment.
+
+    Attributes:
+        number: never used twice in a pool.
+        of: the name of its class.
+        host: the worker on whose machine it is.
+        since: when it came into its phase, in seconds since the epoch.
+        idle_since: since when its worker has had nothing to do; None while it has.
+        worker: the name of its own worker's account.
+        held: whether its host has said that it holds it: only then does what it has count there.
+        has_worked: whether its worker has ever been given anything.
+        asked_for: whether somebody asked for it by hand: it stays until he has it stopped.
+    """
+
+    number: int
+    of: str
+    host: str
+    phase: EnvironmentPhase
+    since: float
+    idle_since: float | None = None
+    worker: str = ""
+    held: bool = False
+    has_worked: bool = False
+    asked_for: bool = False

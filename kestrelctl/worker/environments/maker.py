@@ -1,0 +1,118 @@
+"""The process in which a worker's drivers run: `python -m kestrelctl.worker.environments.maker`.
+
+A worker waits for all children of its process, whosever they are, and ends those that daemonise: a
+driver's tools and containers would be among them. So drivers have a process of their own, below the
+worker and in its session. One line of JSON is a call, and one line its answer; at the end of its
+input it ends, and leaves the environments to whoever looks for them next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.environments.environment_names import EnvironmentOwner
+from kestrelctl.errors import KestrelError
+from kestrelctl.worker.environments.driver_choice import driver_of
+from kestrelctl.worker.environments.environment_driver import EnvironmentDriver, sweep
+from kestrelctl.worker.orphans import PR_SET_CHILD_SUBREAPER, prctl
+
+#: A call has a recipe's place and not the recipe, so it is short.
+MOST_LINE_BYTES = 1 << 20
+
+
+class DriverCall(msgspec.Struct, omit_defaults=True):
+    """A call of a driver's method.
+
+    Attributes:
+        number: the answer has it, too.
+        method: `prepare`, `start`, `status`, `stop` or `sweep`.
+    """
+
+    number: int
+    kind: str
+    method: str
+    name: str = ""
+    wanted: EnvironmentClass | None = None
+    prepared: str = ""
+    command: tuple[str, ...] = ()
+    token: str = ""
+
+
+class DriverAnswer(msgspec.Struct, omit_defaults=True):
+    """What came of a call: a result, or an error.
+
+    Attributes:
+        error: in a line; empty if all went well.
+    """
+
+    number: int
+    result: Any = None
+    error: str = ""
+    cause: str = ""
+
+
+async def answer(call: DriverCall, driver: EnvironmentDriver) -> DriverAnswer:
+    """Does what is asked."""
+    try:
+        return DriverAnswer(call.number, await _done(call, driver))
+    except KestrelError as error:
+        return DriverAnswer(call.number, error=error.message, cause=error.cause or "")
+    except OSError as error:
+        return DriverAnswer(call.number, error="the driver failed", cause=str(error))
+
+
+async def _done(call: DriverCall, driver: EnvironmentDriver) -> Any:
+    match call.method:
+        case "status":
+            return await driver.status()
+        case "stop":
+            return await driver.stop(call.name)
+        case "sweep":
+            return await sweep(driver)
+    assert call.wanted is not None
+    if call.method == "prepare":
+        return await driver.prepare(call.wanted)
+    return await driver.start(call.name, call.wanted, call.prepared, call.command, call.token)
+
+
+async def serve(root: Path, owner: EnvironmentOwner) -> None:
+    """Answers calls from standard input until that ends."""
+    drivers: dict[str, EnvironmentDriver] = {}
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=MOST_LINE_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    under_way: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    async def work(call: DriverCall) -> None:
+        if call.kind not in drivers:
+            drivers[call.kind] = driver_of(call.kind, root, owner)
+        found = await answer(call, drivers[call.kind])
+        os.write(1, msgspec.json.encode(found) + b"\n")
+
+    while line := await reader.readline():
+        call = msgspec.json.decode(line, type=DriverCall)
+        earlier = under_way.pop((call.kind, call.name), None)
+        if call.method == "stop" and earlier is not None:
+            earlier.cancel()  # what is being prepared or started
+        task = loop.create_task(work(call))
+        if call.method in ("prepare", "start"):
+            under_way[call.kind, call.name] = task
+
+
+def main() -> None:
+    """Serves the owner and the directory that the command line names."""
+    # Containers leave their monitors behind: these are to come here, and not to the worker.
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    root, pool, worker = sys.argv[1:]
+    asyncio.run(serve(Path(root), EnvironmentOwner(pool, worker)))
+
+
+if __name__ == "__main__":
+    main()

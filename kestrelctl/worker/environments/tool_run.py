@@ -1,0 +1,74 @@
+"""Runs the programs that drivers need: with a time limit, and with what they say when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Mapping, Sequence
+
+from kestrelctl.errors import KestrelError, MissingTool, TimedOut
+from kestrelctl.worker.orphans import kill_group
+
+_KEPT_BYTES = 1 << 20
+_LAST_LINES = 5
+_CHUNK_BYTES = 1 << 16
+
+
+async def run_tool(
+    argv: Sequence[str],
+    *,
+    limit_seconds: float,
+    env: Mapping[str, str] = os.environ,
+) -> str:
+    """Runs a program to its end; it and its process group do not outlive this call.
+
+    Returns:
+        What it has printed, of too much the end.
+
+    Raises:
+        MissingTool: it is not installed.
+        TimedOut: it took too long.
+        KestrelError: it failed; the cause is the end of what it said.
+    """
+    called = " ".join(argv[:3])
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, env=dict(env), stdin=DEVNULL, stdout=PIPE, stderr=PIPE, process_group=0
+        )
+    except (FileNotFoundError, PermissionError) as error:
+        raise MissingTool(f"{argv[0]} is not installed", cause=error.strerror) from None
+    printed, said = bytearray(), bytearray()
+    assert process.stdout is not None
+    assert process.stderr is not None
+    reading = asyncio.gather(_keep(process.stdout, printed), _keep(process.stderr, said))
+    try:
+        async with asyncio.timeout(limit_seconds):
+            await process.wait()
+            await reading
+    except TimeoutError:
+        raise TimedOut(
+            f"`{called} …` took more than {limit_seconds:g} s", cause=_end(said or printed)
+        ) from None
+    finally:
+        kill_group(process.pid)
+        reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reading
+        await process.wait()
+    if process.returncode:
+        raise KestrelError(
+            f"`{called} …` failed with status {process.returncode}", cause=_end(said or printed)
+        )
+    return printed.decode(errors="replace")
+
+
+async def _keep(stream: asyncio.StreamReader, kept: bytearray) -> None:
+    while chunk := await stream.read(_CHUNK_BYTES):
+        kept += chunk
+        del kept[:-_KEPT_BYTES]
+
+
+def _end(said: bytearray) -> str | None:
+    return "\n".join(said.decode(errors="replace").strip().splitlines()[-_LAST_LINES:]) or None
