@@ -1,0 +1,154 @@
+"""`kestrelctl environment …`: workers that are started when work needs them."""
+
+from __future__ import annotations
+
+import click
+
+from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
+from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record, Table
+from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.grid import Grid
+from kestrelctl.cli.redial import Redial
+from kestrelctl.core.model.assets import amounts, describe_all
+from kestrelctl.core.model.plural import plural
+from kestrelctl.errors import NotFound
+from kestrelctl.grammar.quantities import ago, duration, short_address
+from kestrelctl.protocol.environment_answers import (
+    EnvironmentClassView,
+    EnvironmentList,
+    EnvironmentView,
+)
+from kestrelctl.protocol.environment_requests import (
+    ListEnvironments,
+    StartOneEnvironment,
+    StopEnvironments,
+)
+
+#: Why no more of a class are started, in words.
+OBSTACLES = {
+    "not-needed": "nothing that waits needs more",
+    "maximum": "there are as many as the class allows",
+    "no-host": "no worker may and can make it",
+    "no-room": "no worker has room for it",
+    "failed": "starts have failed",
+}
+
+
+@click.group("environment", cls=Noun)
+def environment() -> None:
+    """See, start and stop workers that are started when work needs them."""
+
+
+@environment.command("list", cls=CliCommand)
+@pass_invocation
+def list_(invocation: Invocation) -> None:
+    """List the environments that there are."""
+
+    async def work(connection: Connection) -> CommandOutput:
+        found = await ask(connection, ListEnvironments(), EnvironmentList)
+        now = invocation.now()
+        columns: list[Column[EnvironmentView]] = [
+            Column("NUMBER", lambda each: str(each.number), right=True),
+            Column("CLASS", lambda each: each.of),
+            Column("HOST", lambda each: short_address(each.host)),
+            Column("WORKER", lambda each: each.worker),
+            Column("STATE", _state),
+            Column("SINCE", lambda each: ago(each.since, now)),
+        ]
+        known = ", ".join(each.name for each in found.classes)
+        return Listing(
+            found.environments,
+            columns,
+            lambda each: str(each.number),
+            nothing=f"no environments are there now; classes: {known}",
+        )
+
+    invocation.talk(work)
+
+
+@environment.command("explain", cls=CliCommand)
+@click.argument("name", metavar="CLASS")
+@pass_invocation
+def explain(invocation: Invocation, name: str) -> None:
+    """Why there are as many environments of a CLASS as there are, and where others could be."""
+
+    async def work(connection: Connection) -> CommandOutput:
+        found = await ask(connection, ListEnvironments(), EnvironmentList)
+        for each in found.classes:
+            if each.name == name:
+                there = [one for one in found.environments if one.of == name]
+                return explanation(each, there, invocation.now())
+        known = ", ".join(each.name for each in found.classes) or "none"
+        raise NotFound(f"there is no environment class {name}", cause=f"there are: {known}")
+
+    invocation.talk(work)
+
+
+def explanation(found: EnvironmentClassView, there: list[EnvironmentView], now: float) -> Record:
+    """A class, what there is of it, and what stands against more."""
+    most = f"{found.minimum} to {found.maximum}"
+    blocks: list[str | tuple[str, str] | Table] = [
+        ("class", f"{found.name}, of kind {found.kind}"),
+        ("each has", describe_all(amounts(found.assets))),
+        ("tags", ", ".join(found.tags) or "none"),
+        ("there are", f"{len(there)}, of {most}"),
+        ("waiting", f"{plural(found.waiting, 'task')} that it could run"),
+        ("no more", OBSTACLES.get(found.obstacle, found.obstacle)),
+        ("stops", f"after {duration(found.idle_seconds)} without work"),
+    ]
+    if found.hosts:
+        rows = [
+            [short_address(host.host), describe_all(amounts(host.free)), host.why_not or "could"]
+            for host in found.hosts
+        ]
+        grid = Grid([("HOST", False), ("FREE", False), ("MAKES ONE", False)])
+        blocks.append(Table(grid, rows))
+    else:
+        blocks.append("no worker makes environments: `worker run --environments KIND` lets one")
+    blocks.extend(
+        f"{plural(failure.times, 'start')} failed at {short_address(failure.host)}, the last "
+        f"{ago(failure.at, now)}: {failure.why}"
+        for failure in found.failures
+    )
+    return Record(found.name, found, blocks)
+
+
+@environment.command("start", cls=CliCommand)
+@click.argument("name", metavar="CLASS")
+@click.option("--host", default="", metavar="WORKER", help="Where.  [default: the most room]")
+@pass_invocation
+def start(invocation: Invocation, name: str, host: str) -> None:
+    """Start an environment of a CLASS, whether work needs it or not. For admins.
+
+    It stays until it is stopped.
+    """
+
+    async def work(redial: Redial) -> CommandOutput:
+        done = await redial.change(StartOneEnvironment(of=name, host=host), twice=False)
+        words = f"environment {done.what[0]} of class {name} is being started"
+        return Record(done.what[0], {"changed": done.what}, [words])
+
+    invocation.talk_again(work, as_admin=True)
+
+
+@environment.command("stop", cls=CliCommand)
+@click.argument("numbers", nargs=-1, required=True, type=int, metavar="NUMBERS...")
+@pass_invocation
+def stop(invocation: Invocation, numbers: tuple[int, ...]) -> None:
+    """Stop environments. For admins.
+
+    Their tasks run again elsewhere. What work still needs is started anew.
+    """
+
+    async def work(redial: Redial) -> CommandOutput:
+        done = await redial.change(StopEnvironments(numbers=list(numbers)), twice=True)
+        words = [f"environment {number} is being stopped" for number in done.what]
+        return Record(done.what[0], {"changed": done.what}, words)
+
+    invocation.talk_again(work, as_admin=True)
+
+
+def _state(found: EnvironmentView) -> str:
+    if found.phase == "ready" and found.idle_seconds is not None:
+        return f"idle for {duration(found.idle_seconds)}"
+    return found.phase

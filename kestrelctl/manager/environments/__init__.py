@@ -1,0 +1,1 @@
+"""Environments, seen by the manager: which there are, what starts and stops them."""

@@ -1,0 +1,44 @@
+"""Reads the classes of environments that a manager is given, and their recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kestrelctl.environments.class_files import read_classes
+from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.errors import UsageError
+from kestrelctl.grammar.quantities import parse_size
+from kestrelctl.protocol.environments import MOST_RECIPE_CHARACTERS
+
+
+def read_all_classes(
+    files: Iterable[Path],
+) -> tuple[dict[str, EnvironmentClass], dict[str, str]]:
+    """All classes of some files, and what is in the recipe of each that has one.
+
+    Raises:
+        UsageError: a file cannot be read, something in it is wrong, or two classes have one name.
+    """
+    classes: dict[str, EnvironmentClass] = {}
+    recipes: dict[str, str] = {}
+    for file in files:
+        for name, found in read_classes(_text(file), str(file.absolute()), parse_size).items():
+            if name in classes:
+                raise UsageError(f"there are two environment classes {name}", cause=str(file))
+            classes[name] = found
+            if found.recipe:
+                recipes[name] = _text(Path(found.recipe))
+                if len(recipes[name]) > MOST_RECIPE_CHARACTERS:
+                    raise UsageError(
+                        f"the recipe {found.recipe} is too long",
+                        cause=f"it has more than {MOST_RECIPE_CHARACTERS:,} characters",
+                    )
+    return classes, recipes
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read", cause=str(error)) from None

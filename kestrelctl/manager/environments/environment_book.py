@@ -1,0 +1,153 @@
+"""Which environments there are, as their hosts say, and what was ordered and not heard of yet.
+
+The hosts are right: a manager that was started anew knows nothing, and learns from the first
+message of each host what is there. So nothing is stored, and nothing is started twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kestrelctl.environments.started import Environment, EnvironmentPhase
+from kestrelctl.protocol.environments import EnvironmentsHere
+
+#: With which the names of environments' workers begin, and no others' should.
+WORKER_PREFIX = "env-"
+#: Of a class, as `class_files` takes it.
+_CLASS = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_WORKER = re.compile(rf"{WORKER_PREFIX}(.+)-([0-9a-z]{{1,13}})")
+
+
+#: Each start of a manager gives so many numbers at most; the first one gives none below.
+FIRST_NUMBER = 1 << 20
+
+
+def worker_name(of: str, number: int) -> str:
+    """What the worker of an environment is called: `env-gpu-2k5`."""
+    digits, rest = "", number
+    while rest:
+        rest, digit = divmod(rest, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return f"{WORKER_PREFIX}{of.replace('_', '-')}-{digits or '0'}"
+
+
+def is_worker_of(name: str, classes: Iterable[str], numbers_below: int) -> bool:
+    """Whether an account's name is that of an environment's worker, of one of these classes.
+
+    Others may be called `env-…`, too: its number must have been given by a manager of this pool.
+    """
+    found = _WORKER.fullmatch(name)
+    if found is None or found[1] not in {each.replace("_", "-") for each in classes}:
+        return False
+    return FIRST_NUMBER <= int(found[2], 36) < numbers_below
+
+
+class EnvironmentBook:
+    """The environments of a pool.
+
+    Args:
+        epoch: which start of the manager this is: numbers of different ones differ.
+    """
+
+    def __init__(self, epoch: int) -> None:
+        self.known: dict[int, Environment] = {}
+        #: What each host that has said something makes.
+        self.kinds: dict[str, frozenset[str]] = {}
+        self._next = epoch * FIRST_NUMBER
+
+    def order(self, of: str, host: str, now: float, *, asked_for: bool) -> Environment:
+        """Notes that one is to be started."""
+        self._next += 1
+        found = Environment(
+            number=self._next,
+            of=of,
+            host=host,
+            phase=EnvironmentPhase.STARTING,
+            since=now,
+            worker=worker_name(of, self._next),
+            asked_for=asked_for,
+        )
+        self.known[found.number] = found
+        return found
+
+    def heard(self, host: str, said: EnvironmentsHere, now: float) -> list[tuple[Environment, str]]:
+        """Takes what a host has said.
+
+        Returns:
+            Those that have gone, each with why; empty if the pool asked for it.
+        """
+        self.kinds[host] = frozenset(said.kinds)
+        for each in said.here:
+            if not _CLASS.fullmatch(each.of) or each.number >= self.numbers_below:
+                continue  # Nobody has ordered that.
+            found = self.known.get(each.number)
+            if found is None:
+                found = self.known[each.number] = Environment(
+                    number=each.number,
+                    of=each.of,
+                    host=host,
+                    phase=EnvironmentPhase.STARTING,
+                    since=now,
+                    # Not as the host says: the account of that name is deleted in the end.
+                    worker=worker_name(each.of, each.number),
+                    asked_for=each.asked_for,
+                )
+            if found.host == host:
+                found.held = True
+        gone: list[tuple[Environment, str]] = []
+        for end in said.ended:
+            found = self.known.get(end.number)
+            if found is not None and found.host == host:
+                del self.known[end.number]
+                gone.append((found, end.why))
+        there = {each.number for each in said.here}
+        for found in self.of_host(host):
+            if found.held and found.number not in there:
+                del self.known[found.number]
+                gone.append((found, "its host has started anew"))
+        return gone
+
+    def forget_host(self, host: str) -> list[Environment]:
+        """A host has gone, and what was there with it; returns that."""
+        self.kinds.pop(host, None)
+        gone = self.of_host(host)
+        for each in gone:
+            del self.known[each.number]
+        return gone
+
+    @property
+    def numbers_below(self) -> int:
+        """No number of a manager of this pool is larger, or as large."""
+        return self._next + 1
+
+    def of_host(self, host: str) -> list[Environment]:
+        """Those on one host."""
+        return [each for each in self.known.values() if each.host == host]
+
+    def see_workers(self, idle: Iterable[tuple[str, bool]], now: float) -> list[Environment]:
+        """Notes which environments' workers are there.
+
+        Args:
+            idle: for the workers that are online the name of the account, and whether it has
+                nothing to do.
+
+        Returns:
+            Those that have been given work for the first time.
+        """
+        there = dict(idle)
+        useful: list[Environment] = []
+        for each in self.known.values():
+            is_idle = there.get(each.worker)
+            if is_idle is None or each.phase is EnvironmentPhase.STOPPING:
+                continue
+            if each.phase is EnvironmentPhase.STARTING:
+                each.phase, each.since = EnvironmentPhase.READY, now
+            if not is_idle:
+                if not each.has_worked:
+                    each.has_worked = True
+                    useful.append(each)
+                each.idle_since = None
+            elif each.idle_since is None:
+                each.idle_since = now
+        return useful

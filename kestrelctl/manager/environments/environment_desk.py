@@ -1,0 +1,460 @@
+"""Starts environments when work needs them, and stops them when it does not.
+
+What waits is held against workers that are not there yet, one for each class. The scheduler knows
+nothing of this: an environment's worker is a worker like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Mapping
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from kestrelctl.core.classad.evaluation import Ad, Expression
+from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model import input_addresses, output_addresses, workdir
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.assets import Amounts, natural
+from kestrelctl.core.model.isolation import is_reserved
+from kestrelctl.core.model.matching_ads import worker_ad
+from kestrelctl.core.model.neighbour import is_neighbour
+from kestrelctl.core.model.own_tags import first_own
+from kestrelctl.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
+from kestrelctl.environments.on_demand import (
+    Decision,
+    EnvironmentNeed,
+    HostRoom,
+    StartObstacle,
+    amounts_of,
+    decide,
+)
+from kestrelctl.environments.start_failures import StartFailures
+from kestrelctl.environments.started import Environment, EnvironmentPhase
+from kestrelctl.errors import KestrelError, NotFound, UsageError
+from kestrelctl.manager.access import bare
+from kestrelctl.manager.environments.environment_book import (
+    WORKER_PREFIX,
+    EnvironmentBook,
+    is_worker_of,
+)
+from kestrelctl.manager.service import Service
+from kestrelctl.protocol.environments import (
+    EnvironmentsHere,
+    StartEnvironment,
+    StopEnvironment,
+)
+
+log = logging.getLogger(__name__)
+
+#: Two looks are so far apart at least: decisions of one burst of events are made together.
+LOOK_SECONDS = 0.1
+#: While there are environments, or work that waits, it is looked so often whatever happens.
+ROUND_SECONDS = 1.0
+#: After the manager's start hosts have so long to say what is there, before more is started.
+SETTLE_SECONDS = 2.0
+#: So many shapes of what waits are held against the classes.
+MOST_SHAPES = 50
+#: An order that a host has not answered after so long never came there.
+UNHEARD_SECONDS = 20.0
+#: A host that is away for so long counts as gone, with its environments: after a restart of the
+#: server all are away for seconds.
+AWAY_SECONDS = 60.0
+#: The temporary account of an environment's worker is good for so long beyond its start.
+ACCOUNT_SECONDS = 60.0
+
+_WORKDIR = workdir.TAG.upper()
+#: What only workers have that see the files of their users.
+_OF_FILES = {
+    _WORKDIR,
+    output_addresses.FILE_TAG.upper(),
+    f"{input_addresses.TAG_PREFIX}{input_addresses.FILE}".upper(),
+}
+
+
+class Invitations(Protocol):
+    """Accounts of workers: `manager.enrollment_requests.EnrollmentRequests`."""
+
+    async def invite(self, name: str, valid_seconds: float) -> tuple[str, str, int]:
+        """A temporary account for a worker of that name: address, password, expiry."""
+        ...
+
+    async def take_away(self, jid: str, by: str) -> None:
+        """Deletes an account, and ends its worker."""
+
+
+class StartCounts(NamedTuple):
+    """What came of starts, by class."""
+
+    started: Counter[str]
+    failed: Counter[str]
+
+
+class EnvironmentDesk:
+    """The environments of a pool.
+
+    Args:
+        classes: by name.
+        recipes: what is in the recipe of each class that has one.
+        invitations: makes accounts for their workers.
+        workers_host: the domain of these accounts.
+
+    Attributes:
+        book: what there is.
+        failures: starts that failed.
+        needed: how many tasks wait that each class could run.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        classes: Mapping[str, EnvironmentClass],
+        recipes: Mapping[str, str],
+        invitations: Invitations,
+        workers_host: str,
+    ) -> None:
+        self._service = service
+        self.classes = classes
+        self._recipes = recipes
+        self._invitations = invitations
+        self._workers_host = workers_host
+        self.book = EnvironmentBook(service.pool.epoch)
+        self.failures = StartFailures()
+        self.counts = StartCounts(Counter(), Counter())
+        self.needed: Counter[str] = Counter()
+        self.obstacles: dict[str, StartObstacle] = dict.fromkeys(classes, StartObstacle.NOT_NEEDED)
+        self._imagined: dict[tuple[str, tuple[str, ...]], WorkerAd] = {}
+        self._hosts_of = {
+            name: Expression(cls.hosts) if cls.hosts else None for name, cls in classes.items()
+        }
+        self._loop = asyncio.get_running_loop()
+        #: Before, hosts have yet to say what they have.
+        self._starts_at = service.now() + SETTLE_SECONDS
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        service.after_schedule.append(self._look_soon)
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._service.now()
+
+    def there(self) -> list[Environment]:
+        """All environments, as they are now."""
+        self._see_workers(self.now())
+        return list(self.book.known.values())
+
+    # -- what hosts say ----------------------------------------------------------------------------
+
+    def on_here(self, host: str, said: EnvironmentsHere) -> None:
+        """A worker's machine says what it makes and has."""
+        if host not in self._service.pool.workers:
+            return
+        for each, why in self.book.heard(host, said, self._service.now()):
+            self._gone(each, why)
+        self._look_soon()
+
+    def _gone(self, environment: Environment, why: str) -> None:
+        """One is not there any more."""
+        words = f"environment {environment.number} of class {environment.of}"
+        if environment.phase is EnvironmentPhase.STOPPING:
+            log.info("%s at %s is stopped", words, environment.host)
+        elif why and not environment.has_worked:
+            self._failed(environment, why)
+        elif why:
+            log.warning("%s at %s has gone: %s", words, environment.host, why)
+        else:
+            log.info("%s at %s is stopped", words, environment.host)
+        self._spawn(self._drop_account(environment.worker))
+
+    def _failed(self, environment: Environment, why: str) -> None:
+        of, host = environment.of, environment.host
+        self.counts.failed[of] += 1
+        self.failures.failed(of, host, self._service.now(), why)
+        latest = self.failures.latest(of, host)
+        assert latest is not None
+        pause = latest.next_try_at - self._service.now()
+        log.warning(
+            "environment %d of class %s did not start at %s: %s; the next try there in %.0f s",
+            environment.number, of, host, why, pause,
+        )  # fmt: skip
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def _look_soon(self) -> None:
+        """Looks in a moment, if there is anything that could be made."""
+        if self._timer is None and (self.book.kinds or self.book.known):
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._service.now()
+        self._see_workers(now)
+        if not self._service.pool.connected:
+            return
+        found = self._decide(now)
+        self.obstacles = found.obstacles
+        for stop in found.stop:
+            environment = self.book.known[stop.number]
+            if stop.failed:
+                self._failed(environment, stop.why)
+            log.info("stopping environment %d: %s", stop.number, stop.why)
+            self._stop(environment)
+        for start in found.start if now >= self._starts_at else ():
+            self._begin(start.of, start.host, asked_for=False)
+        if (self.book.known or self.needed) and self._timer is None:
+            self._timer = self._loop.call_later(ROUND_SECONDS, self._look)
+
+    def _see_workers(self, now: float) -> None:
+        workers = self._service.pool.workers
+        gone = [host for host in self.book.kinds if _is_gone(workers.get(host), now)]
+        for host in gone:
+            for each in self.book.forget_host(host):
+                self._spawn(self._drop_account(each.worker))
+            self.failures.forget_host(host)
+        for each in list(self.book.known.values()):
+            if not each.held and now - each.since > UNHEARD_SECONDS:
+                del self.book.known[each.number]
+                self._gone(each, "its host has not answered")
+        names = {each.worker for each in self.book.known.values()}
+        online: dict[str, bool] = {}
+        for worker in workers.values():
+            name = worker.account.partition("@")[0]
+            if name in names and worker.online:
+                online[name] = not worker.held
+            elif (
+                name not in names
+                and not worker.online
+                and now - worker.offline_since > AWAY_SECONDS
+                and is_worker_of(name, self.classes, self.book.numbers_below)
+            ):
+                # Of one that went while no manager was there.
+                self._spawn(self._drop_account(name))
+        for useful in self.book.see_workers(online.items(), now):
+            self.counts.started[useful.of] += 1
+            self.failures.succeeded(useful.of, useful.host)
+
+    def _decide(self, now: float) -> Decision:
+        needs: list[EnvironmentNeed] = []
+        self.needed.clear()
+        hosts = self.hosts()
+        imagined = {
+            name: self._imagine(cls, host.name)
+            for host in hosts
+            for name, cls in self.classes.items()
+            if name in host.classes
+        }
+        for each in self._service.pool.unmet(now)[:MOST_SHAPES] if self.classes else ():
+            places: dict[str, int] = {}
+            for name, ad in imagined.items():
+                jid = f"{WORKER_PREFIX}{name}@{self._workers_host}/x"
+                if self._service.pool.would_fit(each.shape, ad, jid) is None:
+                    places[name] = _places(each.shape.request, amounts_of(self.classes[name]))
+                    self.needed[name] += each.tasks
+            if places:
+                needs.append(EnvironmentNeed(each.tasks, places))
+        return decide(
+            self.classes.values(),
+            needs,
+            hosts,
+            self.book.known.values(),
+            self.failures,
+            now,
+        )
+
+    def _imagine(self, cls: EnvironmentClass, host: str) -> WorkerAd:
+        """What the worker of an environment of a class on a host will say of itself."""
+        ad = self._service.pool.workers[host].ad
+        machine = (ad.os.upper(), ad.arch.upper())
+        lacks = set() if cls.kind in SEES_HOSTS_FILES and _WORKDIR in ad.tags else _OF_FILES
+        tags = tuple(
+            tag
+            for tag in ad.tags
+            if (tag in machine or is_reserved(tag) or first_own([tag])) and tag not in lacks
+        )
+        found = self._imagined.get((cls.name, tags))
+        if found is None:
+            own = tuple(tag.upper() for tag in cls.tags)
+            found = self._imagined[cls.name, tags] = msgspec.structs.replace(
+                ad,
+                assets=natural(amounts_of(cls)),
+                tags=(*tags, *own),
+                attributes={},
+                units={},
+                shared=(),
+                unknown={},
+                start="",
+                ends_at=None,
+            )
+        return found
+
+    def hosts(self) -> list[HostRoom]:
+        """The workers whose machines make environments, with what is free there."""
+        found: list[HostRoom] = []
+        for name, kinds in self.book.kinds.items():
+            worker = self._service.pool.workers.get(name)
+            if worker is None or not _may_host(worker, self._service.now()):
+                continue
+            free = Counter(worker.free)
+            for each in self.book.of_host(name):
+                if not each.held:
+                    free.subtract(self._taken(each))
+            may = frozenset(
+                cls.name
+                for cls in self.classes.values()
+                if cls.kind in kinds and self._may_be_at(cls, worker)
+            )
+            found.append(HostRoom(name, free, may))
+        return found
+
+    def _taken(self, environment: Environment) -> Amounts:
+        cls = self.classes.get(environment.of)
+        return amounts_of(cls) if cls is not None else {}
+
+    def _may_be_at(self, cls: EnvironmentClass, worker: Worker) -> bool:
+        expression = self._hosts_of[cls.name]
+        if expression is None:
+            return True
+        return expression.evaluate(Ad(worker_ad(worker.ad, worker.jid))) is True
+
+    # -- starting and stopping ---------------------------------------------------------------------
+
+    def start(self, of: str, host: str = "") -> Environment:
+        """Starts one because somebody asks for it; it stays until it is stopped.
+
+        Args:
+            host: where; empty for the host that has the most room.
+
+        Raises:
+            NotFound: there is no such class, or no such host.
+            UsageError: it cannot be started there now.
+        """
+        cls = self._class(of)
+        fitting = [
+            each
+            for each in self.hosts()
+            if of in each.classes and (not host or host in (each.name, bare(each.name)))
+        ]
+        if not fitting:
+            raise NotFound(
+                f"no worker{' ' + host if host else ''} can start environments of class {of}",
+                hint=f"`kestrelctl environment explain {of}` says why",
+            )
+        taken = amounts_of(cls)
+        roomy = [
+            each
+            for each in fitting
+            if all(each.free.get(asset, 0) >= amount for asset, amount in taken.items())
+        ]
+        if not roomy:
+            raise UsageError(
+                f"no worker has room for an environment of class {of} now",
+                hint=f"`kestrelctl environment explain {of}` shows what is free",
+            )
+        best = max(roomy, key=lambda each: min(each.free.get(a, 0) / n for a, n in taken.items()))
+        return self._begin(of, best.name, asked_for=True)
+
+    def stop(self, number: int) -> Environment:
+        """Stops one because somebody asks for that.
+
+        Raises:
+            NotFound: there is none of that number.
+        """
+        found = self.environment(number)
+        self._stop(found)
+        return found
+
+    def environment(self, number: int) -> Environment:
+        """The one of a number.
+
+        Raises:
+            NotFound: there is none.
+        """
+        found = self.book.known.get(number)
+        if found is None:
+            raise NotFound(
+                f"there is no environment {number}", hint="`kestrelctl environment list` shows all"
+            )
+        return found
+
+    def _class(self, of: str) -> EnvironmentClass:
+        found = self.classes.get(of)
+        if found is None:
+            known = ", ".join(sorted(self.classes)) or "none"
+            raise NotFound(f"there is no environment class {of}", cause=f"there are: {known}")
+        return found
+
+    def _begin(self, of: str, host: str, *, asked_for: bool) -> Environment:
+        environment = self.book.order(of, host, self._service.now(), asked_for=asked_for)
+        log.info("starting environment %d of class %s at %s", environment.number, of, host)
+        self._spawn(self._order(environment))
+        return environment
+
+    async def _order(self, environment: Environment) -> None:
+        cls = self.classes[environment.of]
+        try:
+            valid_seconds = cls.start_seconds + ACCOUNT_SECONDS
+            jid, password, _ = await self._invitations.invite(environment.worker, valid_seconds)
+        except KestrelError as error:
+            if self.book.known.pop(environment.number, None) is not None:
+                self._failed(environment, f"{error.message} ({error.cause})")
+            return
+        self._service.tell(
+            environment.host,
+            StartEnvironment(
+                number=environment.number,
+                of=cls.name,
+                kind=cls.kind,
+                image=cls.image,
+                recipe=self._recipes.get(cls.name, ""),
+                tags=list(cls.tags),
+                assets=natural(amounts_of(cls)),
+                start_seconds=cls.start_seconds,
+                worker=environment.worker,
+                jid=jid,
+                password=password,
+                asked_for=environment.asked_for,
+            ),
+        )
+
+    def _stop(self, environment: Environment) -> None:
+        environment.phase, environment.since = EnvironmentPhase.STOPPING, self._service.now()
+        self._service.tell(environment.host, StopEnvironment(number=environment.number))
+
+    async def _drop_account(self, name: str) -> None:
+        try:
+            jid = f"{name}@{self._workers_host}"
+            await self._invitations.take_away(jid, f"pool@{self._service.domain}")
+        except KestrelError as error:
+            log.warning("the account of %s is not deleted: %s", name, error.message)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _places(request: Mapping[str, int], has: Mapping[str, int]) -> int:
+    """How many tasks that ask for this have room in it; one at least: policies may charge less."""
+    return max(1, min((has.get(a, 0) // n for a, n in request.items() if n), default=1))
+
+
+def _is_gone(worker: Worker | None, now: float) -> bool:
+    """Whether a host is away for longer than the server, or the way to it, may be."""
+    if worker is None:
+        return True
+    return not worker.online and now - worker.offline_since > AWAY_SECONDS
+
+
+def _may_host(worker: Worker, now: float) -> bool:
+    """Whether environments may be started on the machine of a worker."""
+    return (
+        worker.online
+        and worker.synced
+        and not worker.draining
+        and not worker.leaving
+        and worker.quarantined_until <= now
+        and not is_neighbour(worker.jid)
+    )

@@ -1,0 +1,84 @@
+"""What the pool answers about environments. `docs/protocol.md` shows one of each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.protocol.reply import Reply
+
+
+class EnvironmentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One environment.
+
+    Attributes:
+        phase: `starting`, `ready` or `stopping`.
+        since: when it came into that, in seconds since the epoch.
+        idle_seconds: for how long it has had nothing to do; None while it has.
+        worker: the name of its worker.
+    """
+
+    number: int
+    of: str
+    host: str
+    phase: str
+    since: float
+    idle_seconds: float | None = None
+    worker: str
+    asked_for: bool = False
+
+
+class StartFailureView(msgspec.Struct, frozen=True, kw_only=True):
+    """Starts that have failed on a host, the latest ones in a row.
+
+    Attributes:
+        at, next_try_at: seconds since the epoch.
+    """
+
+    host: str
+    times: int
+    at: float
+    next_try_at: float
+    why: str
+
+
+class EnvironmentHostView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker whose machine makes environments, and a class.
+
+    Attributes:
+        free: what it has free, in natural units.
+        why_not: why none of the class is started there now; empty if one could be.
+    """
+
+    host: str
+    free: dict[str, float]
+    why_not: str = ""
+
+
+class EnvironmentClassView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A class of environments.
+
+    Attributes:
+        assets: what each has, in natural units.
+        waiting: tasks that wait for a worker and that it could run.
+        obstacle: why no more are started: `not-needed`, `maximum`, `no-host`, `no-room`, `failed`.
+    """
+
+    name: str
+    kind: str
+    tags: tuple[str, ...] = ()
+    assets: dict[str, float]
+    minimum: int
+    maximum: int
+    start_seconds: float
+    idle_seconds: float
+    waiting: int
+    obstacle: str
+    hosts: list[EnvironmentHostView] = []
+    failures: list[StartFailureView] = []
+
+
+class EnvironmentList(Reply, frozen=True, kw_only=True, tag="environments"):
+    """All classes, and all environments."""
+
+    classes: list[EnvironmentClassView]
+    environments: list[EnvironmentView] = []

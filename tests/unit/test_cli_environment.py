@@ -1,0 +1,54 @@
+"""`worker environment`, as far as it needs no pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_fake_pool import FakePool, run
+
+from kestrelctl.errors import NotFound, UsageError
+from kestrelctl.protocol.joining import Token
+
+TOKEN = Token(
+    host="127.0.0.1", port=1, pool="example.org", jid="join-1-a@workers.example.org", password="x"
+).encode()
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Classes, one of them made of what is not there."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    found = tmp_path / "environments.toml"
+    found.write_text(
+        '[environment.science]\nkind = "venv"\nrecipe = "science.txt"\n'
+        '[environment.tree]\nkind = "chroot"\nimage = "/no/such/tree"\n'
+    )
+    return found
+
+
+def test_a_class_that_is_not_there_is_named_with_those_that_are(file: Path) -> None:
+    result = run(FakePool(), "worker", "environment", str(file), "art", TOKEN)
+    assert result.exit_code == NotFound.exit_status
+    assert "has no class art" in result.stderr
+    assert "one of science, tree" in result.stderr
+
+
+def test_a_mistake_in_a_file_is_named_before_a_token_is_read(file: Path) -> None:
+    file.write_text("[environment.e]\nkind = 1\n")
+    result = run(FakePool(), "worker", "environment", str(file), "e", "no token")
+    assert result.exit_code == UsageError.exit_status
+    assert f"{file}: environment.e: kind" in result.stderr
+
+
+def test_a_recipe_is_looked_for_beside_the_file(file: Path) -> None:
+    result = run(FakePool(), "worker", "environment", str(file), "science", TOKEN)
+    assert result.exit_code == UsageError.exit_status
+    assert f"the recipe {file.parent}/science.txt cannot be read" in result.stderr
+
+
+def test_what_could_not_be_prepared_leaves_no_environment(file: Path) -> None:
+    result = run(FakePool(), "worker", "environment", str(file), "tree", TOKEN)
+    assert result.exit_code == UsageError.exit_status
+    assert "the image /no/such/tree is no directory" in result.stderr
+    assert not list((file.parent / "state").glob("kestrel/environments/*/chroot/running/*"))

@@ -1,0 +1,108 @@
+"""Which environments, and which accounts, the manager takes away."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from neighbourskit import on_its_own_clock
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.manager.environments.environment_book import FIRST_NUMBER, worker_name
+from kestrelctl.manager.environments.environment_desk import AWAY_SECONDS, EnvironmentDesk
+from kestrelctl.protocol.environments import EndedEnvironment, EnvironmentsHere, HeldEnvironment
+
+HOST = "w@workers.pool/h"
+
+
+class Accounts:
+    """Writes down what is asked for."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    async def invite(self, name: str, valid_seconds: float) -> tuple[str, str, int]:
+        return f"join-{name}@workers.pool", "secret", 0
+
+    async def take_away(self, jid: str, by: str) -> None:
+        self.deleted.append(jid)
+
+
+def worker(jid: str, offline_since: float | None = None) -> Any:
+    return SimpleNamespace(
+        jid=jid, account=jid.partition("/")[0], online=offline_since is None, held={},
+        offline_since=offline_since or 0.0, synced=True, draining=False, leaving=False,
+        quarantined_until=0.0, free={"cpus": 4000}, ad=WorkerAd(),
+    )  # fmt: skip
+
+
+def desk(*workers: Any) -> tuple[EnvironmentDesk, Any, Accounts]:
+    """A desk of a manager that knows these workers; with the manager's service."""
+    loop = asyncio.get_running_loop()
+    there = {each.jid: each for each in workers}
+    pool = SimpleNamespace(epoch=1, workers=there, connected=True, unmet=lambda now: [])
+    told: list[tuple[str, object]] = []
+    service: Any = SimpleNamespace(
+        pool=pool, now=loop.time, after_schedule=[], domain="pool", told=told,
+        tell=lambda host, message: told.append((host, message)),
+    )  # fmt: skip
+    accounts = Accounts()
+    cls = EnvironmentClass(name="gpu", kind="venv", tags=("gpu",))
+    return EnvironmentDesk(service, {"gpu": cls}, {}, accounts, "workers.pool"), service, accounts
+
+
+def here(*numbers: int) -> EnvironmentsHere:
+    return EnvironmentsHere(
+        kinds=["venv"], here=[HeldEnvironment(n, "gpu", False, False) for n in numbers]
+    )
+
+
+@on_its_own_clock
+async def test_a_host_that_is_away_for_a_moment_keeps_its_environments() -> None:
+    """After a restart of the server all are away for seconds."""
+    host = worker(HOST)
+    found, service, accounts = desk(host)
+    found.on_here(HOST, here(FIRST_NUMBER))
+    host.online, host.offline_since = False, service.now()
+    await asyncio.sleep(AWAY_SECONDS - 5)
+    assert [each.number for each in found.there()] == [FIRST_NUMBER]
+    assert not accounts.deleted
+    await asyncio.sleep(10)
+    assert not found.there()
+    await asyncio.sleep(1)
+    assert accounts.deleted == [f"{worker_name('gpu', FIRST_NUMBER)}@workers.pool"]
+
+
+@on_its_own_clock
+async def test_accounts_of_others_are_left_alone_whatever_they_are_called() -> None:
+    loop = asyncio.get_running_loop()
+    long_ago = loop.time() - 10 * AWAY_SECONDS
+    left = worker(f"{worker_name('gpu', FIRST_NUMBER)}@workers.pool/x", long_ago)
+    others = [worker(f"{name}@workers.pool/x", long_ago) for name in ("env-lab", "env-gpu-1", "w")]
+    found, _, accounts = desk(left, *others)
+    found.there()
+    await asyncio.sleep(1)
+    assert accounts.deleted == [left.account]
+
+
+@on_its_own_clock
+async def test_one_that_was_stopped_for_being_late_has_failed_once() -> None:
+    found, service, _ = desk(worker(HOST))
+    found.on_here(HOST, here())
+    started = found.start("gpu")
+    started.asked_for = False
+    await asyncio.sleep(1)
+    found.on_here(HOST, here(started.number))
+    await asyncio.sleep(61)
+    found.on_here(
+        HOST,
+        EnvironmentsHere(kinds=["venv"], ended=[EndedEnvironment(started.number, "gpu", "late")]),
+    )
+    latest = found.failures.latest("gpu", HOST)
+    assert latest is not None
+    assert latest.times == 1
+    assert [type(message).__name__ for _, message in service.told] == [
+        "StartEnvironment", "StopEnvironment",
+    ]  # fmt: skip
