@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 
+from kestrelctl.bench.figures import PERCENT
 from kestrelctl.bench.flock_result import FlockRun, Setting, summary
 from kestrelctl.bench.flock_source import OVERALL, WITHOUT_FLOCKING
 from kestrelctl.bench.flock_statistics import SeedSpread
@@ -17,7 +18,6 @@ _LEFT = 70
 _LEAST = 0.1
 #: Points of a distribution: more than a curve has pixels would be waste.
 _MOST_POINTS = 400
-_PERCENT = [(share / 100, f"{share}%") for share in (0, 20, 40, 60, 80, 100)]
 
 
 def spreads(settings: Sequence[Setting], of: str, what: str) -> str:
@@ -70,31 +70,23 @@ def distribution(runs: Sequence[FlockRun], pool: str) -> str:
     for setting in settings:
         waits = sorted(
             wait
-            for run in runs
-            if (run.mode, run.delay_ms) == (setting.mode, setting.delay_ms)
-            and (found := run.of(pool)) is not None
+            for run in setting.among(runs)
+            if (found := run.of(pool)) is not None
             for wait in found.waits
         )
         curves.append(waits)
     most = max((waits[-1] for waits in curves if waits), default=1.0)
     span = decades(_LEAST, max(_LEAST * 10, most))
-    plot = Plot.with_axes(
-        f"Distribution of queue times, {_pool_words(pool)}. "
-        + " ".join(
-            f"{name_of(s.mode, s.delay_ms)}: half within {number(waits[len(waits) // 2])}."
-            for s, waits in zip(settings, curves, strict=True)
-            if waits
-        ),
-        x_ticks=[(tick, f"{tick:g}") for tick in span],
-        y_ticks=_PERCENT,
+    plot = _shares(
+        f"Distribution of queue times, {_pool_words(pool)}.",
+        settings,
+        curves,
+        span,
+        number,
         x_label="queue time, units of the trace",
         y_label="share of tasks that waited no longer",
-        x_range=(span[0], span[-1]),
-        logarithmic=True,
     )
-    for place, waits in enumerate(curves):
-        if waits:
-            plot.polyline(_steps(waits), f"curve s{place}")
+    _draw(plot, curves, first=0)
     return plot.markup()
 
 
@@ -106,9 +98,8 @@ def gains(runs: Sequence[FlockRun], pool: str, of: str, what: str, wanted: float
     for setting in settings:
         ratios = sorted(
             getattr(before, of) / getattr(after, of)
-            for run in runs
-            if (run.mode, run.delay_ms) == (setting.mode, setting.delay_ms)
-            and run.seed in base
+            for run in setting.among(runs)
+            if run.seed in base
             and (before := base[run.seed].of(pool)) is not None
             and (after := run.of(pool)) is not None
             and getattr(after, of) > 0
@@ -141,37 +132,59 @@ def idle(runs: Sequence[FlockRun], wanted_ms: float) -> str:
     """How soon idle machines took tasks of other pools: a curve for each setting."""
     settings = [setting for setting in summary(runs) if setting.mode != "without"]
     curves = [
-        sorted(
-            ms
-            for run in runs
-            if (run.mode, run.delay_ms) == (setting.mode, setting.delay_ms)
-            for ms in run.starts.after_idle
-        )
+        sorted(ms for run in setting.among(runs) for ms in run.starts.after_idle)
         for setting in settings
     ]
     if not any(curves):
         return ""
     most = max(values[-1] for values in curves if values)
     span = decades(1.0, max(wanted_ms, most))
-    plot = Plot.with_axes(
-        "From a machine that falls idle to the start of a task of another pool there. "
-        + " ".join(
-            f"{name_of(s.mode, s.delay_ms)}: half within {values[len(values) // 2]:,.0f} ms."
-            for s, values in zip(settings, curves, strict=True)
-            if values
-        ),
-        x_ticks=[(tick, f"{tick:g}") for tick in span],
-        y_ticks=_PERCENT,
+    plot = _shares(
+        "From a machine that falls idle to the start of a task of another pool there.",
+        settings,
+        curves,
+        span,
+        "{:,.0f} ms".format,
         x_label="milliseconds from idle to start",
         y_label="share of tasks that ran elsewhere",
+    )
+    plot.upright(wanted_ms, 0, 1, "line thin bound")
+    _draw(plot, curves, first=1)
+    return plot.markup()
+
+
+def _shares(
+    what: str,
+    settings: Sequence[Setting],
+    curves: Sequence[Sequence[float]],
+    span: Sequence[float],
+    say: Callable[[float], str],
+    *,
+    x_label: str,
+    y_label: str,
+) -> Plot:
+    """The axes for distributions of sorted values, which are told by their middles."""
+    middles = [
+        f"{name_of(setting.mode, setting.delay_ms)}: half within {say(values[len(values) // 2])}."
+        for setting, values in zip(settings, curves, strict=True)
+        if values
+    ]
+    return Plot.with_axes(
+        " ".join([what, *middles]),
+        x_ticks=[(tick, f"{tick:g}") for tick in span],
+        y_ticks=PERCENT,
+        x_label=x_label,
+        y_label=y_label,
         x_range=(span[0], span[-1]),
         logarithmic=True,
     )
-    plot.upright(wanted_ms, 0, 1, "line thin bound")
-    for place, values in enumerate(curves, start=1):
+
+
+def _draw(plot: Plot, curves: Sequence[Sequence[float]], *, first: int) -> None:
+    """Distributions of sorted values, in the colours from this one on."""
+    for place, values in enumerate(curves, start=first):
         if values:
             plot.polyline(_steps(values), f"curve s{place}")
-    return plot.markup()
 
 
 def _steps(values: Sequence[float]) -> list[tuple[float, float]]:

@@ -18,8 +18,7 @@ from kestrelctl.bench.flock_table import (
     rows,
     with_range,
 )
-from kestrelctl.bench.markup import keys, table, tile
-from kestrelctl.bench.style import CSS
+from kestrelctl.bench.markup import document, facts, keys, over, table, tile
 
 #: From a machine that falls idle to a waiting task of another pool that starts there: the median.
 WANTED_IDLE_MS = 100.0
@@ -32,27 +31,14 @@ def flock_page(result: FlockResult) -> str:
         (f"curve s{place}", name_of(setting.mode, setting.delay_ms))
         for place, setting in enumerate(settings)
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_title(settings)}</title>
-<style>{CSS}</style>
-</head>
-<body>
-<main>
-{_header(result, settings)}
+    body = f"""{_header(result, settings)}
 {_waits(settings, legend)}
 {_distributions(result, legend)}
 {_gains(result, settings, legend)}
 {_tables(result)}
 {_lent(result, settings)}
-{_method(result)}
-</main>
-</body>
-</html>
-"""
+{_method(result)}"""
+    return document(_title(settings), body)
 
 
 def _title(settings: list[Setting]) -> str:
@@ -62,7 +48,6 @@ def _title(settings: list[Setting]) -> str:
 
 
 def _header(result: FlockResult, settings: list[Setting]) -> str:
-    machine = result.machine
     lost = sum(setting.lost for setting in settings)
     twice = sum(setting.twice for setting in settings)
     breaches = sum(setting.breaches for setting in settings)
@@ -79,8 +64,7 @@ def _header(result: FlockResult, settings: list[Setting]) -> str:
     tiles = "" if flocked is None else f'<div class="tiles">{_tiles(flocked)}</div>'
     tasks = sum(setting.tasks for setting in settings)
     return f"""<header>
-<p class="over">Kestrel {escape(machine.kestrel)} · {escape(machine.date[:10])} ·
-{machine.cores} cores, {escape(machine.cpu_model)}</p>
+{over(result.machine)}
 <h1>{_title(settings)}</h1>
 <p class="lead">Four pools of three machines with the traces of the source: {tasks:,} tasks in
 {len(result.runs):,} runs, on real servers, with one unit of the trace at
@@ -134,9 +118,24 @@ def _tiles(setting: Setting) -> str:
     return "".join(shown)
 
 
+def longest_waits(settings: list[Setting]) -> str:
+    """The longest queue time of each pool, as a plot."""
+    return figures.spreads(settings, "most", "longest queue time, units of the trace")
+
+
+def gain_figure(result: FlockResult) -> str:
+    """What flocking does to the longest wait of the loaded pool, seed by seed, as a plot."""
+    what = f"Longest wait of pool {_loaded()}"
+    return figures.gains(result.runs, _loaded(), "most", what, FACTOR_OF_ABSTRACT)
+
+
+def _loaded() -> str:
+    return next(pool.name for pool in POOLS if pool.is_loaded)
+
+
 def _waits(settings: list[Setting], legend: str) -> str:
     mean = figures.spreads(settings, "mean", "mean queue time, units of the trace")
-    most = figures.spreads(settings, "most", "longest queue time, units of the trace")
+    most = longest_waits(settings)
     return f"""<section><h2>Queue times</h2>
 {legend}{keys([("then", "the source, pools alone")])}
 <div class="pair">
@@ -164,15 +163,11 @@ def _distributions(result: FlockResult, legend: str) -> str:
 def _gains(result: FlockResult, settings: list[Setting], legend: str) -> str:
     if not any(setting.gain is not None for setting in settings):
         return ""
-    loaded = next(pool.name for pool in POOLS if pool.is_loaded)
-    ratio = figures.gains(
-        result.runs, loaded, "most", f"Longest wait of pool {loaded}", FACTOR_OF_ABSTRACT
-    )
     overall = figures.gains(result.runs, OVERALL, "mean", "Mean wait of all tasks", 1.0)
     idle = figures.idle(result.runs, WANTED_IDLE_MS)
     idle_figure = f"<figure><h3>From idle to start</h3>{idle}</figure>" if idle else ""
     return f"""<section><h2>What flocking is worth, seed by seed</h2>{legend}
-<div class="pair"><figure><h3>Longest wait of pool {loaded}</h3>{ratio}</figure>
+<div class="pair"><figure><h3>Longest wait of pool {_loaded()}</h3>{gain_figure(result)}</figure>
 <figure><h3>Mean wait of all tasks</h3>{overall}</figure>{idle_figure}</div>
 <p class="soft">Without flocking over with it, on the same trace. The dashed line over the longest
 wait is the factor of the source's abstract, {FACTOR_OF_ABSTRACT:g}; over the mean it is 1: no
@@ -194,11 +189,7 @@ def _lent(result: FlockResult, settings: list[Setting]) -> str:
     for setting in settings:
         if setting.mode == "without":
             continue
-        runs = [
-            run
-            for run in result.runs
-            if (run.mode, run.delay_ms) == (setting.mode, setting.delay_ms)
-        ]
+        runs = setting.among(result.runs)
         for pool in setting.pools:
             if pool.pool == OVERALL:
                 continue
@@ -218,20 +209,8 @@ def _lent(result: FlockResult, settings: list[Setting]) -> str:
 
 
 def _method(result: FlockResult) -> str:
-    machine = result.machine
-    facts = {
-        "Processor": f"{machine.cpu_model}, {machine.cores} cores",
-        "Memory": f"{machine.memory_mb:,} MB",
-        "Kernel": machine.kernel,
-        "Kestrel": machine.kestrel,
-        **({"Prosody": machine.prosody} if machine.prosody else {}),
-        "Python": machine.python,
-        "Date": machine.date,
-    }
-    listed = "".join(f"<dt>{fact}</dt><dd>{escape(text)}</dd>" for fact, text in facts.items())
-    command = f"<pre>{escape(result.command)}</pre>" if result.command else ""
     return f"""<section><h2>Method</h2>
-<dl class="facts">{listed}</dl>{command}
+{facts(result.machine, {}, result.command)}
 <p>A sequence is 100 tasks; the gaps between them and their lengths are drawn evenly from 1 to 17.
 Pools A and B get 2 sequences each, C gets 3 and D 5, and each has three machines: workers of one
 processor. A task is a real <code>sleep</code>, submitted at its moment. All machines, managers and

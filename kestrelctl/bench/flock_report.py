@@ -1,45 +1,28 @@
-"""Writes an experiment with a flock to disk: its page, its data, and its figures as images."""
+"""Writes an experiment with a flock to disk: its page with all figures, plots, and its data."""
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
-from kestrelctl.bench.flock_page import flock_page
-from kestrelctl.bench.flock_result import FlockResult, to_json
-from kestrelctl.bench.report import writing
-
-
-def prepare_flock_report(directory: Path) -> None:
-    """Makes the directory, so that a long experiment does not fail at its end.
-
-    Raises:
-        UsageError: it cannot be made or written to.
-    """
-    with writing(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
+from kestrelctl.bench.flock_page import flock_page, gain_figure, longest_waits
+from kestrelctl.bench.flock_result import FlockResult, summary, to_json
+from kestrelctl.bench.report_files import write_files
+from kestrelctl.bench.svg import picture
 
 
 def write_flock_report(directory: Path, result: FlockResult) -> list[Path]:
-    """Writes `flock.html` and `flock.json`.
-
-    Args:
-        directory: made if it is missing; files of an earlier report in it are replaced.
-
-    Returns:
-        The files written, the page first.
+    """Writes `flock.html`, `flock.json` and plots as SVG; returns them, the page and the data
+    first.
 
     Raises:
         UsageError: they cannot be written.
     """
+    settings = summary(result.runs)
     files = {
         "flock.html": flock_page(result).encode(),
         "flock.json": to_json(result, waits=True),
+        "flock-longest.svg": picture(longest_waits(settings)).encode(),
     }
-    with writing(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, data in files.items():
-            (directory / name).write_bytes(data)
-    return [directory / name for name in files]
+    if any(setting.gain is not None for setting in settings):
+        files["flock-gains.svg"] = picture(gain_figure(result)).encode()
+    return write_files(directory, files)

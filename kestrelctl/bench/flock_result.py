@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -13,7 +12,6 @@ from kestrelctl.bench.flock_source import OVERALL, POOLS
 from kestrelctl.bench.flock_statistics import FlockWaits, SeedSpread, Starts, spread
 from kestrelctl.bench.machine import BenchMachine
 from kestrelctl.core.counting.percentile import percentile
-from kestrelctl.errors import UsageError
 
 SCHEMA = 1
 
@@ -117,6 +115,10 @@ class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
     after_submission_ms: tuple[float, float] | None = None
     gain: Gain | None = None
 
+    def among(self, runs: Iterable[FlockRun]) -> list[FlockRun]:
+        """Those of these runs that are of this mode and delay."""
+        return [run for run in runs if (run.mode, run.delay_ms) == (self.mode, self.delay_ms)]
+
 
 def summary(runs: Sequence[FlockRun]) -> list[Setting]:
     """What the runs of each mode and delay have in common, without flocking first."""
@@ -204,33 +206,3 @@ def to_json(result: FlockResult, *, waits: bool = False) -> bytes:
 def _without_waits(run: FlockRun) -> FlockRun:
     waits = [msgspec.structs.replace(each, waits=[]) for each in run.waits]
     return msgspec.structs.replace(run, waits=waits)
-
-
-class _Head(msgspec.Struct):
-    schema: int = SCHEMA
-
-
-def read_flock_result(path: Path) -> FlockResult:
-    """The result in a file of `bench flock -o json`, or in a directory that its `--report` made.
-
-    Raises:
-        UsageError: it cannot be read, is none, or has another schema than this version knows.
-    """
-    file = path / "flock.json" if path.is_dir() else path
-    try:
-        data = file.read_bytes()
-        schema = msgspec.json.decode(data, type=_Head).schema
-        if schema != SCHEMA:
-            raise UsageError(
-                f"{file} has schema {schema}; this version reads schema {SCHEMA}",
-                hint="read it with the version of kestrelctl that wrote it",
-            )
-        return msgspec.json.decode(data, type=FlockResult)
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read", cause=error.strerror) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{file} is not the result of an experiment with a flock",
-            cause=str(error),
-            hint="give a file made by `kestrelctl bench flock -o json`, or its --report directory",
-        ) from None

@@ -14,8 +14,9 @@ from kestrelctl.bench.flock_simulation_page import (
     completion_plot,
     flock_page,
     locality_plot,
-    picture,
 )
+from kestrelctl.bench.report_files import write_files
+from kestrelctl.bench.svg import picture
 from kestrelctl.errors import UsageError
 from kestrelctl.simulate.flocks.flock_tally import FlockTally, tally
 from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
@@ -72,13 +73,10 @@ def write_flock_report(directory: Path, result: FlockSimulation) -> Path:
     Raises:
         UsageError: it cannot be written.
     """
-    page = directory / "flock.html"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "flock.json").write_bytes(msgspec.json.encode(result))
-        (directory / "flock-locality.svg").write_text(picture(locality_plot(result.runs)))
-        (directory / "flock-completion.svg").write_text(picture(completion_plot(result.runs)))
-        page.write_text(flock_page(result.runs, result.command), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{directory} cannot be written", cause=error.strerror) from None
-    return page
+    files = {
+        "flock.html": flock_page(result.runs, result.command).encode(),
+        "flock.json": msgspec.json.encode(result),
+        "flock-locality.svg": picture(locality_plot(result.runs).markup()).encode(),
+        "flock-completion.svg": picture(completion_plot(result.runs).markup()).encode(),
+    }
+    return write_files(directory, files)[0]

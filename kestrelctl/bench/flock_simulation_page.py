@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from kestrelctl.bench.figures import PERCENT
-from kestrelctl.bench.markup import keys, table
-from kestrelctl.bench.style import CSS
+from kestrelctl.bench.markup import document, keys, table
 from kestrelctl.bench.svg import Plot, labelled, ticks
 from kestrelctl.simulate.flocks.flock_tally import NEAR_SHARES, FlockTally, PoolFigures
 
@@ -25,7 +24,6 @@ COLUMNS = (
     "memory",
 )
 MESSAGE_COLUMNS = ("run", "hear of one", "announcements", "overlay", "wishes", "grants")
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b3558f", "#8a6d00", "#3aa0d8")
 
 
 def name_of(run: FlockTally) -> str:
@@ -112,41 +110,18 @@ def completion_plot(runs: Sequence[FlockTally]) -> Plot:
     return plot
 
 
-def picture(plot: Plot) -> str:
-    """A plot as a file of its own."""
-    style = "".join(f".s{n}{{stroke:{colour}}}" for n, colour in enumerate(_COLOURS))
-    return plot.markup().replace(
-        ">",
-        ' xmlns="http://www.w3.org/2000/svg" fill="none" font-size="16" font-family="sans-serif">'
-        f"<style>text{{fill:#23282d}}.grid,.axis{{stroke:#dfe3e6}}.middle{{text-anchor:middle}}"
-        f".end{{text-anchor:end}}.curve{{stroke-width:2.4}}{style}</style>",
-        1,
-    )
-
-
 def flock_page(runs: Sequence[FlockTally], command: str) -> str:
     """The whole page."""
     legend = keys((f"curve s{number % 6}", name_of(run)) for number, run in enumerate(runs))
     flocks = [run for run in runs if run.plan.flocking]
     near = f"<figure><h3>How near</h3>{locality_plot(runs).markup()}</figure>" if flocks else ""
     messages = table("Messages", MESSAGE_COLUMNS, map(message_row, flocks)) if flocks else ""
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Kestrel: simulated flocks</title>
-<style>{CSS}</style>
-</head>
-<body><main>
-<h1>Simulated flocks</h1>
+    body = f"""<h1>Simulated flocks</h1>
 <p class="lead">Pools on a transit-stub network, with the traces of Butt, Zhang and Hu (2003), and
 with Kestrel's own overlay and rules of flocking. Times are in minutes of the source.</p>
 {legend}
 <div class="pair">{near}<figure><h3>How soon</h3>{completion_plot(runs).markup()}</figure></div>
 <div class="card">{table("Runs", COLUMNS, map(row_of, runs))}</div>
 <div class="card">{messages}<p class="soft">Messages that one pool sends in a minute.</p></div>
-<pre>{escape(command)}</pre>
-</main></body>
-</html>
-"""
+<pre>{escape(command)}</pre>"""
+    return document("Kestrel: simulated flocks", body)

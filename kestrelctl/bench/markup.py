@@ -1,9 +1,53 @@
-"""Pieces of HTML that the report page is made of; what goes in is escaped here."""
+"""Pieces of HTML that report pages are made of; what goes in is escaped here, but for `body`s."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+
+from kestrelctl.bench.machine import BenchMachine
+from kestrelctl.bench.style import CSS
+
+
+def document(title: str, body: str) -> str:
+    """A whole page that needs no network and no other file."""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>{CSS}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def over(machine: BenchMachine) -> str:
+    """What stands over a title: what was measured, when and where."""
+    return f"""<p class="over">Kestrel {escape(machine.kestrel)} · {escape(machine.date[:10])} ·
+{machine.cores} cores, {escape(machine.cpu_model)}</p>"""
+
+
+def facts(machine: BenchMachine, more: Mapping[str, str], command: str | None) -> str:
+    """A machine, more facts, and the command that made a result."""
+    listed = {
+        "Processor": f"{machine.cpu_model}, {machine.cores} cores",
+        "Memory": f"{machine.memory_mb:,} MB",
+        "Kernel": machine.kernel,
+        "Kestrel": machine.kestrel,
+        **({"Prosody": machine.prosody} if machine.prosody else {}),
+        "Python": machine.python,
+        "Date": machine.date,
+        **more,
+    }
+    rows = "".join(f"<dt>{fact}</dt><dd>{escape(text)}</dd>" for fact, text in listed.items())
+    return f'<dl class="facts">{rows}</dl>' + (f"<pre>{escape(command)}</pre>" if command else "")
 
 
 def tile(over: str, figure: str, unit: str, below: str) -> str:

@@ -11,8 +11,7 @@ from kestrelctl.bench import figures, reference
 from kestrelctl.bench.bench_result import BenchResult, BenchRun
 from kestrelctl.bench.efficiency import HALF, MOST, Curve, curves, length
 from kestrelctl.bench.figures import PlottedRun
-from kestrelctl.bench.markup import bars, keys, table, tile
-from kestrelctl.bench.style import CSS
+from kestrelctl.bench.markup import bars, document, facts, keys, over, table, tile
 from kestrelctl.bench.table import notes, rows, spread
 from kestrelctl.bench.wording import LIMIT_WORDS, NUMBERS, share_of_limit
 
@@ -60,8 +59,7 @@ def page(results: Sequence[Named]) -> str:
         if result.sweep is None
     ]
     matched = _matched([series for each in plain for series in each])
-    body = f"""<main>
-{_header(results)}
+    body = f"""{_header(results)}
 {"".join(_efficiency(*each, one=len(results) == 1) for each in results)}
 {_beside(matched)}
 {_curves(matched)}
@@ -69,21 +67,8 @@ def page(results: Sequence[Named]) -> str:
 {_tables(results)}
 <section><h2>Reading the numbers</h2>
 <dl>{"".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in NUMBERS)}</dl></section>
-{_method(results)}
-</main>"""
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_title(results)}</title>
-<style>{CSS}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+{_method(results)}"""
+    return document(_title(results), body)
 
 
 def _matched(series: Iterable[PlottedRun]) -> list[list[PlottedRun]]:
@@ -129,7 +114,6 @@ def _title(results: Sequence[Named]) -> str:
 def _header(results: Sequence[Named]) -> str:
     runs = [run for _, result in results for run in result.runs]
     result = results[0].result
-    machine = result.machine
     tiles = _knee_tiles(result) if result.sweep else _rate_tiles(result)
     lost, duplicates = sum(run.lost for run in runs), sum(run.duplicates for run in runs)
     verdict = "Over all runs, no task was lost and none was counted twice."
@@ -144,8 +128,7 @@ def _header(results: Sequence[Named]) -> str:
     if len(results) > 1:
         beside = keys((f"s{number}", label) for number, (label, _) in enumerate(results))
     return f"""<header>
-<p class="over">Kestrel {escape(machine.kestrel)} · {escape(machine.date[:10])} ·
-{machine.cores} cores, {escape(machine.cpu_model)}</p>
+{over(result.machine)}
 <h1>{_title(results)}</h1>
 <p class="lead">{_lead(result)} {verdict}{early}</p>
 {beside}<div class="tiles">{tiles}</div>
@@ -422,28 +405,15 @@ def _cost(run: BenchRun) -> list[str]:
 def _method(results: Sequence[Named]) -> str:
     parts = []
     for label, result in results:
-        machine = result.machine
-        facts = {
-            "Processor": f"{machine.cpu_model}, {machine.cores} cores",
-            "Memory": f"{machine.memory_mb:,} MB",
-            "Kernel": machine.kernel,
-            "Kestrel": machine.kestrel,
-            **({"Prosody": machine.prosody} if machine.prosody else {}),
-            "Python": machine.python,
-            "Date": machine.date,
-        }
+        more = {}
         if result.spawn_limit_per_second:
-            facts["Spawn limit"] = (
+            more["Spawn limit"] = (
                 f"{result.spawn_limit_per_second:,.0f} processes per second, bare{spread(result)}"
             )
         if result.sweep:
-            facts["Cell"] = (
-                f"as many tasks as {result.sweep.cell_seconds:g} s allow, in whole waves"
-            )
+            more["Cell"] = f"as many tasks as {result.sweep.cell_seconds:g} s allow, in whole waves"
         name = f"<h3>{escape(label)}</h3>" if len(results) > 1 else ""
-        listed = "".join(f"<dt>{fact}</dt><dd>{escape(text)}</dd>" for fact, text in facts.items())
-        command = f"<pre>{escape(result.command)}</pre>" if result.command else ""
-        parts.append(f'{name}<dl class="facts">{listed}</dl>{command}')
+        parts.append(name + facts(result.machine, more, result.command))
     return f"""<section><h2>Method</h2>
 {"".join(parts)}
 <p>Each task is a real <code>sleep</code> where the executor is “process”. The sleep times of a

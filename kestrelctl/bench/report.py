@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kestrelctl.bench import efficiency, figures, plots
 from kestrelctl.bench.bench_result import BenchResult, to_json
 from kestrelctl.bench.page import Named, page
+from kestrelctl.bench.report_files import prepare_directory, write_files, writing
 from kestrelctl.bench.saved import labels, read_result
 from kestrelctl.errors import UsageError
 
@@ -25,10 +24,7 @@ def prepare_report(directory: Path) -> None:
         MissingTool: matplotlib is not installed.
     """
     plots.require()
-    with writing(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
+    prepare_directory(directory)
 
 
 def write_report(directory: Path, result: BenchResult) -> list[Path]:
@@ -50,11 +46,7 @@ def write_report(directory: Path, result: BenchResult) -> list[Path]:
         "result.json": to_json(result, curves=True),
         **_images(result),
     }
-    with writing(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, data in files.items():
-            (directory / name).write_bytes(data)
-    return [directory / name for name in files]
+    return write_files(directory, files)
 
 
 def write_page(file: Path, sources: Sequence[Path]) -> None:
@@ -74,15 +66,6 @@ def write_page(file: Path, sources: Sequence[Path]) -> None:
     named = [Named(name, result) for name, result in zip(names, results, strict=True)]
     with writing(file):
         file.write_text(page(named), encoding="utf-8")
-
-
-@contextlib.contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """Says of whatever fails in the `with` that this place cannot be written. UsageError if so."""
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{place} cannot be written", cause=error.strerror) from None
 
 
 def _images(result: BenchResult) -> dict[str, bytes]:

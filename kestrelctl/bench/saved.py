@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from kestrelctl.bench.bench_result import SCHEMA, BenchResult
+from kestrelctl.bench.flock_result import SCHEMA as FLOCK_SCHEMA
+from kestrelctl.bench.flock_result import FlockResult
 from kestrelctl.errors import UsageError
+
+T = TypeVar("T")
 
 
 class _Head(msgspec.Struct):
-    schema: int = SCHEMA
+    schema: int = 1
 
 
 def read_result(path: Path) -> BenchResult:
@@ -22,26 +27,43 @@ def read_result(path: Path) -> BenchResult:
         UsageError: it cannot be read, is no result, or has another schema than this version knows.
     """
     file = path / "result.json" if path.is_dir() else path
-    try:
-        data = file.read_bytes()
-        schema = msgspec.json.decode(data, type=_Head).schema
-        if schema != SCHEMA:
-            raise UsageError(
-                f"{file} has schema {schema}; this version reads schema {SCHEMA}",
-                hint="read it with the version of kestrelctl that wrote it",
-            )
-        result = msgspec.json.decode(data, type=BenchResult)
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read", cause=error.strerror) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{file} is not the result of a bench",
-            cause=str(error),
-            hint="give a file made by `kestrelctl bench -o json`, or a directory of its --report",
-        ) from None
+    result = _read(
+        file,
+        BenchResult,
+        SCHEMA,
+        "the result of a bench",
+        "give a file made by `kestrelctl bench -o json`, or a directory of its --report",
+    )
     if not result.runs:
         raise UsageError(f"{file} holds no runs")
     return result
+
+
+def read_flock_result(path: Path) -> FlockResult:
+    """Likewise the result of `bench flock`."""
+    return _read(
+        path / "flock.json" if path.is_dir() else path,
+        FlockResult,
+        FLOCK_SCHEMA,
+        "the result of an experiment with a flock",
+        "give a file made by `kestrelctl bench flock -o json`, or its --report directory",
+    )
+
+
+def _read(file: Path, kind: type[T], known: int, what: str, hint: str) -> T:
+    try:
+        data = file.read_bytes()
+        schema = msgspec.json.decode(data, type=_Head).schema
+        if schema != known:
+            raise UsageError(
+                f"{file} has schema {schema}; this version reads schema {known}",
+                hint="read it with the version of kestrelctl that wrote it",
+            )
+        return msgspec.json.decode(data, type=kind)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read", cause=error.strerror) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} is not {what}", cause=str(error), hint=hint) from None
 
 
 def labels(paths: Sequence[Path]) -> list[str]:

@@ -11,6 +11,8 @@ from html import escape
 from math import ceil, floor, log10
 
 WIDTH = 560
+#: Of a picture apart from a page.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b3558f", "#8a6d00", "#3aa0d8")
 _LEFT, _RIGHT, _BOTTOM = 72, 26, 56
 
 
@@ -156,3 +158,21 @@ class Plot:
 
     def _path(self, path: str, kind: str) -> None:
         self._parts.append(f'<path class="{kind}" d="{path}"/>')
+
+
+def picture(markup: str) -> str:
+    """A plot as a file of its own, with the colours of a page on light ground.
+
+    Args:
+        markup: the element, as `Plot.markup` makes it.
+    """
+    colours = "".join(f".s{n}{{--c:{colour}}}" for n, colour in enumerate(_COLOURS))
+    return markup.replace(
+        ">",
+        ' xmlns="http://www.w3.org/2000/svg" fill="none" font-size="16" font-family="sans-serif">'
+        f"<style>text{{fill:#23282d}}.grid,.axis{{stroke:#dfe3e6}}.middle{{text-anchor:middle}}"
+        f".end{{text-anchor:end}}{colours}.then{{--c:#98a2aa}}.bound{{--c:#1d2226}}"
+        ".curve{stroke:var(--c);stroke-width:2.4}.dot{fill:var(--c)}"
+        ".line{stroke:var(--c);stroke-width:2;stroke-dasharray:6 4}</style>",
+        1,
+    )

@@ -89,9 +89,10 @@ def flock(invocation: Invocation, /, **options: Any) -> int:
     The status is 1 if any task was lost, or a result accepted twice.
     """
     from kestrelctl.bench import flock_run as running
-    from kestrelctl.bench.flock_report import prepare_flock_report, write_flock_report
-    from kestrelctl.bench.flock_result import read_flock_result
+    from kestrelctl.bench.flock_report import write_flock_report
     from kestrelctl.bench.machine import prosody_version, this_machine
+    from kestrelctl.bench.report_files import prepare_directory
+    from kestrelctl.bench.saved import read_flock_result
 
     directory: Path | None = options.pop("report")
     earlier = [(str(path), read_flock_result(path)) for path in options.pop("earlier")]
@@ -109,7 +110,7 @@ def flock(invocation: Invocation, /, **options: Any) -> int:
     if delays := _delays(options.pop("delays")):
         options["delays_ms"] = delays
     if directory is not None:
-        prepare_flock_report(directory)
+        prepare_directory(directory)
     screen = invocation.screen
     experiment = running.Experiment(
         running.ExperimentPlan(**options), lambda run, number, of: _tell(screen, run, number, of)

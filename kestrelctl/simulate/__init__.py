@@ -30,7 +30,8 @@ from kestrelctl.simulate.settings import (
     small,
     streaming,
 )
-from kestrelctl.simulate.world import WorldReport, run
+from kestrelctl.simulate.world import run
+from kestrelctl.simulate.world_report import WorldReport
 
 __all__ = [
     "WorldReport",

@@ -18,7 +18,7 @@ from kestrelctl.core.model.after import IfParentFails, ids_of
 from kestrelctl.core.model.assets import MILLI, Amounts, amounts
 from kestrelctl.core.model.ending_rules import OUT_OF_MEMORY, asks_for_more_memory, may_be_retried
 from kestrelctl.core.model.matching_ads import in_lower_case, job_ad, worker_ad
-from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
+from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.shape import Shape
@@ -30,6 +30,7 @@ from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
+from kestrelctl.membership.event_records import StoreRecord
 from kestrelctl.simulate.bound_audit import BoundAudit, InUse
 from kestrelctl.simulate.checkpoint_audit import CheckpointAudit
 from kestrelctl.simulate.outline_audit import OutlineAudit
@@ -410,7 +411,7 @@ class Audit:
         for number in numbers:
             self.killed_at[number] = self._clock.now
 
-    def committed(self, records: Sequence[Record]) -> None:
+    def committed(self, records: Sequence[StoreRecord]) -> None:
         """Holds each row against the one that it replaces."""
         for record in records:
             if isinstance(record, (TaskRecord, JobRecord)):

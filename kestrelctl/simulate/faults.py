@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import TypeVar
 
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.simulated_machine import SimulatedMachine
 from kestrelctl.simulate.simulated_process import SimulatedProcess
+from kestrelctl.simulate.simulation_clock import SimulationClock
 
+T = TypeVar("T")
 #: Something that can go wrong: with a pool, for so many seconds.
 Kind = Callable[[Nodes, Random, float], None]
 #: A process dies in the middle of a turn after fewer callbacks than this.
@@ -16,22 +19,33 @@ MOST_CALLBACKS = 8
 
 
 def plan(
-    nodes: Nodes, random: Random, faults: int, within_seconds: float, kinds: dict[Kind, float]
+    clock: SimulationClock,
+    whom: T,
+    random: Random,
+    faults: int,
+    within_seconds: float,
+    kinds: Mapping[Callable[[T, Random, float], None], float],
+    *,
+    ended_per_second: float = 0.5,
+    most_seconds: float = 12.0,
 ) -> None:
     """Lets so many faults begin in the first `within_seconds`; they like company.
 
     Args:
+        whom: what they befall.
         kinds: how often each comes, relative to the others.
+        ended_per_second: the share of them that passes each second.
+        most_seconds: after so long each has passed.
     """
     begin = 0.0
     for _ in range(faults):
         kind = random.choices(list(kinds), list(kinds.values()))[0]
-        seconds = min(random.expovariate(0.5), 12.0)
+        seconds = min(random.expovariate(ended_per_second), most_seconds)
         if random.random() < 0.5:
             begin = random.uniform(0.0, within_seconds)
         else:
             begin = random.uniform(begin, min(begin + 0.5, within_seconds))
-        nodes.clock.at(nodes.clock.start + begin, kind, nodes, random, seconds)
+        clock.at(clock.start + begin, kind, whom, random, seconds)
 
 
 def plan_resizes(nodes: Nodes, random: Random, resizes: int, within_seconds: float) -> None:

@@ -32,3 +32,32 @@ class Nodes:
     def processes(self) -> list[SimulatedProcess]:
         """All that run."""
         return [self.manager, *self.workers, *self.owners, self.operator]
+
+    @property
+    def unrest(self) -> list[str]:
+        """Whose jobs have not ended, who does not know it yet, and who may ask for more."""
+        pool = self.manager.pool
+        if pool is None:
+            return ["has no manager"]
+        found = [f"job {job.id} is active" for job in pool.jobs]
+        found += [f"job {job_id} is ending" for job_id in pool.state.ending]
+        found += [f"{owner.name} is not settled" for owner in self.owners if not owner.settled]
+        found += [f"{what} is not answered" for what in self.operator.open]
+        found += [f"{each.name} is not settled" for each in self.workers if not each.settled]
+        return found
+
+    def mend(self) -> None:
+        """Whatever was broken is mended."""
+        self.broken.clear()
+        self.full.clear()
+        self.hollow.clear()
+        self.server.start()
+        self.store.slowness = 1.0
+        self.store.full = False
+        for process in (self.manager, *self.workers):
+            process.heal()
+            process.go_on()
+            process.start()
+        for worker in self.workers:
+            worker.repeats_reports = False
+            self.operator.resume(worker.address)

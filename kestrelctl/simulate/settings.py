@@ -36,8 +36,33 @@ from kestrelctl.simulate.workload import (
     with_unknown,
 )
 
+#: What a world shows within its short time takes much longer in most pools.
+SOON = Config(
+    min_heartbeat_seconds=2.0,
+    late_seconds=1.5,
+    reconcile_seconds=1.0,
+    away_seconds=3.0,
+    backoff_seconds=0.2,
+    max_backoff_seconds=2.0,
+)
 
-class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
+
+class BadDay(msgspec.Struct, frozen=True, kw_only=True):
+    """How much goes wrong in a world, and how long that may last.
+
+    Attributes:
+        faults: how many things go wrong within the first `fault_seconds`.
+        patience_seconds: how long after that everything must have come to its end.
+        keep_story: remember what happened, for `WorldReport.story`.
+    """
+
+    faults: int = 0
+    fault_seconds: float = 20.0
+    patience_seconds: float = 600.0
+    keep_story: bool = True
+
+
+class WorldSettings(BadDay, frozen=True, kw_only=True):
     """A world.
 
     Attributes:
@@ -51,16 +76,13 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
         policies: what an admin has tasks charged, and when.
         tokens: what an admin says that the whole pool has, and when.
         shares: what an admin sets for owners and groups, and when.
-        faults: how many things go wrong within the first `fault_seconds`.
-        fault_kinds: which, and how often each, relative to the others.
-        patience_seconds: how long after that everything must have come to its end.
+        fault_kinds: what goes wrong, and how often each, relative to the others.
         join_seconds: over how long the workers come in at the beginning.
         latency_seconds: bounds of a connection's typical one-way delay.
         commit_seconds: bounds of a commit's duration while the disk is not slow.
         machines_per_puller: one of so many machines is sent no more than it asks for; 0 for none.
         config: of the pool.
         check: verify the pool's invariants after every event.
-        keep_story: remember what happened, for `WorldReport.story`.
     """
 
     ads: list[WorkerAd]
@@ -71,17 +93,13 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[PolicyChange, ...] = ()
     tokens: tuple[TokenChange, ...] = ()
     shares: tuple[ShareSetting, ...] = ()
-    faults: int = 0
-    fault_seconds: float = 20.0
     fault_kinds: dict[Kind, float] = msgspec.field(default_factory=lambda: KINDS)
-    patience_seconds: float = 600.0
     join_seconds: float = 0.5
     latency_seconds: tuple[float, float] = (0.0005, 0.02)
     commit_seconds: tuple[float, float] = (0.002, 0.02)
     machines_per_puller: int = 0
     config: Config = Config()
     check: bool = True
-    keep_story: bool = True
 
     @property
     def longest_seconds(self) -> float:
@@ -113,21 +131,21 @@ def small(seed: int) -> WorldSettings:
         patience_seconds=2000.0,
         latency_seconds=random.choice(((0.0005, 0.005), (0.005, 0.1), (0.05, 0.5))),
         commit_seconds=random.choice(((0.001, 0.005), (0.01, 0.1), (0.1, 1.0))),
-        config=Config(
-            min_heartbeat_seconds=2.0,
-            late_seconds=1.5,
-            reconcile_seconds=1.0,
-            away_seconds=random.choice((3.0, 10.0)),
-            forget_worker_seconds=random.choice((6.0, 60.0)),
-            backoff_seconds=0.2,
-            max_backoff_seconds=2.0,
-            quarantine_failures=4,
-            quarantine_fast_seconds=1.0,
-            quarantine_seconds=3.0,
-            max_quarantine_seconds=12.0,
-            usage_seconds=float(seed % 2),
-        ),
+        config=msgspec.structs.replace(some_config(random), usage_seconds=float(seed % 2)),
         machines_per_puller=random.choice((0, 0, 2)),
+    )
+
+
+def some_config(random: Random) -> Config:
+    """Of a small world: what is soon over, of workers that fail everything too."""
+    return msgspec.structs.replace(
+        SOON,
+        away_seconds=random.choice((3.0, 10.0)),
+        forget_worker_seconds=random.choice((6.0, 60.0)),
+        quarantine_failures=4,
+        quarantine_fast_seconds=1.0,
+        quarantine_seconds=3.0,
+        max_quarantine_seconds=12.0,
     )
 
 
@@ -166,15 +184,7 @@ def checkpointing(seed: int) -> WorldSettings:
         patience_seconds=2000.0,
         latency_seconds=random.choice(((0.0005, 0.005), (0.05, 0.5))),
         commit_seconds=random.choice(((0.001, 0.005), (0.1, 1.0))),
-        config=Config(
-            min_heartbeat_seconds=2.0,
-            late_seconds=1.5,
-            reconcile_seconds=1.0,
-            away_seconds=3.0,
-            backoff_seconds=0.2,
-            max_backoff_seconds=2.0,
-            service_settled_seconds=5.0,
-        ),
+        config=msgspec.structs.replace(SOON, service_settled_seconds=5.0),
     )
 
 

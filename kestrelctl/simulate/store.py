@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 
-from kestrelctl.core.model.records import Record
 from kestrelctl.errors import StoreFull
+from kestrelctl.membership.event_records import StoreRecord
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.store.memory import MemoryStore
 
@@ -28,7 +28,7 @@ class SimulatedStore(MemoryStore):
         clock: SimulationClock,
         random: Random,
         commit_seconds: tuple[float, float],
-        on_committed: Callable[[Sequence[Record]], None],
+        on_committed: Callable[[Sequence[StoreRecord]], None],
     ) -> None:
         super().__init__(lambda: clock.now)
         self.slowness = 1.0
@@ -36,9 +36,9 @@ class SimulatedStore(MemoryStore):
         self._random = random
         self._commit_seconds = commit_seconds
         self._on_committed = on_committed
-        self._under_way: tuple[Sequence[Record], asyncio.Future[None]] | None = None
+        self._under_way: tuple[Sequence[StoreRecord], asyncio.Future[None]] | None = None
 
-    async def commit(self, records: Sequence[Record]) -> None:
+    async def commit(self, records: Sequence[StoreRecord]) -> None:
         assert self._under_way is None, "two commits at once"
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._under_way = (list(records), future)
@@ -67,6 +67,6 @@ class SimulatedStore(MemoryStore):
             if not self.full and self._random.random() < 0.5:
                 self._keep(records)
 
-    def _keep(self, records: Sequence[Record]) -> None:
+    def _keep(self, records: Sequence[StoreRecord]) -> None:
         super()._keep(records)
         self._on_committed(records)

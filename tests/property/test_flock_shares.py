@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from hypothesis import settings
@@ -41,7 +42,8 @@ class Lending(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.limits: dict[str, LoanLimit] = {}
-        self.lender = Lender(SETTINGS, lambda pool: self.limits.get(pool, LoanLimit()))
+        self.shared: dict[str, float] = {}  # what one rule lets these have together
+        self.lender = Lender(SETTINGS, self.limit)
         self.free = {loan: dict.fromkeys(ASSETS, 0.0) for loan in (SMALL, LARGE)}
         self.wanted = dict.fromkeys((SMALL, LARGE), 0)
         self.used: dict[LentKey, dict[str, float]] = {}
@@ -76,6 +78,22 @@ class Lending(RuleBasedStateMachine):
     @rule(pool=POOLS, why=st.sampled_from(["", "no"]), most=st.none() | st.floats(0, 20))
     def has_other_rules(self, pool: str, why: str, most: float | None) -> None:
         self.limits[pool] = LoanLimit(why=why, max_cpus=most)
+        self.shared.clear()
+
+    @rule(pools=st.sets(POOLS, min_size=2), most=st.floats(0, 20))
+    def share_a_rule(self, pools: set[str], most: float) -> None:
+        for pool in pools:
+            self.limits.pop(pool, None)
+        self.shared = dict.fromkeys(sorted(pools), most)
+
+    def limit(self, pool: str) -> LoanLimit:
+        if pool not in self.shared:
+            return self.limits.get(pool, LoanLimit())
+        room = max(0.0, self.shared[pool] - self.cpus_used(self.shared.keys() - {pool}))
+        return LoanLimit(max_cpus=room, rules={"friends": room})
+
+    def cpus_used(self, pools: Collection[str]) -> float:
+        return sum(used.get("cpus", 0.0) for (pool, _), used in self.used.items() if pool in pools)
 
     @precondition(lambda self: self.lender.loans)
     @rule(data=st.data(), part=st.floats(0, 1))
@@ -106,7 +124,7 @@ class Lending(RuleBasedStateMachine):
             used = self.used.get(key, {})
             at_most, until = self.wishes.get(key, ({}, 0.0))
             granted = at_most if self.now < until and not self.wanted[key[1]] else {}
-            if self.limits.get(key[0], LoanLimit()).why:
+            if self.limit(key[0]).why:
                 granted = {}
             for name, amount in loan.amounts.items():
                 most = max(granted.get(name, 0.0), used.get(name, 0.0))
@@ -118,10 +136,13 @@ class Lending(RuleBasedStateMachine):
         for (loan_id, name), amount in given.items():
             assert amount <= close(supplies[loan_id].free.get(name, 0.0)), "no more than is free"
         for pool, amount in cpus.items():
-            most_cpus = self.limits.get(pool, LoanLimit()).max_cpus
+            most_cpus = self.limit(pool).max_cpus
             if most_cpus is not None:
-                in_use = sum(u.get("cpus", 0.0) for (p, _), u in self.used.items() if p == pool)
-                assert amount <= close(max(0.0, most_cpus - in_use)), "no more than the rule says"
+                left = max(0.0, most_cpus - self.cpus_used({pool}))
+                assert amount <= close(left), "no more than the rule says"
+        if self.shared:
+            left = max(0.0, max(self.shared.values()) - self.cpus_used(self.shared))
+            assert sum(cpus.get(pool, 0.0) for pool in self.shared) <= close(left), "together"
 
 
 class Borrowing(RuleBasedStateMachine):

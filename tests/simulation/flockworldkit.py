@@ -14,7 +14,7 @@ from kestrelctl.simulate.flock_worlds.flock_nodes import FlockedPool
 from kestrelctl.simulate.flock_worlds.flock_world_settings import FlockWorldSettings, PoolPlan
 from kestrelctl.simulate.flock_worlds.guest_audit import Guest
 from kestrelctl.simulate.flock_worlds.world_of_pools import WorldOfPools
-from kestrelctl.simulate.settings import WorldSettings
+from kestrelctl.simulate.settings import SOON, WorldSettings
 from kestrelctl.simulate.workload import MEBIBYTE, Submission
 
 HOME, LENDER = "alder", "birch"
@@ -40,7 +40,7 @@ def two_pools(
     leaves: float | None = None,
     minute_seconds: float = 6.0,
     faults: int = 0,
-    config: Config | None = None,
+    config: Config = SOON,
 ) -> FlockWorldSettings:
     """The first has one processor, the second four.
 
@@ -48,14 +48,6 @@ def two_pools(
         jobs: of the first.
         leaves: when the second leaves the flock.
     """
-    config = config or Config(
-        min_heartbeat_seconds=2.0,
-        late_seconds=1.5,
-        reconcile_seconds=1.0,
-        away_seconds=3.0,
-        backoff_seconds=0.2,
-        max_backoff_seconds=2.0,
-    )
     plans = [
         PoolPlan(
             domain=HOME,

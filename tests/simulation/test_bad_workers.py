@@ -14,11 +14,12 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.state import State
 from kestrelctl.simulate import faults
+from kestrelctl.simulate.course import log_told
 from kestrelctl.simulate.faults import Kind
 from kestrelctl.simulate.nodes import Nodes
 from kestrelctl.simulate.settings import WorldSettings
 from kestrelctl.simulate.workload import Submission
-from kestrelctl.simulate.world import World, log_told
+from kestrelctl.simulate.world import World
 
 
 class Watched(World):

@@ -171,6 +171,22 @@ def test_a_guest_that_comes_too_late_is_given_back_and_none_is_kept() -> None:
     assert home.ran_at == {0: 2}
 
 
+def test_a_lender_that_sends_a_guest_back_tells_what_it_has_left() -> None:
+    class Watched(Alone):
+        told = 0
+
+        def changed(self) -> None:
+            self.told += 1
+
+    agenda, around = Agenda(), Watched()
+    home, lender = a_pool(agenda, 1, (1, 50), (2, 10)), a_pool(agenda, 1, (3, 30), number=1)
+    two_pools(home, lender)
+    agenda.run(5)
+    lender.around, before = around, around.told
+    home.offered(1, 1)
+    assert (home.waiting, len(lender.guests), around.told) == (0, 0, before + 1)
+
+
 def test_pools_that_lend_run_guests_behind_their_own() -> None:
     agenda = Agenda()
     home, lender = a_pool(agenda, 1, (1, 500), (2, 100)), a_pool(agenda, 1, number=1)

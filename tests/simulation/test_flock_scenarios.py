@@ -127,7 +127,7 @@ def test_what_is_lost_between_two_servers_is_said_again() -> None:
                 stream.drop()
                 stream.heal()
             pools.until(15.0)
-            assert pools.home.unrest == []
+            assert pools.home.nodes.unrest == []
             pools.to_the_end()
 
 
@@ -145,7 +145,7 @@ def test_a_result_that_is_lost_between_two_servers_is_soon_reported_again() -> N
             stream.drop()
             stream.heal()
         pools.until(began + 14.0)
-        assert pools.home.unrest == []
+        assert pools.home.nodes.unrest == []
         pools.to_the_end()
 
 

@@ -146,7 +146,7 @@ def test_results_that_go_with_their_loan(monkeypatch: pytest.MonkeyPatch) -> Non
     report = WorkerSession.report
 
     def of_machines(session: WorkerSession) -> None:
-        if not session._account.startswith("flock@"):
+        if not session.account.startswith("flock@"):
             report(session)
 
     monkeypatch.setattr(WorkerSession, "report", of_machines)
@@ -162,7 +162,7 @@ def test_attempts_that_a_loan_never_took(monkeypatch: pytest.MonkeyPatch) -> Non
     take = WorkerSession._on_run
 
     def of_machines(session: WorkerSession, message: work.Run) -> None:
-        if not session._account.startswith("flock@"):
+        if not session.account.startswith("flock@"):
             take(session, message)
 
     monkeypatch.setattr(WorkerSession, "_on_run", of_machines)

@@ -174,17 +174,23 @@ class Neighbourhood:
             pool.add_worker(cpus)
         return pool
 
-    async def reopen(self, domain: str) -> PoolOfFlock:
-        """Its manager stops, and another process begins with what is durable."""
+    async def reopen(self, domain: str, *, alone: bool = False) -> PoolOfFlock:
+        """Its manager stops, and another process begins with what is durable.
+
+        Args:
+            alone: its worker only comes back with `greet`.
+        """
         old = self.pools[domain]
         await old.stop()
         new = self.pools[domain] = PoolOfFlock(self, domain, old.through, store=old.store)
         new.spools, new.process, new.hands = old.spools, old.process, old.hands
         new.rebuild_flock()
         new.begin()
+        new.worker_there = not alone
         for session in new.process.sessions:
             session.on_offline("the manager is away")
-            session.on_online()
+        if not alone:
+            new.greet()
         return new
 
     def carry(self, sender: str, to: str, arrive: Callable[[PoolOfFlock], None]) -> None:
@@ -331,6 +337,12 @@ class PoolOfFlock:
         self.process = WorkerProcess("one", SimulatedSpool(), hands, self.clock, Random(2))
         self.process.add_session(self.domain, ad, self.worker, self._connect)
         self._life = asyncio.get_running_loop().create_task(self.process.run())
+
+    def greet(self) -> None:
+        """Its worker reaches the manager again."""
+        self.worker_there = True
+        for session in self.process.sessions:
+            session.on_online()
 
     def lose_worker(self) -> None:
         """Its worker is gone, with all that it ran."""

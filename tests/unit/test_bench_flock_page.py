@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -14,8 +15,9 @@ from kestrelctl.bench.flock_audit import FlockAudit
 from kestrelctl.bench.flock_compare import comparison
 from kestrelctl.bench.flock_page import flock_page
 from kestrelctl.bench.flock_report import write_flock_report
-from kestrelctl.bench.flock_result import FlockResult, read_flock_result, to_json
+from kestrelctl.bench.flock_result import FlockResult, to_json
 from kestrelctl.bench.flock_table import COLUMNS, GAIN_COLUMNS, gain_rows, rows, text
+from kestrelctl.bench.saved import read_flock_result
 from kestrelctl.errors import UsageError
 
 LOST = FlockAudit(tasks=4, lost=1, twice=0, breaches=["pool D: task D-7 has no accepted result"])
@@ -140,7 +142,10 @@ def test_a_page_says_at_its_head_that_something_was_lost() -> None:
 
 def test_a_report_can_be_read_again(tmp_path: Path) -> None:
     result = a_flock_result(command="kestrelctl bench flock")
-    page, data = write_flock_report(tmp_path / "new", result)
+    page, data, *plots = write_flock_report(tmp_path / "new", result)
+    assert [plot.name for plot in plots] == ["flock-longest.svg", "flock-gains.svg"]
+    for plot in plots:
+        assert ElementTree.parse(plot).getroot().get("role") == "img"
     assert page.read_text().startswith("<!doctype html>")
     again = read_flock_result(tmp_path / "new")
     assert again.runs == result.runs

@@ -119,7 +119,7 @@ def test_options_say_what_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     found = json.loads(result.stdout)
     assert len(found["runs"]) == 8
     assert [each["delay_ms"] for each in found["summary"]] == [0.0, 40.0, 0.0, 40.0]
-    assert sorted(os.listdir(tmp_path)) == ["flock.html", "flock.json"]
+    assert sorted(os.listdir(tmp_path)) == ["flock-longest.svg", "flock.html", "flock.json"]
     again = _bench(monkeypatch, "--with", "--compare", str(tmp_path))
     assert f"beside {tmp_path}:" in again.stdout
 

@@ -138,6 +138,26 @@ def test_a_wish_stands_and_is_renewed_after_half_of_its_time() -> None:
     assert home.allowance("near") == {"cpus": 3.0}
 
 
+def test_a_wish_is_renewed_after_half_of_what_its_lender_lends_it_for() -> None:
+    home = Home(b=50.0)
+    home.asks(waiting(5))
+    home.borrower.lent_until("b.test", SMALL, home.now + 20.0)
+    assert home.later(10.0, waiting(5)) == {}
+    assert home.later(0.1, waiting(5)) == {"b": {"cpus": 5.0}}
+    home.borrower.lent_until("b.test", SMALL, home.now - 0.1)  # said before it was asked
+    assert home.later(LEASE / 2 - 0.1, waiting(5)) == {}
+    assert home.later(0.2, waiting(5)) == {"b": {"cpus": 5.0}}
+
+
+def test_a_lender_that_lends_for_longer_is_asked_no_later() -> None:
+    home = Home(b=50.0)
+    home.asks(waiting(5))
+    home.borrower.lent_until("b.test", SMALL, home.now + 9 * LEASE)
+    home.borrower.lent_until("b.test", LARGE, home.now + 1.0)  # it was not asked for that
+    assert home.later(LEASE / 2 - 0.1, waiting(5)) == {}
+    assert home.later(0.2, waiting(5)) == {"b": {"cpus": 5.0}}
+
+
 def test_a_little_more_waits_for_the_renewal_and_much_more_does_not() -> None:
     home = Home(near=50)
     home.asks(waiting(20))

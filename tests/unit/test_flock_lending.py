@@ -204,6 +204,31 @@ def test_how_long_a_lease_is(bank: Bank, asked: float, limit: float | None, seco
     assert grant.until == bank.now + seconds
 
 
+def test_the_lease_of_a_wish_begins_when_something_is_lent(bank: Bank) -> None:
+    bank.limits["b"] = LoanLimit(lease_seconds=20.0)
+    bank.asks("b", 5)
+    bank.grants()
+    bank.now += 50.0
+    bank.has(5)
+    (grant,) = bank.grants()
+    assert (grant.amounts, grant.until) == ({"cpus": 5.0}, bank.now + 20.0)
+    bank.now += 10.0
+    bank.asks("b", 5)
+    (grant,) = bank.grants()
+    assert grant.until == bank.now + 20.0
+
+
+def test_of_a_short_lease_little_more_is_told(bank: Bank) -> None:
+    bank.limits["b"] = LoanLimit(lease_seconds=10.0)
+    bank.has(5)
+    bank.asks("b", 5)
+    bank.grants()
+    bank.now += 5.0
+    bank.asks("b", 5)
+    (grant,) = bank.grants()
+    assert grant.until == bank.now + 10.0
+
+
 def test_who_repays_has_only_what_it_uses(bank: Bank) -> None:
     bank.has(5)
     bank.has(5, LARGE)
@@ -338,6 +363,28 @@ def test_a_limit_of_one_is_none_of_others(bank: Bank) -> None:
     bank.asks("b", 8)
     bank.asks("c", 8)
     assert bank.lends() == {"b": 1.0, "c": 7.0}
+
+
+def test_borrowers_that_share_a_rule_share_what_it_grants(bank: Bank) -> None:
+    for pool in ("b", "c"):
+        bank.limits[pool] = LoanLimit(max_cpus=3, rules={"friends": 3})
+    bank.has(8)
+    bank.has(8, LARGE)
+    bank.asks("b", 8)
+    bank.asks("c", 8)
+    bank.asks("c", 8, LARGE)
+    assert sum(each.amounts.get("cpus", 0.0) for each in bank.grants()) == 3
+
+
+def test_a_rule_of_its_own_is_left_to_who_shares_another(bank: Bank) -> None:
+    bank.limits["b"] = LoanLimit(max_cpus=6, rules={"friends": 2, "near": 4})
+    bank.limits["c"] = LoanLimit(max_cpus=12, rules={"friends": 2, "far": 10})
+    bank.has(40)
+    bank.asks("b", 20)
+    bank.asks("c", 20)
+    given = bank.lends()
+    assert given["b"] >= 4
+    assert 10 <= given["c"] <= 12
 
 
 # -- owners first ----------------------------------------------------------------------------------

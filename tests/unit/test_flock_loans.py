@@ -13,11 +13,13 @@ from neighbourskit import Neighbourhood, PoolOfFlock, on_its_own_clock, pass_by
 
 from kestrelctl.core.model import guest, workdir
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.records import TaskRecord
 from kestrelctl.core.model.refusal import Refusal
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.rules.lending import Grant
 from kestrelctl.flock.service.disk_spools import DiskSpools
+from kestrelctl.flock.service.guest_executor import GuestExecutor
 from kestrelctl.flock.service.lent_ad import (
     LEAST_CPUS,
     fits_one,
@@ -26,6 +28,7 @@ from kestrelctl.flock.service.lent_ad import (
 )
 from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import flock_of, loan_of, pool_and_loan
+from kestrelctl.worker.executor import CommandSpec
 
 LOAN = "0a1b2c3d4e5f"
 MACHINE = WorkerAd(
@@ -235,6 +238,34 @@ async def test_each_guest_leaves_two_lines_that_say_who_what_and_how(
 
 
 @on_its_own_clock
+async def test_the_end_of_a_task_is_told_to_the_loan_that_has_it_and_to_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[GuestExecutor] = []
+    tell = GuestExecutor.ended
+
+    def hear(executor: GuestExecutor, record: TaskRecord) -> None:
+        told.append(executor)
+        tell(executor, record)
+
+    monkeypatch.setattr(GuestExecutor, "ended", hear)
+    lender, _, _ = await borrowing(tmp_path)
+    other = lender.around.open("c.test", through="b.test", cpus=0)
+    await pass_by(65)
+    other.submit()
+    await pass_by(1)
+    loans = lender.flock.keeper.loans
+    assert len(loans) == len(lender.hands.running) == 2
+    lender.submit(3, argv=("own",))
+    lender.hands.end()
+    await pass_by(1)
+    lender.hands.end()
+    await pass_by(1)
+    assert sorted(map(id, told)) == sorted(id(loan.executor) for loan in loans.values())
+    assert lender.flock.keeper._holders == {}
+
+
+@on_its_own_clock
 async def test_a_guest_says_whose_it_is_and_asks_for_the_same_machine(tmp_path: Path) -> None:
     lender, _, jid = await borrowing(tmp_path)
     [job] = lender.guests()
@@ -259,6 +290,38 @@ async def test_a_guest_runs_on_machines_of_the_class_that_was_lent_and_on_no_oth
     assert pool.would_fit(job.shape, lent, "twin@workers.b.test") is None
     larger = replace(lent, assets={**lent.assets, "cpus": lent.assets["cpus"] + 1})
     assert pool.would_fit(job.shape, larger, "larger@workers.b.test") is not None
+
+
+@on_its_own_clock
+async def test_a_loan_that_rests_offers_nothing(tmp_path: Path) -> None:
+    lender, home, jid = await borrowing(tmp_path)
+    lender.flock.keeper.loans["a.test", pool_and_loan(jid)[1]].rest()
+    await pass_by(0.05)
+    assert home.service.pool.workers[jid].ad.assets == {"cpus": LEAST_CPUS}
+
+
+@on_its_own_clock
+async def test_what_runs_counts_also_of_assets_that_are_lent_no_more(tmp_path: Path) -> None:
+    lender, home, jid = await borrowing(tmp_path)
+    home.submit(request={"cpus": 0.5, "memory": 1e9})
+    await pass_by(90)
+    loan = lender.flock.keeper.loans["a.test", pool_and_loan(jid)[1]]
+    assert loan.used == {"cpus": 1.5, "memory": 1e9}
+    loan.rest()
+    assert loan.used == {"cpus": 1.5, "memory": 1e9}
+
+
+@on_its_own_clock
+async def test_without_having_seen_a_machine_a_loan_begins_nothing(tmp_path: Path) -> None:
+    lender, _, jid = await borrowing(tmp_path)
+    loan = lender.flock.keeper.loans["a.test", pool_and_loan(jid)[1]]
+    [number] = loan.session.agent.running
+    command = CommandSpec(number, ("true",), {})
+    assert isinstance(loan._guest_spec(command), JobSpec)
+    loan.machine = None
+    assert loan._guest_spec(command) == (
+        "it has started anew, and none of the machines that it lends has greeted it yet"
+    )
 
 
 # -- where results wait ----------------------------------------------------------------------------

@@ -16,10 +16,13 @@ from kestrelctl.core.model.result import Outcome
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import Unreachable
+from kestrelctl.flock.rules.start_text import NEVER
 from kestrelctl.flock.service.flock_service import STRANGER, UNASKED, UNREADABLE
+from kestrelctl.flock.service.loan_keeper import LOST_SECONDS
 from kestrelctl.protocol import codec, work
 from kestrelctl.protocol.flock import (
     DENIED,
+    AskAround,
     Borrow,
     GivenSlot,
     LentClass,
@@ -189,6 +192,43 @@ async def test_a_lender_s_own_tasks_get_its_machines_back_and_nothing_fails(
 
 
 @on_its_own_clock
+async def test_a_guest_goes_for_a_task_that_has_waited_not_because_one_always_waits(
+    tmp_path: Path,
+) -> None:
+    _, lender, home = await two(tmp_path)
+    home.submit(2)
+    await pass_by(1)
+    waits = lender.submit(argv=("own",))
+    for _ in range(4):  # at any moment one waits, and none for half a minute
+        await pass_by(MINUTE / 4)
+        later = lender.submit(argv=("own",))
+        lender.cancel(waits)
+        waits = later
+    assert len(lender.hands.running) == len(lender.guests()) == 2
+    await pass_by(MINUTE / 2 - 2)
+    assert len(lender.guests()) == 2
+    lender.submit(argv=("own",))
+    await pass_by(4)
+    left = [command.argv[0] for command in lender.hands.running.values()]
+    assert sorted(left) == ["own", "task"], "the other has not waited yet"
+
+
+@on_its_own_clock
+async def test_a_guest_may_stay_for_a_while_though_a_task_that_comes_back_is_of_an_old_job(
+    tmp_path: Path,
+) -> None:
+    _, lender, home = await two(tmp_path)
+    lender.submit(2, argv=("own",), max_failures=9, backoff_seconds=2.0)
+    await pass_by(MINUTE)
+    home.submit(2)
+    await pass_by(1)
+    lender.hands.end(exit_code=1)
+    await pass_by(MINUTE / 4)
+    left = [command.argv[0] for command in lender.hands.running.values()]
+    assert left == ["task", "task"]
+
+
+@on_its_own_clock
 async def test_a_guest_whose_machine_has_gone_comes_home_if_there_is_no_other(
     tmp_path: Path,
 ) -> None:
@@ -237,6 +277,39 @@ async def test_a_pool_from_which_nothing_may_be_borrowed_is_asked_for_nothing(
     assert lender.hands.started == []
 
 
+@on_its_own_clock
+async def test_pools_that_one_rule_fits_are_lent_no_more_than_it_says_together(
+    tmp_path: Path,
+) -> None:
+    around = Neighbourhood(tmp_path)
+    lender = around.open("b.test", cpus=8)
+    rule = FlockRule(
+        name="friends", direction="lend", action="allow", pools=("*.test",), max_cpus=3.0
+    )
+    await lender.standing.put_rule(rule, "root")
+    homes = [around.open(domain, through="b.test", cpus=0) for domain in ("a.test", "c.test")]
+    lender.submit(8, argv=("own",))
+    await pass_by(5)
+    for home in homes:
+        home.submit(8)
+    await pass_by(5)
+    lender.hands.end()  # and all is free for both at once
+    await pass_by(5)
+    assert len(lender.hands.running) == 3
+
+
+@on_its_own_clock
+async def test_a_loan_of_few_seconds_is_renewed_in_time(tmp_path: Path) -> None:
+    _, lender, home = await two(tmp_path)
+    rule = FlockRule(name="short", direction="lend", action="allow", lease_seconds=20.0)
+    await lender.standing.put_rule(rule, "root")
+    home.submit(200)
+    for _ in range(80):
+        await pass_by(1)
+        assert len(lender.hands.running) == 2
+        lender.hands.end()
+
+
 # -- what does not hold ----------------------------------------------------------------------------
 
 
@@ -266,6 +339,8 @@ async def test_guests_of_a_home_that_has_gone_for_good_are_ended(tmp_path: Path)
     await pass_by(10 * MINUTE)
     assert lender.hands.running == {}
     assert lender.guests() == []
+    await pass_by(3 * LOST_SECONDS)
+    assert lender.flock.keeper.loans == {}
 
 
 @on_its_own_clock
@@ -286,6 +361,60 @@ async def test_a_lender_that_starts_again_goes_on_with_what_runs(tmp_path: Path)
 
 
 @on_its_own_clock
+async def test_a_lender_that_starts_again_lends_on(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    job = home.submit(8)
+    await pass_by(1)
+    lender = await around.reopen("b.test")
+    await pass_by(1)
+    [loan] = lender.flock.keeper.loans.values()
+    assert loan.session.ad.start != NEVER
+    for _ in range(4):
+        lender.hands.end()
+        await pass_by(5)
+    assert len(lender.hands.started) == 8
+    assert states(home, job) == 8 * [TaskState.DONE]
+
+
+@on_its_own_clock
+async def test_what_is_on_its_way_to_a_lender_that_starts_again_runs_there_when_it_can(
+    tmp_path: Path,
+) -> None:
+    """A lender that has not seen its machines could not say on which of them a task may run."""
+    around, lender, home = await two(tmp_path)
+    home.submit(2)
+    await pass_by(1)
+    lender.hands.end()
+    await pass_by(0.5)
+    job = home.submit(2)
+    await pass_by(0)
+    lender = await around.reopen("b.test", alone=True)  # while they are on their way
+    await pass_by(5)
+    lender.greet()
+    await pass_by(5)
+    assert len(lender.hands.running) == 2
+    lender.hands.end()
+    await pass_by(5)
+    assert states(home, job) == 2 * [TaskState.DONE]
+
+
+@on_its_own_clock
+async def test_a_loan_that_only_waits_to_be_heard_says_so_once(tmp_path: Path) -> None:
+    around, lender, home = await two(tmp_path)
+    job = home.submit()
+    await pass_by(1)
+    home.cancel(job)
+    around.cut.add("a.test")
+    lender.hands.end()
+    await pass_by(3 * MINUTE)
+    around.cut.clear()
+    before = len(around.said)
+    await pass_by(1)
+    told = [text for _, _, text in around.said[before:] if '"resized"' in text]
+    assert told == []
+
+
+@on_its_own_clock
 async def test_a_home_that_starts_again_goes_on_with_what_runs(tmp_path: Path) -> None:
     around, lender, home = await two(tmp_path, at_home=0.5)
     job = home.submit()
@@ -297,6 +426,52 @@ async def test_a_home_that_starts_again_goes_on_with_what_runs(tmp_path: Path) -
     await pass_by(20)
     assert states(home, job) == [TaskState.DONE]
     assert len(lender.hands.started) == 1
+
+
+# -- asking around ---------------------------------------------------------------------------------
+
+
+async def a_chain(directory: Path) -> tuple[Neighbourhood, PoolOfFlock, PoolOfFlock]:
+    """A pool with tasks, one without machines, and one with: each knows the next."""
+    around = Neighbourhood(directory)
+    lender = around.open("c.test", fixed=("b.test",))
+    around.open("b.test", cpus=0, fixed=("a.test", "c.test"))
+    home = around.open("a.test", cpus=0, fixed=("b.test",))
+    await pass_by(5)
+    return around, home, lender
+
+
+@on_its_own_clock
+async def test_who_has_found_nobody_for_a_while_hears_from_neighbours_of_others(
+    tmp_path: Path,
+) -> None:
+    around, home, lender = await a_chain(tmp_path)
+    home.submit()
+    await pass_by(MINUTE - 1)
+    assert around.messages("a.test", "b.test", AskAround) == []
+    assert lender.hands.started == []
+    await pass_by(2)
+    assert len(lender.hands.running) == 1
+    assert {each.pool for each in around.messages("b.test", "a.test", PoolAnnouncement)} == {
+        "b.test",
+        "c.test",
+    }
+
+
+@on_its_own_clock
+async def test_who_goes_on_finding_nobody_asks_once_a_minute(tmp_path: Path) -> None:
+    around, home, _ = await a_chain(tmp_path)
+    home.submit(request={"cpus": 64.0})
+    await pass_by(4 * MINUTE + 1)
+    assert len(around.messages("a.test", "b.test", AskAround)) == 4
+
+
+@on_its_own_clock
+async def test_who_has_found_somebody_asks_no_others(tmp_path: Path) -> None:
+    around, _, home = await two(tmp_path)
+    home.submit(9)
+    await pass_by(3 * MINUTE)
+    assert around.messages("a.test", "b.test", AskAround) == []
 
 
 # -- messages --------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class TestWithoutRules:
             assert verdict.terms.isolation == DEFAULT_ISOLATION == "bubblewrap"
             assert verdict.terms.max_cpus is verdict.terms.lease_seconds is None
         assert lends(policy).allowed
-        assert policy.room_cpus("lend", "b.test", {"c.test": 100.0}) is None
+        assert policy.room_by_rule("lend", "b.test", {"c.test": 100.0}) is None
         assert policy.start_expression("lend", "b.test") == "true"
 
     def test_pools_of_one_machine_isolate_as_they_are_told(self) -> None:
@@ -175,14 +175,15 @@ class TestTerms:
     def test_pools_share_the_processors_of_a_rule_that_fits_them(self) -> None:
         policy = Policy([rule("r", max_cpus=8.0, pools=("*.test",)), rule("s", max_cpus=3.0)])
         lent = {"b.test": 2.0, "c.test": 5.0, "d.edu": 1.0}
-        assert policy.room_cpus("lend", "b.test", lent) == 3.0
-        assert policy.room_cpus("lend", "d.edu", lent) == 3.0
-        assert policy.room_cpus("lend", "e.test", lent | {"f.test": 9.0}) == 0.0
-        assert policy.room_cpus("borrow", "b.test", lent) is None
+        assert policy.room_by_rule("lend", "b.test", lent) == {"r": 3.0}
+        assert policy.room_by_rule("lend", "d.edu", lent) == {"s": 3.0}
+        assert policy.room_by_rule("lend", "e.test", lent | {"f.test": 9.0}) == {"r": 0.0}
+        assert policy.room_by_rule("borrow", "b.test", lent) is None
 
     def test_a_pool_whose_tasks_fall_under_several_rules_has_the_room_of_all(self) -> None:
         policy = Policy([rule("a", users=("ada",), max_cpus=8.0), rule("b", max_cpus=2.0)])
-        assert policy.room_cpus("lend", "b.test", {"b.test": 9.0, "c.test": 1.0}) == 8.0
+        lent = {"b.test": 9.0, "c.test": 1.0}
+        assert policy.room_by_rule("lend", "b.test", lent) == {"a": 7.0, "b": 1.0}
         assert policy.limits("lend", "b.test").max_cpus == 10.0
         assert (
             Policy([rule("a", users=("ada",), max_cpus=8.0), rule("b")])
@@ -213,7 +214,7 @@ class TestTerms:
         assert policy.limits("lend", "b.test").max_cpus == 1.0
         policy = Policy([rule("a", "deny", pools=("b.*",)), rule("b", max_cpus=9.0)])
         assert policy.limits("lend", "b.test").max_cpus == 0.0
-        assert policy.room_cpus("lend", "b.test", {}) == 0.0
+        assert policy.room_by_rule("lend", "b.test", {}) == {}
 
 
 def admits(start: str, job: Attributes) -> bool:

@@ -108,6 +108,16 @@ def test_who_waits_goes_where_a_machine_is_lent_and_home_hears_when_it_has_ended
     assert lender.free == 1
 
 
+def test_a_lender_notices_at_once_that_a_guest_has_taken_a_machine() -> None:
+    """It may have been promised to somebody else, who is to hear that it is gone."""
+    agenda = Agenda()
+    home, lender = a_pool(agenda, 1, (1, 50), (2, 10)), a_pool(agenda, 1, number=1)
+    _, around = two_pools(agenda, home, lender)
+    agenda.run(5)
+    home.offered(1, 1)
+    assert around.told == ["0 uses 1", "changed"]
+
+
 def test_owners_come_first_and_take_a_machine_back_with_what_runs_there() -> None:
     agenda = Agenda()
     home = a_pool(agenda, 1, (1, 500), (2, 100))

@@ -32,7 +32,7 @@ def after_a_restart(events: list[Any]) -> GuestExecutor:
     service = SimpleNamespace(handle=events.append, now=lambda: 1.0)
     unused: Any = None
     executor = GuestExecutor(
-        cast(Service, service), "flock:alder", unused, unused, unused, unused, unused, unused
+        cast(Service, service), "flock:alder", unused, unused, unused, unused, unused, unused, {}
     )
     executor.remember(3, guest_job(7))
     return executor

@@ -33,7 +33,15 @@ from kestrelctl.metrics.flock_families import (
     flock_families,
 )
 from kestrelctl.protocol import codec
-from kestrelctl.protocol.flock import LentClass, PoolAnnouncement
+from kestrelctl.protocol.flock import (
+    Borrow,
+    GivenSlot,
+    LentClass,
+    NotLent,
+    PoolAnnouncement,
+    Repay,
+    WantSlot,
+)
 from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.protocol.flock_overlay import PoolPing
 from kestrelctl.worker.executor import Completion
@@ -286,6 +294,33 @@ async def test_a_loan_is_given_on_one_side_and_taken_on_the_other(tmp_path: Path
     assert (given.direction, given.pool, given.cpus, given.running) == (GIVEN, "a.test", 2.0, 2)
     assert (taken.direction, taken.pool, taken.cpus, taken.running) == (TAKEN, "b.test", 2.0, 2)
     assert (seen(lender).lends, seen(home).hand_outs.count) == (True, 1)
+
+
+@on_its_own_clock
+async def test_messages_about_loans_are_counted_by_type_on_both_sides(tmp_path: Path) -> None:
+    lender, home = await two(tmp_path)
+    home.submit()
+    await pass_by(1)
+    home.flock._send("b.test", Borrow(loan="0" * 12, at_most={"cpus": 1.0}, seconds=60.0))
+    lender.flock._send("a.test", WantSlot(request="1", size_bytes=1, filename="x"))
+    await pass_by(1)
+    home.flock.end()
+    await pass_by(1)
+    about = {"borrow": 2, "repay": 1, "not_lent": 1, "want_slot": 1, "slot": 1}
+    assert counted(home, "out") == {n: about[n] for n in ("borrow", "repay", "slot")}
+    assert counted(lender, "in") == counted(home, "out")
+    assert counted(lender, "out") == {n: about[n] for n in ("not_lent", "want_slot")}
+    assert counted(home, "in") == counted(lender, "out")
+
+
+def counted(pool: PoolOfFlock, direction: str) -> dict[str, int]:
+    """How many messages about loans went out or came in, by type."""
+    about = {kind.__struct_config__.tag for kind in (Borrow, Repay, NotLent, WantSlot, GivenSlot)}
+    return {
+        kind: number
+        for kind, way, number, _ in pool.service.stanzas.counted()
+        if way == direction and kind in about
+    }
 
 
 @on_its_own_clock

@@ -43,15 +43,16 @@ class Wish:
     Attributes:
         at_most: how much.
         until: the lender and the pool itself forget it then.
+        renew_at: it is said again after that, as long as it is needed.
         silent_until: the lender has refused: it is not asked before.
         refusal: how it has; None if it has not.
     """
 
-    __slots__ = ("asked_at", "at_most", "refusal", "silent_until", "until")
+    __slots__ = ("asked_at", "at_most", "refusal", "renew_at", "silent_until", "until")
 
     def __init__(self) -> None:
         self.at_most: dict[str, float] = {}
-        self.asked_at = self.until = self.silent_until = float("-inf")
+        self.asked_at = self.until = self.renew_at = self.silent_until = float("-inf")
         self.refusal: NotLent | None = None
 
 
@@ -166,8 +167,7 @@ class Borrower:
         at_most = {
             name: in_use.get(name, 0.0) + wanted.get(name, 0.0) for name in {**wanted, **in_use}
         }
-        is_old = wish.until - now < settings.lease_seconds / 2
-        if not is_old:
+        if now <= wish.renew_at:
             more = any(
                 amount > wish.at_most.get(name, 0.0) * (1 + MORE_SHARE)
                 for name, amount in at_most.items()
@@ -177,6 +177,7 @@ class Borrower:
         wish.at_most = at_most
         wish.asked_at = now
         wish.until = now + settings.lease_seconds
+        wish.renew_at = now + settings.lease_seconds / 2
         message = Borrow(loan=cls.id, at_most=at_most, seconds=settings.lease_seconds)
         asked.append((pool, message))
 
@@ -187,12 +188,20 @@ class Borrower:
         wish = self.wishes.get((lender, loan))
         return wish.at_most if wish is not None and now < wish.until else None
 
+    def lent_until(self, lender: str, loan: str, until: float) -> None:
+        """A lender has said until when a loan goes: if that is sooner than was asked for, it is
+        asked for again sooner.
+        """
+        wish = self.wishes.get((lender, loan))
+        if wish is not None and wish.asked_at < until < wish.until:
+            wish.renew_at = wish.asked_at + (until - wish.asked_at) / 2
+
     def refused(self, lender: str, said: NotLent, now: float) -> bool:
         """A lender has refused; returns whether it was asked."""
         wish = self.wishes.get((lender, said.loan))
         if wish is None:
             return False
-        wish.until = now
+        wish.until = wish.renew_at = now
         wish.refusal = said
         pause = max(said.seconds, self._settings.minute_seconds)
         wish.silent_until = now + min(pause, 60 * self._settings.minute_seconds)

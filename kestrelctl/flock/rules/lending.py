@@ -66,15 +66,25 @@ class LoanState:
     Attributes:
         at_most: what it wishes, as long as its lease goes.
         amounts: what it was told that it has.
+        lease_seconds: for so long it is lent at a time.
         unused_since: since when some of that is not used; None if all is.
     """
 
-    __slots__ = ("amounts", "at_most", "since", "told_until", "until", "unused_since")
+    __slots__ = (
+        "amounts",
+        "at_most",
+        "lease_seconds",
+        "since",
+        "told_until",
+        "until",
+        "unused_since",
+    )
 
     def __init__(self, now: float) -> None:
         self.at_most: dict[str, float] = {}
         self.amounts: dict[str, float] = {}
         self.until = self.told_until = now
+        self.lease_seconds = 0.0
         self.since = now
         self.unused_since: float | None = None
 
@@ -85,12 +95,39 @@ class LoanLimit(NamedTuple):
     Attributes:
         why: empty if it may have anything at all.
         max_cpus: of all classes together; None for any number.
+        rules: what of `max_cpus` each rule leaves it that lets others have some, too, by the rule's
+            name: what one of those is given under it, this one cannot have.
         lease_seconds: the longest lease; None for any.
     """
 
     why: str = ""
     max_cpus: float | None = None
+    rules: Mapping[str, float] = {}
     lease_seconds: float | None = None
+
+
+class GivenCpus:
+    """How many processors a round of sharing has given away so far, of all classes."""
+
+    def __init__(self) -> None:
+        self._to: dict[str, float] = {}
+        self._under: dict[str, float] = {}
+
+    def give(self, borrower: str, limit: LoanLimit, cpus: float) -> None:
+        """A borrower is given some more."""
+        self._to[borrower] = self._to.get(borrower, 0.0) + cpus
+        for rule in limit.rules:
+            self._under[rule] = self._under.get(rule, 0.0) + cpus
+
+    def left(self, borrower: str, limit: LoanLimit) -> float | None:
+        """What its limit leaves a borrower, with what it uses; None for any number."""
+        if limit.max_cpus is None:
+            return None
+        own = self._to.get(borrower, 0.0)
+        others = sum(
+            min(room, self._under.get(rule, own) - own) for rule, room in limit.rules.items()
+        )
+        return limit.max_cpus - own - others
 
 
 class Lender:
@@ -126,8 +163,10 @@ class Lender:
         if loan is None:
             loan = self.loans[borrower, asked.loan] = LoanState(now)
         loan.at_most = dict(asked.at_most)
-        seconds = min(asked.seconds, limit.lease_seconds or asked.seconds, 60 * minute)
-        loan.until = now + seconds
+        seconds = min(asked.seconds, 60 * minute)
+        loan.lease_seconds = min(seconds, limit.lease_seconds or seconds)
+        # The lease of what is not lent yet has not begun: its wish stands as long as was asked.
+        loan.until = now + (loan.lease_seconds if any(loan.amounts.values()) else seconds)
         return None
 
     def _has_budget(self, borrower: str, now: float) -> bool:
@@ -166,7 +205,7 @@ class Lender:
         of_class: dict[str, list[tuple[LentKey, LoanState]]] = {}
         for key, loan in self.loans.items():
             of_class.setdefault(key[1], []).append((key, loan))
-        given_cpus: dict[str, float] = {}
+        given_cpus = GivenCpus()
         grants: list[Grant] = []
         for loan_id, loans in of_class.items():
             shares: dict[LentKey, dict[str, float]] = {}
@@ -194,13 +233,13 @@ class Lender:
         loans: Sequence[tuple[LentKey, LoanState]],
         used: Mapping[LentKey, Amounts],
         shares: dict[LentKey, dict[str, float]],
-        given_cpus: dict[str, float],
+        given_cpus: GivenCpus,
     ) -> None:
         """Gives away what is free, one machine's worth at a time, to who has the least.
 
         Args:
             shares: takes what each has then that is given something, with what it uses.
-            given_cpus: takes how much each borrower is given, of all classes.
+            given_cpus: takes what each borrower is given.
         """
         free = {name: amount for name, amount in supply.free.items() if amount > _SOME}
         if not free:
@@ -218,7 +257,10 @@ class Lender:
             if len(turns) > 1:  # the last one gets all at once
                 machine = supply.machine
                 piece = {name: min(more, machine.get(name, 0.0)) for name, more in piece.items()}
-            if self._give(key, piece, free, share, given_cpus):
+            before = share.get("cpus", 0.0)
+            if self._give(piece, free, share):
+                more = share.get("cpus", 0.0) - before
+                given_cpus.give(key[0], self._limit(key[0]), more)
                 shares[key] = share
                 heapreplace(turns, (idle, share.get("cpus", 0.0), key))
             else:
@@ -230,7 +272,7 @@ class Lender:
         key: LentKey,
         share: Mapping[str, float],
         used: Mapping[LentKey, Amounts],
-        given_cpus: Mapping[str, float],
+        given_cpus: GivenCpus,
     ) -> dict[str, float] | None:
         """How much more a loan may become; None for nothing."""
         loan = self.loans[key]
@@ -240,9 +282,10 @@ class Lender:
         limit = self._limit(key[0])
         if limit.why:
             return None
-        if limit.max_cpus is not None:
+        left = given_cpus.left(key[0], limit)
+        if left is not None:
             in_use = [taken.get("cpus", 0.0) for (pool, _), taken in used.items() if pool == key[0]]
-            left = limit.max_cpus - sum(in_use) - given_cpus.get(key[0], 0.0)
+            left -= sum(in_use)
             room["cpus"] = min(room.get("cpus", 0.0), left)
             if left <= _SOME:
                 return None
@@ -250,13 +293,7 @@ class Lender:
         return room or None
 
     @staticmethod
-    def _give(
-        key: LentKey,
-        room: Mapping[str, float],
-        free: dict[str, float],
-        share: dict[str, float],
-        given_cpus: dict[str, float],
-    ) -> bool:
+    def _give(room: Mapping[str, float], free: dict[str, float], share: dict[str, float]) -> bool:
         """Gives what is free of that; returns whether that was anything."""
         given = False
         for name, amount in room.items():
@@ -268,8 +305,6 @@ class Lender:
             free[name] -= amount
             if free[name] <= _SOME:
                 del free[name]
-            if name == "cpus":
-                given_cpus[key[0]] = given_cpus.get(key[0], 0.0) + amount
         return given
 
     def _leaves_unused(self, now: float, loan: LoanState) -> bool:
@@ -285,8 +320,10 @@ class Lender:
         if is_over and not any(used.values()):
             del self.loans[key]
             return Grant(*key, {}, now)
+        if any(share.values()) and not any(loan.amounts.values()):
+            loan.until = min(loan.until, now + loan.lease_seconds)
         renewed = loan.until > loan.told_until and (
-            loan.until - loan.told_until > self._settings.lease_seconds / 10
+            loan.until - loan.told_until > loan.lease_seconds / 10
         )
         if not (renewed or _differ(loan.amounts, share)):
             return None

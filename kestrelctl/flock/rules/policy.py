@@ -101,7 +101,7 @@ class Policy:
     def limits(self, direction: FlockDirection, pool: str) -> LoanTerms:
         """The widest terms that any tasks of a pool get; of no processors if none are allowed.
 
-        `max_cpus` is what rules grant to all pools that they fit: see `room_cpus`.
+        `max_cpus` is what rules grant to all pools that they fit: see `room_by_rule`.
         """
         found = [self._terms(rule) for rule in self._grants(direction, pool)]
         if not found:
@@ -113,16 +113,17 @@ class Policy:
             lease_seconds=_most([each.lease_seconds for each in found]),
         )
 
-    def room_cpus(
+    def room_by_rule(
         self, direction: FlockDirection, pool: str, lent: Mapping[str, float]
-    ) -> float | None:
-        """How many processors a pool may have at once; None for any number.
+    ) -> dict[str, float] | None:
+        """How many processors each rule lets a pool have at once, by the rule's name; None for any
+        number.
 
         Args:
             lent: what each pool has now, by its domain. What others have who share a rule with it
                 is taken off; its own is not.
         """
-        room: list[float | None] = []
+        room: dict[str, float] = {}
         for rule in self._grants(direction, pool):
             if rule is None or rule.max_cpus is None:
                 return None
@@ -131,8 +132,8 @@ class Policy:
                 for other, cpus in lent.items()
                 if other != pool and rule in self._grants(direction, other)
             )
-            room.append(max(0.0, rule.max_cpus - others))
-        return _together(room) if room else 0.0
+            room[rule.name] = max(0.0, rule.max_cpus - others)
+        return room
 
     # -- of a task ---------------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ class BorrowingDesk:
         if not waiting:
             self._asked_at.clear()
             return self.borrower.decide(now, [], [], {})
+        self._note_ends(now)
         policy = self._policy()
         may = [
             heard for heard in nearest_first(now) if policy.may_borrow_from(heard.said.pool).allowed
@@ -79,11 +80,20 @@ class BorrowingDesk:
             Need(each.tasks, natural(each.shape.request), self._fits(each, policy))
             for each in waiting
         ]
-        asked = self.borrower.decide(now, needs, may, self.used())
+        used = self.used()
+        asked = self.borrower.decide(now, needs, may, used)
         for pool, wish in asked:
             if not self._holds_some((pool, wish.loan)):
                 self._asked_at.setdefault((pool, wish.loan), now)
         return asked
+
+    def _note_ends(self, now: float) -> None:
+        """Tells the wishes until when lenders have lent."""
+        for lender, loan in self.borrower.wishes:
+            worker = self._service.pool.workers.get(loan_of(lender, loan))
+            left = worker.remaining_seconds(now) if worker is not None else None
+            if left is not None:
+                self.borrower.lent_until(lender, loan, now + left)
 
     def _note_hand_outs(self, now: float) -> None:
         """Measures the wishes that have led to something since the last look."""

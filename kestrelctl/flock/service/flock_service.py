@@ -126,7 +126,7 @@ class FlockService:
         self._next_token = _FIRST_TOKEN
         self._restored = False
         self._has_left = False
-        service.after_schedule = self._look_soon
+        service.after_schedule.append(self._look_soon)
 
     # -- in and out --------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class FlockService:
     def explain(self, job: Job) -> list[NeighbourAnswer]:
         """Why each pool that is known does not take what waits of a job."""
         moment = self._service.now()
-        waiting = Unmet(job.shape, job.owner, job.sharer.record.group, 1, None)
+        waiting = Unmet(job.shape, job.owner, job.sharer.record.group, 1)
         found: list[NeighbourAnswer] = []
         for heard in self.willing.nearest_first(self.overlay.proximity_seconds, moment):
             pool = heard.said.pool

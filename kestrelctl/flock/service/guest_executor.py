@@ -32,6 +32,7 @@ class GuestExecutor:
         on_submitted, on_ended: called with each guest, for the audit.
         on_ran: called with an attempt that has ended, the worker that ran it, and its number there.
         carrier: brings what an ended guest has left to its home.
+        holders: takes, by the id of each guest's job here, whom to tell of its end: this one.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class GuestExecutor:
         on_ended: Callable[[JobSpec, int, Completion], None],
         on_ran: Callable[[int, str, int], None],
         carrier: Callable[[Completion], Awaitable[Completion]],
+        holders: dict[int, GuestExecutor],
     ) -> None:
+        self._holders = holders
         self._on_ran = on_ran
         self._carrier = carrier
         self._carrying: dict[int, asyncio.Task[None]] = {}
@@ -118,6 +121,7 @@ class GuestExecutor:
     def _take(self, number: int, job_id: int, spec: JobSpec) -> None:
         self.job_of[number] = job_id
         self._guests[job_id] = (number, spec)
+        self._holders[job_id] = self
 
     def _ended_record(self, job_id: int) -> TaskRecord | None:
         """How such a job has ended before this process looked; None if it has not."""
@@ -183,6 +187,8 @@ class GuestExecutor:
             carrying.cancel()
         await asyncio.gather(*self._carrying.values(), return_exceptions=True)
         self.job_of.clear()
+        for job_id in self._guests:
+            self._holders.pop(job_id, None)
         self._guests.clear()
 
     # -- the own pool ------------------------------------------------------------------------------
@@ -203,6 +209,7 @@ class GuestExecutor:
         if guest is None:
             return
         number, spec = guest
+        self._holders.pop(record.job_id, None)
         del self.job_of[number]
         end = completion_of(number, record, self._why.pop(record.job_id, ""))
         self._on_ended(spec, record.job_id, end)

@@ -16,7 +16,7 @@ from kestrelctl.core.model import (
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.matching_ads import amounts_ad
 from kestrelctl.core.model.validate import MOST_CPUS
-from kestrelctl.flock.rules.start_text import ALWAYS
+from kestrelctl.flock.rules.start_text import ALWAYS, NEVER
 
 #: What a task of another pool cannot have here: a directory of its user's choice, files of other
 #: tasks of his, checkpoints, a shared file system of the lender's.
@@ -84,6 +84,18 @@ def loan_ad(
         start=" && ".join(f"({each})" for each in said),
         ends_at=round(ends_at, 3),
     )
+
+
+def resting_ad(amounts: Mapping[str, float], host: str, ends_at: float) -> WorkerAd:
+    """The ad of a loan of machines that the lender's manager has not seen since it started: what
+    runs goes on, and nothing new comes, for it could not be said which machines it may have.
+
+    Args:
+        amounts: what is lent together.
+        host, ends_at: as of `loan_ad`.
+    """
+    lent = {**amounts, "cpus": max(amounts.get("cpus", 0.0), LEAST_CPUS)}
+    return WorkerAd(assets=lent, host=host, start=NEVER, ends_at=round(ends_at, 3))
 
 
 def fits_one(machine: WorkerAd) -> list[str]:

@@ -11,11 +11,11 @@ from random import Random
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import natural
-from kestrelctl.core.model.records import JobRecord, TaskRecord
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.service.files_home import Carrier
 from kestrelctl.flock.service.guest_executor import ONLY, GuestExecutor
 from kestrelctl.flock.service.guest_jobs import guest_spec
+from kestrelctl.flock.service.lent_ad import resting_ad
 from kestrelctl.flock.service.lent_session import LentSession
 from kestrelctl.flock.service.loan_addresses import loan_of
 from kestrelctl.manager.service import Service
@@ -27,6 +27,8 @@ from kestrelctl.worker.session import WorkerSession
 
 log = logging.getLogger(__name__)
 
+#: Why nothing begins.
+_UNSEEN = "it has started anew, and none of the machines that it lends has greeted it yet"
 #: (least isolation, longest time of an attempt or None), or why none may run.
 Terms = tuple[str, float | None]
 
@@ -38,7 +40,8 @@ class Loan:
         service: of the own pool.
         borrower: the domain of the other pool.
         loan: the id of the class.
-        machine: one worker of that class (`lent_ad.lent_machine`).
+        machine: one worker of that class (`lent_ad.lent_machine`); None as long as none was seen
+            since the manager has started: then nothing new begins.
         ad: what the borrower is offered at first.
         spool: keeps results until the borrower has them.
         incarnation: a word that no other process of this loan has.
@@ -48,6 +51,7 @@ class Loan:
         on_ran: called with the number of an attempt that has ended, the worker that ran it here,
             and its number there.
         left: guests that an earlier process of the manager has begun: (job id, job).
+        holders: takes whom to tell of the end of each guest's job.
         on_over: called once when nothing of the loan is left.
     """
 
@@ -56,7 +60,7 @@ class Loan:
         service: Service,
         borrower: str,
         loan: str,
-        machine: WorkerAd,
+        machine: WorkerAd | None,
         ad: WorkerAd,
         spool: Spool,
         incarnation: str,
@@ -66,6 +70,7 @@ class Loan:
         carrier: Carrier,
         on_ran: Callable[[int, str, int], None],
         left: Iterable[tuple[int, JobSpec]],
+        holders: dict[int, GuestExecutor],
         on_over: Callable[[Loan], None],
     ) -> None:
         self.borrower = borrower
@@ -91,6 +96,7 @@ class Loan:
                 lambda spec, job_id, end: audit(borrower, spec, job_id, end),
                 on_ran,
                 lambda end: carrier.carry(borrower, end),
+                holders,
             )
             for job_id, spec in left:
                 made.remember(job_id, spec)
@@ -166,6 +172,11 @@ class Loan:
         """Offers more or less from now on; what runs goes on."""
         if ad != self.session.ad and not self.over:
             self.session.resize(ad)
+
+    def rest(self) -> None:
+        """Offers nothing any more; what runs goes on."""
+        ad = self.session.ad
+        self.resize(resting_ad({}, ad.host, ad.ends_at or 0.0))
 
     @property
     def used(self) -> dict[str, float]:
@@ -251,6 +262,8 @@ class Loan:
     # -- guests ------------------------------------------------------------------------------------
 
     def _guest_spec(self, command: CommandSpec) -> JobSpec | str:
+        if self.machine is None:  # it was on its way when the manager started anew
+            return _UNSEEN
         attempt = self.session.agent.running[command.number]
         terms = self._judge(self.borrower, attempt)
         if isinstance(terms, str):
@@ -266,11 +279,3 @@ class Loan:
             rung=rung,
             max_seconds=max_seconds,
         )
-
-    def task_ended(self, record: TaskRecord) -> None:
-        """A task of the own pool has ended."""
-        self.executor.ended(record)
-
-    def job_closed(self, record: JobRecord) -> None:
-        """A job of the own pool has ended."""
-        self.executor.closed(record)

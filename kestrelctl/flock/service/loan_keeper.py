@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -20,9 +20,10 @@ from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.lending import ClassToLend, Grant, Lender, LentKey, LoanLimit
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.service.files_home import Carrier
+from kestrelctl.flock.service.guest_executor import GuestExecutor
 from kestrelctl.flock.service.guest_jobs import held_of
 from kestrelctl.flock.service.guest_outputs import GuestOutputs
-from kestrelctl.flock.service.lent_ad import lent_machine, loan_ad
+from kestrelctl.flock.service.lent_ad import lent_machine, loan_ad, resting_ad
 from kestrelctl.flock.service.loan import Loan, Terms
 from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.service import Service
@@ -116,6 +117,8 @@ class LoanKeeper:
         self._random = random
         self.lender = Lender(settings, self._limit)
         self.loans: dict[LentKey, Loan] = {}
+        #: Job id of a guest -> whose it is.
+        self._holders: dict[int, GuestExecutor] = {}
         self.counts = GuestCounts()
         self._machines: dict[str, WorkerAd] = {}
         self._wanted_since: dict[str, float] = {}
@@ -136,18 +139,24 @@ class LoanKeeper:
         for loan in self.loans.values():
             if waiting := loan.begun():
                 begun.setdefault(loan.loan, Counter()).update(waiting)
-        for each in self._service.pool.lendable(moment):
+        reclaim_seconds = self._settings.reclaim_seconds
+        for each in self._service.pool.lendable(moment, reclaim_seconds):
+            since = moment
             if each.wanted:
-                self._wanted_since.setdefault(each.id, moment)
+                since = self._wanted_since.setdefault(each.id, moment)
             else:
                 self._wanted_since.pop(each.id, None)
+            # A task may be younger than its job; there is none so old if none waited in between.
+            overdue = each.overdue if moment - since >= reclaim_seconds else 0
             machine = lent_machine(each.ad, any_workdir=self._any_workdir)
             self._machines[each.id] = machine
             free = {} if each.wanted else {n: each.free.get(n, 0.0) for n in machine.assets}
             for name, amount in begun.get(each.id, {}).items():
                 if name in free:  # guests that are to be placed in a moment
                     free[name] = max(0.0, free[name] - amount)
-            self._supplies[each.id] = ClassToLend(each.id, machine.assets, free, each.wanted)
+            self._supplies[each.id] = ClassToLend(
+                each.id, machine.assets, free, each.wanted, overdue
+            )
             told.append(LentClass(id=each.id, ad=machine, machines=each.machines, free=free))
         return told
 
@@ -158,14 +167,16 @@ class LoanKeeper:
 
     def _on_tasks_ended(self, ended: fx.TasksEnded) -> None:
         for record in ended.records:
-            for loan in self.loans.values():
-                loan.task_ended(record)
+            holder = self._holders.get(record.job_id)
+            if holder is not None:
+                holder.ended(record)
 
     def _on_job_ended(self, ended: fx.JobEnded) -> None:
         if ended.record.spec.guest is not None:
             self._ended.append((self._service.now(), ended.record.job_id))
-            for loan in self.loans.values():
-                loan.job_closed(ended.record)
+            holder = self._holders.get(ended.record.job_id)
+            if holder is not None:
+                holder.closed(ended.record)
 
     # -- what borrowers say ------------------------------------------------------------------------
 
@@ -215,10 +226,21 @@ class LoanKeeper:
         for (borrower, _), amounts in used.items():
             cpus = amounts.get("cpus", 0.0)
             self._running_cpus[borrower] = self._running_cpus.get(borrower, 0.0) + cpus
+        self._show_machines(now)
         for grant in self.lender.share(now, self._supplies, used):
             self._apply(grant, now)
         self._look_after(now)
         self.forget_ended(now)
+
+    def _show_machines(self, now: float) -> None:
+        """Loans of an earlier process lend again as soon as a worker of their class is seen."""
+        for key, loan in self.loans.items():
+            if loan.machine is not None or key[1] not in self._machines:
+                continue
+            loan.machine = self._machines[key[1]]
+            state = self.lender.loans.get(key)
+            if state is not None:
+                loan.resize(self._ad(loan.machine, Grant(*key, state.amounts, state.until), now))
 
     def _apply(self, grant: Grant, now: float) -> None:
         key = (grant.borrower, grant.loan)
@@ -227,7 +249,7 @@ class LoanKeeper:
             if loan is not None and loan.unreported:
                 # With its spool they would be gone. It lends nothing more meanwhile.
                 self.lender.adopt(*key, {}, now)
-                loan.resize(self._ad(loan.machine, grant, now))
+                loan.rest()
             elif loan is not None:
                 loan.end()
             return
@@ -238,15 +260,17 @@ class LoanKeeper:
         else:
             loan.resize(self._ad(loan.machine, grant, now))
 
-    def _ad(self, machine: WorkerAd, grant: Grant, now: float) -> WorkerAd:
-        policy = self._policy().start_expression("lend", grant.borrower)
+    def _ad(self, machine: WorkerAd | None, grant: Grant, now: float) -> WorkerAd:
         ends_at = self._service.clock.wall() + max(0.0, grant.until - now)
+        if machine is None:
+            return resting_ad(grant.amounts, self._service.domain, ends_at)
+        policy = self._policy().start_expression("lend", grant.borrower)
         return loan_ad(machine, grant.amounts, [policy], self._service.domain, ends_at)
 
     def _open(
         self,
         key: LentKey,
-        machine: WorkerAd,
+        machine: WorkerAd | None,
         grant: Grant,
         now: float,
         left: tuple[tuple[int, JobSpec], ...],
@@ -267,6 +291,7 @@ class LoanKeeper:
             self.carrier,
             partial(self._outputs.note, borrower),
             left,
+            self._holders,
             self._over,
         )
 
@@ -320,7 +345,9 @@ class LoanKeeper:
         now = self._service.now()
         moments = [loan.until for loan in self.lender.loans.values() if loan.until > now]
         overdue = self.lender.overdue_at()
-        return min([*moments, *([overdue] if overdue is not None else [])], default=None)
+        if overdue is not None and overdue > now:
+            moments.append(overdue)
+        return min(moments, default=None)
 
     def forget_ended(self, now: float) -> None:
         """Has the own pool forget guests that ended a while ago: the audit tells of them."""
@@ -337,8 +364,12 @@ class LoanKeeper:
         verdict = policy.may_lend_to(borrower)
         if not verdict.allowed:
             return LoanLimit(why=verdict.why)
-        room = policy.room_cpus("lend", borrower, self._running_cpus)
-        return LoanLimit(max_cpus=room, lease_seconds=verdict.terms.lease_seconds)
+        rules = policy.room_by_rule("lend", borrower, self._running_cpus)
+        return LoanLimit(
+            max_cpus=None if rules is None else sum(rules.values()),
+            rules=rules or {},
+            lease_seconds=verdict.terms.lease_seconds,
+        )
 
     def _judge(self, borrower: str, attempt: LocalAttempt) -> Terms | str:
         """Whether the policy lets an attempt run here, whatever its home has thought."""
@@ -409,15 +440,11 @@ class LoanKeeper:
             if whole is not None:
                 left.setdefault((guest.pool, guest.loan), []).append((whole.job_id, whole.spec))
         for key, guests in left.items():
-            machine = _machine_of([spec for _, spec in guests])
-            amounts: dict[str, float] = {}
-            for _, spec in guests:
-                for name, amount in spec.request.items():
-                    amounts[name] = amounts.get(name, 0.0) + amount
-            machine = self._machines.get(key[1], machine)
-            self.lender.adopt(*key, amounts, now)
-            grant = Grant(*key, amounts, now + self._settings.lease_seconds)
-            self._open(key, machine, grant, now, tuple(guests))
+            running = [job_id for job_id, _ in guests if self._service.pool.job(job_id)]
+            self.lender.adopt(*key, _together(guests, running), now)
+            until = now + self._settings.lease_seconds
+            grant = Grant(*key, _together(guests, [job_id for job_id, _ in guests]), until)
+            self._open(key, self._machines.get(key[1]), grant, now, tuple(guests))
 
     def on_online(self) -> None:
         """The manager has a session with the server."""
@@ -437,10 +464,10 @@ class LoanKeeper:
             await loan.close()
 
 
-def _machine_of(specs: Sequence[JobSpec]) -> WorkerAd:
-    """At least what guests were promised: the rest is known when such a worker is seen again."""
-    assets: dict[str, float] = {}
-    for spec in specs:
-        for name, amount in spec.request.items():
-            assets[name] = max(assets.get(name, 0.0), amount)
-    return WorkerAd(assets=assets)
+def _together(guests: Sequence[tuple[int, JobSpec]], jobs: Collection[int]) -> dict[str, float]:
+    """What some of the guests take, in natural units."""
+    found: Counter[str] = Counter()
+    for job_id, spec in guests:
+        if job_id in jobs:
+            found.update(spec.request)
+    return dict(found)

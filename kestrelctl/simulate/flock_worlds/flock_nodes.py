@@ -4,44 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kestrelctl.simulate.course import PoolOfWorld
 from kestrelctl.simulate.flock_worlds.flock_operator import FlockOperator
 from kestrelctl.simulate.flock_worlds.flock_world_settings import PoolPlan
 from kestrelctl.simulate.flock_worlds.flocked_manager import FlockedManager
 from kestrelctl.simulate.flock_worlds.guest_audit import PoolAudit
 from kestrelctl.simulate.flock_worlds.streams import FlockServer
-from kestrelctl.simulate.nodes import Nodes
-from kestrelctl.simulate.vigil import Vigil
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlockedPool:
+class FlockedPool(PoolOfWorld):
     """A pool of a flock."""
 
     plan: PoolPlan
     server: FlockServer
     manager: FlockedManager
     operator: FlockOperator
-    nodes: Nodes
     audit: PoolAudit
-    vigil: Vigil
 
     @property
     def domain(self) -> str:
         """Its name."""
         return self.plan.domain
-
-    @property
-    def unrest(self) -> list[str]:
-        """What of the pool itself has not come to rest."""
-        pool, nodes = self.manager.pool, self.nodes
-        if pool is None:
-            return ["has no manager"]
-        found = [f"job {job.id} is active" for job in pool.jobs]
-        found += [f"job {job_id} is ending" for job_id in pool.state.ending]
-        found += [f"{owner.name} is not settled" for owner in nodes.owners if not owner.settled]
-        found += [f"{what} is not answered" for what in nodes.operator.open]
-        found += [f"{each.name} is not settled" for each in nodes.workers if not each.settled]
-        return found
 
     @property
     def loans_left(self) -> list[str]:

@@ -157,6 +157,20 @@ class FlockVigil:
             steady = host.vigil.steady(host.manager, most) and host.vigil.steady(worker, most)
             if since is None or not steady:
                 continue
-            if since + most < now:
+            own = host.manager.pool
+            if since + most < now and own and _waits_for(own, execution.worker, now - most):
                 text = f"job {job_id}, a guest of {guest.home}, keeps own tasks from {worker.name}"
                 yield ("owners", lender, job_id), (host, 0.0, text)
+
+
+def _waits_for(pool: Pool, jid: str, since: float) -> bool:
+    """Whether own tasks that could run on a worker have waited since then."""
+    state = pool.state
+    bits = 0
+    for each in own_waiting(state.demand, since):
+        if each.old:
+            bits |= each.shape.bit
+    worker = state.workers.get(jid)
+    if not bits or worker is None:
+        return False
+    return bool(state.supply.of(worker).usable(state.demand.shapes, bits))

@@ -8,11 +8,10 @@ import msgspec
 
 from kestrelctl.core.model import guest, isolation
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.flock_rule import FlockRule
 from kestrelctl.core.model.spec import JobSpec, OnWorkerLost
 from kestrelctl.flock.rules.flock_settings import FlockSettings
-from kestrelctl.simulate.settings import WorldSettings
+from kestrelctl.simulate.settings import BadDay, WorldSettings, some_config
 from kestrelctl.simulate.workload import MEBIBYTE, OWNERS, Submission
 
 #: The domains of the pools of a world, the first ones of these.
@@ -56,24 +55,18 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.through) or max((at for at, _ in self.joins), default=-1.0) > last_leave
 
 
-class FlockWorldSettings(msgspec.Struct, frozen=True, kw_only=True):
+class FlockWorldSettings(BadDay, frozen=True, kw_only=True):
     """A world of several pools.
 
     Attributes:
         flock: how fast it lives.
-        faults: how many things go wrong within the first `fault_seconds`.
-        patience_seconds: how long after that everything must have come to its end.
         stream_seconds: bounds of the typical one-way delay between two servers.
-        keep_story: remember what happened, for `WorldReport.story`.
     """
 
     pools: list[PoolPlan]
     flock: FlockSettings
-    faults: int = 0
-    fault_seconds: float = 20.0
     patience_seconds: float = 3000.0
     stream_seconds: tuple[float, float] = (0.001, 0.05)
-    keep_story: bool = True
 
 
 def small_flock(seed: int) -> FlockWorldSettings:
@@ -120,19 +113,8 @@ def _pool(
             submissions=_jobs(random, tasks, fault_seconds),
             latency_seconds=random.choice(((0.0005, 0.005), (0.005, 0.1))),
             commit_seconds=random.choice(((0.001, 0.005), (0.01, 0.1))),
-            config=Config(
-                min_heartbeat_seconds=2.0,
-                late_seconds=1.5,
-                reconcile_seconds=1.0,
-                away_seconds=random.choice((3.0, 10.0)),
-                forget_worker_seconds=random.choice((6.0, 60.0)),
-                backoff_seconds=0.2,
-                max_backoff_seconds=2.0,
-                quarantine_failures=4,
-                quarantine_fast_seconds=1.0,
-                quarantine_seconds=3.0,
-                max_quarantine_seconds=12.0,
-                usage_seconds=random.choice((0.0, 1.0)),
+            config=msgspec.structs.replace(
+                some_config(random), usage_seconds=random.choice((0.0, 1.0))
             ),
             machines_per_puller=random.choice((0, 0, 2)),
         ),

@@ -8,12 +8,13 @@ import msgspec
 
 from kestrelctl.core.effects import Effect, Run
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.model.records import JobRecord, Record
+from kestrelctl.core.model.records import JobRecord
 from kestrelctl.core.model.result import Outcome, Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.service.guest_jobs import held_of
 from kestrelctl.flock.service.loan_addresses import loan_of
+from kestrelctl.membership.event_records import StoreRecord
 from kestrelctl.simulate.audit import Audit, Execution
 from kestrelctl.simulate.simulation_clock import SimulationClock
 
@@ -181,7 +182,7 @@ class PoolAudit(Audit):
         """A job that is durable."""
         return self._jobs.get(job_id)
 
-    def committed(self, records: Sequence[Record]) -> None:
+    def committed(self, records: Sequence[StoreRecord]) -> None:
         super().committed(records)
         for record in records:
             if isinstance(record, JobRecord) and record.spec.guest is not None:

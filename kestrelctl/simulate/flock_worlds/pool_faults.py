@@ -1,4 +1,4 @@
-"""What goes wrong in a flock, between pools and inside of them: a seeded plan of faults."""
+"""What goes wrong in a flock, between pools and inside of them; each passes."""
 
 from __future__ import annotations
 
@@ -8,29 +8,9 @@ from random import Random
 from kestrelctl.simulate import faults
 from kestrelctl.simulate.flock_worlds.flock_nodes import FlockedPool
 from kestrelctl.simulate.flock_worlds.streams import Stream
-from kestrelctl.simulate.simulation_clock import SimulationClock
 
 #: Something that can go wrong between pools, for so many seconds.
 FlockKind = Callable[[list[FlockedPool], Random, float], None]
-
-
-def plan_faults(
-    clock: SimulationClock,
-    pools: list[FlockedPool],
-    random: Random,
-    n: int,
-    within_seconds: float,
-) -> None:
-    """Lets so many faults begin in the first `within_seconds`; they like company."""
-    begin = 0.0
-    for _ in range(n):
-        kind = random.choices(list(KINDS), list(KINDS.values()))[0]
-        seconds = min(random.expovariate(0.3), 20.0)
-        if random.random() < 0.5:
-            begin = random.uniform(0.0, within_seconds)
-        else:
-            begin = random.uniform(begin, min(begin + 0.5, within_seconds))
-        clock.at(clock.start + begin, kind, pools, random, seconds)
 
 
 def _inside(kind: faults.Kind) -> FlockKind:

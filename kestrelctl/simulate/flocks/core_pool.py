@@ -420,6 +420,7 @@ class CorePool:
         if job is not None and not job.running:  # an owner was faster
             self._cancel(job_id)
             self._guest_left(job_id)
+            self._settled()  # who was promised a machine that is not there hears so first
             at = self._agenda.now + 2 * guest.loan.far_seconds
             self._agenda.at(at, self._pools[guest.home]._came_back, guest, None)
 
@@ -448,13 +449,3 @@ class CorePool:
         for _, guest in ended:
             at = self._agenda.now + guest.loan.far_seconds
             self._agenda.at(at, self._pools[guest.home]._came_back, guest, None)
-
-    # -- failures ----------------------------------------------------------------------------------
-
-    def fail(self, notice_seconds: float) -> None:
-        """Is for the model alone."""
-        raise NotImplementedError("a pool with a core does not fail")
-
-    def recover(self) -> None:
-        """Likewise."""
-        raise NotImplementedError("a pool with a core does not fail")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from random import Random
 
 import msgspec
@@ -11,9 +12,9 @@ from kestrelctl.flock.rules.flock_settings import MINUTE_SECONDS, FlockSettings
 from kestrelctl.protocol.flock import PoolAnnouncement
 from kestrelctl.simulate.flocks.agenda import Agenda
 from kestrelctl.simulate.flocks.core_pool import CorePool
-from kestrelctl.simulate.flocks.member import HeardSource, Member
+from kestrelctl.simulate.flocks.member import NOTICE_SECONDS, HeardSource, Member
 from kestrelctl.simulate.flocks.pool_model import PoolModel
-from kestrelctl.simulate.flocks.simulated_pool import SimulatedPool
+from kestrelctl.simulate.flocks.simulated_pool import FailingPool, SimulatedPool
 from kestrelctl.simulate.flocks.topology import Topology
 from kestrelctl.simulate.flocks.trace import trace
 
@@ -66,12 +67,20 @@ class FlockWorld:
         self._tables: list[list[int]] = []
         self.upkeep_per_minute = 0.0
         self.network = Topology(Random(f"{plan.seed} network"), plan.pools)
-        self.models: list[SimulatedPool] = [self._pool(number) for number in range(plan.pools)]
+        self.models: Sequence[SimulatedPool]
+        self._can_fail: Sequence[FailingPool] = ()
+        if plan.core:
+            self.models = [CorePool(*self._begins_with(number)) for number in range(plan.pools)]
+        else:
+            self.models = self._can_fail = [
+                PoolModel(*self._begins_with(number)) for number in range(plan.pools)
+            ]
         self.members: list[Member] = []
         if plan.flocking:
             self._flock()
 
-    def _pool(self, number: int) -> SimulatedPool:
+    def _begins_with(self, number: int) -> tuple[int, int, array[float], array[float], Agenda]:
+        """What a pool is made of: its number, machines, tasks with their lengths, and the time."""
         plan = self.plan
         random = Random(f"{plan.seed} pool {number}")
         machines, sequences = (
@@ -81,8 +90,7 @@ class FlockWorld:
         for task in trace(random, sequences):
             at.append(task.at * MINUTE_SECONDS)
             lengths.append(task.seconds * MINUTE_SECONDS)
-        kind = CorePool if plan.core else PoolModel
-        return kind(number, machines, at, lengths, self.agenda)
+        return number, machines, at, lengths, self.agenda
 
     def _flock(self) -> None:
         plan = self.plan
@@ -123,18 +131,20 @@ class FlockWorld:
         stays = [m.model.number for m in present]
         for number in draw.sample(stays[1:], round(plan.failing * plan.pools)):
             at = draw.uniform(*_COMINGS_MINUTES) * MINUTE_SECONDS
-            self.agenda.at(at, self._fails, self.members[number], None)
+            self.agenda.at(at, self._fails, self.members[number], self._can_fail[number])
 
     def _comes(self, member: Member, _b: None) -> None:
         member.join(self.members[0])
         member.start(0.0)
 
-    def _fails(self, member: Member, _b: None) -> None:
-        member.fail()
-        self.agenda.at(self.agenda.now + AWAY_SECONDS, self._recovers, member, None)
+    def _fails(self, member: Member, model: FailingPool) -> None:
+        model.fail(NOTICE_SECONDS)
+        member.leave()
+        self.agenda.at(self.agenda.now + AWAY_SECONDS, self._recovers, member, model)
 
-    def _recovers(self, member: Member, _b: None) -> None:
-        member.recover(self.members[0])
+    def _recovers(self, member: Member, model: FailingPool) -> None:
+        model.recover()
+        self._comes(member, None)
 
     def _wire(self, _a: None, _b: None) -> None:
         """Notes whose announcements reach whom, as the tables are now."""

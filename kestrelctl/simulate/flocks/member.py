@@ -162,17 +162,10 @@ class Member:
             self.overlay.join(via.domain, self._agenda.now)
             self._flush()
 
-    def fail(self) -> None:
+    def leave(self) -> None:
         """The pool is gone for a while, with all that its manager knew of others."""
-        self.model.fail(NOTICE_SECONDS)
         self.member = False
         self._forget()
-
-    def recover(self, via: Member) -> None:
-        """The pool is back, and joins again."""
-        self.model.recover()
-        self.join(via)
-        self.start(0.0)
 
     # -- the overlay -------------------------------------------------------------------------------
 

@@ -315,6 +315,7 @@ class PoolModel:
         self.guests[home, task] = ends
         running = self.guests_of[home] = self.guests_of.get(home, 0) + 1
         self.around.used(home, running)
+        self.around.changed()  # it may be the machine of another loan: its borrower is told
         self._agenda.at(ends, self._guest_ends, (home, task), loan)
 
     def _guest_ends(self, guest: tuple[int, int], loan: Borrowed) -> None:

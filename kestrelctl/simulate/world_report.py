@@ -1,0 +1,49 @@
+"""What came of a simulated world."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.core.model.task_state import Counts
+
+
+class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a world.
+
+    Attributes:
+        problems: promises that were broken; empty if all is well.
+        seconds: simulated time until all was quiet, acknowledgements included.
+        busy_seconds: simulated time until the last job had ended.
+        counts: tasks of all jobs by final state.
+        executions: commands that were started.
+        wasted: those without an accepted result: repetitions, and what died with its worker.
+        actions: how much happened, in actions of the clock.
+        story: what happened, if it was kept; `digest` is its fingerprint.
+        guests: attempts that other pools took over, in a world of several.
+    """
+
+    seed: int
+    problems: list[str]
+    seconds: float
+    busy_seconds: float
+    jobs: int
+    counts: Counts
+    executions: int
+    wasted: int
+    actions: int
+    digest: str
+    story: list[str]
+    guests: int = 0
+
+    def raise_problems(self, lines: int = 400) -> None:
+        """Raises if a promise was broken.
+
+        Raises:
+            AssertionError: with the seed, the problems and the story up to the first of them.
+        """
+        if not self.problems:
+            return
+        first = next((i for i, line in enumerate(self.story) if " PROBLEM " in line), None)
+        told = self.story if first is None else self.story[: first + 1]
+        head = f"seed {self.seed} breaks promises (the same seed and settings do it again):"
+        raise AssertionError("\n".join([head, *self.problems, "the story:", *told[-lines:]]))
