@@ -20,6 +20,8 @@ AT_ONCE = 2
 LONGEST = "pool"
 #: A scenario takes no longer, on however busy a machine: the longest ten minutes if it is alone.
 HANGS_SECONDS = 1800.0
+#: So many lines of what a scenario said are shown of one that failed.
+END_LINES = 120
 
 
 class Played(NamedTuple):
@@ -27,6 +29,12 @@ class Played(NamedTuple):
 
     status: int | None
     said: str
+
+    @property
+    def end(self) -> str:
+        """The last that it said, without the lines of waiting: what went wrong stands there."""
+        lines = [line for line in self.said.splitlines() if "FAILED - RETRYING" not in line]
+        return "\n".join(lines[-END_LINES:])
 
 
 class Scenarios:

@@ -14,5 +14,5 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(len(NAMES) * HANGS_SECONDS)]
 @pytest.mark.parametrize("scenario", NAMES)
 def test_scenario(scenario: str, scenarios: Scenarios) -> None:
     played = scenarios.played[scenario].result()
-    assert played.status is not None, f"it hangs:\n{played.said}"
-    assert played.status == 0, played.said
+    assert played.status is not None, f"it hangs:\n{played.end}"
+    assert played.status == 0, played.end

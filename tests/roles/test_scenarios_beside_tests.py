@@ -86,3 +86,10 @@ def test_what_hangs_is_ended_and_its_hosts_are_removed(
     monkeypatch.setattr(scenarios, "HANGS_SECONDS", 0.1)
     assert play("a").played["a"].result().status is None
     assert (tmp_path / "destroyed-a").exists()
+
+
+def test_of_one_that_failed_the_end_is_shown_without_the_waiting() -> None:
+    waiting = ["FAILED - RETRYING: [localhost]: Wait for their ends (9 retries left)."] * 500
+    said = "\n".join(["it began", *waiting, "fatal: no disk", *waiting])
+    assert Played(2, said).end == "it began\nfatal: no disk"
+    assert len(Played(2, "line\n" * 1000).end.splitlines()) == scenarios.END_LINES
