@@ -16,6 +16,7 @@ from kestrelctl.core.model.result import Result
 from kestrelctl.protocol import (
     answers,
     codec,
+    environments,
     flock,
     flock_message,
     flock_overlay,
@@ -27,8 +28,8 @@ from kestrelctl.protocol import (
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 DIRECTIONS = {
-    "Worker to pool": (codec.from_worker, work.FromWorker),
-    "Pool to worker": (codec.to_worker, work.ToWorker),
+    "Worker to pool": (codec.from_worker, work.FromWorker | environments.EnvironmentsHere),
+    "Pool to worker": (codec.to_worker, work.ToWorker | environments.ToHost),
     "Simple worker to pool": (codec.from_worker, profile.FromProfileWorker),
     "Pool to simple worker": (codec.to_profile_worker, profile.ToProfileWorker),
     "Joining machine to pool": (codec.from_joiner, joining.Join),
@@ -142,3 +143,26 @@ def test_the_id_of_a_refused_payload_can_still_be_told() -> None:
     assert codec.id_in('{"type": "dance", "id": "7"}') == "7"
     assert codec.id_in("no json") == ""
     assert codec.id_in('{"id": 7}') == ""
+
+
+@pytest.mark.parametrize(
+    "kind", typing.get_args(requests.AnyRequest), ids=lambda kind: str(kind.__name__)
+)
+def test_the_whole_numbers_of_a_request_are_ones_that_the_store_can_look_for(kind: type) -> None:
+    """What is deeper inside, such as a job's description, has checks of its own."""
+    for field in msgspec.structs.fields(kind):
+        for bounds in bounds_of(msgspec.inspect.type_info(field.type)):
+            assert bounds == (True, True), f"{field.name} has no lower or no upper bound"
+
+
+def bounds_of(field: msgspec.inspect.Type) -> list[tuple[bool, bool]]:
+    """Whether each whole number of this field has a lower and an upper bound."""
+    match field:
+        case msgspec.inspect.IntType(ge=ge, gt=gt, le=le, lt=lt):
+            return [(ge is not None or gt is not None, le is not None or lt is not None)]
+        case msgspec.inspect.UnionType(types=types):
+            return [bounds for kind in types for bounds in bounds_of(kind)]
+        case msgspec.inspect.ListType(item_type=item):
+            return bounds_of(item)
+        case _:
+            return []

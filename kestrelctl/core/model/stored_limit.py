@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from kestrelctl.core.model.result import Whole
+
 #: Bytes; None for any number; or what holds for everybody of whom nothing is set.
-StoredLimit = int | Literal["default"] | None
+StoredLimit = Whole | Literal["default"] | None
 
 AS_FOR_ALL: Final = "default"
 #: No sum of bytes, and no limit on one, is more: stores and messages hold a month of such hours.
