@@ -25,11 +25,20 @@ class Clock(Protocol):
 class Session(Protocol):
     """A connection to the server that reconnects by itself until it is stopped."""
 
-    online: bool
-    #: Set when the server refuses the credentials: trying again would not help.
-    refused: str | None
-    #: In words, how the connection is.
-    link: str
+    @property
+    def online(self) -> bool:
+        """Whether it is up."""
+        ...
+
+    @property
+    def refused(self) -> str | None:
+        """Set when the server refuses the credentials: trying again would not help."""
+        ...
+
+    @property
+    def link(self) -> str:
+        """In words, how the connection is."""
+        ...
 
     def start(self) -> None:
         """Begins to connect; `Listener.on_online` follows."""

@@ -101,6 +101,12 @@ def revoke(invocation: Invocation, names: tuple[str, ...]) -> None:
 @click.option("--name", default="", help="Of the worker.  [default: the token's, or the host name]")
 @aggregate_options
 @click.option(
+    "--any-workdir",
+    is_flag=True,
+    hidden=True,
+    help="As of `worker run`: for an environment of a worker that has it.",
+)
+@click.option(
     "--service", is_flag=True, help="Leave it to systemd, from now on and after each start."
 )
 @click.option(

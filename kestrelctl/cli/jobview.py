@@ -17,12 +17,12 @@ from kestrelctl.core.jobs.job import how_stopped
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.errors import KestrelError, NotFound
-from kestrelctl.grammar.quantities import ago, duration, size
+from kestrelctl.grammar.quantities import ago, duration, short_address, size
 from kestrelctl.grammar.why_waiting import conclusion
-from kestrelctl.protocol.answers import JobExplanation, Jobs, JobView
+from kestrelctl.protocol.answers import JobExplanation, JobLine, Jobs, JobView
 from kestrelctl.protocol.requests import ExplainJob, ListJobs
 
-#: What stands where the name of another user's job would.
+#: What stands where the name or command of another user's job would.
 PRIVATE = "(private)"
 #: For how many waiting jobs a list says why they wait: each takes a request.
 _MOST_REASONS = 20
@@ -119,7 +119,15 @@ def job_list(views: Sequence[JobView], now: float, reasons: dict[int, str]) -> L
 
 def job_name(view: JobView) -> str:
     """What stands for a job in a list."""
-    return view.name or cut(_command(view), _LONGEST_COMMAND) or PRIVATE
+    said = view.name or cut(_command(view), _LONGEST_COMMAND)
+    return said or unnamed(view)
+
+
+def unnamed(job: JobView | JobLine) -> str:
+    """What stands for a job whose name and command are not for this user."""
+    if job.guest_of:
+        return f"guest of {job.guest_of}: {short_address(job.owner)}"
+    return PRIVATE
 
 
 def totals(views: Sequence[JobView], of: int = 0) -> str:

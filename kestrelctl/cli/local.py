@@ -79,6 +79,13 @@ if TYPE_CHECKING:
     help="Share idle workers with that pool on this machine and its others; its own name for the "
     "first of a flock.  [default: none]",
 )
+@click.option(
+    "--environments",
+    type=Path,
+    multiple=True,
+    metavar="FILE",
+    help="Classes of environments, which are started here when work needs them; repeatable.",
+)
 @pass_invocation
 def up(
     invocation: Invocation,
@@ -93,6 +100,7 @@ def up(
     key: Path | None,
     federation_listen: str,
     flock: str,
+    environments: tuple[Path, ...],
 ) -> None:
     """Start a pool on this machine: a server, a manager and workers, for you alone."""
     from kestrelctl.local import control, other_servers
@@ -110,7 +118,14 @@ def up(
 
     async def work() -> None:
         pool = await control.up(
-            name, workers, executor, isolation, domain=domain, federation=federation, flock=flock
+            name,
+            workers,
+            executor,
+            isolation,
+            domain=domain,
+            federation=federation,
+            flock=flock,
+            environments=environments,
         )
         summary = f"pool {pool.name} is up: {plural(pool.workers, 'worker')}"
         await invocation.show(Record(pool.name, pool, [summary]))

@@ -46,6 +46,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "kestrelctl.cli.flock:flock",
         "See and change how the pool shares machines with others.",
     ),
+    "environment": (
+        "kestrelctl.cli.environment:environment",
+        "See, start and stop workers that are started when work needs them.",
+    ),
     "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool; copy its store."),
     "fleet": (
         "kestrelctl.cli.fleet:fleet",

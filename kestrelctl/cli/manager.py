@@ -14,6 +14,7 @@ from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Record
 from kestrelctl.cli.mail_options import mail_options, mail_server
 from kestrelctl.cli.metrics_options import metrics_allow
+from kestrelctl.cli.send_limit_option import send_limit_option
 from kestrelctl.cli.share_options import parse_stored_bound
 from kestrelctl.core.model.config import (
     SHORTEST_HALF_LIFE_SECONDS,
@@ -230,6 +231,15 @@ def manager() -> None:
     help="At most so many ended jobs are kept; `all`.",
 )
 @click.option(
+    "--events-kept",
+    "events_kept_seconds",
+    type=parse_duration,
+    default="7d",
+    show_default=True,
+    metavar="TIME",
+    help="What became of workers is forgotten after so long.",
+)
+@click.option(
     "--keep-logs",
     is_flag=True,
     help="What tasks of all jobs print goes into the file share, as with `submit --keep-logs`.",
@@ -300,6 +310,14 @@ def manager() -> None:
     show_default=True,
     help="How well tasks of other pools are isolated here at the least, where no rule says it.",
 )
+@click.option(
+    "--environments",
+    type=Path,
+    multiple=True,
+    metavar="FILE",
+    help="Classes of environments that are started when work needs them; repeatable.",
+)
+@send_limit_option
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )

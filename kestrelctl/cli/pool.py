@@ -9,6 +9,7 @@ import click
 from kestrelctl.cli.command import Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, plain
 from kestrelctl.cli.connection import Connection, ask
+from kestrelctl.cli.events import events
 from kestrelctl.cli.policy import policy
 from kestrelctl.cli.pool_asset import asset
 from kestrelctl.cli.storetrouble import store_trouble
@@ -29,6 +30,7 @@ def pool() -> None:
 
 
 pool.add_command(traffic)
+pool.add_command(events)
 pool.add_command(policy)
 pool.add_command(asset)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kestrelctl.cli.history import History, ended_tasks, finished_tasks
-from kestrelctl.cli.jobview import PRIVATE
+from kestrelctl.cli.jobview import unnamed
 from kestrelctl.cli.lines import FittedColumn, Line, bar, crop, spread, table
 from kestrelctl.cli.series import Series, rate, sparkline
 from kestrelctl.cli.storetrouble import store_trouble
@@ -198,6 +198,9 @@ def _speed(label: str, series: Series, found: Overview, width: int) -> Line:
 
 
 def _jobs(jobs: Sequence[JobLine], history: History, width: int) -> list[Line]:
+    def name(job: JobLine) -> str:
+        return one_line(job.name or unnamed(job))
+
     def per_second(job: JobLine) -> str:
         series = history.job(job)
         if series is None:
@@ -218,7 +221,7 @@ def _jobs(jobs: Sequence[JobLine], history: History, width: int) -> list[Line]:
 
     columns: list[FittedColumn[JobLine]] = [
         FittedColumn("JOB", lambda j: str(j.job_id), right=True, width=3),
-        FittedColumn("NAME", lambda j: one_line(j.name) or PRIVATE, gives=True, width=12),
+        FittedColumn("NAME", name, gives=True, width=12),
         FittedColumn(
             "OWNER", lambda j: one_line(short_address(j.owner)), gives=True, width=5, drop=3
         ),

@@ -17,11 +17,14 @@ from kestrelctl.cli.command import CliCommand, Invocation, Noun, pass_invocation
 from kestrelctl.cli.command_output import Column, CommandOutput, Listing, Record, Table
 from kestrelctl.cli.connection import Connection, ask
 from kestrelctl.cli.enroll import enroll, join, revoke, service
+from kestrelctl.cli.environment_run import environment
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.metrics_options import metrics_allow
 from kestrelctl.cli.redial import Redial
+from kestrelctl.cli.worker_group import worker_group
 from kestrelctl.core.model import isolation
 from kestrelctl.core.model.plural import plural
+from kestrelctl.environments.environment_class import KINDS
 from kestrelctl.errors import NotFound, UsageError
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.grammar.attributes import plain_value
@@ -208,6 +211,12 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     help="Leave after so long; what runs then is given back.  [default: stay]",
 )
 @click.option(
+    "--environments",
+    type=click.Choice(KINDS),
+    multiple=True,
+    help="Environments that the pool may have made on this machine, of its resources; repeatable.",
+)
+@click.option(
     "--outputs-limit",
     "outputs_limit_bytes",
     type=parse_size,
@@ -262,9 +271,11 @@ def run(ctx: click.Context, invocation: Invocation, /, **options: Any) -> int:
     return entry.run(WorkerOptions(verbose=invocation.screen.verbose, **options))
 
 
+worker.add_command(worker_group)
 worker.add_command(enroll)
 worker.add_command(join)
 worker.add_command(service)
+worker.add_command(environment)
 worker.add_command(revoke)
 
 
@@ -358,6 +369,7 @@ def worker_record(view: DescribedWorker, now: float) -> Record:
         ("memory", f"{_memory(view.free) or 0} of {_memory(view.assets) or 0} free"),
         *((name, _asset(view, name)) for name in sorted(view.assets) if name not in _OWN_LINE),
         ("tags", " ".join(isolation.without_isolation(view.tags))),
+        ("groups", " ".join(view.groups)),
         ("attributes", "  ".join(f"{k}={plain_value(v)}" for k, v in view.attributes.items())),
         ("start", view.start),
         ("isolation", view.isolation),

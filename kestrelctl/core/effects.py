@@ -11,6 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from kestrelctl.core.events import JobClosed, JobStored, TasksClosed
+from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.assets import Amounts
 from kestrelctl.core.model.checkpoint import MadeCheckpoint
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
@@ -189,6 +190,36 @@ class NoticesSettled(Announcement, frozen=True, kw_only=True):
     """
 
     by_mail: bool = False
+
+
+class MemberChanged(Effect, frozen=True, kw_only=True):
+    """Something became of a worker of the pool's own.
+
+    Attributes:
+        kind: one of `member_change.MEMBER_KINDS`.
+        ad: what it says of itself, or said last.
+        reason: why, for people; empty if there is nothing to say.
+    """
+
+    at: float
+    kind: str
+    worker: str
+    ad: WorkerAd
+    reason: str = ""
+
+
+class MembersHeard(Effect, frozen=True, kw_only=True):
+    """After the manager's start or an outage nobody is waited for any more: who is not there now
+    has gone meanwhile.
+
+    Attributes:
+        there: the workers that are there.
+        away: those that are known and are not, with what they said of themselves last.
+    """
+
+    at: float
+    there: frozenset[str]
+    away: dict[str, WorkerAd] = {}
 
 
 class Note(Effect, frozen=True, kw_only=True):

@@ -60,6 +60,8 @@ def violations(state: State) -> list[str]:
         == {jid: w.kept_for.id for jid, w in state.workers.items() if w.kept_for is not None},
         "workers are kept for other jobs than the list says",
     )
+    backlogged = {jid for jid, worker in state.workers.items() if worker.queued}
+    must(backlogged <= state.backlogged.keys(), "%s have a backlog", backlogged)
     must(state.online == sum(w.online for w in state.workers.values()), "online count is off")
     must(
         state.sessions
@@ -75,6 +77,8 @@ def violations(state: State) -> list[str]:
         must(
             supply.members == members, "a class counts %s members, not %s", supply.members, members
         )
+    present = [supply for supply in state.supply.classes() if supply.members]
+    must(state.supply.present() == present, "classes are left out, or have nobody")
     _matching_violations(state, must)
     _sharing_violations(state, must)
     _spanning_violations(state, must)
@@ -394,6 +398,9 @@ def _job_violations(state: State, held: set[int], must: Must) -> None:
         )
         must(min(job.counts.done, job.counts.failed, job.counts.lost) >= 0, "negative count")
         queued_lines = [line for line in job.lines() if line.place is not None]
+        for line in queued_lines:
+            n = takeable(line)
+            must(line.takeable == n, "job %s: %s may go, really %s", job.id, line.takeable, n)
         must(job.hold is None or not queued_lines, "job %s is on hold and in the queue", job.id)
         must(job.hold is None or not job.cancelling, "job %s is on hold and cancelled", job.id)
         most = job.spec.stop_after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -233,7 +234,11 @@ class Pool:
         return found
 
     def _recall(self, now: float) -> None:
+        """Asks for what had better not wait where it does; most of the time nothing waits."""
         state = self.state
+        if not any(worker.queued for worker in state.backlogged.values()):
+            state.backlogged.clear()
+            return
         workers = state.workers.values()
         found = recalls(workers, state.demand, state.supply, state.config, now)
         if state.guests:
@@ -404,16 +409,19 @@ class Pool:
         """Which waiting tasks no placement could run now, and what is missing for them."""
         return take_shortage(self.state)
 
-    def lendable(self, now: float) -> list[LendableClass]:
+    def lendable(self, now: float, long_seconds: float = math.inf) -> list[LendableClass]:
         """What of the pool's own workers could be lent, by class, after a scheduling pass.
 
         Workers that may take nothing, or are kept for a job that starves, are not among them.
+
+        Args:
+            long_seconds: own tasks that have waited for so long are overdue.
         """
         state = self.state
         return self._lendable.find(
             state.workers.values(),
             state.demand.shapes,
-            own_waiting(state.demand),
+            own_waiting(state.demand, now - long_seconds),
             now,
             starts=state.connected and not state.store_error,
         )

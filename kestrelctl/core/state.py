@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from kestrelctl.core.counting.totals import Totals
-from kestrelctl.core.effects import Effect, Note, Persist
+from kestrelctl.core.effects import Effect, MemberChanged, Note, Persist
 from kestrelctl.core.jobs.dependencies import Dependencies
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.jobs.quota import Quota
@@ -23,6 +23,7 @@ from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.records import JobRecord, Record, TaskRecord
 from kestrelctl.core.model.seal import Seals
 from kestrelctl.core.model.significance import Interest, interests_of
@@ -62,6 +63,8 @@ class State:
         kept: jobs that starve -> the workers that are kept for each, and since when.
         at, cause: of the event at hand.
         usage_recorded_at: when what users have used was last recorded.
+        backlogged: workers at which something waits, by address; it may name others that had a
+            backlog.
         stored_until: when the oldest of what users have stored counts no more; None of nothing.
         touched_jobs, touched_workers: what the event at hand changed, to be settled after it.
         touched_tokens: of tokens that came back since the last plan, how many of each were free
@@ -105,6 +108,7 @@ class State:
         self.backoffs: list[BackOff] = []
         self.deadlines: list[tuple[float, int]] = []
         self.next_recall_at = 0.0
+        self.backlogged: dict[str, Worker] = {}
         self.kept: dict[Job, tuple[list[Worker], float]] = {}
         self.next_starving_at = 0.0
         self.next_together_at = 0.0
@@ -286,6 +290,17 @@ class State:
     def note(self, level: str, text: str) -> None:
         """Wants an operator to read something."""
         self.emit(Note(level=level, text=text))
+
+    def tell_member(self, worker: Worker, kind: str, reason: str = "") -> None:
+        """Says what became of a worker, unless it is lent by a neighbour: that is no member.
+
+        Args:
+            kind: one of `member_change.MEMBER_KINDS`.
+        """
+        if not is_neighbour(worker.jid):
+            self.emit(
+                MemberChanged(at=self.at, kind=kind, worker=worker.jid, ad=worker.ad, reason=reason)
+            )
 
     def take_effects(self) -> list[Effect]:
         """All that is to be done, in order; it counts as done from now on."""

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import os
 import random
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -170,9 +171,13 @@ class FileShare:
         return self._idle.pop()[1] if self._idle else Line(self._ca_file)
 
     def _close_later(self) -> None:
-        self._closing = asyncio.get_running_loop().call_later(IDLE_SECONDS / 2, self._close_idle)
+        # Only by a weak reference: else the loop would keep a share that nobody uses any more, and
+        # its connections would be open until both are collected.
+        self._closing = asyncio.get_running_loop().call_later(
+            IDLE_SECONDS / 2, _close_idle_of, weakref.ref(self)
+        )
 
-    def _close_idle(self) -> None:
+    def close_idle(self) -> None:
         """Closes what nobody has used for a while; the server would, a moment later."""
         oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
         while self._idle and self._idle[0][0] < oldest:
@@ -187,6 +192,11 @@ class FileShare:
         except asyncio.CancelledError:
             line.cut()  # the thread ends at once instead of when it is done
             raise
+
+
+def _close_idle_of(share: weakref.ref[FileShare]) -> None:
+    if (found := share()) is not None:
+        found.close_idle()
 
 
 class Source:

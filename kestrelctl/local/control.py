@@ -39,6 +39,7 @@ from kestrelctl.local.pool_state import (
     pool_directory,
     read_state,
 )
+from kestrelctl.manager.environments.all_classes import read_all_classes
 from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.store.backup import count_jobs
@@ -64,6 +65,7 @@ async def up(
     domain: str = "",
     federation: Federation | None = None,
     flock: str = "",
+    environments: tuple[Path, ...] = (),
 ) -> PoolState:
     """Starts a local pool that goes on when this process ends; returns when it can run tasks.
 
@@ -76,15 +78,18 @@ async def up(
         federation: other servers that reach it this time; None for none.
         flock: name of a local pool whose flock it joins this time; its own for the first of one,
             empty for none.
+        environments: files with classes of environments, which are started here when work needs
+            them.
 
     Raises:
-        UsageError: a pool of that name runs, or is starting or stopping; or it has another domain,
-            or no other server could reach it; or there is no such flock.
+        UsageError: such a file is wrong; or a pool of that name runs, or is starting or stopping;
+            or it has another domain, or no other server could reach it; or there is no such flock.
         MissingTool: there is no XMPP server.
         StoreUnusable: the store that was left is damaged; it stays as it is.
         KestrelError: it did not come up.
     """
     find_prosody()
+    read_all_classes(environments)
     directory = pool_directory(name)
     if read_state(directory) is not None:
         raise UsageError(
@@ -117,6 +122,7 @@ async def up(
         detached=True,
         domain=domain,
         federation=federation,
+        environments=environments,
     )
     return await _ready(process, directory, max(1, workers))
 
@@ -278,6 +284,7 @@ def _start(
     metrics: bool = True,
     domain: str = LOCAL_DOMAIN,
     federation: Federation | None = None,
+    environments: tuple[Path, ...] = (),
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
     command += ["--directory", str(directory), "--name", name]
@@ -285,6 +292,8 @@ def _start(
     command += ["--isolation", isolation, "--domain", domain]
     if federation is not None:
         command += ["--federation", msgspec.json.encode(federation).decode()]
+    for file in environments:
+        command += ["--environments", str(file.absolute())]
     if not detached:
         command.append("--with-parent")
     if not metrics:

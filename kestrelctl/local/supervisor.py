@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,6 +33,7 @@ from kestrelctl.local.pool_state import (
     remove_state,
     write_state,
 )
+from kestrelctl.manager.environments.all_classes import read_all_classes
 from kestrelctl.worker.discovery import (
     discover,
     disk_for_inputs_bytes,
@@ -135,12 +137,14 @@ class Supervisor:
         metrics: bool,
         domain: str = LOCAL_DOMAIN,
         federation: Federation | None = None,
+        environments: Sequence[Path] = (),
     ) -> None:
         self.directory = directory
         self.name = name
         self.workers = workers
         self.executor = executor
         self.isolation = isolation
+        self.environments = environments
         self.processes = max(1, min(workers, os.cpu_count() or 1))
         self._with_metrics = metrics
         #: HOST:PORT of the manager's metrics and of those of each worker process, or nothing.
@@ -224,6 +228,7 @@ class Supervisor:
             "--worker-host", self.server.workers_domain,
             "--user-host", self.server.users_domain,
             "--admin", admin,
+            *(word for file in self.environments for word in ("--environments", str(file))),
             *_remote_users(self.server.federation),
             *flock_options(self.server.federation),
             *_metrics_option(self.metrics, 0),
@@ -233,6 +238,7 @@ class Supervisor:
         """One process for one worker; for many, their sessions shared among one per processor."""
         memory_bytes = discover().memory_bytes
         cache_bytes = even_bytes(disk_for_inputs_bytes(self.directory))
+        kinds = sorted({each.kind for each in read_all_classes(self.environments)[0].values()})
         found = []
         for index in range(self.processes):
             numbers = range(index, self.workers, self.processes) if self.workers else range(1)
@@ -257,6 +263,8 @@ class Supervisor:
                 "--cache-size", str(cache_bytes // self.processes),
             ]  # fmt: skip
             command += _metrics_option(self.metrics, 1 + index)
+            for kind in kinds:
+                command += ["--environments", kind]
             if self.workers:
                 disk_bytes = even_bytes(disk_for_tasks_bytes(self.directory) // self.workers)
                 command += ["--cpus", "1", "--memory", str(memory_bytes // self.workers)]
@@ -420,6 +428,7 @@ def main() -> int:
         type=lambda text: msgspec.json.decode(text, type=Federation),
         help="as JSON; without it no other server is talked to",
     )
+    parser.add_argument("--environments", type=Path, action="append", default=[])
     parser.add_argument(
         "--with-parent", action="store_true", help="stop when the parent dies, and leave nothing"
     )
@@ -444,6 +453,7 @@ def main() -> int:
             metrics=options.metrics,
             domain=options.domain,
             federation=options.federation,
+            environments=options.environments,
         )
         asyncio.run(supervisor.run())
     except KestrelError as error:

@@ -26,7 +26,6 @@ from kestrelctl.core.model.records import (
     PolicyGone,
     PolicyRecord,
     Progress,
-    Record,
     TaskRecord,
     TokenGone,
     TokenRecord,
@@ -37,6 +36,9 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts
 from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.errors import KestrelError, StoreFull
+from kestrelctl.membership.event_records import StoreRecord
+from kestrelctl.membership.membership_event import MembershipEvent
+from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 from kestrelctl.store.port import Store
 
 log = logging.getLogger(__name__)
@@ -91,8 +93,8 @@ class GroupCommit:
         self._on_change = on_change
         self._on_full = on_full
         self._on_broken = on_broken
-        self._records: list[Record] = []
-        self._under_way: list[Record] = []
+        self._records: list[StoreRecord] = []
+        self._under_way: list[StoreRecord] = []
         self._waiting: list[Effect] = []
         self._durable: deque[Effect] = deque()
         self._committing = False
@@ -103,7 +105,7 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run())
 
-    def write(self, records: Sequence[Record]) -> None:
+    def write(self, records: Sequence[StoreRecord]) -> None:
         """Puts records into the next commit."""
         self._records.extend(records)
         self._work.set()
@@ -184,7 +186,7 @@ class GroupCommit:
         while self._durable:
             self._release(self._durable.popleft())
 
-    async def _commit(self, records: list[Record]) -> bool:
+    async def _commit(self, records: list[StoreRecord]) -> bool:
         """Whether they are durable now; if not, the same may be tried again."""
         if not records:
             return True
@@ -229,9 +231,9 @@ class GroupCommit:
         return found
 
 
-def latest(records: Iterable[Record]) -> list[Record]:
+def latest(records: Iterable[StoreRecord]) -> list[StoreRecord]:
     """Records without those that a later one replaces (`store.port.Store`), in the same order."""
-    kept: dict[Hashable, Record] = {}
+    kept: dict[Hashable, StoreRecord] = {}
     for place, record in enumerate(records):
         key = _what(record, place)
         kept.pop(key, None)
@@ -239,7 +241,7 @@ def latest(records: Iterable[Record]) -> list[Record]:
     return list(kept.values())
 
 
-def _what(record: Record, place: int) -> Hashable:
+def _what(record: StoreRecord, place: int) -> Hashable:
     """What a record is about; a record about the same replaces it."""
     if isinstance(record, TaskRecord):
         return (record.job_id, record.index)
@@ -259,4 +261,8 @@ def _what(record: Record, place: int) -> Hashable:
         return (FlockRule, record.name)
     if isinstance(record, (FlockPeer, FlockPeerGone)):
         return (FlockPeer, record.pool)
+    if isinstance(record, MembershipEvent):  # the last of each kind says where the worker is
+        return (MembershipEvent, record.worker, record.kind)
+    if isinstance(record, (WorkerGroup, WorkerGroupGone)):
+        return (WorkerGroup, record.name)
     return place

@@ -62,21 +62,36 @@ class EnrollmentRequests:
     async def enroll(self, caller: Caller, request: rq.EnrollWorker) -> None:
         if not caller.admin:
             raise NotAllowed("only an admin of the pool may let machines join")
+        invited = await self.invite(request.name, request.valid_seconds)
+        log.info("%s lets a machine join until %d, as %s", caller.jid, invited[2], invited[0])
+        jid, password, expires_at = invited
+        caller.reply(an.Enrolled(id=request.id, jid=jid, password=password, expires_at=expires_at))
+
+    async def invite(self, name: str, valid_seconds: float) -> tuple[str, str, int]:
+        """Makes a temporary account with which one machine may join.
+
+        Args:
+            name: of the worker; empty if the machine may choose.
+
+        Returns:
+            Its address, its password, and when it expires, in seconds since the epoch.
+
+        Raises:
+            UsageError: the name cannot be one of a worker, or it is taken.
+            KestrelError: the server does not make it.
+        """
         word = secrets.token_hex(_WORD_BYTES)
-        invitation = invite(request.name, request.valid_seconds, latest(), word)
+        invitation = invite(name, valid_seconds, latest(), word)
         home = self._hosts[0]
-        if request.name and await self._accounts.exists(f"{request.name}@{home}"):
-            raise taken(request.name)
+        if name and await self._accounts.exists(f"{name}@{home}"):
+            raise taken(name)
         jid = f"{invitation.account}@{home}"
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         if not await self._accounts.create(jid, password):
             raise KestrelError(f"there is an account {jid} already", hint="try again")
         self._temporary_accounts.add(jid)
         self._sweep_soon()
-        log.info("%s lets a machine join until %d, as %s", caller.jid, invitation.expires_at, jid)
-        caller.reply(
-            an.Enrolled(id=request.id, jid=jid, password=password, expires_at=invitation.expires_at)
-        )
+        return jid, password, invitation.expires_at
 
     async def revoke(self, caller: Caller, request: rq.RevokeWorkers) -> None:
         if not caller.admin:
@@ -91,16 +106,25 @@ class EnrollmentRequests:
                     hint="whole names count, no parts; `kestrelctl worker list` shows all workers",
                 )
         for jid in jids:
-            await self._accounts.delete(jid)
-            log.info("%s revoked %s", caller.jid, jid)
-            (self._used if parse_invitation(jid.partition("@")[0]) else self._gone).add(jid)
-            self._temporary_accounts.discard(jid)
-            for worker in [each for each in workers if bare(each) == jid]:
-                at = self._service.now()
-                self._service.handle(
-                    ev.Revoked(at=at, cause=caller.jid, worker=worker, by=caller.user)
-                )
+            await self.take_away(jid, caller.jid)
         caller.reply(an.Changed(id=request.id, what=jids))
+
+    async def take_away(self, jid: str, by: str) -> None:
+        """Deletes the account of a worker, or of a machine that has not joined, and ends it.
+
+        Args:
+            by: who wants it: an address.
+
+        Raises:
+            KestrelError: the server does not delete it.
+        """
+        await self._accounts.delete(jid)
+        log.info("%s revoked %s", by, jid)
+        (self._used if parse_invitation(jid.partition("@")[0]) else self._gone).add(jid)
+        self._temporary_accounts.discard(jid)
+        for worker in [each for each in self._service.pool.workers if bare(each) == jid]:
+            at = self._service.now()
+            self._service.handle(ev.Revoked(at=at, cause=by, worker=worker, by=bare(by)))
 
     def _called(self, name: str) -> list[str]:
         """The workers' accounts of that name: those of known workers, or the one of that name."""

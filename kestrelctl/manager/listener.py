@@ -24,6 +24,7 @@ from kestrelctl.manager.turns import WORKER_LINES, Turns
 from kestrelctl.metrics import stanzas
 from kestrelctl.ports import Session
 from kestrelctl.protocol import answers, codec, profile, work
+from kestrelctl.protocol.environments import EnvironmentsHere
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,10 @@ class ManagerListener:
         self._notices = Notices(service)
         self._parent_files = ParentFileAnswers(service)
         self.session: Session
+        #: Hears what machines of workers say that make environments.
+        self.on_environments: Callable[[str, EnvironmentsHere], None] = lambda worker, said: None
+        #: Called when the connection is lost.
+        self.on_away: Callable[[], None] = lambda: None
 
     def status(self) -> str:
         """One line on how this manager is."""
@@ -93,6 +98,7 @@ class ManagerListener:
             )
             return
         log.warning("the server is away: %s", why)
+        self.on_away()
         self.desk.forget_all()
         self._others.on_offline()
         self._service.handle(ev.Disconnected(at=self._now(), cause="server"))
@@ -202,6 +208,10 @@ class ManagerListener:
         except (codec.BadMessage, UsageError) as error:
             self._service.stanzas.received(stanzas.UNREADABLE, len(payload))
             self._refuse_worker(sender, str(error), typed=typed)
+            return
+        if isinstance(message, EnvironmentsHere):
+            self._service.handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
+            self.on_environments(sender, message)
             return
         self._heard(sender, message)
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
 import psutil
@@ -17,11 +17,14 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.disco import Disco
 from kestrelctl.manager.enrollment_requests import EnrollmentRequests
+from kestrelctl.manager.environments.all_classes import read_all_classes
+from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
 from kestrelctl.manager.iq_requests import IqRequests
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.mails import Mails
 from kestrelctl.manager.manager_options import ManagerOptions
 from kestrelctl.manager.other_pools import OtherPools
+from kestrelctl.manager.paced_session import PacedSession
 from kestrelctl.manager.pool_requests import Usage
 from kestrelctl.manager.profile_pings import keep_pinging
 from kestrelctl.manager.request_dispatch import RequestDispatcher
@@ -106,11 +109,8 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     service = Service(pool, store, options.domain, clock)
     accounts = Accounts(lambda: connection, f"pool@{options.domain}")
     temporary = TemporaryAccounts(options.data_dir / "invited")
-    dispatcher = RequestDispatcher(
-        service,
-        EnrollmentRequests(service, accounts, access, temporary),
-        usage_of(psutil.Process()),
-    )
+    enrollment = EnrollmentRequests(service, accounts, access, temporary)
+    dispatcher = RequestDispatcher(service, enrollment, usage_of(psutil.Process()))
     flock = open_flock(service, dispatcher, options)
     listener = ManagerListener(service, dispatcher, access, options.domain, flock.others)
     connection = xmpp_session.component(
@@ -123,6 +123,17 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         ca_file=options.ca_file,
     )
     service.session = listener.session = connection
+    sends_waiting: Callable[[], Mapping[str, int]] = dict
+    if options.send_limits:
+        paced = PacedSession(connection, options.send_limits, clock.now)
+        service.session = listener.session = paced
+        listener.on_away = paced.forget_waiting
+        sends_waiting = paced.waiting
+    if options.environments:
+        classes, recipes = read_all_classes(options.environments)
+        desk = EnvironmentDesk(service, classes, recipes, enrollment, access.worker_hosts[0])
+        dispatcher.serve_environments(desk)
+        listener.on_environments = desk.on_here
     disco = Disco(service, listener.desk, listener.addresses)
     connection.serve_iq = IqRequests(service, dispatcher, access, disco, connection).on_iq
     notifier = Notifier(listener.status)
@@ -138,7 +149,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
             from kestrelctl.manager.manager_metrics import serve_metrics
 
             metrics = await serve_metrics(
-                options.metrics, options.metrics_allow, service, flock.numbers
+                options.metrics, options.metrics_allow, service, flock.numbers, sends_waiting
             )
         connection.start()
         flock.begin()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics.flock_families import FlockNumbers
@@ -12,7 +12,11 @@ from kestrelctl.metrics.readers import Readers
 
 
 async def serve_metrics(
-    address: str, allowed: Sequence[str], service: Service, flock: Callable[[], FlockNumbers]
+    address: str,
+    allowed: Sequence[str],
+    service: Service,
+    flock: Callable[[], FlockNumbers],
+    sends_waiting: Callable[[], Mapping[str, int]],
 ) -> MetricsServer:
     """Serves the metrics of a manager; the caller stops the server.
 
@@ -20,6 +24,7 @@ async def serve_metrics(
         address: HOST:PORT.
         allowed: addresses and networks that may read them, beside this machine.
         flock: how that of the pool stands; asked once for each scrape.
+        sends_waiting: by kind, what waits because of a limit on what is sent.
 
     Raises:
         UsageError: what stands there is no address.
@@ -35,6 +40,7 @@ async def serve_metrics(
             certificate=service.session.certificate(),
             mails=service.mails,
             flock=flock(),
+            sends_waiting=sends_waiting(),
         )
 
     families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)

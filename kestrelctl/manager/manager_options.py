@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kestrelctl.core.model.config import Config
 from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
+from kestrelctl.core.pacing.send_limit import SendLimit
 from kestrelctl.manager.mail_server import MailServer
+from kestrelctl.manager.send_kind import SendKind
 
 #: Ended jobs are kept for 90 days, and no more than so many.
 KEEP_SECONDS = 90 * 86_400.0
 KEEP_JOBS = 100_000
+#: Events of members are kept for a week.
+EVENTS_KEPT_SECONDS = 7 * 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +37,7 @@ class ManagerOptions:
         starving_seconds: after so long without a task handed out, something is kept for a job.
         keep_seconds: how long ended jobs are kept; None for ever.
         keep_jobs: how many ended jobs are kept; None for all.
+        events_kept_seconds: how long it is kept what became of workers.
         keep_logs: whether what tasks print goes into the file share, whatever their jobs say.
         max_stored_bytes: how much tasks of a user may have in the file share, unless something else
             is set for him; None for any number.
@@ -49,6 +55,8 @@ class ManagerOptions:
             ones wait for their places.
         flock_fixed: domains of all pools of its flock, if it does not look for them itself.
         flock_any_workdir: whether they may start in any directory.
+        send_limits: how much of each kind, and of all, is sent in a second at most.
+        environments: files with classes of environments that are started when work needs them.
         flock_isolation: the least of tasks of other pools, where no rule says more.
     """
 
@@ -70,6 +78,7 @@ class ManagerOptions:
     starving_seconds: float = Config().starving_seconds
     keep_seconds: float | None = KEEP_SECONDS
     keep_jobs: int | None = KEEP_JOBS
+    events_kept_seconds: float = EVENTS_KEPT_SECONDS
     keep_logs: bool = False
     max_stored_bytes: int | None = None
     files_kept_seconds: float = Config().files_kept_seconds
@@ -82,6 +91,8 @@ class ManagerOptions:
     flock_fixed: tuple[str, ...] = ()
     flock_isolation: str = "bubblewrap"
     flock_any_workdir: bool = False
+    environments: tuple[Path, ...] = ()
+    send_limits: Mapping[SendKind, SendLimit] = field(default_factory=dict)
     log_format: str = "text"
     verbose: bool = False
 

@@ -18,7 +18,7 @@ from kestrelctl.core.model.task_state import Counts
 from kestrelctl.core.pool import Pool
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.service import Service
-from kestrelctl.manager.views import shown
+from kestrelctl.manager.views import home_of, shown
 from kestrelctl.protocol.answers import JobLine, Overview, WorkerLine
 from kestrelctl.protocol.requests import ENDED_STATES
 
@@ -117,6 +117,7 @@ def _active(job: Job, unstored: Counts | None) -> JobLine:
         failed=counts.failed,
         lost=counts.lost,
         cancelled=counts.cancelled,
+        guest_of=home_of(job.spec),
     )
 
 
@@ -134,6 +135,7 @@ def _over(record: JobRecord) -> JobLine:
         lost=counts.lost,
         cancelled=counts.cancelled,
         ended_at=record.ended_at,
+        guest_of=home_of(spec),
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from kestrelctl import __version__
 from kestrelctl.core import events as ev
 from kestrelctl.core.members.availability import worker_state
+from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import natural, without_units
 from kestrelctl.errors import Busy, KestrelError, UsageError
 from kestrelctl.manager import views
@@ -76,12 +77,20 @@ class PoolRequests:
             return
         page = views.first_that_fit(
             [
-                views.worker_view(workers[jid], moment, with_tasks=bool(request.names))
+                views.worker_view(
+                    workers[jid],
+                    moment,
+                    with_tasks=bool(request.names),
+                    groups=self._groups_of(workers[jid]) if request.names else (),
+                )
                 for jid in found[:limit]
             ]
         )
         after = page[-1].worker if len(found) > len(page) else None
         caller.reply(an.Workers(id=request.id, workers=page, after=after))
+
+    def _groups_of(self, worker: Worker) -> tuple[str, ...]:
+        return self._service.member_log.groups.of(worker.jid, worker.ad)
 
     async def drain(self, caller: Caller, request: rq.DrainWorkers) -> None:
         jids = self._selection.workers(caller, request.names)

@@ -9,6 +9,9 @@ from typing import Any, Protocol, TypeAlias, get_args
 from kestrelctl.errors import KestrelError, NotFound
 from kestrelctl.manager.asset_requests import AssetRequests
 from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.environments.environment_answering import EnvironmentRequests
+from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
+from kestrelctl.manager.events.member_desk import MemberDesk
 from kestrelctl.manager.graph_requests import GraphRequests
 from kestrelctl.manager.job_requests import JobRequests, Neighbourhood
 from kestrelctl.manager.outbox import Outbox
@@ -25,9 +28,17 @@ from kestrelctl.manager.task_requests import TaskRequests
 from kestrelctl.manager.turns import USER_LINES, Turns
 from kestrelctl.manager.user_requests import UserRequests
 from kestrelctl.protocol import answers as an
+from kestrelctl.protocol import environment_requests as erq
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.environment_requests import EnvironmentRequest
 from kestrelctl.protocol.flock_requests import FlockRequest
 from kestrelctl.protocol.joining import Join, ToJoiner
+from kestrelctl.protocol.member_requests import (
+    ListEvents,
+    ListWorkerGroups,
+    RemoveWorkerGroup,
+    SetWorkerGroup,
+)
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +98,7 @@ class RequestDispatcher:
         policies = PolicyRequests(service, pending)
         assets = AssetRequests(service, pending)
         shares = ShareRequests(service, pending)
+        members = MemberDesk(service, pending)
         self._serve: dict[type, Callable[[Caller, Any], Awaitable[None]]] = {
             rq.SubmitJob: jobs.submit,
             rq.SubmitLine: lambda caller, line: jobs.submit(caller, line.submission()),
@@ -129,7 +141,12 @@ class RequestDispatcher:
             rq.ListGroups: shares.list_groups,
             rq.ChangeGroup: shares.set_group,
             rq.RemoveGroup: shares.remove_group,
+            ListEvents: members.events,
+            ListWorkerGroups: members.list_groups,
+            SetWorkerGroup: members.set_group,
+            RemoveWorkerGroup: members.remove_group,
             **dict.fromkeys(get_args(FlockRequest), _in_no_flock),
+            **dict.fromkeys(get_args(EnvironmentRequest), _without_environments),
         }
 
     def serve_flock(self, handlers: Handlers, neighbours: Neighbourhood) -> None:
@@ -142,6 +159,15 @@ class RequestDispatcher:
         """
         self._serve |= handlers
         self._jobs.neighbours = neighbours
+
+    def serve_environments(self, desk: EnvironmentDesk) -> None:
+        """From now on requests about environments are served."""
+        requests = EnvironmentRequests(desk)
+        self._serve |= {
+            erq.ListEnvironments: requests.list,
+            erq.StartOneEnvironment: requests.start,
+            erq.StopEnvironments: requests.stop,
+        }
 
     def serve(self, caller: Caller, request: rq.AnyRequest) -> None:
         """Answers a request, now or when what it asks for is done."""
@@ -160,6 +186,14 @@ class RequestDispatcher:
         except Exception:
             log.exception("a request of %s failed: %s", caller.jid, type(request).__name__)
             caller.reply(failed(request.id, KestrelError("the manager failed at this request")))
+
+
+async def _without_environments(caller: Caller, request: rq.AnyRequest) -> None:
+    raise NotFound(
+        "this pool has no classes of environments",
+        cause="its manager was started without any",
+        hint="docs/environments.md says how environments are written and started",
+    )
 
 
 async def _in_no_flock(caller: Caller, request: rq.AnyRequest) -> None:

@@ -1,4 +1,4 @@
-"""Forgets jobs that ended long ago, and those beyond the number that is kept.
+"""Forgets jobs that ended long ago, and those beyond the number that is kept; and old events.
 
 When that is due is told from when jobs ended, which is in the store: a manager that is started anew
 every hour forgets as many as one that never ends. It is done in small pieces, so that a store that
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.plural import plural
-from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.manager.manager_options import EVENTS_KEPT_SECONDS, ManagerOptions
 from kestrelctl.manager.service import Service
 
 log = logging.getLogger(__name__)
@@ -33,12 +33,20 @@ class Retention:
     Args:
         keep_seconds: how long ended jobs are kept; None for ever.
         keep_jobs: how many ended jobs are kept, those that ended last; None for all.
+        events_kept_seconds: how long events of members are kept.
     """
 
-    def __init__(self, service: Service, keep_seconds: float | None, keep_jobs: int | None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        keep_seconds: float | None,
+        keep_jobs: int | None,
+        events_kept_seconds: float = EVENTS_KEPT_SECONDS,
+    ) -> None:
         self._service = service
         self._keep_seconds = keep_seconds
         self._keep_jobs = keep_jobs
+        self._events_kept_seconds = events_kept_seconds
 
     async def run(self) -> None:
         """Does so for ever."""
@@ -55,6 +63,7 @@ class Retention:
         if service.store_error:
             return False  # to delete takes room, too
         now = service.now()
+        events = service.member_log.tidy(now, self._events_kept_seconds)
         ids = self._due(now)
         sweep = service.store.has_forgotten()
         totals = service.pool.totals
@@ -64,7 +73,7 @@ class Retention:
         if totals.jobs_expired > before:
             forgot = plural(totals.jobs_expired - before, "ended job")
             log.info("forgot %s, kept for long enough, of %s", forgot, _named(ids))
-        return bool(ids) or sweep
+        return bool(ids) or sweep or events
 
     def _due(self, now: float) -> list[int]:
         before = now - LEAST_SECONDS
@@ -83,7 +92,7 @@ class Retention:
 
 def retention(service: Service, options: ManagerOptions) -> Retention:
     """What the options of a manager say about it."""
-    return Retention(service, options.keep_seconds, options.keep_jobs)
+    return Retention(service, options.keep_seconds, options.keep_jobs, options.events_kept_seconds)
 
 
 def _named(ids: list[int]) -> str:

@@ -18,12 +18,14 @@ from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError, StoreFull
 from kestrelctl.manager.acknowledgements import Acknowledgements
 from kestrelctl.manager.commits import GroupCommit
+from kestrelctl.manager.events.member_log import MemberEvents, MemberLog
 from kestrelctl.manager.profile_workers import ProfileWorkers
 from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, profile, work
 from kestrelctl.protocol.handout import run_messages
+from kestrelctl.protocol.work import Message
 from kestrelctl.store.port import Store
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,9 @@ log = logging.getLogger(__name__)
 SHORTEST_PAUSE_SECONDS = 0.01
 #: So many attempts one message names; each takes up to 20 bytes of `codec.MAX_PAYLOAD_BYTES`.
 MOST_NUMBERS = 10_000
+
+#: While nothing can be stored, so many of the latest events of members wait to be told.
+MOST_UNTOLD_EVENTS = 1_000
 
 A = TypeVar("A", bound=fx.Announcement)
 
@@ -69,11 +74,13 @@ class Service:
         self.commits = GroupCommit(
             store, self._do, self._store_changed, self._refuse_answers, self.give_up
         )
+        #: What became of workers.
+        self.member_log = MemberLog(store, self.commits.write, self.commits.after)
         self._acknowledgements = Acknowledgements(
             lambda worker, numbers: self._send_numbers(work.Ack, worker, numbers)
         )
         #: Called after work was handed out.
-        self.after_schedule: Callable[[], None] = lambda: None
+        self.after_schedule: list[Callable[[], None]] = []
         #: Takes what a worker has said; the listener sets it.
         self.hear: Callable[[str, work.FromWorker], None] = lambda worker, message: None
         #: The workers that are sent chat messages and nothing else.
@@ -93,6 +100,8 @@ class Service:
             fx.Recall: self._recall,
             fx.AskWho: self._ask_who,
             fx.SetHeartbeat: self._set_heartbeat,
+            fx.MemberChanged: self.member_log.on_changed,
+            fx.MembersHeard: self.member_log.on_heard,
             fx.Feed: self._feed,
             fx.Note: self._note,
         }
@@ -111,7 +120,8 @@ class Service:
         moment = self.now()
         self._perform(self.pool.schedule(moment))
         self._set_timer(moment)
-        self.after_schedule()
+        for call in self.after_schedule:
+            call()
 
     def _set_timer(self, moment: float) -> None:
         at = self.pool.wake_at(moment)
@@ -222,6 +232,10 @@ class Service:
         if worker in self.profiles:
             self.profiles.tell(worker, message)
             return
+        self.tell(worker, message)
+
+    def tell(self, worker: str, message: Message) -> None:
+        """Sends a worker what is no matter of the core's, as the pool."""
         text = codec.encode(message)
         self.stanzas.sent(type(message), len(text))
         self.session.send(text, worker, self._sender)
@@ -280,6 +294,9 @@ class Service:
 
     def _refuse_answers(self, waiting: list[fx.Effect]) -> None:
         """Tells users that the disk is full, so that they need not wait for it."""
+        events = [effect for effect in waiting if isinstance(effect, MemberEvents)]
+        too_many = {id(effect) for effect in events[:-MOST_UNTOLD_EVENTS]}
+        waiting[:] = [effect for effect in waiting if id(effect) not in too_many]
         for effect in list(waiting):
             if isinstance(effect, fx.Answer):
                 waiting.remove(effect)

@@ -28,6 +28,7 @@ from kestrelctl.manager.checkpoint_words import (
     checkpoint_view,
     job_checkpoints,
 )
+from kestrelctl.membership.membership_event import MembershipEvent
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import (
     JobExplanation,
@@ -57,7 +58,16 @@ MOST_LACKING = 10
 _FRAME_BYTES = 1000
 
 V = TypeVar(
-    "V", JobView, TaskView, WorkerView, StoryEntry, UserLine, UserView, GroupView, TaskFiles
+    "V",
+    JobView,
+    TaskView,
+    WorkerView,
+    StoryEntry,
+    UserLine,
+    UserView,
+    GroupView,
+    TaskFiles,
+    MembershipEvent,
 )
 
 
@@ -142,11 +152,16 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         after_each=spec.after_each,
         keep_logs=spec.keep_logs,
         stays=spec.stays,
-        guest_of=spec.guest.pool if spec.guest else "",
+        guest_of=home_of(spec),
         mean_seconds=job.mean_seconds if job else None,
         dispatch_p50_seconds=percentile(latencies, 50),
         dispatch_p99_seconds=percentile(latencies, 99),
     )
+
+
+def home_of(spec: JobSpec) -> str:
+    """The domain of the pool whose guest a job is; empty for none."""
+    return spec.guest.pool if spec.guest else ""
 
 
 def summary(view: JobView) -> JobView:
@@ -354,11 +369,14 @@ def _running_tasks(worker: Worker) -> list[RunningTask]:
     return found
 
 
-def worker_view(worker: Worker, now: float, *, with_tasks: bool = False) -> WorkerView:
+def worker_view(
+    worker: Worker, now: float, *, with_tasks: bool = False, groups: Iterable[str] = ()
+) -> WorkerView:
     """A worker.
 
     Args:
         with_tasks: also what runs there.
+        groups: of workers, that it is in.
     """
     ad = worker.ad
     remaining = worker.remaining_seconds(now)
@@ -399,6 +417,7 @@ def worker_view(worker: Worker, now: float, *, with_tasks: bool = False) -> Work
         attributes=ad.attributes,
         start=ad.start,
         runs=_running_tasks(worker) if with_tasks else [],
+        groups=list(groups),
     )
 
 

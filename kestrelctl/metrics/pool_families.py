@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 from prometheus_client.core import Metric
@@ -48,6 +48,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
         certificate: (host, end) of the server's certificate, if the connection has one.
         mails: what became of mails to users.
         flock: that the pool is in.
+        sends_waiting: by kind, messages that wait because of a limit on what is sent.
     """
 
     connected: bool
@@ -57,6 +58,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     certificate: tuple[str, float] | None
     mails: MailCounts = msgspec.field(default_factory=MailCounts)
     flock: FlockNumbers = msgspec.field(default_factory=FlockNumbers)
+    sends_waiting: Mapping[str, int] = {}
 
 
 class PoolFamilies:
@@ -379,6 +381,12 @@ def _surroundings(numbers: ManagerProcessNumbers) -> Iterator[Metric]:
     )
     yield gauge("kestrel_server_connected", "1 while the XMPP server is there.", numbers.connected)
     yield certificate_family(numbers.certificate)
+    yield gauges(
+        "kestrel_sends_waiting",
+        "Messages of the manager that wait because of a limit on what is sent.",
+        ("kind",),
+        by(numbers.sends_waiting),
+    )
     yield counters(
         "kestrel_mails",
         "Mails to users about ends of their jobs, by what came of the try.",

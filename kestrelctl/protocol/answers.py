@@ -12,9 +12,11 @@ from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.checkpoint_views import CheckpointView, JobCheckpoints
+from kestrelctl.protocol.environment_answers import EnvironmentList
 from kestrelctl.protocol.flock_answers import FlockAnswer
 from kestrelctl.protocol.flock_views import NeighbourAnswer
 from kestrelctl.protocol.graph_answers import GraphSubmitted, JobGraph
+from kestrelctl.protocol.member_answers import MemberAnswer
 from kestrelctl.protocol.output_views import FollowedLog, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
 from kestrelctl.protocol.reply import Reply as Reply
@@ -377,6 +379,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown: dict[str, int] = {}
     #: What runs there, the oldest first, at most a hundred; only if the worker was named.
     runs: list[RunningTask] = []
+    groups: list[str] = []  #: of workers, that it is in; only if the worker was named
 
 
 class Workers(Reply, frozen=True, kw_only=True, tag="workers"):
@@ -496,6 +499,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, arr
     lost: int = 0
     cancelled: int = 0
     ended_at: float | None = None
+    guest_of: str = ""  #: the domain of the pool whose guest it is; empty for none
 
 
 class WorkerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):
@@ -581,4 +585,6 @@ AnyAnswer = (
     | Users
     | Groups
     | FlockAnswer
+    | EnvironmentList
+    | MemberAnswer
 )

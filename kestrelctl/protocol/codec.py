@@ -8,6 +8,7 @@ import msgspec
 
 from kestrelctl.core.model.result import Result
 from kestrelctl.protocol.answers import AnyAnswer
+from kestrelctl.protocol.environments import EnvironmentsHere, ToHost
 from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
@@ -109,9 +110,11 @@ def encode_for_chat(message: Message) -> str:
 
 
 #: Workers of both kinds: only what they say tells them apart.
-from_worker: Codec[FromWorker | FromProfileWorker] = Codec(FromWorker | FromProfileWorker)
+from_worker: Codec[FromWorker | FromProfileWorker | EnvironmentsHere] = Codec(
+    FromWorker | FromProfileWorker | EnvironmentsHere
+)
 to_profile_worker: Codec[ToProfileWorker] = Codec(ToProfileWorker)
-to_worker: Codec[ToWorker] = Codec(ToWorker)
+to_worker: Codec[ToWorker | ToHost] = Codec(ToWorker | ToHost)
 flock: Codec[FlockMessage] = Codec(FlockMessage)
 from_joiner: Codec[Join] = Codec(Join)
 to_joiner: Codec[ToJoiner] = Codec(ToJoiner)

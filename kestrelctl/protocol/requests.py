@@ -23,7 +23,9 @@ from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.stored_limit import StoredLimit
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.policies.policy_text import MAX_CHARACTERS as MAX_POLICY_CHARACTERS
+from kestrelctl.protocol.environment_requests import EnvironmentRequest
 from kestrelctl.protocol.flock_requests import FlockRequest
+from kestrelctl.protocol.member_requests import MemberRequest
 from kestrelctl.protocol.request import Request as Request
 
 MAX_KEY_CHARACTERS = 200
@@ -395,7 +397,7 @@ class SetAsset(Request, frozen=True, kw_only=True, tag="asset_set"):
     """Say how many tokens of an asset the whole pool has (admins only). Answered by `changed`."""
 
     name: str
-    total: int
+    total: Count
 
 
 class RemoveAsset(Request, frozen=True, kw_only=True, tag="asset_remove"):
@@ -534,6 +536,8 @@ AnyRequest = (
     | ChangeGroup
     | RemoveGroup
     | FlockRequest
+    | EnvironmentRequest
+    | MemberRequest
 )
 
 ENDED_STATES = ("done", "failed", "cancelled")

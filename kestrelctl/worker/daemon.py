@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import signal
 from collections.abc import Callable, Sequence
@@ -29,10 +30,14 @@ from kestrelctl.core.model import (
 from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.validate import problem_with_ad
+from kestrelctl.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
+from kestrelctl.environments.environment_names import EnvironmentOwner
+from kestrelctl.environments.worker_command import worker_command
 from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError
 from kestrelctl.files.share import FileShare
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
+from kestrelctl.protocol.joining import Token
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.worker.addresses.address_reader import AddressReader, tags_of_protocols
 from kestrelctl.worker.addresses.shared_outputs import SharedOutputs
@@ -46,6 +51,10 @@ from kestrelctl.worker.discovery import (
     even_bytes,
     machine_tags,
 )
+from kestrelctl.worker.environment import own_directories
+from kestrelctl.worker.environments.driver_choice import program_in
+from kestrelctl.worker.environments.driver_process import DistantDriver, DriverProcess
+from kestrelctl.worker.environments.environment_host import EnvironmentHost
 from kestrelctl.worker.executor import Completion, Executor
 from kestrelctl.worker.gpus import detect
 from kestrelctl.worker.inline_executor import InlineExecutor
@@ -154,7 +163,13 @@ def _rung(options: WorkerOptions, machine: Machine) -> Rung:
         if not share.exists():
             raise UsageError(f"{share} cannot be shared", cause="it is not there")
     secrets = [] if str(options.credentials) == "-" else [options.credentials]
-    view = FileView(options.data_dir, options.shares, secrets, memory_bytes=machine.memory_bytes)
+    view = FileView(
+        options.data_dir,
+        options.shares,
+        secrets,
+        memory_bytes=machine.memory_bytes,
+        shown=own_directories(os.environ),
+    )
     rung = choose(options.isolation, options.data_dir, view)
     log.info("isolation of tasks: %s", rung.name)
     return rung
@@ -243,6 +258,49 @@ def _file_share(options: WorkerOptions, sessions: Sequence[WorkerSession]) -> Fi
     return FileShare(slot, ca_file=options.ca_file)
 
 
+async def _environments(
+    options: WorkerOptions, rung: Rung, session: WorkerSession
+) -> EnvironmentHost:
+    """What makes environments here, without those that an earlier process has left."""
+    owner = EnvironmentOwner(options.pool, session.account)
+    root = options.data_dir.absolute() / "environments"
+    drivers = DriverProcess(root, owner.pool, owner.worker)
+
+    def token_of(jid: str, password: str) -> str:
+        return Token(
+            host=options.host,
+            port=options.port,
+            tls=options.tls,
+            pool=options.pool,
+            jid=jid,
+            password=password,
+            ca=options.ca_file.read_text() if options.ca_file is not None else "",
+        ).encode()
+
+    def command_of(wanted: EnvironmentClass, worker: str) -> tuple[str, ...]:
+        program = program_in(wanted.kind)
+        return worker_command(
+            wanted,
+            worker,
+            program=program,
+            isolation=rung.name,
+            any_workdir=options.any_workdir and wanted.kind in SEES_HOSTS_FILES,
+        )
+
+    host = EnvironmentHost(
+        session.environments,
+        {kind: DistantDriver(kind, drivers) for kind in options.environments},
+        owner,
+        root / "recipes",
+        token_of,
+        command_of,
+        drivers.close,
+    )
+    await host.sweep()
+    session.environments.host = host
+    return host
+
+
 async def serve(options: WorkerOptions) -> int:
     """Runs a worker until it has drained or is stopped; returns its exit status.
 
@@ -273,10 +331,12 @@ async def serve(options: WorkerOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.on_signal)
     loop.add_signal_handler(signal.SIGHUP, process.stop)
-    metrics_server = keeping = None
+    metrics_server = keeping = environments = None
     try:
         _add_sessions(process, options, machine, rung)
         sessions += process.sessions
+        if options.environments:
+            environments = await _environments(options, rung, sessions[0])
         if options.metrics:
             from kestrelctl.worker.worker_metrics import serve_metrics
 
@@ -291,6 +351,8 @@ async def serve(options: WorkerOptions) -> int:
             await metrics_server.stop()
         if keeping is not None:
             keeping.cancel()
+        if environments is not None:
+            await environments.close()
         await process.close()
         notifier.close()
     if process.refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from kestrelctl.core.agent.agent import LocalAttempt
 from kestrelctl.core.agent.unit_variables import unit_variables, variables_without_units
@@ -17,6 +18,10 @@ INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_C
 
 #: A variable of the worker with the names of more, with commas between them.
 INHERIT_MORE = "KESTREL_INHERIT"
+
+#: A variable of a worker that an environment boots: directories that the environment consists of,
+#: with colons between them.
+CONSISTS_OF = "KESTREL_ENVIRONMENT_FILES"
 
 
 class Environments:
@@ -51,6 +56,11 @@ class Environments:
         if attempt.claim.units:
             found.update(unit_variables(attempt.claim.units, self._ad))
         return found
+
+
+def own_directories(own: Mapping[str, str]) -> list[Path]:
+    """What tasks have to see, wherever it is: the environment that their worker stands for."""
+    return [Path(word) for word in own.get(CONSISTS_OF, "").split(os.pathsep) if word]
 
 
 def host_lines(hosts: Sequence[str], claim: Claim) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     start: str = ""
     isolation: str = "auto"
     shares: tuple[str, ...] = ()
+    any_workdir: bool = False
     pulls: bool = False
     metrics: str | None = None
     metrics_allow: tuple[str, ...] = ()

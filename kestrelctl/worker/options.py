@@ -38,6 +38,7 @@ class WorkerOptions:
             With 0 it takes no tasks that have some.
         lifetime_seconds: it leaves so long after its start; None if it stays.
         outputs_limit_bytes: the most that files may have that a task leaves and its job asks for.
+        environments: kinds of environments that the pool may have made on this machine.
         executor: `process`, or `inline` to measure scheduling alone.
     """
 
@@ -64,6 +65,7 @@ class WorkerOptions:
     cache_bytes: int | None = None
     lifetime_seconds: float | None = None
     outputs_limit_bytes: int = DEFAULT_LIMIT_BYTES
+    environments: tuple[str, ...] = ()
     executor: str = "process"
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()

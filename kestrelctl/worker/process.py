@@ -147,9 +147,10 @@ class WorkerProcess:
                 log.info("attempt %d was computed by an earlier run and goes on", held.number)
                 self._session_of[held.number] = worker
                 self._start(command)
-            else:
+                continue
+            if held.number not in worker.agent.unacknowledged:
                 log.warning("attempt %d does not fit any more; it is dropped", held.number)
-                self.executor.kill(held.number)
+            self.executor.kill(held.number)
 
     def _left_in_spool(self) -> dict[str, list[tuple[Result, Seal]]]:
         """What an earlier process left in the spool, by account.
@@ -355,6 +356,8 @@ class WorkerProcess:
         """Ends at once; what runs is ended and will be run again elsewhere."""
         log.warning("stopping; running tasks are ended")
         self.stopped = True
+        for worker in self.sessions:
+            worker.announce_end()
         self.done.set()
 
     async def close(self) -> None:

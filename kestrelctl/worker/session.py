@@ -33,6 +33,7 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
+from kestrelctl.protocol.environments import StartEnvironment, StopEnvironment, ToHost
 from kestrelctl.worker.environment import Environments, host_lines
 from kestrelctl.worker.executor import (
     CANCELLED,
@@ -43,6 +44,7 @@ from kestrelctl.worker.executor import (
 )
 from kestrelctl.worker.parent_file_questions import ParentFileQuestions
 from kestrelctl.worker.session_checkpoints import SessionCheckpoints
+from kestrelctl.worker.session_environments import SessionEnvironments
 from kestrelctl.worker.stage_reports import StageReports
 from kestrelctl.worker.usage_reports import UsageReports
 
@@ -102,7 +104,7 @@ class WorkerSession:
     ) -> None:
         self.agent = agent
         self.ad = ad
-        self._account = jid.partition("/")[0]
+        self.account = jid.partition("/")[0]
         self._known_units = dict(ad.units)
         self.logins = 0
         self.session: Session
@@ -122,7 +124,8 @@ class WorkerSession:
         self._usage = UsageReports(agent, host, self._send)
         self._spoke_at = self._heartbeat_planned_at = 0.0
         self.parent_files = ParentFileQuestions(agent, self._send)
-        self._serve: dict[type, Callable[[work.ToWorker], None]] = {
+        self.environments = SessionEnvironments(self, agent, self._send)
+        self._serve: dict[type, Callable[[work.ToWorker | ToHost], None]] = {
             work.Welcome: self._on_welcome,  # type: ignore[dict-item]
             work.Run: self._on_run,  # type: ignore[dict-item]
             work.Ack: self._on_ack,  # type: ignore[dict-item]
@@ -135,6 +138,8 @@ class WorkerSession:
             work.FetchOutput: self._on_fetch_output,  # type: ignore[dict-item]
             work.FilesFound: self.parent_files.on_found,  # type: ignore[dict-item]
             work.Refused: self._on_refused,  # type: ignore[dict-item]
+            StartEnvironment: self.environments.on_start,  # type: ignore[dict-item]
+            StopEnvironment: self.environments.on_stop,  # type: ignore[dict-item]
         }
 
     # -- Listener ----------------------------------------------------------------------------------
@@ -234,6 +239,7 @@ class WorkerSession:
         if self.agent.draining:
             self._send(work.Leaving())
         self._checkpoints.on_welcome()
+        self.environments.on_welcome()
         self._go_on()
 
     def _on_refused(self, message: work.Refused) -> None:
@@ -351,7 +357,7 @@ class WorkerSession:
                 replace(stage, argv=fill_for(template, stage.argv, attempt.index, attempt.item))
                 for stage in template.stages
             ),
-            held=HeldAttempt.of(attempt, self._account),
+            held=HeldAttempt.of(attempt, self.account),
         )
 
     def on_stage(self, number: int, name: str) -> None:
@@ -418,7 +424,7 @@ class WorkerSession:
                 self._spool(result)
 
     def _spool(self, result: Result) -> None:
-        self._host.spool(result, self.agent.seal_of(result), self._account)
+        self._host.spool(result, self.agent.seal_of(result), self.account)
 
     def _on_take_checkpoints(self, message: work.TakeCheckpoints) -> None:
         self._checkpoints.on_take(message)
@@ -540,6 +546,11 @@ class WorkerSession:
             self._send(work.Leaving())
             if returned:
                 self._send(work.Returned(numbers=returned))
+
+    def announce_end(self) -> None:
+        """Says that this worker is about to stop, so that it does not count as lost to a fault."""
+        if self.session.online:
+            self._send(work.Leaving())
 
     def give_back(self) -> None:
         """Stops what runs. The pool did not ask for that, so it has these tasks run again."""

@@ -59,6 +59,8 @@ def begin(
         if phase is QUEUED:
             backlog.append((number, task))
         number += 1
+    if room < len(tasks):
+        state.backlogged[jid] = worker
     job = tasks[0].job
     job.running += len(tasks)
     weight = weight_of(claim)

@@ -235,7 +235,7 @@ def _should_shun(state: State, worker: Worker, assignment: Assignment, now: floa
         return False
     return any(
         other is not worker and startable(terms.claim, other.free, other.queued)
-        for cls in state.supply.classes()
+        for cls in state.supply.present()
         if isinstance(terms := cls.terms(assignment.job.shape), Terms)
         for crowd in (cls.hungry, cls.parked)
         for other in crowd.values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.members.worker import Worker
+from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.reservation import best_to_keep, starving
 from kestrelctl.core.state import State
@@ -23,11 +24,12 @@ def keep_workers(state: State, now: float) -> None:
     if now < state.next_starving_at or not state.demand:
         return
     state.next_starving_at = now + state.config.starving_seconds / LOOKS
-    for job in starving(state.demand, state.supply, state.config, now):
-        supplies = state.supply.classes()
-        open_ = sum(len(cls.hungry) + len(cls.parked) for cls in supplies)
-        if sum(other.shape.span == 1 for other in state.kept) >= max(1, open_ // WORKERS_PER_KEPT):
-            return
+    open_ = sum(len(cls.hungry) + len(cls.parked) for cls in state.supply.present())
+    left = max(1, open_ // WORKERS_PER_KEPT) - sum(job.shape.span == 1 for job in state.kept)
+    if left <= 0:
+        return
+    in_vain: set[Shape] = set()
+    for job in starving(state.demand, state.supply, state.config, now, in_vain):
         if job in state.kept:
             continue
         if job.shape.span > 1 and any(other.shape.span > 1 for other in state.kept):
@@ -35,8 +37,14 @@ def keep_workers(state: State, now: float) -> None:
         best = best_to_keep(job, state.supply, now)
         for worker in best:
             worker.kept_for = job
-        if best:
+        if not best:
+            in_vain.add(job.shape)  # whoever asks alike gets the same answer
+        else:
+            in_vain.clear()
             state.kept[job] = (best, now)
+            left -= job.shape.span == 1
+            if left <= 0:
+                return
 
 
 def _over(state: State, job: Job, worker: Worker, since: float) -> bool:

@@ -66,7 +66,7 @@ def _able(state: State, shape: Shape) -> Iterator[tuple[Worker, int]]:
     """Workers that were set aside and have room now, with how much; the least flexible first."""
     known = state.demand.shapes
     waiting = state.demand.waiting
-    classes = state.supply.classes()
+    classes = state.supply.present()
     for supply in sorted(classes, key=lambda each: each.usable(known, waiting).bit_count()):
         terms = supply.terms(shape) if supply.parked else None
         if not isinstance(terms, Terms):

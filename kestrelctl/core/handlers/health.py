@@ -215,6 +215,7 @@ def _set_aside(state: State, worker: Worker, seconds: float, why: str, now: floa
     worker.quarantined_for = why[:MOST_REASON_CHARACTERS]
     state.set_aside[worker.account] = worker
     state.touch(worker)
+    state.tell_member(worker, "quarantine", worker.quarantined_for)
     text = f"is in quarantine for {seconds:g} s: {worker.quarantined_for}"
     state.note("warning", f"worker {worker.jid} {text}")
 
@@ -228,10 +229,13 @@ def take_over(state: State, worker: Worker, now: float) -> None:
     worker.quarantined_for = old.quarantined_for
     worker.quarantine_ended_at = old.quarantine_ended_at
     state.set_aside[worker.account] = worker
+    state.tell_member(worker, "quarantine", worker.quarantined_for)
 
 
-def release(state: State, worker: Worker) -> None:
+def release(state: State, worker: Worker, why: str = "its time is over") -> None:
     """Ends a quarantine; failures and losses are counted anew."""
+    if worker.quarantined_until:
+        state.tell_member(worker, "quarantine-end", why)
     worker.quarantined_until = 0.0
     worker.quarantined_for = ""
     worker.streak = 0

@@ -41,6 +41,7 @@ from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.member_change import what_changed
 from kestrelctl.core.model.records import WorkerRecord
 from kestrelctl.core.pacing.backoff import RETURN_SECONDS
 from kestrelctl.core.state import State
@@ -63,12 +64,13 @@ def on_joined(state: State, event: Joined) -> None:
     note_clash(state, event.worker, worker.ad if worker is not None else None, event.ad)
     if worker is None:
         worker = state.workers[event.worker] = Worker(event.worker, cls, event.ad, event.at)
+        set_online(state, worker)
         take_over(state, worker, event.at)
         _record(state, worker)
     else:
         _change(state, worker, cls, event.ad)
+        set_online(state, worker)
     state.asked.discard(worker.jid)
-    set_online(state, worker)
     if worker.incarnation != event.incarnation:
         worker.incarnation = event.incarnation
         worker.silence.habit = state.habits.setdefault(event.incarnation, Habit())
@@ -124,8 +126,11 @@ def _change(state: State, worker: Worker, cls: WorkerClass, ad: WorkerAd) -> Non
     if cls is not worker.cls:
         state.supply.hide(worker)
         state.supply.move(worker, cls)
+    told = what_changed(worker.ad, ad)
     resize(worker, cls, ad)
-    state.supply.version += 1
+    if told:
+        state.tell_member(worker, "update", told)
+    state.supply.note_change(cls)
     _record(state, worker)
 
 
@@ -176,7 +181,7 @@ def on_drain(state: State, event: Drain) -> None:
     if worker is None:
         return
     state.note("info", f"worker {worker.jid} was drained by {event.by}")
-    _set_draining(state, worker, True)
+    _set_draining(state, worker, True, event.by)
     state.touch(worker)
     waiting = worker.queued_numbers()
     if waiting and worker.online:
@@ -211,14 +216,15 @@ def on_resume(state: State, event: Resume) -> None:
     if worker is None:
         return
     state.note("info", f"worker {worker.jid} was resumed by {event.cause}")
-    _set_draining(state, worker, False)
+    _set_draining(state, worker, False, event.cause)
     worker.quarantines = 0
-    release(state, worker)
+    release(state, worker, f"resumed by {event.cause}")
 
 
-def _set_draining(state: State, worker: Worker, draining: bool) -> None:
+def _set_draining(state: State, worker: Worker, draining: bool, by: str) -> None:
     if worker.draining != draining:
         worker.draining = draining
+        state.tell_member(worker, "drain" if draining else "drain-end", f"by {by}")
         _record(state, worker)
 
 
@@ -228,6 +234,8 @@ def on_revoked(state: State, event: Revoked) -> None:
     state.asked.discard(event.worker)
     if worker is not None:
         state.note("info", f"worker {worker.jid} was revoked by {event.by}")
+        if worker.online:
+            state.tell_member(worker, "leave", f"revoked by {event.by}")
         set_offline(state, worker, event.at)
         let_go(state, worker, cause="revoked", keep_waiting=False)
         forget(state, worker)

@@ -15,6 +15,13 @@ from kestrelctl.core.state import State
 #: Of so many addresses that never say hello is remembered that they were asked to. One account can
 #: have any number of them, one after another.
 MOST_STRANGERS = 10_000
+#: What each cause of a loss comes to in words.
+_WHY_GONE = {
+    "unavailable": "its session has ended",
+    "lease": "it fell silent",
+    "bounce": "a message to it came back",
+    "restarted": "another process of it has started",
+}
 
 
 def lose_worker(
@@ -34,6 +41,7 @@ def lose_worker(
     if worker.running and not worker.leaving and may_be_to_blame:
         note_lapse(state, worker, now)
     set_offline(state, worker, now)
+    state.tell_member(worker, "leave" if worker.leaving else "failed", _WHY_GONE.get(cause, cause))
     worker.away_until = now + state.config.away_seconds
     let_go(state, worker, cause=cause, keep_waiting=True, goes_on_with=goes_on_with)
     ask_for_more(state, worker.account)
@@ -76,6 +84,7 @@ def set_online(state: State, worker: Worker) -> None:
     if not worker.online:
         state.totals.worker_joins += 1
         worker.online = True
+        state.tell_member(worker, "join")
         state.supply.count(worker.cls, 1)
         state.sessions.setdefault(worker.account, {})[worker.jid] = worker
         state.online += 1

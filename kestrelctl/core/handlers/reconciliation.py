@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kestrelctl.core.attempts.endings import put_back
+from kestrelctl.core.effects import MembersHeard
 from kestrelctl.core.jobs.job import Standing
 from kestrelctl.core.state import State
 
@@ -19,6 +20,10 @@ def end_reconciliation(state: State) -> None:
     Tokens that no worker has claimed are free, and quotas count what workers have claimed.
     """
     state.reconcile_until = None
+    workers = state.workers.values()
+    there = frozenset(worker.jid for worker in workers if worker.online)
+    away = {worker.jid: worker.ad for worker in workers if not worker.online}
+    state.emit(MembersHeard(at=state.at, there=there, away=away))
     if not state.tokens.settled:
         state.touch_tokens(state.tokens.names)
         state.tokens.settled = True

@@ -176,6 +176,8 @@ class Job:
         larger: how often a task has asked for more memory -> the line of those that have.
         running: its attempts under way.
         place: where it stands in the queue; None if it does not. The queue writes it.
+        takeable: how many of its tasks may be handed out, as the queue has found; it writes that,
+            too.
         precedence: its priority among all jobs, guests included; that of its spec.
         line: as whose id it counts in the queue: its own, until its tasks keep failing.
         failed_in_row: attempts that failed since one succeeded, or since a release.
@@ -239,6 +241,7 @@ class Job:
         "stored",
         "stores_files",
         "submitted_at",
+        "takeable",
         "waits_since",
     )
 
@@ -254,6 +257,7 @@ class Job:
         self.shape = shape
         self.submitted_at = submitted_at
         self.place: Order | None = None
+        self.takeable = 0
         self.precedence = spec.precedence
         self.line = job_id
         self.failed_in_row = 0

@@ -163,12 +163,13 @@ class Sharer:
         decayed = self._usage * 0.5 ** (max(0.0, now - self._usage_at) / half_life_seconds)
         return float(decayed + self._unfolded + self.charged * max(0.0, now - self._since))
 
-    def fold(self, now: float, half_life_seconds: float) -> None:
-        """Begins to forget what he has used up to now."""
+    def fold(self, now: float, half_life_seconds: float) -> float:
+        """Begins to forget what he has used up to now; returns his usage."""
         self.served += self._unfolded + self.charged * max(0.0, now - self._since)
         self._usage = self.usage(now, half_life_seconds)
         self._usage_at = self._since = now
         self._unfolded = 0.0
+        return self._usage
 
     def used_since_record(self, now: float, half_life_seconds: float) -> float:
         """What he has used, in weighted seconds, that his record does not tell."""
@@ -344,19 +345,19 @@ class Sharers:
             return
         passed_seconds = now - self._weighed_at
         self._weighed_at, self.stale = now, False
-        active = [sharer for sharer in self._users.values() if sharer.is_active]
+        active = [
+            sharer for sharer in self._users.values() if sharer.running > 0 or sharer.turns > 0
+        ]
         for at_home in (True, False):
             alike = [sharer for sharer in active if sharer.at_home is at_home]
-            self._weigh(alike, now)
+            if alike:
+                self._weigh(alike, now)
             self._find_leads(alike, passed_seconds, at_home=at_home)
 
     def _weigh(self, active: list[Sharer], now: float) -> None:
-        half_life = self.half_life_seconds
-        for sharer in active:
-            sharer.fold(now, half_life)
+        usages = [sharer.fold(now, self.half_life_seconds) for sharer in active]
         weights = self._weights(active)
-        usages = [sharer.usage(now, half_life) for sharer in active]
-        average = sum(usages) / sum(weights) if active else 0.0
+        average = sum(usages) / sum(weights)
         for sharer, weight, usage in zip(active, weights, usages, strict=True):
             tilt = average * weight / usage if usage else MOST_TILT
             sharer.share = weight * min(max(tilt, 1 / MOST_TILT), MOST_TILT)

@@ -9,7 +9,10 @@ are few, and a plan sorts them.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter, itemgetter
 
 from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.job import Job, Order
@@ -23,6 +26,8 @@ from kestrelctl.core.model.spec import JobSpec
 
 #: How many shapes may be known that nobody has any more, at the least.
 SPARE_SHAPES = 64
+
+_order = attrgetter("order")
 
 #: Jobs of one user, priority and shape, each behind its place.
 Line = list[tuple[Order, Job]]
@@ -96,6 +101,14 @@ class Demand:
             job for turn in self._turns.values() for line in turn.lines.values() for _, job in line
         ]
 
+    def in_order(self) -> Iterator[Job]:
+        """The same in the order of the queue, as far as one looks."""
+        turns = sorted(self._turns.values(), key=_order)
+        for _, equal in groupby(turns, key=_order):
+            lines = [line for turn in equal for line in turn.lines.values()]
+            for _, job in lines[0] if len(lines) == 1 else merge(*lines, key=itemgetter(0)):
+                yield job
+
     def waiting_shapes(self) -> list[Shape]:
         """Every shape for which something waits."""
         return [shape for shape in self.shapes if shape.bit & self.waiting]
@@ -113,7 +126,8 @@ class Demand:
             Whether another job is the first of its line now, and that is not because the one before
             went out: then workers that had no room for that may have room for this.
         """
-        if takeable(job) <= 0:
+        job.takeable = takeable(job)
+        if job.takeable <= 0:
             if job.place is not None:
                 self._remove(job)
             return False

@@ -37,6 +37,7 @@ class LendableClass(msgspec.Struct, frozen=True):
             waits for room, or that has no processor free, has nothing to lend.
         whole: what these have together.
         wanted: how many tasks of the pool's own wait that could run on such a worker.
+        overdue: how many of these are of jobs that have waited for long.
     """
 
     id: str
@@ -45,6 +46,7 @@ class LendableClass(msgspec.Struct, frozen=True):
     free: dict[str, float]
     whole: dict[str, float]
     wanted: int
+    overdue: int = 0
 
 
 class LendableClasses:
@@ -81,8 +83,12 @@ class LendableClasses:
             self._version = self._supply.version
             self._groups = _grouped(self._supply, workers)
         tasks: dict[int, int] = {}
+        old: dict[int, int] = {}
         for each in waiting:
-            tasks[each.shape.bit] = tasks.get(each.shape.bit, 0) + each.tasks
+            bit = each.shape.bit
+            tasks[bit] = tasks.get(bit, 0) + each.tasks
+            if each.old:
+                old[bit] = old.get(bit, 0) + each.old
         wanted = sum(tasks)
         found: list[LendableClass] = []
         for group in self._groups:
@@ -101,6 +107,7 @@ class LendableClasses:
                     free=natural(counted.free) if starts else {},
                     whole=natural({n: a * counted.machines for n, a in group.capacity.items()}),
                     wanted=sum(n for bit, n in tasks.items() if bit & usable),
+                    overdue=sum(n for bit, n in old.items() if bit & usable),
                 )
             )
         return found

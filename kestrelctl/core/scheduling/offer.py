@@ -19,8 +19,7 @@ class Offer:
     __slots__ = (
         "_config",
         "_given",
-        "_remaining_seconds",
-        "_stuck",
+        "_now",
         "free",
         "queued",
         "wants",
@@ -30,12 +29,11 @@ class Offer:
     def __init__(self, worker: Worker, config: Config, now: float) -> None:
         self.worker = worker
         self._config = config
+        self._now = now
         self.free = worker.free
         self.queued = worker.queued
         self.wants = worker.wants
-        self._given: dict[Job, int] = {}
-        self._remaining_seconds = worker.remaining_seconds(now)
-        self._stuck = bool(worker.held) and worker.silence.is_stuck(now, config.stuck_seconds)
+        self._given: dict[Job, int] | None = None
 
     def room_for(
         self, job: Job, waiting: int, members: int, terms: Terms, *, ahead: bool, alone: bool = True
@@ -56,13 +54,13 @@ class Offer:
             alone: whether no other short tasks wait for room there. Those would keep a worker full,
                 and a job with few tasks would never find it as empty as these few want it.
         """
-        remaining = self._remaining_seconds
+        remaining = self.worker.remaining_seconds(self._now)
         if remaining is not None and job.shape.time_request_seconds > remaining:
             return 0
         queued = self.queued
         free = startable(terms.claim, self.free, queued)
         mean, config = job.expected_seconds, self._config
-        if mean is None or not (ahead and is_short(job, config)) or self._stuck:
+        if mean is None or not (ahead and is_short(job, config)) or self._is_stuck:
             return free
         if not terms.may_queue:
             return free
@@ -89,11 +87,16 @@ class Offer:
             return 0
         return max(0, free + min(behind - queued, most))
 
+    @property
+    def _is_stuck(self) -> bool:
+        worker = self.worker
+        return bool(worker.held) and worker.silence.is_stuck(self._now, self._config.stuck_seconds)
+
     def _short_tasks(self) -> int:
         """How many short tasks run there, or would with what the plan has given."""
         return sum(
             n
-            for running in (self.worker.running_of, self._given)
+            for running in (self.worker.running_of, self._given or {})
             for job, n in running.items()
             if is_short(job, self._config)
         )
@@ -108,4 +111,6 @@ class Offer:
             if self.free is self.worker.free:
                 self.free = dict(self.free)
             claim.charge(self.free, running)
+            if self._given is None:
+                self._given = {}
             self._given[job] = self._given.get(job, 0) + running

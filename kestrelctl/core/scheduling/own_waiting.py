@@ -9,7 +9,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import NamedTuple
 
-from kestrelctl.core.jobs.gates import takeable
 from kestrelctl.core.jobs.quota import Quota, counted
 from kestrelctl.core.jobs.sharer import Sharer
 from kestrelctl.core.jobs.tokens import TokensLeft
@@ -19,62 +18,66 @@ from kestrelctl.core.scheduling.demand import Demand, Line
 #: Of so many jobs the waiting tasks are counted; each further one counts as one. Who asks does so
 #: many times a second.
 MOST_COUNTED = 1_000
+_NEVER = float("-inf")
 
 
 class OwnWaiting(NamedTuple):
     """Tasks of one user that wait and ask alike, at one priority.
 
     Attributes:
-        mean_seconds: how long one is expected to run; None if nobody knows of any.
+        old: how many of them are of jobs that have waited since a moment before.
     """
 
     shape: Shape
     sharer: Sharer
     tasks: int
-    mean_seconds: float | None
+    old: int
 
 
-def own_waiting(demand: Demand) -> list[OwnWaiting]:
-    """Counts what waits of the pool's own, in the order of the queue."""
-    count = _Count(demand)
+def own_waiting(demand: Demand, old_since: float = _NEVER) -> list[OwnWaiting]:
+    """Counts what waits of the pool's own, in the order of the queue.
+
+    Args:
+        old_since: what has waited since then, or for longer, is old.
+    """
+    count = _Count(demand, old_since)
     turns = sorted((turn for turn in demand.turns() if turn.priority >= 0), key=lambda t: t.order)
     found: list[OwnWaiting] = []
     for turn in turns:
         for bit, line in turn.lines.items():
             shape = demand.shapes[bit.bit_length() - 1]
-            tasks, mean_seconds = count.of(line, shape, turn.sharer)
+            tasks, old = count.of(line, shape, turn.sharer)
             if tasks:
-                found.append(OwnWaiting(shape, turn.sharer, tasks, mean_seconds))
+                found.append(OwnWaiting(shape, turn.sharer, tasks, old))
     return found
 
 
 class _Count:
     """Counts tasks, with what is left of tokens and quotas by those that were counted before."""
 
-    def __init__(self, demand: Demand) -> None:
+    def __init__(self, demand: Demand, old_since: float) -> None:
+        self._old_since = old_since
         self._tokens = TokensLeft(demand.tokens)
         self._quotas: dict[Quota, Quota] = {}
         self._looks = MOST_COUNTED
 
-    def of(self, line: Line, shape: Shape, sharer: Sharer) -> tuple[int, float | None]:
-        """How many tasks of a line could go, and how long one of them is expected to run."""
-        tasks = timed = 0
-        seconds = 0.0
-        for _, job in islice(line, self._looks):
-            n = self._bounded(takeable(job), shape, sharer)
-            tasks += n
-            expected = job.expected_seconds
-            if expected is not None:
-                timed += n
-                seconds += n * expected
-        beyond = len(line) - self._looks
+    def of(self, line: Line, shape: Shape, sharer: Sharer) -> tuple[int, int]:
+        """How many tasks of a line could go, and how many of those that were looked at are old."""
+        jobs = [job for _, job in islice(line, self._looks)]
+        counts = [job.takeable for job in jobs]
+        beyond = max(0, len(line) - self._looks)
         self._looks = max(1, self._looks - len(line))
-        if beyond > 0:
-            tasks += self._bounded(beyond, shape, sharer)
-        return tasks, seconds / timed if timed else None
+        if shape.span > 1:  # all tasks of a job or none
+            tasks = sum(self._bounded(n, shape, sharer) for n in (*counts, beyond))
+        else:
+            tasks = self._bounded(sum(counts) + beyond, shape, sharer)
+        old = sum(job.takeable for job in jobs if job.waits_since <= self._old_since)
+        return tasks, min(tasks, old)
 
     def _bounded(self, tasks: int, shape: Shape, sharer: Sharer) -> int:
         """How many of so many tasks tokens and quotas leave; they are taken from these."""
+        if not tasks or not (shape.tokens or sharer.quotas):
+            return tasks
         if shape.tokens:
             tasks = min(tasks, self._tokens.times_free(shape.tokens))
         amounts = counted(shape.request, shape.tokens)

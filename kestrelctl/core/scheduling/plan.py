@@ -242,14 +242,14 @@ class Planner:
         # looked at.
         offers: dict[ClassSupply, Iterable[Offer]] = {
             cls: (Offer(worker, self._config, self._now) for worker in cls.hungry.values())
-            for cls in self._supply.classes()
+            for cls in self._supply.present()
             if cls.hungry
         }
         if not offers or not self._places:
             return self.found
         tiers = self._tiers(list(offers))
         if self._spanning:
-            usable = {cls: self._usable(cls) for cls in self._supply.classes()}
+            usable = {cls: self._usable(cls) for cls in self._supply.present()}
             self._together = Together(usable, offers, self._config, self._now)
         while True:
             for tier in tiers:

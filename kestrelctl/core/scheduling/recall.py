@@ -87,7 +87,7 @@ def _idle(supply: Supply) -> tuple[int, list[ClassSupply]]:
     """How many workers that may take tasks have none, and their classes."""
     idle = 0
     classes: list[ClassSupply] = []
-    for cls in supply.classes():
+    for cls in supply.present():
         here = sum(not w.held for crowd in (cls.hungry, cls.parked) for w in crowd.values())
         if here:
             idle += here

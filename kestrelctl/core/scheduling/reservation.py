@@ -7,7 +7,7 @@ new but tasks of its shape, until it fits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import islice
 
 from kestrelctl.core.jobs.attempt import Phase
@@ -17,34 +17,39 @@ from kestrelctl.core.members.availability import startable
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.claim import Claim
 from kestrelctl.core.model.config import Config
+from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.scheduling.demand import Demand
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.scheduling.supply import Supply
 
 
-def starving(demand: Demand, supply: Supply, config: Config, now: float) -> list[Job]:
+def starving(
+    demand: Demand, supply: Supply, config: Config, now: float, besides: Container[Shape] = ()
+) -> Iterator[Job]:
     """Jobs that have got nothing for `starving_seconds`, in the order of the queue.
 
     Only those of the highest priority that waits and that any worker could run: others wait because
     that is what priorities are for. Who waits for tokens of the pool, or has as much as he may,
     is not short of room. Nothing is ever kept for guests: the pool's own come first.
+
+    Args:
+        besides: shapes that are left out from when they are in it.
     """
-    found: list[Job] = []
-    jobs = demand.jobs()
     long_ago = now - config.starving_seconds
-    if all(job.waits_since > long_ago or job.served_at > long_ago for job in jobs):
-        return found
+    if all(job.waits_since > long_ago or job.served_at > long_ago for job in demand.jobs()):
+        return
     priority: int | None = None
-    for job in sorted(jobs, key=demand.order):
+    for job in demand.in_order():
         if job.spec.guest is not None or (priority is not None and job.spec.priority < priority):
             break
+        if job.shape in besides:
+            continue
         span = job.shape.span
         may_go = min(passing(job)[0], demand.tokens.times_free(job.shape.tokens)) >= span
         if may_go and sum(1 for _ in islice(_able(job, supply), span)) == span:
             priority = job.spec.priority
             if max(job.waits_since, job.served_at) <= long_ago:
-                found.append(job)
-    return found
+                yield job
 
 
 def best_to_keep(job: Job, supply: Supply, now: float) -> list[Worker]:
@@ -74,7 +79,7 @@ def _able(job: Job, supply: Supply) -> Iterator[tuple[Worker, Claim]]:
 
     None that a neighbour lends: it is many machines, and what is free of it is not on one of them.
     """
-    for cls in supply.classes():
+    for cls in supply.present():
         if cls.cls.distance_seconds:
             continue
         terms = cls.terms(job.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Collection, Iterable, Sequence
 
 from kestrelctl.core.members.worker import Worker
@@ -29,6 +30,7 @@ class ClassSupply:
 
     Args:
         asked: the shapes of the pool, for all classes.
+        number: the higher, the later it was first seen.
 
     Attributes:
         hungry: those that may be able to take tasks, longest waiting first.
@@ -48,11 +50,15 @@ class ClassSupply:
         "cls",
         "hungry",
         "members",
+        "number",
         "parked",
     )
 
-    def __init__(self, cls: WorkerClass, base: ClassKey, asked: AskedFitting) -> None:
+    def __init__(
+        self, cls: WorkerClass, base: ClassKey, asked: AskedFitting, number: int = 0
+    ) -> None:
         self.cls = cls
+        self.number = number
         self._asked = asked
         self.base = base
         self.hungry: dict[str, Worker] = {}
@@ -130,7 +136,8 @@ class Supply:
     Attributes:
         significance: of the attributes of workers.
         policies: what tasks are charged on which of them.
-        version: another one each time that a worker comes or goes, or its ad or class changes.
+        version: another one each time that a worker of the pool's own comes or goes, or its ad or
+            class changes.
     """
 
     def __init__(self) -> None:
@@ -139,6 +146,8 @@ class Supply:
         self.version = 0
         self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None, float], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
+        self._classes_seen = 0
+        self._present: list[ClassSupply] = []
         self._asked = AskedFitting()
         self._classes_at_most = 2 * SPARE_CLASSES
         self._alike: dict[int, int] = {}
@@ -148,6 +157,10 @@ class Supply:
     def classes(self) -> Collection[ClassSupply]:
         """Every class that has, or lately had, a worker: as they are while one looks."""
         return self._by_class.values()
+
+    def present(self) -> Sequence[ClassSupply]:
+        """Every class that has workers online, in the order in which they were first seen."""
+        return self._present
 
     def of(self, worker: Worker) -> ClassSupply:
         """The class of a worker."""
@@ -187,7 +200,8 @@ class Supply:
                 policy=policy,
                 distance_seconds=distance_seconds,
             )
-            found = ClassSupply(cls, base, self._asked)
+            self._classes_seen += 1
+            found = ClassSupply(cls, base, self._asked, self._classes_seen)
             self._by_key[key] = self._by_class[cls] = found
         return found.cls
 
@@ -219,9 +233,20 @@ class Supply:
 
     def count(self, cls: WorkerClass, online: int) -> None:
         """So many more workers of a class are online; fewer, if that is below zero."""
-        self._by_class[cls].members += online
+        supply = self._by_class[cls]
+        before = supply.members
+        supply.members = before + online
+        if not before and online > 0:
+            insort(self._present, supply, key=_number)
+        elif before and not supply.members:
+            self._present.remove(supply)
         self._alike_in = 0
-        self.version += 1
+        self.note_change(cls)
+
+    def note_change(self, cls: WorkerClass) -> None:
+        """Notes that a worker of a class says something else of itself."""
+        if not cls.distance_seconds:
+            self.version += 1
 
     def able(self, shapes: Sequence[Shape], wanted: int, bit: int) -> int:
         """How many workers that are online could run tasks of a shape.
@@ -235,7 +260,7 @@ class Supply:
             self._alike_in = wanted
             self._able.clear()
             self._alike.clear()
-            for supply in self._by_class.values():
+            for supply in self._present:
                 usable = supply.usable(shapes, wanted)
                 self._alike[usable] = self._alike.get(usable, 0) + supply.members
         found = self._able.get(bit)
@@ -264,7 +289,7 @@ class Supply:
 
     def wake_for(self, shape: Shape) -> None:
         """Looks again at workers that could run tasks of a shape, because some came in."""
-        for supply in self._by_class.values():
+        for supply in self._present:
             if supply.parked and isinstance(supply.terms(shape), Terms):
                 supply.hungry.update(supply.parked)
                 supply.parked.clear()
@@ -292,3 +317,7 @@ class Supply:
         self._asked.forget()
         for supply in self._by_class.values():
             supply.forget_shapes(used)
+
+
+def _number(supply: ClassSupply) -> int:
+    return supply.number

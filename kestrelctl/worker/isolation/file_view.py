@@ -28,6 +28,7 @@ class FileView:
         data_dir: the worker's; tasks see their own scratch directory in it and nothing else.
         shares: directories (or devices) that tasks may write.
         secrets: further files and directories of the worker's that no task may see.
+        shown: directories that tasks may read, wherever they are.
         home: of the worker's user; None to ask the machine, which may know of none.
         memory_bytes: the most that tasks can keep in each of their own /tmp, /var/tmp and /dev/shm;
             0 for what the kernel allows.
@@ -40,9 +41,12 @@ class FileView:
         secrets: Iterable[Path] = (),
         home: Path | None = None,
         memory_bytes: int = 0,
+        *,
+        shown: Iterable[Path] = (),
     ) -> None:
         self._data_dir = os.path.realpath(data_dir)
         self._shares = [os.path.realpath(share) for share in shares]
+        self._shown = [os.path.realpath(each) for each in shown]
         self._memory_bytes = memory_bytes
         homes = _own_home() if home is None else [str(home)]
         broad = [os.path.realpath(each) for each in (*_HIDDEN, *homes)]
@@ -71,6 +75,8 @@ class FileView:
         for path in _NAME_RESOLUTION:
             if os.path.exists(path):
                 words += ["--ro-bind", path, path]
+        for each in filter(self._is_hidden, self._shown):
+            words += ["--ro-bind", each, each]
         for share in self._shares:
             words += ["--dev-bind" if share.startswith("/dev/") else "--bind", share, share]
         opened = _opened_by(workdir)
@@ -125,7 +131,7 @@ class FileView:
         return self._is_shared(path) or not self._is_hidden(path)
 
     def _is_shared(self, path: str) -> bool:
-        return any(_is_below(path, share) for share in self._shares)
+        return any(_is_below(path, each) for each in (*self._shares, *self._shown))
 
     def _would_be_seen(self, path: str) -> bool:
         if not os.path.exists(path) or _is_below(path, self._data_dir):
