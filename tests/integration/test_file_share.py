@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,6 +219,19 @@ async def test_a_connection_that_nobody_uses_is_closed(
                 await asyncio.sleep(0.01)
         await share.get(proxy.of(stored), tmp_path / "second")
     assert proxy.connections == 2
+
+
+async def test_connections_of_a_share_that_nobody_has_any_more_are_closed_at_once(
+    private_server: PrivateServer, user_of_server: UserConnection, tmp_path: Path
+) -> None:
+    """Not when it happens to be collected: that may be after the loop's end."""
+    path = large(tmp_path / "source", 1000)
+    stored = await FileShare(user_of_server.request_slot).put(path)
+    share = FileShare()
+    await share.get(stored, tmp_path / "copy")
+    left = weakref.ref(share)
+    del share
+    assert left() is None
 
 
 async def test_the_next_call_reads_on(

@@ -19,12 +19,22 @@ from kestrelctl.core.model.refusal import Reason, Refusal
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, OverQuota
+from kestrelctl.membership.membership_event import MembershipEvent
+from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.environment_answers import (
+    EnvironmentClassView,
+    EnvironmentHostView,
+    EnvironmentList,
+    EnvironmentView,
+    StartFailureView,
+)
 from kestrelctl.protocol.flock_answers import FlockPong, FlockRules, FlockStatus, Neighbours
 from kestrelctl.protocol.flock_views import FlockView, LentClassView, LoanView, NeighbourView
 from kestrelctl.protocol.graph_answers import GraphNode, GraphSubmitted, JobGraph
+from kestrelctl.protocol.member_answers import EventPage, WorkerGroupList, WorkerGroupView
 from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog, TaskOutput
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.task_file_views import OutputPage
@@ -32,6 +42,20 @@ from kestrelctl.protocol.upload_slots import Slot
 
 NOW = 1_000_000.0
 
+ENVIRONMENT = EnvironmentView(
+    number=4194305, of="science", host="w1@workers.example.org/h", phase="ready", since=NOW - 60,
+    idle_seconds=12.0, worker="env-science-2hwcx",
+)  # fmt: skip
+ENVIRONMENT_CLASS = EnvironmentClassView(
+    name="science", kind="venv", tags=("numpy",), assets={"cpus": 1.0}, minimum=0, maximum=2,
+    start_seconds=60.0, idle_seconds=300.0, waiting=12, obstacle="failed",
+    hosts=[EnvironmentHostView(host="w1@workers.example.org/h", free={"cpus": 0.5}, why_not="x")],
+    failures=[
+        StartFailureView(
+            host="w1@workers.example.org/h", times=2, at=NOW - 5, next_try_at=NOW + 15, why="no",
+        ),
+    ],
+)  # fmt: skip
 JOB = an.JobView(
     job_id=7,
     name="sweep",
@@ -149,6 +173,18 @@ STORY = an.Story(
         an.StoryEntry(at=NOW - 5, task_id=None, what="ended", cause="done", detail="1,000 done"),
     ],
 )
+GPU_GROUP = WorkerGroup(name="gpu", tags=("gpu",), names=("h7-*",), where="Cpus >= 8")
+EVENTS = [
+    MembershipEvent(number=6, at=1_795_190_000.0, kind="join", worker="w1@hosts.pool/a"),
+    MembershipEvent(
+        number=7,
+        at=1_795_190_060.0,
+        kind="failed",
+        worker="w2@hosts.pool/b",
+        groups=("gpu",),
+        reason="it fell silent",
+    ),
+]
 POLICY = PolicyView(
     name="lean",
     workers="Memory >= 65536",
@@ -405,6 +441,17 @@ class FakePool:
             "ListGroups": an.Groups(id="", groups=[GROUP]),
             "ChangeGroup": an.Changed(id="", what=["physics"]),
             "RemoveGroup": an.Changed(id="", what=["physics"]),
+            "ListEvents": EventPage(id="", events=EVENTS[1:], after=7),
+            "ListWorkerGroups": WorkerGroupList(
+                id="", groups=[WorkerGroupView(group=GPU_GROUP, workers=2)]
+            ),
+            "SetWorkerGroup": lambda r: an.Changed(id="", what=[r.group.name], tasks=2),
+            "RemoveWorkerGroup": lambda r: an.Changed(id="", what=[r.name]),
+            "ListEnvironments": EnvironmentList(
+                id="", classes=[ENVIRONMENT_CLASS], environments=[ENVIRONMENT]
+            ),
+            "StartOneEnvironment": an.Changed(id="", what=["4194306"]),
+            "StopEnvironments": lambda r: an.Changed(id="", what=list(map(str, r.numbers))),
             "AskFlock": FlockStatus(id="", flock=FLOCK),
             "ListNeighbours": Neighbours(id="", pools=NEIGHBOURS[1:2]),
             "JoinFlock": lambda r: an.Changed(id="", what=[r.domain]),

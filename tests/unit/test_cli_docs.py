@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli_fake_pool import FakePool, FakeShare, run
 
-from kestrelctl.bench import flock_result, flock_run, flock_simulation
+from kestrelctl.bench import flock_run, flock_simulation
 from kestrelctl.bench import report as bench_report
 from kestrelctl.bench import run as bench_run
 from kestrelctl.bench import saved as bench_saved
@@ -70,7 +70,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (control, "down"),
         (bench_run, "bench"),
         (flock_run, "one_flock_run"),
-        (flock_result, "read_flock_result"),
+        (bench_saved, "read_flock_result"),
         (flock_simulation, "simulate"),
         (inventory, "read_inventory"),
         (worker_entry, "run"),

@@ -64,6 +64,13 @@ def test_of_anothers_job_a_list_says_that_it_is_private_and_asks_no_more() -> No
     assert not pool.count(rq.ExplainJob)
 
 
+def test_of_a_guest_a_list_says_whose_it_is() -> None:
+    guest = replace(PRIVATE, owner="ada@users.b.example.org", guest_of="b.example.org")
+    pool = FakePool(ListJobs=an.Jobs(id="", jobs=[guest]))
+    line = run(pool, "job", "list").stdout.splitlines()[1]
+    assert line.startswith("  7  guest of b.example.org: ada  active")
+
+
 def test_all_about_anothers_job_is_what_the_pool_says() -> None:
     said = run(FakePool(ListJobs=an.Jobs(id="", jobs=[PRIVATE])), "job", "info", "7").stdout
     assert "(private)" in said

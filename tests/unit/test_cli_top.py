@@ -231,6 +231,12 @@ def test_jobs_of_others_have_no_name() -> None:
     assert any("  1  (private) " in line for line in lines)
 
 
+def test_of_a_guest_it_says_whose_it_is_as_a_list_of_jobs_does() -> None:
+    guest = job(1, name="", owner="ada@users.b.test", guest_of="b.test")
+    lines = drawn(History(later(0, jobs=[guest])), 160, 24)
+    assert any("  1  guest of b.test: ada " in line for line in lines)
+
+
 # -- rates -----------------------------------------------------------------------------------------
 
 

@@ -160,6 +160,25 @@ def test_what_neighbours_lend_is_not_lent_on() -> None:
     assert only(driver).whole == {"cpus": 1.0}
 
 
+def test_what_neighbours_lend_changes_nothing_of_what_is_to_be_lent() -> None:
+    driver = PoolDriver()
+    driver.join("w1")
+    before = driver.pool.state.supply.version
+    lend(driver, FAR)
+    driver.lose(FAR)
+    assert driver.pool.state.supply.version == before
+
+
+def test_a_class_that_nobody_is_of_any_more_is_not_looked_at() -> None:
+    driver = PoolDriver()
+    driver.join("w1")
+    lend(driver, FAR)
+    supply = driver.pool.state.supply
+    assert len(supply.present()) == 2
+    driver.lose(FAR)
+    assert [each.members for each in supply.present()] == [1]
+
+
 def test_workers_that_may_take_nothing_are_not_lent() -> None:
     driver = PoolDriver()
     driver.join("w1", "w2", "w3", "w4")
@@ -200,14 +219,29 @@ def test_nothing_is_free_while_nothing_is_handed_out() -> None:
 
 def test_a_class_is_wanted_as_far_as_own_tasks_wait_that_could_run_there() -> None:
     driver = PoolDriver()
-    driver.join("w1", cpus=1)
-    driver.join("w2", cpus=4)
+    join(driver, "w1", cpus=1)
+    join(driver, "w2", cpus=4)
     driver.submit(5)  # all processors
     driver.submit(3)
     driver.submit(2, cpus=4, owner="grace")
     driver.submit(7, cpus=64)
     visit(driver, 100)
     assert {each.whole["cpus"]: each.wanted for each in lendable(driver)} == {1.0: 3, 4.0: 5}
+
+
+def test_of_what_waits_those_are_overdue_whose_jobs_have_waited_for_long() -> None:
+    driver = PoolDriver()
+    driver.join("w1", cpus=1)
+    driver.join("w2", cpus=4)
+    driver.submit(5)  # all processors
+    driver.submit(2)
+    driver.submit(1, cpus=4)
+    driver.now += 30.0
+    driver.submit(7)
+    found = driver.pool.lendable(driver.now, 30.0)
+    assert {each.whole["cpus"]: each.overdue for each in found} == {1.0: 2, 4.0: 3}
+    assert [each.overdue for each in driver.pool.lendable(driver.now, 30.1)] == [0, 0]
+    assert [each.overdue for each in lendable(driver)] == [0, 0]
 
 
 def test_what_waits_for_something_else_wants_no_worker() -> None:
@@ -246,21 +280,11 @@ def test_unmet_is_what_waits_for_nothing_but_a_worker_by_shape_and_owner() -> No
     driver.submit(4, priority=50)
     driver.submit(2, cpus=2, owner="grace", priority=200)
     visit(driver, 9)
-    found = [(e.shape.request, e.owner, e.group, e.tasks, e.mean_seconds) for e in unmet(driver)]
+    found = [(e.shape.request, e.owner, e.group, e.tasks) for e in unmet(driver)]
     assert found == [
-        ({"cpus": 2000}, "grace", "lab", 2, None),
-        ({"cpus": 1000}, "ada", "", 6, None),
+        ({"cpus": 2000}, "grace", "lab", 2),
+        ({"cpus": 1000}, "ada", "", 6),
     ]
-
-
-def test_unmet_tasks_say_how_long_they_are_expected_to_run() -> None:
-    driver = PoolDriver()
-    driver.join("w1")
-    driver.submit(4, argv=("long",))
-    driver.submit(3, argv=("unknown",))
-    driver.report("w1", seconds=30.0)
-    (found,) = unmet(driver)
-    assert (found.tasks, found.mean_seconds) == (5, 30.0)
 
 
 def test_nothing_is_unmet_that_has_a_worker() -> None:

@@ -301,7 +301,7 @@ def test_short_tasks_are_sent_ahead_though_a_larger_one_waits_that_has_no_room_t
     driver.submit(10_000)
     for _ in range(3):
         driver.report("w", seconds=0.001)
-    driver.submit(1, cpus=2, priority=200)
+    driver.submit(1, cpus=2, priority=200, argv=("sleep", "60"))
     for _ in range(150):
         driver.report("w", seconds=0.001)
     assert len(driver.held("w")) > 10
@@ -332,6 +332,19 @@ def test_nothing_more_is_sent_to_a_worker_that_is_stuck() -> None:
     driver.pool.state.touch(driver.worker("w"))
     driver.wait(0.1)
     assert driver.held("w") == before
+
+
+def test_each_task_gets_the_line_of_its_own_index() -> None:
+    driver = PoolDriver()
+    driver.submit(5, items=("zero", "one", "two", "three", "four"))
+    driver.join("w", cpus=2)
+    lines: dict[int, str] = {}
+    while driver.held("w"):
+        for run in driver.of(fx.Run):
+            indexes = [first + n for _, _, first, count, _ in run.spans for n in range(count)]
+            lines |= dict(zip(indexes, run.items, strict=True))
+        driver.report("w", seconds=60.0)
+    assert lines == {0: "zero", 1: "one", 2: "two", 3: "three", 4: "four"}
 
 
 def test_the_last_tasks_are_spread_evenly() -> None:

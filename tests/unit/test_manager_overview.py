@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import flockkit
 import msgspec
 from managerkit import NOW, PlayedManager
 from poolkit import PoolDriver
@@ -92,6 +93,16 @@ def test_jobs_at_work_come_first_then_by_priority_and_age() -> None:
     found = Watched(driver).look()
     assert [job.job_id for job in found.jobs] == [3, 2, 1]
     assert found.jobs_active == 3
+
+
+def test_of_guests_it_says_which_pool_is_their_home() -> None:
+    driver = PoolDriver()
+    flockkit.join(driver, "w")
+    flockkit.visit(driver)
+    watched = Watched(driver)
+    assert [job.guest_of for job in watched.look().jobs] == ["home.example"]
+    driver.report("w")
+    assert [job.guest_of for job in watched.look().ended] == ["home.example"]
 
 
 def test_ended_jobs_come_newest_first() -> None:

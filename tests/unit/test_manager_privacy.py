@@ -20,12 +20,20 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.manager_options import ManagerOptions
+from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.metrics.exposition import written
 from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import environment_requests as er
 from kestrelctl.protocol import flock_requests as fr
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.member_requests import (
+    ListEvents,
+    ListWorkerGroups,
+    RemoveWorkerGroup,
+    SetWorkerGroup,
+)
 
 OWNER = "ada@users.pool/desk"
 OTHER = "mallory@users.pool/desk"
@@ -52,6 +60,11 @@ SPEC = JobSpec(
 FREE = JobSpec(argv=("true",))
 
 ALL, SUMMARY, REFUSED = "allowed", "summary", "refused"
+ABOUT_ENVIRONMENTS = (
+    er.ListEnvironments(),
+    er.StartOneEnvironment(of="gpu"),
+    er.StopEnvironments(numbers=[1]),
+)
 ABOUT_A_FLOCK = (
     fr.AskFlock(),
     fr.ListNeighbours(),
@@ -67,7 +80,7 @@ ABOUT_A_FLOCK = (
 #: user and an admin get.
 TABLE: list[tuple[rq.Request, str, str, str]] = [
     # Here it is in no flock.
-    *((request, REFUSED, REFUSED, REFUSED) for request in ABOUT_A_FLOCK),
+    *((request, REFUSED, REFUSED, REFUSED) for request in (*ABOUT_A_FLOCK, *ABOUT_ENVIRONMENTS)),
     (rq.SubmitJob(spec=FREE), ALL, ALL, ALL),
     (rq.SubmitLine(command="true"), ALL, ALL, ALL),
     # Nobody has sent anything ahead under this name.
@@ -126,6 +139,10 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.ListPolicies(), ALL, ALL, ALL),
     (rq.SetPolicy(name="p", workers="true", text="SlotWeight = Cpus"), REFUSED, REFUSED, ALL),
     (rq.RemovePolicy(name="p"), REFUSED, REFUSED, REFUSED),
+    (ListEvents(), ALL, ALL, ALL),
+    (ListWorkerGroups(), ALL, ALL, ALL),
+    (SetWorkerGroup(group=WorkerGroup(name="g", tags=("a",))), REFUSED, REFUSED, ALL),
+    (RemoveWorkerGroup(name="h"), REFUSED, REFUSED, REFUSED),
     (rq.ListAssets(), ALL, ALL, ALL),
     (rq.SetAsset(name="matlab", total=5), REFUSED, REFUSED, ALL),
     (rq.RemoveAsset(name="seats"), REFUSED, REFUSED, REFUSED),

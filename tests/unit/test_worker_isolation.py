@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kestrelctl.worker.environment import CONSISTS_OF, own_directories
 from kestrelctl.worker.isolation.bubblewrap import Bubblewrap
 from kestrelctl.worker.isolation.file_view import FileView
 from kestrelctl.worker.isolation.namespace import Namespace
@@ -95,6 +96,21 @@ def test_a_link_to_what_is_hidden_shows_nothing(tmp_path: Path) -> None:
     view = FileView(data, [shared])
     assert not view.shows(str(shared / "link"))
     assert not view.shows(str(data / "link"))
+
+
+def test_an_environment_in_a_hidden_home_is_seen_and_not_written(tmp_path: Path) -> None:
+    data, home = tmp_path / "data", tmp_path / "home"
+    for directory in (data, home / "science" / "bin", home / "private"):
+        directory.mkdir(parents=True)
+    told = {CONSISTS_OF: f"{home}/science:/usr"}
+    view = FileView(data, home=home, shown=own_directories(told))
+    assert view.shows(f"{home}/science/bin")
+    assert not view.shows(f"{home}/private")
+    words = view.before_scratch()
+    place = words.index(f"{home}/science")
+    assert words[place - 1 : place + 2] == ["--ro-bind", f"{home}/science", f"{home}/science"]
+    assert place > words.index(str(home)), "it is hidden first"
+    assert "/usr" not in words, "which is seen anyway"
 
 
 def test_codes_of_shells_for_signals_are_signals() -> None:

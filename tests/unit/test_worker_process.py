@@ -559,3 +559,9 @@ async def test_a_known_result_is_reported_and_not_made_again() -> None:
     held = await computed_by(Worker(sessions=1), cpus=1000)
     agent = Agent({"cpus": 1.0}, [(Result(4, 1, 2, Outcome.DONE, 0.0, 0.0), held.seal)])
     assert not agent.resume(held.again(5.0))
+
+
+async def test_a_worker_that_is_stopped_says_so_first() -> None:
+    worker = Worker(sessions=2)
+    worker.process.stop()
+    assert worker.said == [work.Leaving(), work.Leaving()]
