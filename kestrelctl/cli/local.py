@@ -86,6 +86,13 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Classes of environments, which are started here when work needs them; repeatable.",
 )
+@click.option(
+    "--properties",
+    type=Path,
+    multiple=True,
+    metavar="FILE",
+    help="What workers read of this machine, and how often; repeatable.",
+)
 @pass_invocation
 def up(
     invocation: Invocation,
@@ -101,6 +108,7 @@ def up(
     federation_listen: str,
     flock: str,
     environments: tuple[Path, ...],
+    properties: tuple[Path, ...],
 ) -> None:
     """Start a pool on this machine: a server, a manager and workers, for you alone."""
     from kestrelctl.local import control, other_servers
@@ -126,6 +134,7 @@ def up(
             federation=federation,
             flock=flock,
             environments=environments,
+            properties=properties,
         )
         summary = f"pool {pool.name} is up: {plural(pool.workers, 'worker')}"
         await invocation.show(Record(pool.name, pool, [summary]))

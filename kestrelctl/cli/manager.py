@@ -317,6 +317,13 @@ def manager() -> None:
     metavar="FILE",
     help="Classes of environments that are started when work needs them; repeatable.",
 )
+@click.option(
+    "--property-metric",
+    "property_metrics",
+    multiple=True,
+    metavar="NAME",
+    help="A property of workers that is among the metrics; repeatable.  [default: none]",
+)
 @send_limit_option
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True

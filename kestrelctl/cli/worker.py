@@ -20,6 +20,7 @@ from kestrelctl.cli.enroll import enroll, join, revoke, service
 from kestrelctl.cli.environment_run import environment
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.metrics_options import metrics_allow
+from kestrelctl.cli.properties import properties, property_lines
 from kestrelctl.cli.redial import Redial
 from kestrelctl.cli.worker_group import worker_group
 from kestrelctl.core.model import isolation
@@ -217,6 +218,13 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     help="Environments that the pool may have made on this machine, of its resources; repeatable.",
 )
 @click.option(
+    "--properties",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What is read of this machine, and how often; repeatable.  [default: nothing]",
+)
+@click.option(
     "--outputs-limit",
     "outputs_limit_bytes",
     type=parse_size,
@@ -272,6 +280,7 @@ def run(ctx: click.Context, invocation: Invocation, /, **options: Any) -> int:
 
 
 worker.add_command(worker_group)
+worker.add_command(properties)
 worker.add_command(enroll)
 worker.add_command(join)
 worker.add_command(service)
@@ -372,6 +381,7 @@ def worker_record(view: DescribedWorker, now: float) -> Record:
         ("groups", " ".join(view.groups)),
         ("attributes", "  ".join(f"{k}={plain_value(v)}" for k, v in view.attributes.items())),
         ("start", view.start),
+        *property_lines(view.properties, now),
         ("isolation", view.isolation),
         ("not enforced", ", ".join(view.not_enforced)),
         ("tasks", f"{view.running:,} running, {view.queued:,} queued"),

@@ -324,6 +324,19 @@ class Resized(Event, frozen=True, kw_only=True):
     ad: WorkerAd
 
 
+class PropertiesRead(Event, frozen=True, kw_only=True):
+    """What was read of a worker's host is not what it was.
+
+    Attributes:
+        properties: all values that are known now, by name.
+        changed: the names of those that are new, or have gone.
+    """
+
+    worker: str
+    properties: dict[str, bool | int | float | str]
+    changed: frozenset[str]
+
+
 class Heard(Event, frozen=True, kw_only=True):
     """A sign of life without other content."""
 

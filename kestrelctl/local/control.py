@@ -43,6 +43,7 @@ from kestrelctl.manager.environments.all_classes import read_all_classes
 from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.store.backup import count_jobs
+from kestrelctl.worker.properties.definition_files import read_all_definitions
 from kestrelctl.xmpp.federation import Federation
 from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, find_prosody
 from kestrelctl.xmpp.user import UserConnection, connect_user
@@ -66,6 +67,7 @@ async def up(
     federation: Federation | None = None,
     flock: str = "",
     environments: tuple[Path, ...] = (),
+    properties: tuple[Path, ...] = (),
 ) -> PoolState:
     """Starts a local pool that goes on when this process ends; returns when it can run tasks.
 
@@ -80,6 +82,7 @@ async def up(
             empty for none.
         environments: files with classes of environments, which are started here when work needs
             them.
+        properties: files that define what workers read of this machine.
 
     Raises:
         UsageError: such a file is wrong; or a pool of that name runs, or is starting or stopping;
@@ -90,6 +93,7 @@ async def up(
     """
     find_prosody()
     read_all_classes(environments)
+    read_all_definitions(properties)
     directory = pool_directory(name)
     if read_state(directory) is not None:
         raise UsageError(
@@ -123,6 +127,7 @@ async def up(
         domain=domain,
         federation=federation,
         environments=environments,
+        properties=properties,
     )
     return await _ready(process, directory, max(1, workers))
 
@@ -226,11 +231,13 @@ async def throw_away_pool(
     directory: Path | None = None,
     domain: str = LOCAL_DOMAIN,
     federation: Federation | None = None,
+    properties: tuple[Path, ...] = (),
 ) -> AsyncIterator[PoolState]:
     """A pool for the length of a `with`, which ends with this process at the latest.
 
     Args:
         directory: for its files, which goes at the end; None for one among temporary files.
+        properties: files that define what workers read of this machine.
     """
     find_prosody()
     directory = directory or Path(tempfile.mkdtemp(prefix="kestrel-"))
@@ -244,6 +251,7 @@ async def throw_away_pool(
         metrics=metrics,
         domain=domain,
         federation=federation,
+        properties=properties,
     )
     try:
         yield await _ready(process, directory, max(1, workers))
@@ -285,6 +293,7 @@ def _start(
     domain: str = LOCAL_DOMAIN,
     federation: Federation | None = None,
     environments: tuple[Path, ...] = (),
+    properties: tuple[Path, ...] = (),
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
     command += ["--directory", str(directory), "--name", name]
@@ -294,6 +303,8 @@ def _start(
         command += ["--federation", msgspec.json.encode(federation).decode()]
     for file in environments:
         command += ["--environments", str(file.absolute())]
+    for file in properties:
+        command += ["--properties", str(file.absolute())]
     if not detached:
         command.append("--with-parent")
     if not metrics:

@@ -138,6 +138,7 @@ class Supervisor:
         domain: str = LOCAL_DOMAIN,
         federation: Federation | None = None,
         environments: Sequence[Path] = (),
+        properties: Sequence[Path] = (),
     ) -> None:
         self.directory = directory
         self.name = name
@@ -145,6 +146,7 @@ class Supervisor:
         self.executor = executor
         self.isolation = isolation
         self.environments = environments
+        self.properties = properties
         self.processes = max(1, min(workers, os.cpu_count() or 1))
         self._with_metrics = metrics
         #: HOST:PORT of the manager's metrics and of those of each worker process, or nothing.
@@ -265,6 +267,8 @@ class Supervisor:
             command += _metrics_option(self.metrics, 1 + index)
             for kind in kinds:
                 command += ["--environments", kind]
+            for file in self.properties:
+                command += ["--properties", str(file)]
             if self.workers:
                 disk_bytes = even_bytes(disk_for_tasks_bytes(self.directory) // self.workers)
                 command += ["--cpus", "1", "--memory", str(memory_bytes // self.workers)]
@@ -429,6 +433,7 @@ def main() -> int:
         help="as JSON; without it no other server is talked to",
     )
     parser.add_argument("--environments", type=Path, action="append", default=[])
+    parser.add_argument("--properties", type=Path, action="append", default=[])
     parser.add_argument(
         "--with-parent", action="store_true", help="stop when the parent dies, and leave nothing"
     )
@@ -454,6 +459,7 @@ def main() -> int:
             domain=options.domain,
             federation=options.federation,
             environments=options.environments,
+            properties=options.properties,
         )
         asyncio.run(supervisor.run())
     except KestrelError as error:

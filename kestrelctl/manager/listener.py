@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.validate import problem_with_ad
@@ -25,6 +27,7 @@ from kestrelctl.metrics import stanzas
 from kestrelctl.ports import Session
 from kestrelctl.protocol import answers, codec, profile, work
 from kestrelctl.protocol.environments import EnvironmentsHere
+from kestrelctl.protocol.properties import PropertiesHere
 
 log = logging.getLogger(__name__)
 
@@ -213,6 +216,9 @@ class ManagerListener:
             self._service.handle(ev.Heard(at=self._now(), cause=sender, worker=sender))
             self.on_environments(sender, message)
             return
+        if isinstance(message, PropertiesHere):
+            self._dispatcher.properties.on_here(sender, message)
+            return
         self._heard(sender, message)
 
     def _heard(self, sender: str, message: work.FromWorker) -> None:
@@ -315,6 +321,8 @@ class ManagerListener:
 
     def _admitted(self, sender: str, ad: WorkerAd) -> WorkerAd:
         """What counts of an ad: a pool's own workers say themselves what they offer."""
+        if ad.properties:
+            ad = replace(ad, properties={})  # They are told by themselves, and in time.
         return ad if self._access.may_work(sender) else self._others.admitted(sender, ad)
 
     def _refuse_worker(self, sender: str, reason: str, *, typed: bool = False) -> None:

@@ -149,7 +149,12 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
             from kestrelctl.manager.manager_metrics import serve_metrics
 
             metrics = await serve_metrics(
-                options.metrics, options.metrics_allow, service, flock.numbers, sends_waiting
+                options.metrics,
+                options.metrics_allow,
+                service,
+                flock.numbers,
+                sends_waiting,
+                lambda: dispatcher.properties.summaries(options.property_metrics),
             )
         connection.start()
         flock.begin()

@@ -9,6 +9,7 @@ from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.metrics.metrics_server import MetricsServer
 from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
 from kestrelctl.metrics.readers import Readers
+from kestrelctl.properties.property_summary import PropertySummary
 
 
 async def serve_metrics(
@@ -17,6 +18,7 @@ async def serve_metrics(
     service: Service,
     flock: Callable[[], FlockNumbers],
     sends_waiting: Callable[[], Mapping[str, int]],
+    properties: Callable[[], Sequence[tuple[str, str, PropertySummary]]],
 ) -> MetricsServer:
     """Serves the metrics of a manager; the caller stops the server.
 
@@ -25,6 +27,7 @@ async def serve_metrics(
         allowed: addresses and networks that may read them, beside this machine.
         flock: how that of the pool stands; asked once for each scrape.
         sends_waiting: by kind, what waits because of a limit on what is sent.
+        properties: what those add up to that were chosen; asked once for each scrape.
 
     Raises:
         UsageError: what stands there is no address.
@@ -41,6 +44,7 @@ async def serve_metrics(
             mails=service.mails,
             flock=flock(),
             sends_waiting=sends_waiting(),
+            properties=properties(),
         )
 
     families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)

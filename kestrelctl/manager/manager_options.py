@@ -57,6 +57,7 @@ class ManagerOptions:
         flock_any_workdir: whether they may start in any directory.
         send_limits: how much of each kind, and of all, is sent in a second at most.
         environments: files with classes of environments that are started when work needs them.
+        property_metrics: names of properties of workers that are among the metrics.
         flock_isolation: the least of tasks of other pools, where no rule says more.
     """
 
@@ -92,6 +93,7 @@ class ManagerOptions:
     flock_isolation: str = "bubblewrap"
     flock_any_workdir: bool = False
     environments: tuple[Path, ...] = ()
+    property_metrics: tuple[str, ...] = ()
     send_limits: Mapping[SendKind, SendLimit] = field(default_factory=dict)
     log_format: str = "text"
     verbose: bool = False

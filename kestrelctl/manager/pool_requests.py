@@ -21,6 +21,7 @@ from kestrelctl.manager.resizes import ANSWER_SECONDS, Resizes
 from kestrelctl.manager.selection import Selection, workers_named
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.where import MOST_LOOKED_AT, listed_worker, where_workers
+from kestrelctl.properties.property_book import PropertyBook
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.pool_troubles import QuarantineView
@@ -47,7 +48,9 @@ class PoolRequests:
         selection: Selection,
         resizes: Resizes,
         usage: Callable[[], Usage],
+        properties: PropertyBook,
     ) -> None:
+        self._properties = properties
         self._service = service
         self._resizes = resizes
         self._selection = selection
@@ -82,6 +85,7 @@ class PoolRequests:
                     moment,
                     with_tasks=bool(request.names),
                     groups=self._groups_of(workers[jid]) if request.names else (),
+                    properties=self._properties.of(jid) if request.names else {},
                 )
                 for jid in found[:limit]
             ]

@@ -19,6 +19,7 @@ from kestrelctl.manager.outputs import Outputs
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.policy_requests import PolicyRequests
 from kestrelctl.manager.pool_requests import PoolRequests, Usage
+from kestrelctl.manager.properties.property_desk import PropertyDesk
 from kestrelctl.manager.resizes import Resizes
 from kestrelctl.manager.selection import Selection
 from kestrelctl.manager.service import Service
@@ -39,6 +40,7 @@ from kestrelctl.protocol.member_requests import (
     RemoveWorkerGroup,
     SetWorkerGroup,
 )
+from kestrelctl.protocol.properties import ListProperties
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +79,7 @@ class RequestDispatcher:
 
     Attributes:
         pending: waits for answers of the core.
+        properties: what workers tell of their hosts.
     """
 
     def __init__(
@@ -94,7 +97,8 @@ class RequestDispatcher:
         jobs = self._jobs = JobRequests(service, selection, pending)
         graphs = GraphRequests(service, selection, pending, jobs.uploaded)
         tasks = TaskRequests(service, selection, self.outputs)
-        pool = PoolRequests(service, selection, self.resizes, usage)
+        self.properties = PropertyDesk(service)
+        pool = PoolRequests(service, selection, self.resizes, usage, self.properties.book)
         policies = PolicyRequests(service, pending)
         assets = AssetRequests(service, pending)
         shares = ShareRequests(service, pending)
@@ -143,6 +147,7 @@ class RequestDispatcher:
             rq.RemoveGroup: shares.remove_group,
             ListEvents: members.events,
             ListWorkerGroups: members.list_groups,
+            ListProperties: self.properties.list,
             SetWorkerGroup: members.set_group,
             RemoveWorkerGroup: members.remove_group,
             **dict.fromkeys(get_args(FlockRequest), _in_no_flock),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -29,6 +29,7 @@ from kestrelctl.manager.checkpoint_words import (
     job_checkpoints,
 )
 from kestrelctl.membership.membership_event import MembershipEvent
+from kestrelctl.properties.property_reading import PropertyReading
 from kestrelctl.protocol import codec
 from kestrelctl.protocol.answers import (
     JobExplanation,
@@ -44,6 +45,7 @@ from kestrelctl.protocol.answers import (
 )
 from kestrelctl.protocol.asset_views import AssetView
 from kestrelctl.protocol.pool_troubles import SaturatedClass, UnmetShape
+from kestrelctl.protocol.properties import ToldReading
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.task_file_views import TaskFiles
 from kestrelctl.store.sums import Spread, Used
@@ -369,14 +371,23 @@ def _running_tasks(worker: Worker) -> list[RunningTask]:
     return found
 
 
+_NOTHING_READ: Mapping[str, PropertyReading] = {}
+
+
 def worker_view(
-    worker: Worker, now: float, *, with_tasks: bool = False, groups: Iterable[str] = ()
+    worker: Worker,
+    now: float,
+    *,
+    with_tasks: bool = False,
+    groups: Iterable[str] = (),
+    properties: Mapping[str, PropertyReading] = _NOTHING_READ,
 ) -> WorkerView:
     """A worker.
 
     Args:
         with_tasks: also what runs there.
         groups: of workers, that it is in.
+        properties: what was read of its host.
     """
     ad = worker.ad
     remaining = worker.remaining_seconds(now)
@@ -418,6 +429,10 @@ def worker_view(
         start=ad.start,
         runs=_running_tasks(worker) if with_tasks else [],
         groups=list(groups),
+        properties=[
+            ToldReading(name, each.at, each.value, each.missing)
+            for name, each in sorted(properties.items())
+        ],
     )
 
 

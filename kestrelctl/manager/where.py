@@ -15,6 +15,7 @@ from kestrelctl.core.model.matching_ads import (
     Attributes,
     amounts_ad,
     least_seconds,
+    properties_ad,
     worker_ad,
 )
 from kestrelctl.errors import UsageError
@@ -91,7 +92,7 @@ def where_workers(text: str, workers: Mapping[str, Worker]) -> Where:
     known: dict[str, None] = dict.fromkeys((*WORKER_ATTRIBUTES, *LISTED_WORKER))
     assets: set[str] = set()
     for worker in workers.values():
-        known.update(dict.fromkeys(worker.ad.attributes))
+        known.update(dict.fromkeys((*worker.ad.attributes, *properties_ad(worker.ad.properties))))
         assets.update(worker.cls.capacity)
     every = dict.fromkeys(assets, 1.0)
     return Where(text, (*amounts_ad(every), *amounts_ad(every, "Free"), *known), "worker")

@@ -30,6 +30,7 @@ from kestrelctl.metrics.flock_families import FlockNumbers, flock_families
 from kestrelctl.metrics.labelled_gauges import LabelledGauges, quoted
 from kestrelctl.metrics.mail_counts import MailCounts
 from kestrelctl.metrics.stanzas import StanzaCounts
+from kestrelctl.properties.property_summary import PropertySummary
 from kestrelctl.protocol.work import Heartbeat, Hello
 from kestrelctl.store.port import Statistics
 
@@ -49,6 +50,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
         mails: what became of mails to users.
         flock: that the pool is in.
         sends_waiting: by kind, messages that wait because of a limit on what is sent.
+        properties: (property, group of workers, what it adds up to) of those that were chosen.
     """
 
     connected: bool
@@ -59,6 +61,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     mails: MailCounts = msgspec.field(default_factory=MailCounts)
     flock: FlockNumbers = msgspec.field(default_factory=FlockNumbers)
     sends_waiting: Mapping[str, int] = {}
+    properties: Sequence[tuple[str, str, PropertySummary]] = ()
 
 
 class PoolFamilies:
@@ -96,6 +99,7 @@ class PoolFamilies:
         numbers = self._numbers()
         yield from _surroundings(numbers)
         yield from flock_families(numbers.flock)
+        yield from _properties(numbers.properties)
 
     def _shortage(self) -> Iterator[Metric]:
         found = self._pool.shortage()
@@ -398,5 +402,29 @@ def _surroundings(numbers: ManagerProcessNumbers) -> Iterator[Metric]:
                 "refused": numbers.mails.refused,
                 "given-up": numbers.mails.given_up,
             }
+        ),
+    )
+
+
+def _properties(found: Sequence[tuple[str, str, PropertySummary]]) -> Iterator[Metric]:
+    yield gauges(
+        "kestrel_property_workers",
+        "Workers by whether they tell a value of a property that was chosen, of a group or of all.",
+        ("property", "group", "state"),
+        (
+            ((name, group, state), count)
+            for name, group, summary in found
+            for state, count in (("told", summary.count), ("missing", summary.missing))
+        ),
+    )
+    yield gauges(
+        "kestrel_property",
+        "The least, the mean and the greatest value of a property that was chosen.",
+        ("property", "group", "statistic"),
+        (
+            ((name, group, statistic), amount)
+            for name, group, summary in found
+            for statistic in ("min", "mean", "max")
+            if (amount := getattr(summary, statistic)) is not None
         ),
     )

@@ -17,7 +17,8 @@ MOST_PROPERTIES = 200
 USUAL_SECONDS = 10.0
 LONGEST_TICKS = 86_400.0
 _KEYS = ("command", "parameters", "return_type", "ticks", "timeout")
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+NAME_PATTERN = "[a-z][a-z0-9_]{0,63}"
+_NAME = re.compile(NAME_PATTERN)
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 

@@ -14,7 +14,7 @@ MOST_TEXT_BYTES = 1_024
 #: Larger numbers could not be added up.
 LARGEST_FLOAT = 1e300
 LARGEST_INT = 2**63 - 1
-_MOST_REASON_CHARACTERS = 200
+MOST_REASON_CHARACTERS = 200
 _INT = re.compile(r"[+-]?[0-9]{1,19}")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _BOOLS = {
@@ -49,7 +49,7 @@ class PropertyReading:
 def missing_reading(at: float, reason: str) -> PropertyReading:
     """A reading that gave no value; of the reason one short printable line is kept."""
     line = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
-    return PropertyReading(at, None, line[:_MOST_REASON_CHARACTERS] or "no reason was given")
+    return PropertyReading(at, None, line[:MOST_REASON_CHARACTERS] or "no reason was given")
 
 
 def read_printed(printed: bytes, return_type: str, at: float) -> PropertyReading:

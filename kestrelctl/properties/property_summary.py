@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrelctl.properties.property_reading import PropertyReading
 
 
-@dataclass(frozen=True, slots=True)
-class PropertySummary:
+class PropertySummary(msgspec.Struct, frozen=True):
     """One property of a group of workers.
 
     Attributes:

@@ -30,6 +30,11 @@ class PropertyTable:
         if before is None or not reading.says_the_same_as(before):
             self._untold.add(name)
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything that has not been told."""
+        return bool(self._untold)
+
     def tell_changes(self) -> dict[str, PropertyReading]:
         """What has changed since anything was last told, in the order of names."""
         changes = {name: self._readings[name] for name in sorted(self._untold)}

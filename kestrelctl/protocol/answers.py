@@ -19,6 +19,7 @@ from kestrelctl.protocol.graph_answers import GraphSubmitted, JobGraph
 from kestrelctl.protocol.member_answers import MemberAnswer
 from kestrelctl.protocol.output_views import FollowedLog, TaskOutput
 from kestrelctl.protocol.pool_troubles import QuarantineView, SaturatedClass, UnmetShape
+from kestrelctl.protocol.properties import PropertyList, ToldReading
 from kestrelctl.protocol.reply import Reply as Reply
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.stage_views import StageSum
@@ -380,6 +381,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: What runs there, the oldest first, at most a hundred; only if the worker was named.
     runs: list[RunningTask] = []
     groups: list[str] = []  #: of workers, that it is in; only if the worker was named
+    properties: list[ToldReading] = []  #: of its host, by name; only if the worker was named
 
 
 class Workers(Reply, frozen=True, kw_only=True, tag="workers"):
@@ -587,4 +589,5 @@ AnyAnswer = (
     | FlockAnswer
     | EnvironmentList
     | MemberAnswer
+    | PropertyList
 )

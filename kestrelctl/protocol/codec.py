@@ -12,6 +12,7 @@ from kestrelctl.protocol.environments import EnvironmentsHere, ToHost
 from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.protocol.joining import Join, ToJoiner
 from kestrelctl.protocol.profile import FromProfileWorker, ToProfileWorker
+from kestrelctl.protocol.properties import PropertiesHere
 from kestrelctl.protocol.request import RequestId
 from kestrelctl.protocol.requests import AnyRequest
 from kestrelctl.protocol.work import FromWorker, Message, Report, ToWorker
@@ -110,8 +111,8 @@ def encode_for_chat(message: Message) -> str:
 
 
 #: Workers of both kinds: only what they say tells them apart.
-from_worker: Codec[FromWorker | FromProfileWorker | EnvironmentsHere] = Codec(
-    FromWorker | FromProfileWorker | EnvironmentsHere
+from_worker: Codec[FromWorker | FromProfileWorker | EnvironmentsHere | PropertiesHere] = Codec(
+    FromWorker | FromProfileWorker | EnvironmentsHere | PropertiesHere
 )
 to_profile_worker: Codec[ToProfileWorker] = Codec(ToProfileWorker)
 to_worker: Codec[ToWorker | ToHost] = Codec(ToWorker | ToHost)

@@ -26,6 +26,7 @@ from kestrelctl.core.policies.policy_text import MAX_CHARACTERS as MAX_POLICY_CH
 from kestrelctl.protocol.environment_requests import EnvironmentRequest
 from kestrelctl.protocol.flock_requests import FlockRequest
 from kestrelctl.protocol.member_requests import MemberRequest
+from kestrelctl.protocol.properties import ListProperties
 from kestrelctl.protocol.request import Request as Request
 
 MAX_KEY_CHARACTERS = 200
@@ -538,6 +539,7 @@ AnyRequest = (
     | FlockRequest
     | EnvironmentRequest
     | MemberRequest
+    | ListProperties
 )
 
 ENDED_STATES = ("done", "failed", "cancelled")

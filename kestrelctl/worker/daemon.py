@@ -37,6 +37,7 @@ from kestrelctl.errors import KestrelError, NotAllowed, Unreachable, UsageError
 from kestrelctl.files.share import FileShare
 from kestrelctl.grammar.asset_words import offered_assets
 from kestrelctl.notify import Notifier
+from kestrelctl.properties.property_reading import PropertyReading
 from kestrelctl.protocol.joining import Token
 from kestrelctl.protocol.upload_slots import Slot
 from kestrelctl.worker.addresses.address_reader import AddressReader, tags_of_protocols
@@ -70,6 +71,8 @@ from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.parent_file_questions import Left
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
+from kestrelctl.worker.properties.definition_files import read_all_definitions
+from kestrelctl.worker.properties.reader_process import ReaderProcess
 from kestrelctl.worker.session import WorkerSession
 from kestrelctl.worker.spool import DiskSpool
 from kestrelctl.worker.staging import StagingExecutor
@@ -301,6 +304,16 @@ async def _environments(
     return host
 
 
+def _reader(options: WorkerOptions, sessions: Sequence[WorkerSession]) -> ReaderProcess:
+    """What reads properties of this machine, for all sessions."""
+
+    def on_reading(name: str, reading: PropertyReading) -> None:
+        for session in sessions:
+            session.properties.put(name, reading)
+
+    return ReaderProcess(read_all_definitions(options.properties), on_reading)
+
+
 async def serve(options: WorkerOptions) -> int:
     """Runs a worker until it has drained or is stopped; returns its exit status.
 
@@ -331,7 +344,7 @@ async def serve(options: WorkerOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.on_signal)
     loop.add_signal_handler(signal.SIGHUP, process.stop)
-    metrics_server = keeping = environments = None
+    metrics_server = keeping = environments = reading = None
     try:
         _add_sessions(process, options, machine, rung)
         sessions += process.sessions
@@ -344,6 +357,8 @@ async def serve(options: WorkerOptions) -> int:
         garbage.settle()
         notifier.ready()
         keeping = loop.create_task(keep_the_keeper())
+        if options.properties:
+            reading = loop.create_task(_reader(options, sessions).run())
         log.info("worker with %d sessions for %s", len(process.sessions), options.pool)
         await process.run()
     finally:
@@ -351,6 +366,8 @@ async def serve(options: WorkerOptions) -> int:
             await metrics_server.stop()
         if keeping is not None:
             keeping.cancel()
+        if reading is not None:
+            reading.cancel()
         if environments is not None:
             await environments.close()
         await process.close()

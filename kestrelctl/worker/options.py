@@ -39,6 +39,7 @@ class WorkerOptions:
         lifetime_seconds: it leaves so long after its start; None if it stays.
         outputs_limit_bytes: the most that files may have that a task leaves and its job asks for.
         environments: kinds of environments that the pool may have made on this machine.
+        properties: files with definitions of what is read of this machine, and how often.
         executor: `process`, or `inline` to measure scheduling alone.
     """
 
@@ -66,6 +67,7 @@ class WorkerOptions:
     lifetime_seconds: float | None = None
     outputs_limit_bytes: int = DEFAULT_LIMIT_BYTES
     environments: tuple[str, ...] = ()
+    properties: tuple[Path, ...] = ()
     executor: str = "process"
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()

@@ -45,6 +45,7 @@ from kestrelctl.worker.executor import (
 from kestrelctl.worker.parent_file_questions import ParentFileQuestions
 from kestrelctl.worker.session_checkpoints import SessionCheckpoints
 from kestrelctl.worker.session_environments import SessionEnvironments
+from kestrelctl.worker.session_properties import SessionProperties
 from kestrelctl.worker.stage_reports import StageReports
 from kestrelctl.worker.usage_reports import UsageReports
 
@@ -125,6 +126,7 @@ class WorkerSession:
         self._spoke_at = self._heartbeat_planned_at = 0.0
         self.parent_files = ParentFileQuestions(agent, self._send)
         self.environments = SessionEnvironments(self, agent, self._send)
+        self.properties = SessionProperties(agent, self._send)
         self._serve: dict[type, Callable[[work.ToWorker | ToHost], None]] = {
             work.Welcome: self._on_welcome,  # type: ignore[dict-item]
             work.Run: self._on_run,  # type: ignore[dict-item]
@@ -240,6 +242,7 @@ class WorkerSession:
             self._send(work.Leaving())
         self._checkpoints.on_welcome()
         self.environments.on_welcome()
+        self.properties.on_welcome()
         self._go_on()
 
     def _on_refused(self, message: work.Refused) -> None:
@@ -567,6 +570,7 @@ class WorkerSession:
         self._stop_heartbeats()
         self._stages.stop()
         self._usage.stop()
+        self.properties.stop()
         for timer in (self._timer, self._hello_timer):
             if timer is not None:
                 timer.cancel()

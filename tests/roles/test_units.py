@@ -184,6 +184,12 @@ def test_what_a_worker_keeps_of_files_is_the_operators_to_say() -> None:
     assert "--outputs-limit" not in unit("worker")
 
 
+def test_a_worker_reads_of_its_machine_what_the_inventory_says() -> None:
+    text = "[ram_free]\ncommand = ram\nreturn_type = int\nticks = 60\n"
+    assert "--properties /etc/kestrel/properties.ini" in unit("worker", worker_properties=text)
+    assert "--properties" not in unit("worker")
+
+
 def test_a_worker_may_write_where_it_is_to_leave_files() -> None:
     text = unit("worker", worker_shared_outputs=["/shared/out"], worker_shares=["/scratch"])
     assert "--shared-outputs=/shared/out" in text

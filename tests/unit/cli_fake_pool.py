@@ -21,6 +21,7 @@ from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import NotFound, OverQuota
 from kestrelctl.membership.membership_event import MembershipEvent
 from kestrelctl.membership.worker_group_definition import WorkerGroup
+from kestrelctl.properties.property_summary import PropertySummary
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
@@ -36,11 +37,17 @@ from kestrelctl.protocol.flock_views import FlockView, LentClassView, LoanView, 
 from kestrelctl.protocol.graph_answers import GraphNode, GraphSubmitted, JobGraph
 from kestrelctl.protocol.member_answers import EventPage, WorkerGroupList, WorkerGroupView
 from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog, TaskOutput
+from kestrelctl.protocol.properties import PropertyList, PropertyView
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.task_file_views import OutputPage
 from kestrelctl.protocol.upload_slots import Slot
 
 NOW = 1_000_000.0
+
+PROPERTIES = [
+    PropertyView(name="load", summary=PropertySummary(2, 1, 0.25, 1.5, 2.75)),
+    PropertyView(name="site", summary=PropertySummary(3, 0)),
+]
 
 ENVIRONMENT = EnvironmentView(
     number=4194305, of="science", host="w1@workers.example.org/h", phase="ready", since=NOW - 60,
@@ -445,6 +452,7 @@ class FakePool:
             "ListWorkerGroups": WorkerGroupList(
                 id="", groups=[WorkerGroupView(group=GPU_GROUP, workers=2)]
             ),
+            "ListProperties": PropertyList(id="", workers=3, properties=PROPERTIES[:1]),
             "SetWorkerGroup": lambda r: an.Changed(id="", what=[r.group.name], tasks=2),
             "RemoveWorkerGroup": lambda r: an.Changed(id="", what=[r.name]),
             "ListEnvironments": EnvironmentList(

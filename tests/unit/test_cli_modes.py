@@ -63,6 +63,7 @@ COMMAND_LINES = {
     "worker resize w1 cpus=4": "w1@workers.example.org/k3bW0",
     "worker revoke w1": "w1@workers.example.org",
     "worker group list": "gpu",
+    "worker properties": "load",
     "worker group set gpu --tag gpu": "gpu",
     "worker group delete gpu": "gpu",
     "worker enroll": TOKEN.encode(),
@@ -137,6 +138,7 @@ MANY = {
     "worker list",
     "pool events",
     "worker group list",
+    "worker properties",
     "pool policy list",
     "pool asset list",
     "environment list",
@@ -418,6 +420,7 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
         federation: None,
         flock: str,
         environments: tuple[Path, ...],
+        properties: tuple[Path, ...],
     ) -> PoolState:
         calls.append((name, workers, executor, isolation))
         return PoolState(

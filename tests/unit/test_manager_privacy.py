@@ -34,6 +34,7 @@ from kestrelctl.protocol.member_requests import (
     RemoveWorkerGroup,
     SetWorkerGroup,
 )
+from kestrelctl.protocol.properties import ListProperties
 
 OWNER = "ada@users.pool/desk"
 OTHER = "mallory@users.pool/desk"
@@ -141,6 +142,7 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (rq.RemovePolicy(name="p"), REFUSED, REFUSED, REFUSED),
     (ListEvents(), ALL, ALL, ALL),
     (ListWorkerGroups(), ALL, ALL, ALL),
+    (ListProperties(), ALL, ALL, ALL),
     (SetWorkerGroup(group=WorkerGroup(name="g", tags=("a",))), REFUSED, REFUSED, ALL),
     (RemoveWorkerGroup(name="h"), REFUSED, REFUSED, REFUSED),
     (rq.ListAssets(), ALL, ALL, ALL),

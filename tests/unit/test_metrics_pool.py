@@ -25,6 +25,7 @@ from kestrelctl.metrics.pool_families import (
     PoolFamilies,
 )
 from kestrelctl.metrics.stanzas import BOUNCE, StanzaCounts
+from kestrelctl.properties.property_summary import PropertySummary
 from kestrelctl.protocol.work import Heartbeat, Hello, Report, Run
 from kestrelctl.store.port import Statistics
 
@@ -38,6 +39,7 @@ class Board:
         self.stanzas = StanzaCounts()
         self.store_error = ""
         self.certificate: tuple[str, float] | None = None
+        self.properties: list[tuple[str, str, PropertySummary]] = []
         self.commits = Histogram((0.01, 0.1))
         self._driver = driver
         self.families = PoolFamilies(driver.pool, self.stanzas, self._numbers, lambda: driver.now)
@@ -49,6 +51,7 @@ class Board:
             store_error=self.store_error,
             commits=self.commits,
             certificate=self.certificate,
+            properties=self.properties,
         )
 
     def render(self) -> str:
@@ -593,3 +596,17 @@ def test_a_page_tells_of_every_worker_for_few_steps_each() -> None:
 
 def _spec(number: int) -> ev.JobSpec:
     return ev.JobSpec(argv=("true",), count=1000, priority=number)
+
+
+def test_properties_that_were_chosen_are_shown_for_all_and_for_each_group() -> None:
+    board = Board(PoolDriver())
+    assert "kestrel_property{" not in board.render()
+    board.properties = [
+        ("load", "", PropertySummary(2, 1, 0.5, 1.0, 1.5)),
+        ("site", "gpu", PropertySummary(3, 0)),
+    ]
+    page = board.page()
+    assert page.value("kestrel_property_workers", property="load", group="", state="told") == 2
+    assert page.value("kestrel_property_workers", property="load", group="", state="missing") == 1
+    assert page.value("kestrel_property_workers", property="site", group="gpu", state="told") == 3
+    assert page.by("kestrel_property", "statistic") == {"min": 0.5, "mean": 1.0, "max": 1.5}

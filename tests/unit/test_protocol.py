@@ -22,13 +22,17 @@ from kestrelctl.protocol import (
     flock_overlay,
     joining,
     profile,
+    properties,
     requests,
     work,
 )
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 DIRECTIONS = {
-    "Worker to pool": (codec.from_worker, work.FromWorker | environments.EnvironmentsHere),
+    "Worker to pool": (
+        codec.from_worker,
+        work.FromWorker | environments.EnvironmentsHere | properties.PropertiesHere,
+    ),
     "Pool to worker": (codec.to_worker, work.ToWorker | environments.ToHost),
     "Simple worker to pool": (codec.from_worker, profile.FromProfileWorker),
     "Pool to simple worker": (codec.to_profile_worker, profile.ToProfileWorker),

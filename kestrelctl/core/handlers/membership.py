@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from kestrelctl.core.attempts.adoption import adopt, end_unnamed
 from kestrelctl.core.attempts.book import note_stages, resize
 from kestrelctl.core.attempts.losses import let_go
@@ -14,6 +16,7 @@ from kestrelctl.core.events import (
     Joined,
     Leaving,
     Lost,
+    PropertiesRead,
     Reconnected,
     Resized,
     Resume,
@@ -41,6 +44,7 @@ from kestrelctl.core.members.silence import Habit
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.matching_ads import properties_ad
 from kestrelctl.core.model.member_change import what_changed
 from kestrelctl.core.model.records import WorkerRecord
 from kestrelctl.core.pacing.backoff import RETURN_SECONDS
@@ -60,6 +64,8 @@ def on_joined(state: State, event: Joined) -> None:
                 state, worker, event.at, "restarted", {number for number, *_ in event.holds}
             )
         end_unnamed(state, worker, event, reborn=reborn)
+        if worker.incarnation == event.incarnation:
+            event = replace(event, ad=_with_properties_of(worker, event.ad))
     cls = state.class_of(admitted(state, event, worker), event.worker)
     note_clash(state, event.worker, worker.ad if worker is not None else None, event.ad)
     if worker is None:
@@ -112,11 +118,36 @@ def on_resized(state: State, event: Resized) -> None:
     if worker is None:
         return  # it was asked for a hello, which says the same
     cpus = worker.cls.capacity.get("cpus", 0)
+    event = replace(event, ad=_with_properties_of(worker, event.ad))
     note_clash(state, event.worker, worker.ad, event.ad)
     _change(state, worker, state.class_of(admitted(state, event, worker), event.worker), event.ad)
     state.touch(worker)
     if worker.cls.capacity.get("cpus", 0) < cpus:
         ask_for_more(state, worker.account)
+
+
+def on_properties(state: State, event: PropertiesRead) -> None:
+    """Other values are known of a worker's host; it may be of another class by that."""
+    worker = spoke(state, event.worker, event.at)
+    if worker is None:
+        return  # all will be told again after its hello
+    worker.ad = replace(worker.ad, properties=event.properties)
+    names = [name.lower() for name in properties_ad(dict.fromkeys(event.changed, 0))]
+    state.supply.significance.known.update(names)
+    if not state.supply.significance.asks(names):
+        return
+    cls = state.class_of(worker.counted_ad, worker.jid)
+    if cls is not worker.cls:
+        state.supply.hide(worker)
+        state.supply.move(worker, cls)
+        worker.cls = cls
+        state.supply.note_change(cls)
+        state.touch(worker)
+
+
+def _with_properties_of(worker: Worker, ad: WorkerAd) -> WorkerAd:
+    """What a worker says of itself, with what it has told of its host before."""
+    return replace(ad, properties=worker.ad.properties)
 
 
 def _change(state: State, worker: Worker, cls: WorkerClass, ad: WorkerAd) -> None:
@@ -135,7 +166,8 @@ def _change(state: State, worker: Worker, cls: WorkerClass, ad: WorkerAd) -> Non
 
 
 def _record(state: State, worker: Worker) -> None:
-    ad = worker.ad if worker.cls.ad_known else None
+    # Values of properties are told again, and would be old.
+    ad = replace(worker.ad, properties={}) if worker.cls.ad_known else None
     state.record(WorkerRecord(worker.jid, worker.draining, ad))
 
 

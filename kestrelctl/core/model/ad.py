@@ -42,6 +42,8 @@ class WorkerAd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         start: an expression that must be true of a job, or nothing of it runs here; empty for none.
         ends_at: when it stops what it still runs and leaves, in seconds since the epoch by its own
             clock; None if it stays.
+        properties: the latest values of what is read of its host, by name; the pool adds them to
+            what the worker says itself.
         distance_seconds: how long a message to it and back takes, if it is lent by a neighbour: the
             pool that borrows it says so. 0 for a worker of the pool's own.
     """
@@ -58,6 +60,7 @@ class WorkerAd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attributes: dict[str, bool | int | float | str] = {}
     start: str = ""
     ends_at: Seconds | None = None
+    properties: dict[str, bool | int | float | str] = {}
     distance_seconds: float = 0.0
 
 

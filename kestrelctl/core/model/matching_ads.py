@@ -46,8 +46,12 @@ WORKER_ATTRIBUTES = {
 #: They differ from worker to worker, or from job to job: an expression may compare them with texts
 #: and do nothing else with them. Otherwise each worker would be a class, and each job a shape.
 IDENTITIES = frozenset({"machine", "name", "owner", "jobname"})
+#: What was read of a worker's host is in its ad as `Property_` and the name. Values change all the
+#: time: an expression may compare them with constants and do nothing else with them.
+PROPERTY_PREFIX = "Property_"
 #: What a worker's own attributes cannot be.
 _OF_WORKERS = frozenset({*(name.lower() for name in WORKER_ATTRIBUTES), *ALWAYS})
+_PROPERTY = PROPERTY_PREFIX.lower()
 MAX_ATTRIBUTES = 50
 MAX_VALUE_CHARACTERS = 255
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -131,12 +135,23 @@ def worker_ad(ad: WorkerAd, jid: str = "") -> Attributes:
 
 
 def own_attributes(ad: WorkerAd) -> Attributes:
-    """What an operator had the worker say."""
-    return {
+    """What an operator had the worker say, and what was read of its host."""
+    said: Attributes = {
         name: value
         for name, value in ad.attributes.items()
         if (lower := name.lower()) not in _OF_WORKERS and lower not in ad.assets
     }
+    return said | properties_ad(ad.properties)
+
+
+def properties_ad(properties: Mapping[str, Value]) -> Attributes:
+    """What a worker's ad says of what was read of its host."""
+    return {PROPERTY_PREFIX + name: value for name, value in properties.items()}
+
+
+def is_of_property(name: str) -> bool:
+    """Whether an attribute, in lower case, is the value of a property."""
+    return name.startswith(_PROPERTY)
 
 
 def problem_with_attributes(attributes: Mapping[str, Value]) -> str | None:
@@ -149,7 +164,7 @@ def problem_with_attributes(attributes: Mapping[str, Value]) -> str | None:
         lower = name.lower()
         if not _NAME.fullmatch(name) or lower in (*CONSTANTS, *SCOPES, "is", "isnt"):
             return f"{name[:70]!r} is no name of an attribute"
-        if lower in taken or lower.startswith("request"):
+        if lower in taken or lower.startswith("request") or is_of_property(lower):
             return f"the attribute {name} is one of the pool's own"
         if lower in seen:
             return f"the attribute {name} is there twice"

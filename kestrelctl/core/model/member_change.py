@@ -24,8 +24,6 @@ MEMBER_KINDS = (
 )
 
 _PLAIN = ("units", "shared", "unknown", "host", "os", "arch", "version", "start", "ends_at")
-#: Attributes with names like this change all the time.
-_PROPERTY = "property_"
 
 
 def what_changed(before: WorkerAd, after: WorkerAd) -> str:
@@ -44,7 +42,6 @@ def what_changed(before: WorkerAd, after: WorkerAd) -> str:
         name
         for name in sorted(before.attributes.keys() | after.attributes.keys())
         if before.attributes.get(name) != after.attributes.get(name)
-        and not name.lower().startswith(_PROPERTY)
     ]
     words += [name for name in _PLAIN if getattr(before, name) != getattr(after, name)]
     return ", ".join(words)

@@ -15,7 +15,7 @@ from kestrelctl.core.classad.evaluation import Answer, Unknown
 from kestrelctl.core.classad.syntax import clauses, parse
 from kestrelctl.core.members.worker_class import WorkerClass
 from kestrelctl.core.model.assets import four_digits
-from kestrelctl.core.model.matching_ads import ASSET_UNITS
+from kestrelctl.core.model.matching_ads import ASSET_UNITS, is_of_property
 from kestrelctl.core.model.refusal import Reason, Refusal, refuse
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.significance import ANOTHER
@@ -84,7 +84,7 @@ def judge(by: Reason, text: str, mine: Side, target: Side) -> Refusal | None:
         return None
     place = truths.index(False)
     part, answer = parts[place], answers[place]
-    values = values_in(part, mine, target)
+    values = values_in(part, mine, target, exact=False)
     if answer is Unknown.UNDEFINED:
         return refuse(Reason.UNDEFINED, wanted=_cut(f"{by.value}: {part}"), found=values)
     if answer is Unknown.ERROR or isinstance(answer, str):
@@ -100,10 +100,14 @@ def clause_texts(text: str) -> list[str]:
     return [text[clause.start : clause.end] for clause in clauses(parse(text))]
 
 
-def values_in(text: str, mine: Side, target: Side) -> str:
+def values_in(text: str, mine: Side, target: Side, *, exact: bool = True) -> str:
     """The attributes of both sides that it refers to, with their values: `Memory = 2048`.
 
     Memory and disk are shown with as many digits as other amounts, in the unit of the ads.
+
+    Args:
+        exact: whether the sides are single ads; a number of a property of a whole class of workers
+            only stands for others on the same side of what it is compared with.
     """
     found: list[str] = []
     for written, name, scope, amount in _shown(text):
@@ -113,6 +117,8 @@ def values_in(text: str, mine: Side, target: Side) -> str:
         value = where.attributes.get(name)
         if amount and isinstance(value, float):
             found.append(f"{written} = {four_digits(value)}")
+        elif not exact and is_of_property(name) and type(value) in _NUMBERS:
+            found.append(f"{written} is another number")
         else:
             found.append(f"{written} {_is(value)}")
     return _cut(", ".join(found))

@@ -207,7 +207,7 @@ class Supply:
 
     def facts_of(self, ad: WorkerAd, jid: str) -> Facts:
         """What of a worker's ad expressions ask, beside its assets and tags."""
-        self.significance.known.update(name.lower() for name in ad.attributes)
+        self.significance.known.update(name.lower() for name in own_attributes(ad))
         if not self.significance:
             return ()
         return self.significance.of(own_attributes(ad) | worker_facts(ad, jid))

@@ -16,6 +16,7 @@ from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.errors import KestrelError
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
 from kestrelctl.worker.environments.maker import MOST_LINE_BYTES, DriverAnswer, DriverCall
+from kestrelctl.worker.helper_process import start_helper
 
 MODULE = "kestrelctl.worker.environments.maker"
 
@@ -64,32 +65,10 @@ class DriverProcess:
             self._listening.cancel()
 
     def _start(self) -> int:
-        theirs, ours = os.pipe()
-        output, its_output = os.pipe()
-        above = max(theirs, its_output) + 1
         try:
-            # No group and no session of its own: it ends with the worker.
-            os.posix_spawn(
-                self._words[0],
-                self._words,
-                dict(os.environ),
-                file_actions=(
-                    (os.POSIX_SPAWN_DUP2, theirs, above),
-                    (os.POSIX_SPAWN_DUP2, its_output, above + 1),
-                    (os.POSIX_SPAWN_DUP2, above, 0),
-                    (os.POSIX_SPAWN_DUP2, above + 1, 1),
-                    (os.POSIX_SPAWN_CLOSE, above),
-                    (os.POSIX_SPAWN_CLOSE, above + 1),
-                ),
-                setsigmask=(),  # the worker has some blocked
-            )
+            ours, output = start_helper(self._words)
         except OSError as error:
-            os.close(ours)
-            os.close(output)
             raise KestrelError("environments cannot be made", cause=str(error)) from error
-        finally:
-            os.close(theirs)
-            os.close(its_output)
         self._listening = asyncio.get_running_loop().create_task(self._listen(output))
         return ours
 

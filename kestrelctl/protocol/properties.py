@@ -1,0 +1,96 @@
+"""What workers tell of their hosts, and users ask of that. `docs/protocol.md` shows one of each.
+
+A worker that was given no definitions of properties says nothing of this.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from kestrelctl.core.model.result import Seconds
+from kestrelctl.properties.property_definition import MOST_PROPERTIES, NAME_PATTERN
+from kestrelctl.properties.property_reading import (
+    LARGEST_FLOAT,
+    LARGEST_INT,
+    MOST_REASON_CHARACTERS,
+    MOST_TEXT_BYTES,
+    PropertyReading,
+)
+from kestrelctl.properties.property_summary import PropertySummary
+from kestrelctl.protocol.reply import Reply
+from kestrelctl.protocol.request import Request
+from kestrelctl.protocol.work import Message
+
+#: So many readings travel in one message: all texts together are smaller than a payload may be.
+MOST_READINGS = 50
+
+Name = Annotated[str, msgspec.Meta(pattern=f"^{NAME_PATTERN}$")]
+Value: TypeAlias = (
+    bool
+    | Annotated[int, msgspec.Meta(ge=-LARGEST_INT, le=LARGEST_INT)]
+    | Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)]
+    | Annotated[str, msgspec.Meta(max_length=MOST_TEXT_BYTES)]
+    | None
+)
+
+
+class ToldReading(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One reading; on the wire `["ram_free",1764000000.5,812340]`.
+
+    Attributes:
+        at: by the worker's clock.
+        value: None if it could not be read.
+        missing: why.
+    """
+
+    name: Name
+    at: Seconds
+    value: Value
+    missing: Annotated[str, msgspec.Meta(max_length=MOST_REASON_CHARACTERS)] = ""
+
+    def reading(self) -> PropertyReading:
+        """It, without the name."""
+        return PropertyReading(self.at, self.value, self.missing)
+
+
+class PropertiesHere(Message, frozen=True, kw_only=True, tag="properties"):
+    """What was read of a worker's host, and is not what was told before.
+
+    Attributes:
+        anew: what was told before this does not count any more; so in the first after a welcome.
+    """
+
+    readings: Annotated[list[ToldReading], msgspec.Meta(max_length=MOST_READINGS)]
+    anew: bool = False
+
+
+class ListProperties(Request, frozen=True, kw_only=True, tag="properties"):
+    """What the properties of workers add up to. Answered by `properties`.
+
+    Attributes:
+        group: of which group of workers; empty for all that are online.
+        names: of which properties; empty for all.
+    """
+
+    group: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    names: Annotated[list[Name], msgspec.Meta(max_length=MOST_PROPERTIES)] = []
+
+
+class PropertyView(msgspec.Struct, frozen=True, kw_only=True):
+    """One property of a group of workers."""
+
+    name: str
+    summary: PropertySummary
+
+
+class PropertyList(Reply, frozen=True, kw_only=True, tag="properties"):
+    """Properties, by name.
+
+    Attributes:
+        workers: how many are in the group.
+    """
+
+    properties: list[PropertyView]
+    workers: int

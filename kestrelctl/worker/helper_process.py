@@ -1,0 +1,45 @@
+"""A process beside the worker's, that is spoken to by pipes and ends with it."""
+
+from __future__ import annotations
+
+import os
+
+
+def start_helper(words: tuple[str, ...]) -> tuple[int, int]:
+    """Starts a process, which has this one's errors, group and session.
+
+    Whoever calls closes both ends; it is this process's reaping that ends it for good.
+
+    Returns:
+        The end of its input to write to, and that of its output to read from.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    theirs, ours = os.pipe()
+    output, its_output = os.pipe()
+    above = max(theirs, its_output) + 1
+    try:
+        # No group and no session of its own: it ends with the worker.
+        os.posix_spawn(
+            words[0],
+            words,
+            dict(os.environ),
+            file_actions=(
+                (os.POSIX_SPAWN_DUP2, theirs, above),
+                (os.POSIX_SPAWN_DUP2, its_output, above + 1),
+                (os.POSIX_SPAWN_DUP2, above, 0),
+                (os.POSIX_SPAWN_DUP2, above + 1, 1),
+                (os.POSIX_SPAWN_CLOSE, above),
+                (os.POSIX_SPAWN_CLOSE, above + 1),
+            ),
+            setsigmask=(),  # the worker has some blocked
+        )
+    except OSError:
+        os.close(ours)
+        os.close(output)
+        raise
+    finally:
+        os.close(theirs)
+        os.close(its_output)
+    return ours, output

@@ -1,0 +1,172 @@
+"""What can be read of a Linux machine without a program of one's own.
+
+Each takes the words of `parameters` and returns a value, or raises `NoValue` or an OSError. Each
+may block: it is called in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TypeAlias
+
+import psutil
+
+from kestrelctl.properties.property_reading import PropertyValue
+from kestrelctl.worker import gpus
+
+#: Over so long a rate is measured.
+RATE_SECONDS = 0.5
+
+BuiltIn: TypeAlias = Callable[[Sequence[str]], PropertyValue]
+
+
+class NoValue(Exception):
+    """It cannot be read; the text says why."""
+
+
+def _word(words: Sequence[str], place: int, usual: str, known: Sequence[str] = ()) -> str:
+    found = words[place] if place < len(words) else usual
+    if known and found not in known:
+        raise NoValue(f"{found!r} is not one of {', '.join(known)}")
+    return found
+
+
+def ram(words: Sequence[str]) -> PropertyValue:
+    """A line of /proc/meminfo, in its unit (proc_meminfo(5): most are KiB): `ram MemFree`."""
+    wanted = _word(words, 0, "MemAvailable")
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name == wanted:
+            return int(rest.split()[0])
+    raise NoValue(f"/proc/meminfo has no {wanted}")
+
+
+def load(words: Sequence[str]) -> PropertyValue:
+    """The load average of the last 1, 5 or 15 minutes: `load 5`."""
+    minutes = _word(words, 0, "1", ("1", "5", "15"))
+    return round(os.getloadavg()[("1", "5", "15").index(minutes)], 2)
+
+
+def disk(words: Sequence[str]) -> PropertyValue:
+    """Bytes that a disk has, or how full it is, in percent: `disk free /home`."""
+    what = _word(words, 0, "free", ("free", "used", "total", "percent"))
+    found = psutil.disk_usage(_word(words, 1, "/"))
+    return float(found.percent) if what == "percent" else int(getattr(found, what))
+
+
+def network(words: Sequence[str]) -> PropertyValue:
+    """Bytes in a second, of all interfaces but the loopback one or of one: `network sent eth0`."""
+    what = _word(words, 0, "received", ("received", "sent"))
+    interface = _word(words, 1, "")
+    before, began = _network_bytes(what, interface), time.monotonic()
+    time.sleep(RATE_SECONDS)
+    seconds = time.monotonic() - began
+    return int(max(0, _network_bytes(what, interface) - before) / seconds)
+
+
+def _network_bytes(what: str, interface: str) -> int:
+    counts = psutil.net_io_counters(pernic=True)
+    if interface and interface not in counts:
+        raise NoValue(f"there is no interface {interface}")
+    wanted = [interface] if interface else [name for name in counts if name != "lo"]
+    field = "bytes_recv" if what == "received" else "bytes_sent"
+    return sum(getattr(counts[name], field) for name in wanted)
+
+
+def processes(words: Sequence[str]) -> PropertyValue:
+    """How many there are, or of that name (15 characters, as in /proc): `processes nginx`."""
+    name = _word(words, 0, "")
+    pids = psutil.pids()
+    return len(pids) if not name else sum(_called(pid) == name[:15] for pid in pids)
+
+
+def _called(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().removesuffix("\n")
+    except OSError:
+        return ""  # It has ended.
+
+
+def gpu(words: Sequence[str]) -> PropertyValue:
+    """`gpus count`; of NVIDIA's all together: `gpus memory_used` (MiB), `gpus utilization` (%)."""
+    what = _word(words, 0, "count", ("count", "memory_used", "utilization"))
+    if what == "count":
+        return len(gpus.detect())
+    field = "memory.used" if what == "memory_used" else "utilization.gpu"
+    said = gpus.output(("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits"))
+    numbers = [int(line) for line in said.split() if line.isdigit()]
+    if not numbers:
+        raise NoValue("nvidia-smi tells of none")
+    return sum(numbers) if what == "memory_used" else round(sum(numbers) / len(numbers))
+
+
+def users(words: Sequence[str]) -> PropertyValue:
+    """Logins at the machine itself, or all: `users console`, `users all`.
+
+    systemd's logind knows those at a seat (loginctl(1)); without it, those of utmp(5) count whose
+    terminal is one of the machine's, or that have a display of its own.
+    """
+    what = _word(words, 0, "console", ("console", "all"))
+    said = gpus.output(("loginctl", "list-sessions", "--output=json"))
+    if said:  # It fails where there is no logind.
+        return _logind_users(said, what)
+    found = psutil.users()
+    if what == "all":
+        return len(found)
+    return sum(
+        (each.terminal or "").startswith("tty") or (each.host or "").startswith(":")
+        for each in found
+    )
+
+
+def _logind_users(said: str, what: str) -> int:
+    try:
+        sessions = json.loads(said)
+        ids = [each["session"] for each in sessions if what == "all" or each.get("seat")]
+    except (ValueError, TypeError, KeyError) as error:
+        raise NoValue(f"loginctl says what cannot be read: {error}") from None
+    return sum(_is_of_a_person(each) for each in ids)
+
+
+def _is_of_a_person(session: str) -> bool:
+    said = gpus.output(("loginctl", "show-session", session, "-p", "Class", "-p", "State"))
+    facts = dict(line.partition("=")[::2] for line in said.splitlines())
+    return facts.get("Class", "").startswith("user") and facts.get("State") != "closing"
+
+
+def package(words: Sequence[str]) -> PropertyValue:
+    """The version of a package of the system, or of this Python: `package python:kestrelctl`."""
+    name = _word(words, 0, "")
+    if not name or name.startswith("-"):
+        raise NoValue("of which package?")
+    if name.startswith("python:"):
+        try:
+            return metadata.version(name.removeprefix("python:"))
+        except (metadata.PackageNotFoundError, ValueError):
+            raise NoValue(f"this Python has no package {name.removeprefix('python:')}") from None
+    for command in (
+        ("dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", name),
+        ("rpm", "--query", "--queryformat", "installed %{VERSION}-%{RELEASE}", name),
+    ):
+        status, _, version = gpus.output(command).strip().partition(" ")
+        if status == "installed" and version:
+            return version
+    raise NoValue(f"there is no package {name}")
+
+
+#: By their names in `command`.
+BUILT_IN: dict[str, BuiltIn] = {
+    "disk": disk,
+    "gpus": gpu,
+    "load": load,
+    "network": network,
+    "package": package,
+    "processes": processes,
+    "ram": ram,
+    "users": users,
+}

@@ -1,0 +1,233 @@
+"""Plugins are run for real; one that hangs, dies, floods or prints rubbish costs its own value."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kestrelctl.local.control import connect_local, throw_away_pool
+from kestrelctl.properties.property_definition import read_definitions
+from kestrelctl.properties.property_reading import PropertyReading
+from kestrelctl.protocol.answers import Workers
+from kestrelctl.protocol.properties import ListProperties, PropertyList
+from kestrelctl.protocol.requests import ListWorkers
+from kestrelctl.worker.properties.built_in import BUILT_IN
+from kestrelctl.worker.properties.definition_files import read_all_definitions
+from kestrelctl.worker.properties.reader_process import ReaderProcess
+
+SOURCES_EXAMPLE = """\
+[ram_free]
+command = ram
+parameters = MemFree
+return_type = int
+ticks = 60
+"""
+
+
+class Readings:
+    """What a reader process has said."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, list[PropertyReading]] = {}
+        self._news = asyncio.Event()
+
+    def put(self, name: str, reading: PropertyReading) -> None:
+        self.all.setdefault(name, []).append(reading)
+        self._news.set()
+
+    async def of(self, name: str, n: int = 1) -> PropertyReading:
+        """The n-th of a property."""
+        while len(self.all.get(name, ())) < n:
+            self._news.clear()
+            await self._news.wait()
+        return self.all[name][n - 1]
+
+
+@asynccontextmanager
+async def reading(text: str) -> AsyncIterator[Readings]:
+    found = Readings()
+    process = ReaderProcess(read_definitions(text, "test"), found.put)
+    task = asyncio.ensure_future(process.run())
+    try:
+        yield found
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def helpers() -> list[psutil.Process]:
+    living = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+    return [each for each in living if "host_reader" in str(each.cmdline())]
+
+
+def program(directory: Path, name: str, text: str) -> Path:
+    place = directory / name
+    place.write_text(f"#!{sys.executable}\n{text}")
+    place.chmod(0o755)
+    return place
+
+
+def definition(name: str, command: object, return_type: str = "int", more: str = "") -> str:
+    lines = f"command = {command}\nreturn_type = {return_type}\nticks = 1\n{more}\n"
+    return f"[{name}]\n{lines}"
+
+
+async def test_what_is_built_in_is_read() -> None:
+    text = SOURCES_EXAMPLE + "".join(
+        definition(name, command, kind, f"parameters = {words}")
+        for name, command, kind, words in (
+            ("load", "load", "float", "5"),
+            ("disk_free", "disk", "int", "free /"),
+            ("disk_percent", "disk", "float", "percent /"),
+            ("sent", "network", "int", "sent"),
+            ("processes", "processes", "int", ""),
+            ("gpus", "gpus", "int", ""),
+            ("users", "users", "int", "all"),
+            ("at_the_console", "users", "int", "console"),
+            ("kestrel", "package", "str", "python:kestrelctl"),
+            ("libc", "package", "str", "libc6"),
+        )
+    )
+    async with reading(text) as found:
+        for name in found_names(text):
+            assert (await found.of(name)).missing == "", name
+        free = (await found.of("ram_free")).value
+        assert isinstance(free, int)
+        assert 0 < free < psutil.virtual_memory().total / 1024
+        processes = (await found.of("processes")).value
+        assert isinstance(processes, int)
+        assert processes > 1
+        await found.of("load", 2)
+    assert {words.words[0] for words in read_definitions(text, "test")} == set(BUILT_IN)
+
+
+def found_names(text: str) -> list[str]:
+    return [each.name for each in read_definitions(text, "test")]
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "why"),
+    [
+        ("ram", "NoSuch", "/proc/meminfo has no NoSuch"),
+        ("load", "7", "'7' is not one of 1, 5, 15"),
+        ("disk", "free /no/such/place", "FileNotFoundError"),
+        ("network", "sent nosuch0", "there is no interface nosuch0"),
+        ("package", "python:no-such", "this Python has no package no-such"),
+        ("package", "no-such-package-at-all", "there is no package no-such-package-at-all"),
+        ("package", "--version", "of which package?"),
+        ("/no/such/program", "", "/no/such/program cannot be run"),
+    ],
+)
+async def test_what_cannot_be_read_says_why(command: str, words: str, why: str) -> None:
+    async with reading(definition("p", command, "str", f"parameters = {words}")) as found:
+        told = await found.of("p")
+        assert told.value is None
+        assert told.missing.startswith(why)
+
+
+async def test_a_plugin_that_misbehaves_costs_its_own_value_alone(tmp_path: Path) -> None:
+    worse = {
+        "dies": ("import os; os.kill(os.getpid(), 9)", "signal 9"),
+        "fails": ("import sys; sys.exit('no\\nsuch thing')", "exit status 1: such thing"),
+        "floods": ("while True: print('x' * 999)", "more than 4,096 bytes were printed"),
+        "complains": (
+            "import sys\nwhile True: print('x' * 999, file=sys.stderr)",
+            "more than 4,096 bytes were printed",
+        ),
+        "rubbish": ("print('\\x1b[2J' + '9' * 40)", "not a value of type int"),
+        "binary": (
+            "import sys; sys.stdout.buffer.write(bytes(range(256)))",
+            "what was printed is not UTF-8",
+        ),
+        "silent": ("", "nothing was printed"),
+        "hangs": ("import time; time.sleep(600)", "it took longer than 1 s"),
+        "reads": ("input()", "exit status 1: EOFError"),
+        "stays": (
+            # Its child keeps the pipe open for ever.
+            "import os, time\nif os.fork() == 0: time.sleep(600)\nprint(5)",
+            "it took longer than 1 s",
+        ),
+    }
+    text = "".join(
+        definition(name, program(tmp_path, name, code), "int", "timeout = 1")
+        for name, (code, _) in worse.items()
+    )
+    good = program(tmp_path, "good", "print(42)")
+    async with reading(text + definition("good", good)) as found:
+        for name, (_, why) in worse.items():
+            told = await found.of(name)
+            assert told.value is None, name
+            assert told.missing.startswith(why), (name, told.missing)
+        for n in (1, 2, 3):
+            assert (await found.of("good", n)).value == 42
+        await found.of("hangs", 2)
+        [helper] = helpers()
+    await asyncio.to_thread(helper.wait)
+    left = [each.info["cmdline"] for each in psutil.process_iter(["cmdline"])]
+    assert not [words for words in left if words and str(tmp_path) in " ".join(words)]
+
+
+async def test_a_program_is_told_nothing_of_the_workers_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KESTREL_SECRET", "hush")
+    place = program(tmp_path, "names", "import os; print(' '.join(sorted(os.environ)))")
+    async with reading(definition("names", place, "str")) as found:
+        told = await found.of("names")
+        assert "PATH" in str(told.value)
+        assert "KESTREL_SECRET" not in str(told.value)
+
+
+async def test_a_plugin_of_a_package_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "weather-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: weather\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[kestrel.properties]\nwind = weather:wind\n")
+    (tmp_path / "weather.py").write_text("def wind(words):\n    return len(words) * 2.5\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    async with reading(definition("wind", "wind", "float", "parameters = north east")) as found:
+        assert (await found.of("wind")).value == 5.0
+
+
+async def test_the_process_that_reads_is_started_again() -> None:
+    async with reading(definition("load", "load", "float")) as found:
+        await found.of("load")
+        [helper] = helpers()
+        os.kill(helper.pid, signal.SIGKILL)
+        helper.wait()
+        n = len(found.all["load"])
+        while (await found.of("load", n)).missing != "the process that reads it has ended":
+            n += 1
+        assert (await found.of("load", n + 1)).missing == ""
+
+
+async def test_a_pool_knows_what_its_workers_read(tmp_path: Path) -> None:
+    file = tmp_path / "properties.ini"
+    bad = program(tmp_path, "bad", "import time; time.sleep(600)")
+    file.write_text(SOURCES_EXAMPLE + definition("bad", bad, "int", "timeout = 1"))
+    assert len(read_all_definitions([file])) == 2
+    async with throw_away_pool(2, properties=(file,)) as pool, connect_local(pool) as user:
+        async with asyncio.timeout(30):
+            while True:
+                answer = await user.ask(ListProperties())
+                assert isinstance(answer, PropertyList)
+                sums = {each.name: each.summary for each in answer.properties}
+                if len(sums) == 2 and sums["ram_free"].count == 2:
+                    break
+                await asyncio.sleep(0.05)
+        assert sums["bad"].missing == 2
+        workers = await user.ask(
+            ListWorkers(where="Property_ram_free > 0 && Property_ram_free < 1e12")
+        )
+        assert isinstance(workers, Workers)
+        assert len(workers.workers) == 2
