@@ -93,6 +93,13 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="What workers read of this machine, and how often; repeatable.",
 )
+@click.option(
+    "--handlers",
+    type=Path,
+    multiple=True,
+    metavar="FILE",
+    help="What is done when workers come, go or change; repeatable.",
+)
 @pass_invocation
 def up(
     invocation: Invocation,
@@ -109,6 +116,7 @@ def up(
     flock: str,
     environments: tuple[Path, ...],
     properties: tuple[Path, ...],
+    handlers: tuple[Path, ...],
 ) -> None:
     """Start a pool on this machine: a server, a manager and workers, for you alone."""
     from kestrelctl.local import control, other_servers
@@ -135,6 +143,7 @@ def up(
             flock=flock,
             environments=environments,
             properties=properties,
+            handlers=handlers,
         )
         summary = f"pool {pool.name} is up: {plural(pool.workers, 'worker')}"
         await invocation.show(Record(pool.name, pool, [summary]))

@@ -318,6 +318,13 @@ def manager() -> None:
     help="Classes of environments that are started when work needs them; repeatable.",
 )
 @click.option(
+    "--handlers",
+    type=Path,
+    multiple=True,
+    metavar="FILE",
+    help="What is done when workers come, go or change; repeatable.  [default: nothing]",
+)
+@click.option(
     "--property-metric",
     "property_metrics",
     multiple=True,

@@ -40,6 +40,7 @@ from kestrelctl.local.pool_state import (
     read_state,
 )
 from kestrelctl.manager.environments.all_classes import read_all_classes
+from kestrelctl.manager.handlers.handler_files import read_all_handlers
 from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.store.backup import count_jobs
@@ -68,6 +69,7 @@ async def up(
     flock: str = "",
     environments: tuple[Path, ...] = (),
     properties: tuple[Path, ...] = (),
+    handlers: tuple[Path, ...] = (),
 ) -> PoolState:
     """Starts a local pool that goes on when this process ends; returns when it can run tasks.
 
@@ -83,6 +85,7 @@ async def up(
         environments: files with classes of environments, which are started here when work needs
             them.
         properties: files that define what workers read of this machine.
+        handlers: files that define what is done about what becomes of workers.
 
     Raises:
         UsageError: such a file is wrong; or a pool of that name runs, or is starting or stopping;
@@ -94,6 +97,7 @@ async def up(
     find_prosody()
     read_all_classes(environments)
     read_all_definitions(properties)
+    read_all_handlers(handlers, with_mail=False)
     directory = pool_directory(name)
     if read_state(directory) is not None:
         raise UsageError(
@@ -128,6 +132,7 @@ async def up(
         federation=federation,
         environments=environments,
         properties=properties,
+        handlers=handlers,
     )
     return await _ready(process, directory, max(1, workers))
 
@@ -294,6 +299,7 @@ def _start(
     federation: Federation | None = None,
     environments: tuple[Path, ...] = (),
     properties: tuple[Path, ...] = (),
+    handlers: tuple[Path, ...] = (),
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
     command += ["--directory", str(directory), "--name", name]
@@ -305,6 +311,8 @@ def _start(
         command += ["--environments", str(file.absolute())]
     for file in properties:
         command += ["--properties", str(file.absolute())]
+    for file in handlers:
+        command += ["--handlers", str(file.absolute())]
     if not detached:
         command.append("--with-parent")
     if not metrics:

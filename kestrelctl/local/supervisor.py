@@ -139,6 +139,7 @@ class Supervisor:
         federation: Federation | None = None,
         environments: Sequence[Path] = (),
         properties: Sequence[Path] = (),
+        handlers: Sequence[Path] = (),
     ) -> None:
         self.directory = directory
         self.name = name
@@ -147,6 +148,7 @@ class Supervisor:
         self.isolation = isolation
         self.environments = environments
         self.properties = properties
+        self.handlers = handlers
         self.processes = max(1, min(workers, os.cpu_count() or 1))
         self._with_metrics = metrics
         #: HOST:PORT of the manager's metrics and of those of each worker process, or nothing.
@@ -231,6 +233,7 @@ class Supervisor:
             "--user-host", self.server.users_domain,
             "--admin", admin,
             *(word for file in self.environments for word in ("--environments", str(file))),
+            *(word for file in self.handlers for word in ("--handlers", str(file))),
             *_remote_users(self.server.federation),
             *flock_options(self.server.federation),
             *_metrics_option(self.metrics, 0),
@@ -434,6 +437,7 @@ def main() -> int:
     )
     parser.add_argument("--environments", type=Path, action="append", default=[])
     parser.add_argument("--properties", type=Path, action="append", default=[])
+    parser.add_argument("--handlers", type=Path, action="append", default=[])
     parser.add_argument(
         "--with-parent", action="store_true", help="stop when the parent dies, and leave nothing"
     )
@@ -460,6 +464,7 @@ def main() -> int:
             federation=options.federation,
             environments=options.environments,
             properties=options.properties,
+            handlers=options.handlers,
         )
         asyncio.run(supervisor.run())
     except KestrelError as error:

@@ -19,6 +19,7 @@ from kestrelctl.manager.disco import Disco
 from kestrelctl.manager.enrollment_requests import EnrollmentRequests
 from kestrelctl.manager.environments.all_classes import read_all_classes
 from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
+from kestrelctl.manager.handlers.handler_files import open_handlers
 from kestrelctl.manager.iq_requests import IqRequests
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.mails import Mails
@@ -141,6 +142,8 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     repeats = asyncio.ensure_future(_say_repeats())
     pings = asyncio.ensure_future(keep_pinging(service, connection.ask_iq))
     forgets = asyncio.ensure_future(retention(service, options).run())
+    handlers = open_handlers(service, options.handlers, options.mail)
+    handling = asyncio.ensure_future(handlers.run())
     mails = asyncio.ensure_future(Mails(service, options.mail).run())
     service.broken.add_done_callback(lambda _: told.cancel())
     metrics = None
@@ -169,6 +172,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         pings.cancel()
         forgets.cancel()
         mails.cancel()
+        handling.cancel()
         if metrics is not None:
             await metrics.stop()
         await flock.close()

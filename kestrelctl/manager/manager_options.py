@@ -58,6 +58,7 @@ class ManagerOptions:
         send_limits: how much of each kind, and of all, is sent in a second at most.
         environments: files with classes of environments that are started when work needs them.
         property_metrics: names of properties of workers that are among the metrics.
+        handlers: files that define what is done about what becomes of workers.
         flock_isolation: the least of tasks of other pools, where no rule says more.
     """
 
@@ -94,6 +95,7 @@ class ManagerOptions:
     flock_any_workdir: bool = False
     environments: tuple[Path, ...] = ()
     property_metrics: tuple[str, ...] = ()
+    handlers: tuple[Path, ...] = ()
     send_limits: Mapping[SendKind, SendLimit] = field(default_factory=dict)
     log_format: str = "text"
     verbose: bool = False

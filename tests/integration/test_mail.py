@@ -58,22 +58,22 @@ class Site:
         (directory / "secret").write_text(server.secret)
         (directory / "smtp").write_text("opens\n")
 
-    def start_manager(self, dies: str = LIVES) -> subprocess.Popen[bytes]:
+    def start_manager(self, dies: str = LIVES, *more: object) -> subprocess.Popen[bytes]:
         program = [sys.executable, "-c", IN_A_HURRY.replace("{dies}", dies)]
         return self._start(
             *program, "manager", "run", "--domain", self.server.domain, "--secret-file",
             self._directory / "secret", "--port", self.server.component_port, "--data-dir",
             self._directory / "manager", "--smtp", f"{LOOPBACK}:{self._smtp_port}",
             "--smtp-user", "pool", "--smtp-password-file", self._directory / "smtp",
-            "--mail-from", "kestrel@pool.example",
+            "--mail-from", "kestrel@pool.example", *more,
         )  # fmt: skip
 
-    def start_worker(self) -> None:
+    def start_worker(self) -> subprocess.Popen[bytes]:
         jid = f"w1@workers.{self.server.domain}"
         credentials = self._directory / "credentials"
         credentials.write_text(f"{jid} {self.server.add_account(jid)}\n")
         credentials.chmod(0o600)
-        self._start(
+        return self._start(
             *KESTRELCTL, "worker", "run", "--pool", self.server.domain, "--port",
             self.server.client_port, "--no-tls", "--credentials", credentials,
             "--data-dir", self._directory / "worker", "--cpus", "1",
@@ -183,3 +183,27 @@ async def test_who_is_to_be_mailed_is_mailed_by_the_next_manager(
     *first, second = texts(smtp)
     assert all(text.startswith(f'job {job} "fit" failed') for text in first)
     assert second.startswith(f'job {later} "fit" failed')
+
+
+async def test_the_admin_is_mailed_when_a_worker_goes_down(
+    site: Site, smtp: SmtpServer, tmp_path: Path
+) -> None:
+    noted = tmp_path / "noted"
+    note = tmp_path / "note"
+    note.write_text(f'#!/bin/sh\necho "$KESTREL_EVENT" >> {noted}\n')
+    note.chmod(0o755)
+    handlers = tmp_path / "handlers.ini"
+    handlers.write_text(
+        f"[admin]\non = failed\nmail = admin@example.org\n\n[note]\non = *\nrun = {note}\n"
+    )
+    site.start_manager(LIVES, "--handlers", handlers)
+    worker = site.start_worker()
+    await until(noted.exists, 30.0)
+    worker.kill()
+    await until(lambda: smtp.mails, 60.0)
+    [(receivers, data)] = smtp.mails
+    message = email.message_from_bytes(data, policy=policy.default)
+    assert receivers == ["admin@example.org"]
+    assert message["Subject"] == f"{site.server.domain}: failed w1"
+    assert f" failed w1@workers.{site.server.domain}/" in message.get_content()
+    await until(lambda: noted.read_text().split() == ["join", "failed"])

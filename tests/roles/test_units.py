@@ -184,6 +184,12 @@ def test_what_a_worker_keeps_of_files_is_the_operators_to_say() -> None:
     assert "--outputs-limit" not in unit("worker")
 
 
+def test_a_manager_does_about_events_what_the_inventory_says() -> None:
+    text = "[admin]\non = failed\nmail = admin@example.org\n"
+    assert "--handlers /etc/kestrel/handlers.ini" in unit("manager", manager_handlers=text)
+    assert "--handlers" not in unit("manager")
+
+
 def test_a_worker_reads_of_its_machine_what_the_inventory_says() -> None:
     text = "[ram_free]\ncommand = ram\nreturn_type = int\nticks = 60\n"
     assert "--properties /etc/kestrel/properties.ini" in unit("worker", worker_properties=text)

@@ -421,6 +421,7 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
         flock: str,
         environments: tuple[Path, ...],
         properties: tuple[Path, ...],
+        handlers: tuple[Path, ...],
     ) -> PoolState:
         calls.append((name, workers, executor, isolation))
         return PoolState(

@@ -103,8 +103,10 @@ async def test_other_tags_are_an_update_that_says_which(played: Played) -> None:
 
 async def test_a_value_of_a_property_is_no_update(played: Played) -> None:
     await played.joins()
-    ad = WorkerAd(assets=AD.assets, tags=AD.tags, attributes={"Property_ram_free": 7})
-    await played.happens(ev.Resized, ad=ad)
+    await played.happens(
+        ev.PropertiesRead, properties={"ram_free": 7}, changed=frozenset({"ram_free"})
+    )
+    await played.happens(ev.Resized, ad=AD)
     assert played.told() == [("join", W1)]
 
 

@@ -59,6 +59,7 @@ async def test_all_is_told_after_a_welcome_and_then_what_changes_together() -> N
 async def test_what_was_read_while_the_server_was_away_is_told_after_the_next_welcome() -> None:
     told = Told()
     told.put("a", 1)
+    told.put("b", 9)
     told.welcome()
     told.put("a", 2)
     told.session.stop()
@@ -67,7 +68,7 @@ async def test_what_was_read_while_the_server_was_away_is_told_after_the_next_we
     await asyncio.sleep(2 * COLLECT_SECONDS)
     assert len(told.said) == 1
     told.welcome()
-    assert told.values()[1:] == [(True, {"a": 3})]
+    assert told.values()[1:] == [(True, {"a": 3, "b": 9})]
 
 
 @on_its_own_clock

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
+from kestrelctl.child_program import child_program
 from kestrelctl.properties.property_reading import (
     PropertyReading,
     missing_reading,
@@ -18,42 +18,27 @@ from kestrelctl.worker.properties.built_in import BuiltIn, NoValue
 
 #: A program that prints more is ended.
 MOST_PRINTED_BYTES = 4_096
-#: Programs have these variables of the worker's, and no others.
-PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "PYTHONPATH")
+#: Plugins in Python have it, too.
+PASSED_TO_PYTHON = ("PYTHONPATH",)
 
 
 async def run_program(
     words: Sequence[str], return_type: str, timeout_seconds: float, at: float
 ) -> PropertyReading:
     """What a program prints, or why there is no value. It has no input, and ends with its group."""
-    variables = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+    own = {name: os.environ[name] for name in PASSED_TO_PYTHON if name in os.environ}
     try:
-        program = await asyncio.create_subprocess_exec(
-            *words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=variables,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        return missing_reading(at, f"{words[0]} cannot be run: {error}")
-    try:
-        async with asyncio.timeout(timeout_seconds):
+        async with asyncio.timeout(timeout_seconds), child_program(words, own) as program:
             printed, complaint = await asyncio.gather(
                 _bounded(program.stdout), _bounded(program.stderr)
             )
             status = await program.wait()
-    except _TooMuch:
-        return missing_reading(at, f"more than {MOST_PRINTED_BYTES:,} bytes were printed")
     except TimeoutError:
         return missing_reading(at, f"it took longer than {timeout_seconds:g} s")
-    finally:
-        # What it has started ends as well, in its group.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(program.pid, signal.SIGKILL)
-        # A pipe that nobody reads to its end would stay open: another process may have it.
-        program._transport.close()  # type: ignore[attr-defined]
+    except _TooMuch:
+        return missing_reading(at, f"more than {MOST_PRINTED_BYTES:,} bytes were printed")
+    except (OSError, ValueError) as error:
+        return missing_reading(at, f"{words[0]} cannot be run: {error}")
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {-status}"
         lines = complaint.decode(errors="replace").split("\n")

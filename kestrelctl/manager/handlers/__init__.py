@@ -1,0 +1,1 @@
+"""Acts on what became of workers: programs, mails, requests to other machines."""

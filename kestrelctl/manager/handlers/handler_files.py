@@ -1,0 +1,57 @@
+"""The files that define handlers of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kestrelctl.errors import UsageError
+from kestrelctl.manager.handlers.handler_desk import HandlerDesk
+from kestrelctl.manager.handlers.handler_ways import HandlerWay, way_of
+from kestrelctl.manager.mail_server import Post
+from kestrelctl.manager.service import Service
+from kestrelctl.membership.handler_definition import HandlerDefinition, read_handlers
+
+
+def read_all_handlers(files: Iterable[Path], *, with_mail: bool) -> list[HandlerDefinition]:
+    """The handlers that files define together.
+
+    Args:
+        with_mail: whether there is a server that takes mail.
+
+    Raises:
+        UsageError: one cannot be read, a handler is there twice, or sends mail without a server.
+    """
+    found: dict[str, HandlerDefinition] = {}
+    for file in files:
+        try:
+            text = file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{file} cannot be read", cause=str(error)) from None
+        for handler in read_handlers(text, str(file)):
+            if handler.name in found:
+                raise UsageError(
+                    f"the handler {handler.name} is defined twice", cause=f"again in {file}"
+                )
+            if handler.mail and not with_mail:
+                raise UsageError(
+                    f"the handler {handler.name} sends mail, and no server takes any",
+                    hint="--smtp names one",
+                )
+            found[handler.name] = handler
+    return list(found.values())
+
+
+def open_handlers(service: Service, files: Iterable[Path], post: Post | None) -> HandlerDesk:
+    """The handlers of a pool, which are told from now on; `HandlerDesk.run` does it.
+
+    Raises:
+        UsageError: see `read_all_handlers`.
+    """
+    handlers = read_all_handlers(files, with_mail=post is not None)
+    ways: dict[str, HandlerWay] = {}
+    for each in handlers:
+        way = way_of(each, post, service.now)
+        if way is not None:
+            ways[each.name] = way
+    return HandlerDesk(service, handlers, ways)

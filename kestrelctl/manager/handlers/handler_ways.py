@@ -1,0 +1,174 @@
+"""What a handler does about events: it runs a program, sends a mail, or tells a web server."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from kestrelctl.child_program import child_program
+from kestrelctl.manager.handlers.event_letter import event_letter
+from kestrelctl.manager.mail_server import NotNow, NotToHim, Post
+from kestrelctl.membership.handler_definition import HandlerDefinition
+from kestrelctl.membership.handler_words import ToldEvent, variables
+
+#: Of what a program prints so much may be in the log, should it fail.
+MOST_PRINTED_BYTES = 4_096
+
+
+class HandlerFailed(Exception):
+    """It has not been done; the text says why.
+
+    Attributes:
+        again: whether it may be done later.
+    """
+
+    def __init__(self, why: str, *, again: bool) -> None:
+        super().__init__(why)
+        self.again = again
+
+
+class HandlerWay(Protocol):
+    """Does what a handler is there for.
+
+    Attributes:
+        together: how many events it is given at once at most.
+    """
+
+    together: int
+
+    async def tell(self, told: Sequence[ToldEvent]) -> None:
+        """Tells of some events, the oldest first. HandlerFailed if that was not done."""
+
+
+class ProgramWay:
+    """Runs a program for an event, which has it in variables and, as JSON, on its input."""
+
+    together = 1
+
+    def __init__(self, words: Sequence[str], timeout_seconds: float) -> None:
+        self._words = words
+        self._timeout_seconds = timeout_seconds
+
+    async def tell(self, told: Sequence[ToldEvent]) -> None:
+        """As `HandlerWay.tell`."""
+        [one] = told
+        try:
+            async with (
+                asyncio.timeout(self._timeout_seconds),
+                child_program(
+                    self._words,
+                    variables(one),
+                    stdin=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.STDOUT,
+                ) as program,
+            ):
+                printed = await _spoken_to(program, msgspec.json.encode(one) + b"\n")
+                status = await program.wait()
+        except TimeoutError:
+            why = f"it took longer than {self._timeout_seconds:g} s"
+            raise HandlerFailed(why, again=False) from None
+        except (OSError, ValueError) as error:
+            raise HandlerFailed(str(error), again=False) from None
+        if status:
+            how = f"exit status {status}" if status > 0 else f"signal {-status}"
+            said = " ".join(printed.decode(errors="replace").split())[-200:]
+            raise HandlerFailed(f"{how}: {said}" if said else how, again=False)
+
+
+async def _spoken_to(program: asyncio.subprocess.Process, said: bytes) -> bytes:
+    """The end of what it prints; what it does not read of its input is no fault."""
+    assert program.stdin is not None
+    assert program.stdout is not None
+    with suppress(BrokenPipeError, ConnectionResetError):
+        program.stdin.write(said)
+        await program.stdin.drain()
+    program.stdin.close()
+    printed = b""
+    while more := await program.stdout.read(MOST_PRINTED_BYTES):
+        printed = (printed + more)[-MOST_PRINTED_BYTES:]
+    return printed
+
+
+class MailWay:
+    """Sends a mail about all events that wait."""
+
+    together = 10_000
+
+    def __init__(self, post: Post, to: str, now: Callable[[], float]) -> None:
+        self._post = post
+        self._to = to
+        self._now = now
+
+    async def tell(self, told: Sequence[ToldEvent]) -> None:
+        """As `HandlerWay.tell`."""
+        letter = event_letter(told, sender=self._post.sender, to=self._to, now=self._now())
+        try:
+            await self._post.send(letter)
+        except NotNow as error:
+            raise HandlerFailed(str(error), again=True) from None
+        except NotToHim as error:
+            raise HandlerFailed(str(error), again=not error.for_good) from None
+
+
+class WebhookWay:
+    """Posts an event as JSON to a web server; it is done when that answers with 2xx."""
+
+    together = 1
+
+    def __init__(self, address: str, timeout_seconds: float) -> None:
+        self._address = address
+        self._timeout_seconds = timeout_seconds
+
+    async def tell(self, told: Sequence[ToldEvent]) -> None:
+        """As `HandlerWay.tell`."""
+        [one] = told
+        body = msgspec.json.encode(one)
+        try:
+            # The thread may be longer about it than it should: then nobody waits for it.
+            async with asyncio.timeout(self._timeout_seconds):
+                status = await asyncio.to_thread(self._posted, body)
+        except TimeoutError:
+            why = f"it took longer than {self._timeout_seconds:g} s"
+            raise HandlerFailed(why, again=True) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise HandlerFailed(str(error) or type(error).__name__, again=True) from None
+        if not 200 <= status < 300:
+            again = status >= 500 or status in (408, 429)
+            raise HandlerFailed(f"it answers with status {status}", again=again)
+
+    def _posted(self, body: bytes) -> int:
+        parts = urlsplit(self._address)
+        host, seconds = parts.hostname or "", self._timeout_seconds
+        connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            trust = ssl.create_default_context()
+            connection = http.client.HTTPSConnection(
+                host, parts.port, timeout=seconds, context=trust
+            )
+        else:
+            connection = http.client.HTTPConnection(host, parts.port, timeout=seconds)
+        try:
+            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            headers = {"Content-Type": "application/json", "User-Agent": "kestrel"}
+            connection.request("POST", path, body, headers)
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+
+def way_of(
+    handler: HandlerDefinition, post: Post | None, now: Callable[[], float]
+) -> HandlerWay | None:
+    """What a handler does; None if it would send mail and there is no server for that."""
+    if handler.run:
+        return ProgramWay(handler.run, handler.timeout_seconds)
+    if handler.webhook:
+        return WebhookWay(handler.webhook, handler.timeout_seconds)
+    return None if post is None else MailWay(post, handler.mail, now)

@@ -1,0 +1,220 @@
+"""Handlers are told of events: each in its own line, some at once, again if need be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from managerkit import PlayedManager, settled
+from neighbourskit import on_its_own_clock
+
+from kestrelctl.core import events as ev
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.errors import UsageError
+from kestrelctl.manager.handlers import handler_desk
+from kestrelctl.manager.handlers.event_letter import MOST_LINES, event_letter
+from kestrelctl.manager.handlers.handler_desk import (
+    AGAIN_SECONDS,
+    GATHER_SECONDS,
+    MOST_TRIES,
+    HandlerDesk,
+    HandlerLine,
+)
+from kestrelctl.manager.handlers.handler_files import read_all_handlers
+from kestrelctl.manager.handlers.handler_ways import HandlerFailed
+from kestrelctl.membership.handler_definition import read_handlers
+from kestrelctl.membership.handler_words import ToldEvent, variables
+
+W1 = "w1@workers.pool/a"
+LINES = """
+[all]
+on = *
+run = /bin/true
+
+[bad]
+on = failed, leave
+run = /bin/true
+"""
+
+
+class Way:
+    """Takes what it is told, or fails."""
+
+    def __init__(self, together: int = 1) -> None:
+        self.together = together
+        self.told: list[list[int]] = []
+        self.events: list[ToldEvent] = []
+        self.failures: list[Exception] = []
+        self.takes_seconds = 0.0
+
+    async def tell(self, told: Sequence[ToldEvent]) -> None:
+        await asyncio.sleep(self.takes_seconds)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.told.append([each.number for each in told])
+        self.events += told
+
+
+def event(number: int, **more: Any) -> ToldEvent:
+    return ToldEvent(
+        pool="pool", handler="h", number=number, at=5.0, event="failed", worker=W1, **more
+    )
+
+
+async def runs(line: HandlerLine, seconds: float) -> None:
+    task = asyncio.ensure_future(line.run())
+    await asyncio.sleep(seconds)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@on_its_own_clock
+async def test_one_is_told_after_the_other_and_together_what_goes_together() -> None:
+    one, all_ = Way(), Way(together=100)
+    for way in (one, all_):
+        line = HandlerLine("h", way)
+        for number in (1, 2, 3):
+            line.put(event(number))
+        await runs(line, 2 * GATHER_SECONDS)
+    assert one.told == [[1], [2], [3]]
+    assert all_.told == [[1, 2, 3]]
+
+
+@on_its_own_clock
+async def test_what_may_succeed_later_is_tried_again_and_the_rest_is_dropped() -> None:
+    way = Way()
+    way.failures = [HandlerFailed("away", again=True)] * 2 + [HandlerFailed("no", again=False)]
+    line = HandlerLine("h", way)
+    line.put(event(1))
+    line.put(event(2))
+    await runs(line, 10 * AGAIN_SECONDS)
+    assert way.told == [[2]], "the third try was the last one of the first"
+    assert (line.done, line.failed, line.dropped) == (1, 3, 1)
+
+
+@on_its_own_clock
+async def test_a_slip_ends_nothing_and_nothing_is_tried_for_ever() -> None:
+    way = Way()
+    way.failures = [ValueError("a slip"), *[HandlerFailed("away", again=True)] * MOST_TRIES]
+    line = HandlerLine("h", way)
+    for number in (1, 2, 3):
+        line.put(event(number))
+    await runs(line, 86_400.0)
+    assert way.told == [[3]]
+    assert line.dropped == 2
+
+
+@on_its_own_clock
+async def test_of_too_many_the_oldest_are_dropped() -> None:
+    way = Way()
+    way.takes_seconds = 1.0
+    line = HandlerLine("h", way)
+    for number in range(handler_desk.MOST_WAITING + 2):
+        line.put(event(number))
+    await runs(line, 1.5)
+    assert way.told == [[2]]
+    assert line.dropped == 2
+
+
+class Pool:
+    """A manager with two handlers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.played = PlayedManager(directory)
+        self.ways = {"all": Way(), "bad": Way()}
+        self.desk = HandlerDesk(
+            self.played.service, read_handlers(LINES, "handlers.ini"), self.ways
+        )
+
+    async def happens(self, kind: type[Any], **fields: Any) -> None:
+        self.played.service.handle(kind(at=self.played.now, worker=W1, **fields))
+        await settled()
+
+
+async def test_each_is_told_what_it_asks_for_and_a_slow_one_delays_nothing_but_itself(
+    tmp_path: Path,
+) -> None:
+    pool = Pool(tmp_path)
+    pool.ways["bad"].takes_seconds = 3600.0
+    running = asyncio.ensure_future(pool.desk.run())
+    ad = WorkerAd(tags=("gpu",), host="crow", assets={"cpus": 4.0})
+    await pool.happens(ev.Joined, incarnation="one", ad=ad, holds=[])
+    await pool.happens(ev.Lost, cause="silent")
+    await pool.happens(ev.Joined, incarnation="one", ad=ad, holds=[])
+    assert [each.event for each in pool.ways["all"].events] == ["join", "failed", "join"]
+    assert pool.ways["bad"].told == []
+    join = pool.ways["all"].events[0]
+    assert (join.pool, join.handler, join.worker) == ("pool", "all", W1)
+    assert (join.host, join.tags, join.assets) == ("crow", ("gpu",), {"cpus": 4.0})
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_none_is_told_what_it_does_not_ask_for(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    running = asyncio.ensure_future(pool.desk.run())
+    await pool.happens(ev.Joined, incarnation="one", ad=WorkerAd(), holds=[])
+    await pool.happens(ev.Lost, cause="silent")
+    assert [each.event for each in pool.ways["bad"].events] == ["failed"]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def test_variables_tell_the_same_and_hold_nothing_that_cannot_be_printed() -> None:
+    told = event(7, reason="it\nfell\x1b[2J", groups=("a", "b"), host="crow", assets={"cpus": 0.5})
+    assert variables(told) == {
+        "KESTREL_POOL": "pool",
+        "KESTREL_HANDLER": "h",
+        "KESTREL_NUMBER": "7",
+        "KESTREL_TIME": "5.000",
+        "KESTREL_EVENT": "failed",
+        "KESTREL_WORKER": W1,
+        "KESTREL_GROUPS": "a,b",
+        "KESTREL_REASON": "it fell [2J",
+        "KESTREL_HOST": "crow",
+        "KESTREL_TAGS": "",
+        "KESTREL_CPUS": "0.5",
+        "KESTREL_MEMORY": "0",
+    }
+
+
+def test_a_mail_has_a_line_for_each_event_and_is_the_same_when_sent_again() -> None:
+    told = [event(1, host="crow", reason="it fell silent"), event(2)]
+    letter = event_letter(told, sender="kestrel@pool", to="root@example.org", now=9.0)
+    assert letter["Subject"] == "pool: 2 failed"
+    assert letter["To"] == "root@example.org"
+    assert letter.get_content().splitlines() == [
+        f"1970-01-01 00:00:05Z failed {W1} on crow: it fell silent",
+        f"1970-01-01 00:00:05Z failed {W1}",
+        "",
+        "all of them: kestrelctl pool events --pool pool",
+    ]
+    again = event_letter(told, sender="kestrel@pool", to="root@example.org", now=99.0)
+    assert again["Message-ID"] == letter["Message-ID"]
+    other = event_letter(told[1:], sender="kestrel@pool", to="root@example.org", now=9.0)
+    assert other["Message-ID"] != letter["Message-ID"]
+    assert other["Subject"] == "pool: failed w1"
+
+
+def test_what_a_worker_says_makes_no_line_or_header_of_a_mail() -> None:
+    told = [event(1, host="a\r\nBcc: x@y.z", reason="b\nc")]
+    letter = event_letter(told, sender="kestrel@pool", to="root@example.org", now=9.0)
+    assert len(letter.get_content().splitlines()) == 3
+    many = event_letter([event(n) for n in range(MOST_LINES + 3)], sender="k@p", to="r@e", now=9.0)
+    assert "and 3 events more" in many.get_content()
+
+
+def test_files_are_read_together(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.ini", tmp_path / "two.ini"
+    one.write_text(LINES)
+    two.write_text("[mail]\non = failed\nmail = root@example.org\n")
+    assert len(read_all_handlers([one, two], with_mail=True)) == 3
+    with pytest.raises(UsageError, match="no server takes any"):
+        read_all_handlers([two], with_mail=False)
+    with pytest.raises(UsageError, match="the handler all is defined twice"):
+        read_all_handlers([one, one], with_mail=True)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_all_handlers([tmp_path / "none"], with_mail=True)
