@@ -94,6 +94,13 @@ if TYPE_CHECKING:
     help="What workers read of this machine, and how often; repeatable.",
 )
 @click.option(
+    "--commands",
+    type=Path,
+    multiple=True,
+    metavar="FILE",
+    help="What you may have workers run with `worker run-command`; repeatable.",
+)
+@click.option(
     "--handlers",
     type=Path,
     multiple=True,
@@ -116,6 +123,7 @@ def up(
     flock: str,
     environments: tuple[Path, ...],
     properties: tuple[Path, ...],
+    commands: tuple[Path, ...],
     handlers: tuple[Path, ...],
 ) -> None:
     """Start a pool on this machine: a server, a manager and workers, for you alone."""
@@ -143,6 +151,7 @@ def up(
             flock=flock,
             environments=environments,
             properties=properties,
+            commands=commands,
             handlers=handlers,
         )
         summary = f"pool {pool.name} is up: {plural(pool.workers, 'worker')}"

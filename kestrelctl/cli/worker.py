@@ -22,6 +22,7 @@ from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.metrics_options import metrics_allow
 from kestrelctl.cli.properties import properties, property_lines
 from kestrelctl.cli.redial import Redial
+from kestrelctl.cli.run_command import commands, run_command
 from kestrelctl.cli.worker_group import worker_group
 from kestrelctl.core.model import isolation
 from kestrelctl.core.model.plural import plural
@@ -225,6 +226,13 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     help="What is read of this machine, and how often; repeatable.  [default: nothing]",
 )
 @click.option(
+    "--commands",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What admins may have run on this machine; repeatable.  [default: nothing]",
+)
+@click.option(
     "--outputs-limit",
     "outputs_limit_bytes",
     type=parse_size,
@@ -281,6 +289,8 @@ def run(ctx: click.Context, invocation: Invocation, /, **options: Any) -> int:
 
 worker.add_command(worker_group)
 worker.add_command(properties)
+worker.add_command(commands)
+worker.add_command(run_command)
 worker.add_command(enroll)
 worker.add_command(join)
 worker.add_command(service)

@@ -44,7 +44,7 @@ from kestrelctl.manager.handlers.handler_files import read_all_handlers
 from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.store.backup import count_jobs
-from kestrelctl.worker.properties.definition_files import read_all_definitions
+from kestrelctl.worker.plugins.definition_files import read_all_commands, read_all_definitions
 from kestrelctl.xmpp.federation import Federation
 from kestrelctl.xmpp.prosody import LOCAL_DOMAIN, find_prosody
 from kestrelctl.xmpp.user import UserConnection, connect_user
@@ -69,6 +69,7 @@ async def up(
     flock: str = "",
     environments: tuple[Path, ...] = (),
     properties: tuple[Path, ...] = (),
+    commands: tuple[Path, ...] = (),
     handlers: tuple[Path, ...] = (),
 ) -> PoolState:
     """Starts a local pool that goes on when this process ends; returns when it can run tasks.
@@ -85,6 +86,7 @@ async def up(
         environments: files with classes of environments, which are started here when work needs
             them.
         properties: files that define what workers read of this machine.
+        commands: files that define what admins may have workers run.
         handlers: files that define what is done about what becomes of workers.
 
     Raises:
@@ -97,6 +99,7 @@ async def up(
     find_prosody()
     read_all_classes(environments)
     read_all_definitions(properties)
+    read_all_commands(commands)
     read_all_handlers(handlers, with_mail=False)
     directory = pool_directory(name)
     if read_state(directory) is not None:
@@ -132,6 +135,7 @@ async def up(
         federation=federation,
         environments=environments,
         properties=properties,
+        commands=commands,
         handlers=handlers,
     )
     return await _ready(process, directory, max(1, workers))
@@ -237,12 +241,14 @@ async def throw_away_pool(
     domain: str = LOCAL_DOMAIN,
     federation: Federation | None = None,
     properties: tuple[Path, ...] = (),
+    commands: tuple[Path, ...] = (),
 ) -> AsyncIterator[PoolState]:
     """A pool for the length of a `with`, which ends with this process at the latest.
 
     Args:
         directory: for its files, which goes at the end; None for one among temporary files.
         properties: files that define what workers read of this machine.
+        commands: files that define what admins may have them run.
     """
     find_prosody()
     directory = directory or Path(tempfile.mkdtemp(prefix="kestrel-"))
@@ -257,6 +263,7 @@ async def throw_away_pool(
         domain=domain,
         federation=federation,
         properties=properties,
+        commands=commands,
     )
     try:
         yield await _ready(process, directory, max(1, workers))
@@ -299,6 +306,7 @@ def _start(
     federation: Federation | None = None,
     environments: tuple[Path, ...] = (),
     properties: tuple[Path, ...] = (),
+    commands: tuple[Path, ...] = (),
     handlers: tuple[Path, ...] = (),
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
@@ -311,6 +319,8 @@ def _start(
         command += ["--environments", str(file.absolute())]
     for file in properties:
         command += ["--properties", str(file.absolute())]
+    for file in commands:
+        command += ["--commands", str(file.absolute())]
     for file in handlers:
         command += ["--handlers", str(file.absolute())]
     if not detached:

@@ -139,6 +139,7 @@ class Supervisor:
         federation: Federation | None = None,
         environments: Sequence[Path] = (),
         properties: Sequence[Path] = (),
+        commands: Sequence[Path] = (),
         handlers: Sequence[Path] = (),
     ) -> None:
         self.directory = directory
@@ -148,6 +149,7 @@ class Supervisor:
         self.isolation = isolation
         self.environments = environments
         self.properties = properties
+        self.commands = commands
         self.handlers = handlers
         self.processes = max(1, min(workers, os.cpu_count() or 1))
         self._with_metrics = metrics
@@ -272,6 +274,8 @@ class Supervisor:
                 command += ["--environments", kind]
             for file in self.properties:
                 command += ["--properties", str(file)]
+            for file in self.commands:
+                command += ["--commands", str(file)]
             if self.workers:
                 disk_bytes = even_bytes(disk_for_tasks_bytes(self.directory) // self.workers)
                 command += ["--cpus", "1", "--memory", str(memory_bytes // self.workers)]
@@ -437,6 +441,7 @@ def main() -> int:
     )
     parser.add_argument("--environments", type=Path, action="append", default=[])
     parser.add_argument("--properties", type=Path, action="append", default=[])
+    parser.add_argument("--commands", type=Path, action="append", default=[])
     parser.add_argument("--handlers", type=Path, action="append", default=[])
     parser.add_argument(
         "--with-parent", action="store_true", help="stop when the parent dies, and leave nothing"
@@ -464,6 +469,7 @@ def main() -> int:
             federation=options.federation,
             environments=options.environments,
             properties=options.properties,
+            commands=options.commands,
             handlers=options.handlers,
         )
         asyncio.run(supervisor.run())

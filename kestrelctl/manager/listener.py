@@ -26,6 +26,7 @@ from kestrelctl.manager.turns import WORKER_LINES, Turns
 from kestrelctl.metrics import stanzas
 from kestrelctl.ports import Session
 from kestrelctl.protocol import answers, codec, profile, work
+from kestrelctl.protocol.command_messages import CommandDone, CommandsHere
 from kestrelctl.protocol.environments import EnvironmentsHere
 from kestrelctl.protocol.properties import PropertiesHere
 
@@ -218,6 +219,12 @@ class ManagerListener:
             return
         if isinstance(message, PropertiesHere):
             self._dispatcher.properties.on_here(sender, message)
+            return
+        if isinstance(message, CommandsHere):
+            self._dispatcher.worker_commands.on_here(sender, message)
+            return
+        if isinstance(message, CommandDone):
+            self._dispatcher.worker_commands.on_done(sender, message)
             return
         self._heard(sender, message)
 

@@ -28,9 +28,11 @@ from kestrelctl.manager.task_file_requests import TaskFileRequests
 from kestrelctl.manager.task_requests import TaskRequests
 from kestrelctl.manager.turns import USER_LINES, Turns
 from kestrelctl.manager.user_requests import UserRequests
+from kestrelctl.manager.worker_commands import WorkerCommands
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import environment_requests as erq
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.command_messages import ListCommands, RunAtWorkers
 from kestrelctl.protocol.environment_requests import EnvironmentRequest
 from kestrelctl.protocol.flock_requests import FlockRequest
 from kestrelctl.protocol.joining import Join, ToJoiner
@@ -80,6 +82,7 @@ class RequestDispatcher:
     Attributes:
         pending: waits for answers of the core.
         properties: what workers tell of their hosts.
+        worker_commands: what they offer to run.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class RequestDispatcher:
         graphs = GraphRequests(service, selection, pending, jobs.uploaded)
         tasks = TaskRequests(service, selection, self.outputs)
         self.properties = PropertyDesk(service)
+        self.worker_commands = WorkerCommands(service)
         pool = PoolRequests(service, selection, self.resizes, usage, self.properties.book)
         policies = PolicyRequests(service, pending)
         assets = AssetRequests(service, pending)
@@ -147,7 +151,9 @@ class RequestDispatcher:
             rq.RemoveGroup: shares.remove_group,
             ListEvents: members.events,
             ListWorkerGroups: members.list_groups,
-            ListProperties: self.properties.list,
+            ListProperties: self.properties.list_properties,
+            ListCommands: self.worker_commands.list_commands,
+            RunAtWorkers: self.worker_commands.run_for,
             SetWorkerGroup: members.set_group,
             RemoveWorkerGroup: members.remove_group,
             **dict.fromkeys(get_args(FlockRequest), _in_no_flock),

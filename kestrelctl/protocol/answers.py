@@ -12,6 +12,7 @@ from kestrelctl.core.model.stored_file import StoredFile
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
 from kestrelctl.protocol.checkpoint_views import CheckpointView, JobCheckpoints
+from kestrelctl.protocol.command_messages import CommandAnswer
 from kestrelctl.protocol.environment_answers import EnvironmentList
 from kestrelctl.protocol.flock_answers import FlockAnswer
 from kestrelctl.protocol.flock_views import NeighbourAnswer
@@ -590,4 +591,5 @@ AnyAnswer = (
     | EnvironmentList
     | MemberAnswer
     | PropertyList
+    | CommandAnswer
 )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from kestrelctl.core.model.result import Result
 from kestrelctl.protocol.answers import AnyAnswer
+from kestrelctl.protocol.command_messages import (
+    CommandDone,
+    CommandsHere,
+    ReadProperties,
+    RunCommand,
+)
 from kestrelctl.protocol.environments import EnvironmentsHere, ToHost
 from kestrelctl.protocol.flock_message import FlockMessage
 from kestrelctl.protocol.joining import Join, ToJoiner
@@ -111,11 +117,13 @@ def encode_for_chat(message: Message) -> str:
 
 
 #: Workers of both kinds: only what they say tells them apart.
-from_worker: Codec[FromWorker | FromProfileWorker | EnvironmentsHere | PropertiesHere] = Codec(
-    FromWorker | FromProfileWorker | EnvironmentsHere | PropertiesHere
+FromAnyWorker: TypeAlias = (
+    FromWorker | FromProfileWorker | EnvironmentsHere | PropertiesHere | CommandsHere | CommandDone
 )
+ToAnyWorker: TypeAlias = ToWorker | ToHost | RunCommand | ReadProperties
+from_worker: Codec[FromAnyWorker] = Codec(FromAnyWorker)
 to_profile_worker: Codec[ToProfileWorker] = Codec(ToProfileWorker)
-to_worker: Codec[ToWorker | ToHost] = Codec(ToWorker | ToHost)
+to_worker: Codec[ToAnyWorker] = Codec(ToAnyWorker)
 flock: Codec[FlockMessage] = Codec(FlockMessage)
 from_joiner: Codec[Join] = Codec(Join)
 to_joiner: Codec[ToJoiner] = Codec(ToJoiner)

@@ -23,6 +23,7 @@ from kestrelctl.core.model.spec import JobSpec, Notify
 from kestrelctl.core.model.stored_limit import StoredLimit
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.core.policies.policy_text import MAX_CHARACTERS as MAX_POLICY_CHARACTERS
+from kestrelctl.protocol.command_messages import CommandRequest
 from kestrelctl.protocol.environment_requests import EnvironmentRequest
 from kestrelctl.protocol.flock_requests import FlockRequest
 from kestrelctl.protocol.member_requests import MemberRequest
@@ -540,6 +541,7 @@ AnyRequest = (
     | EnvironmentRequest
     | MemberRequest
     | ListProperties
+    | CommandRequest
 )
 
 ENDED_STATES = ("done", "failed", "cancelled")

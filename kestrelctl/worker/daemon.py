@@ -69,10 +69,10 @@ from kestrelctl.worker.log_stage import LogStage
 from kestrelctl.worker.options import WorkerOptions
 from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.parent_file_questions import Left
+from kestrelctl.worker.plugins.definition_files import read_all_commands, read_all_definitions
+from kestrelctl.worker.plugins.plugin_process import PluginProcess
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
-from kestrelctl.worker.properties.definition_files import read_all_definitions
-from kestrelctl.worker.properties.reader_process import ReaderProcess
 from kestrelctl.worker.session import WorkerSession
 from kestrelctl.worker.spool import DiskSpool
 from kestrelctl.worker.staging import StagingExecutor
@@ -304,14 +304,19 @@ async def _environments(
     return host
 
 
-def _reader(options: WorkerOptions, sessions: Sequence[WorkerSession]) -> ReaderProcess:
-    """What reads properties of this machine, for all sessions."""
+def _plugins(options: WorkerOptions, sessions: Sequence[WorkerSession]) -> PluginProcess:
+    """What reads properties of this machine and runs commands there, for all sessions."""
 
     def on_reading(name: str, reading: PropertyReading) -> None:
         for session in sessions:
             session.properties.put(name, reading)
 
-    return ReaderProcess(read_all_definitions(options.properties), on_reading)
+    process = PluginProcess(read_all_definitions(options.properties), on_reading)
+    commands = read_all_commands(options.commands)
+    for session in sessions:
+        session.commands.commands = commands
+        session.commands.runs = process
+    return process
 
 
 async def serve(options: WorkerOptions) -> int:
@@ -344,7 +349,7 @@ async def serve(options: WorkerOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.on_signal)
     loop.add_signal_handler(signal.SIGHUP, process.stop)
-    metrics_server = keeping = environments = reading = None
+    metrics_server = keeping = environments = plugins = None
     try:
         _add_sessions(process, options, machine, rung)
         sessions += process.sessions
@@ -357,8 +362,8 @@ async def serve(options: WorkerOptions) -> int:
         garbage.settle()
         notifier.ready()
         keeping = loop.create_task(keep_the_keeper())
-        if options.properties:
-            reading = loop.create_task(_reader(options, sessions).run())
+        if options.properties or options.commands:
+            plugins = loop.create_task(_plugins(options, sessions).run())
         log.info("worker with %d sessions for %s", len(process.sessions), options.pool)
         await process.run()
     finally:
@@ -366,8 +371,8 @@ async def serve(options: WorkerOptions) -> int:
             await metrics_server.stop()
         if keeping is not None:
             keeping.cancel()
-        if reading is not None:
-            reading.cancel()
+        if plugins is not None:
+            plugins.cancel()
         if environments is not None:
             await environments.close()
         await process.close()

@@ -40,6 +40,7 @@ class WorkerOptions:
         outputs_limit_bytes: the most that files may have that a task leaves and its job asks for.
         environments: kinds of environments that the pool may have made on this machine.
         properties: files with definitions of what is read of this machine, and how often.
+        commands: files with definitions of what the pool may have run on this machine.
         executor: `process`, or `inline` to measure scheduling alone.
     """
 
@@ -68,6 +69,7 @@ class WorkerOptions:
     outputs_limit_bytes: int = DEFAULT_LIMIT_BYTES
     environments: tuple[str, ...] = ()
     properties: tuple[Path, ...] = ()
+    commands: tuple[Path, ...] = ()
     executor: str = "process"
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()

@@ -33,7 +33,8 @@ from kestrelctl.errors import KestrelError
 from kestrelctl.metrics.stanzas import BOUNCE, UNREADABLE, StanzaCounts
 from kestrelctl.ports import Clock, Session
 from kestrelctl.protocol import codec, work
-from kestrelctl.protocol.environments import StartEnvironment, StopEnvironment, ToHost
+from kestrelctl.protocol.command_messages import ReadProperties, RunCommand
+from kestrelctl.protocol.environments import StartEnvironment, StopEnvironment
 from kestrelctl.worker.environment import Environments, host_lines
 from kestrelctl.worker.executor import (
     CANCELLED,
@@ -44,6 +45,7 @@ from kestrelctl.worker.executor import (
 )
 from kestrelctl.worker.parent_file_questions import ParentFileQuestions
 from kestrelctl.worker.session_checkpoints import SessionCheckpoints
+from kestrelctl.worker.session_commands import SessionCommands
 from kestrelctl.worker.session_environments import SessionEnvironments
 from kestrelctl.worker.session_properties import SessionProperties
 from kestrelctl.worker.stage_reports import StageReports
@@ -127,7 +129,8 @@ class WorkerSession:
         self.parent_files = ParentFileQuestions(agent, self._send)
         self.environments = SessionEnvironments(self, agent, self._send)
         self.properties = SessionProperties(agent, self._send)
-        self._serve: dict[type, Callable[[work.ToWorker | ToHost], None]] = {
+        self.commands = SessionCommands(agent, self._send)
+        self._serve: dict[type, Callable[[codec.ToAnyWorker], None]] = {
             work.Welcome: self._on_welcome,  # type: ignore[dict-item]
             work.Run: self._on_run,  # type: ignore[dict-item]
             work.Ack: self._on_ack,  # type: ignore[dict-item]
@@ -142,6 +145,8 @@ class WorkerSession:
             work.Refused: self._on_refused,  # type: ignore[dict-item]
             StartEnvironment: self.environments.on_start,  # type: ignore[dict-item]
             StopEnvironment: self.environments.on_stop,  # type: ignore[dict-item]
+            RunCommand: self.commands.on_run,  # type: ignore[dict-item]
+            ReadProperties: self.commands.on_read,  # type: ignore[dict-item]
         }
 
     # -- Listener ----------------------------------------------------------------------------------
@@ -243,6 +248,7 @@ class WorkerSession:
         self._checkpoints.on_welcome()
         self.environments.on_welcome()
         self.properties.on_welcome()
+        self.commands.on_welcome()
         self._go_on()
 
     def _on_refused(self, message: work.Refused) -> None:

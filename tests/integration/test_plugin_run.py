@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from kestrelctl.properties.property_reading import PropertyReading
-from kestrelctl.worker.properties.plugin_run import BuiltInRun, run_program
+from kestrelctl.worker.plugins.plugin_run import BuiltInRun, run_program
 
 
 def program(directory: Path, text: str) -> Path:

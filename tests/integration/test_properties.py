@@ -13,15 +13,22 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kestrelctl.errors import NotAllowed
 from kestrelctl.local.control import connect_local, throw_away_pool
 from kestrelctl.properties.property_definition import read_definitions
 from kestrelctl.properties.property_reading import PropertyReading
 from kestrelctl.protocol.answers import Workers
+from kestrelctl.protocol.command_messages import (
+    CommandList,
+    CommandResults,
+    ListCommands,
+    RunAtWorkers,
+)
 from kestrelctl.protocol.properties import ListProperties, PropertyList
 from kestrelctl.protocol.requests import ListWorkers
-from kestrelctl.worker.properties.built_in import BUILT_IN
-from kestrelctl.worker.properties.definition_files import read_all_definitions
-from kestrelctl.worker.properties.reader_process import ReaderProcess
+from kestrelctl.worker.plugins.built_in import BUILT_IN
+from kestrelctl.worker.plugins.definition_files import read_all_definitions
+from kestrelctl.worker.plugins.plugin_process import PluginProcess
 
 SOURCES_EXAMPLE = """\
 [ram_free]
@@ -54,7 +61,7 @@ class Readings:
 @asynccontextmanager
 async def reading(text: str) -> AsyncIterator[Readings]:
     found = Readings()
-    process = ReaderProcess(read_definitions(text, "test"), found.put)
+    process = PluginProcess(read_definitions(text, "test"), found.put)
     task = asyncio.ensure_future(process.run())
     try:
         yield found
@@ -65,7 +72,7 @@ async def reading(text: str) -> AsyncIterator[Readings]:
 
 def helpers() -> list[psutil.Process]:
     living = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
-    return [each for each in living if "host_reader" in str(each.cmdline())]
+    return [each for each in living if "plugin_host" in str(each.cmdline())]
 
 
 def program(directory: Path, name: str, text: str) -> Path:
@@ -167,7 +174,7 @@ async def test_the_process_that_reads_is_started_again() -> None:
         os.kill(helper.pid, signal.SIGKILL)
         helper.wait()
         n = len(found.all["load"])
-        while (await found.of("load", n)).missing != "the process that reads it has ended":
+        while (await found.of("load", n)).missing != "the process that runs plugins has ended":
             n += 1
         assert (await found.of("load", n + 1)).missing == ""
 
@@ -192,3 +199,46 @@ async def test_a_pool_knows_what_its_workers_read(tmp_path: Path) -> None:
         )
         assert isinstance(workers, Workers)
         assert len(workers.workers) == 2
+
+
+async def test_what_is_asked_for_is_read_at_once() -> None:
+    found = Readings()
+    process = PluginProcess(read_definitions(SOURCES_EXAMPLE, "test"), found.put)
+    task = asyncio.ensure_future(process.run())
+    try:
+        async with asyncio.timeout(30):
+            await found.of("ram_free")
+            process.read_now(["no_such"])
+            process.read_now(["ram_free"])
+            await found.of("ram_free", 2)
+            process.read_now([])
+            await found.of("ram_free", 3)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_admin_has_workers_run_what_they_offer(tmp_path: Path) -> None:
+    file = tmp_path / "commands.ini"
+    file.write_text(
+        "[double]\ncommand = /bin/sh -c 'echo $(($0 * 2))' {n}\nparameters = n:int\n"
+        "return_type = int\n\n[fail]\ncommand = /bin/false\n"
+    )
+    request = RunAtWorkers(name="double", values={"n": "21"})
+    async with throw_away_pool(2, commands=(file,)) as pool, asyncio.timeout(60):
+        async with connect_local(pool) as user:
+            while True:
+                offered = await user.ask(ListCommands())
+                assert isinstance(offered, CommandList)
+                if offered.commands and offered.commands[0].workers == 2:
+                    break
+                await asyncio.sleep(0.05)
+            with pytest.raises(NotAllowed):
+                await user.ask(request)
+        async with connect_local(pool, admin=True) as admin:
+            answer = await admin.ask(request)
+            assert isinstance(answer, CommandResults)
+            assert [(each.value, each.error) for each in answer.results] == [(42, "")] * 2
+            failed = await admin.ask(RunAtWorkers(name="fail"))
+            assert isinstance(failed, CommandResults)
+            assert {each.error for each in failed.results} == {"exit status 1"}

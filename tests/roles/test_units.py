@@ -194,6 +194,9 @@ def test_a_worker_reads_of_its_machine_what_the_inventory_says() -> None:
     text = "[ram_free]\ncommand = ram\nreturn_type = int\nticks = 60\n"
     assert "--properties /etc/kestrel/properties.ini" in unit("worker", worker_properties=text)
     assert "--properties" not in unit("worker")
+    commands = "[beep]\ncommand = /usr/bin/beep\n"
+    assert "--commands /etc/kestrel/commands.ini" in unit("worker", worker_commands=commands)
+    assert "--commands" not in unit("worker")
 
 
 def test_a_worker_may_write_where_it_is_to_leave_files() -> None:

@@ -25,6 +25,12 @@ from kestrelctl.properties.property_summary import PropertySummary
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.asset_views import AssetView, PolicyView
+from kestrelctl.protocol.command_messages import (
+    CommandList,
+    CommandResult,
+    CommandResults,
+    CommandView,
+)
 from kestrelctl.protocol.environment_answers import (
     EnvironmentClassView,
     EnvironmentHostView,
@@ -44,6 +50,9 @@ from kestrelctl.protocol.upload_slots import Slot
 
 NOW = 1_000_000.0
 
+COMMAND = CommandView(
+    name="clean-cache", parameters=(("days", "int"),), workers=2, timeout_seconds=60.0
+)
 PROPERTIES = [
     PropertyView(name="load", summary=PropertySummary(2, 1, 0.25, 1.5, 2.75)),
     PropertyView(name="site", summary=PropertySummary(3, 0)),
@@ -453,6 +462,13 @@ class FakePool:
                 id="", groups=[WorkerGroupView(group=GPU_GROUP, workers=2)]
             ),
             "ListProperties": PropertyList(id="", workers=3, properties=PROPERTIES[:1]),
+            "ListCommands": CommandList(id="", commands=[COMMAND]),
+            "RunAtWorkers": CommandResults(
+                id="",
+                results=[
+                    CommandResult(worker="w1@workers.example.org/k3bW0", seconds=0.25, value=7)
+                ],
+            ),
             "SetWorkerGroup": lambda r: an.Changed(id="", what=[r.group.name], tasks=2),
             "RemoveWorkerGroup": lambda r: an.Changed(id="", what=[r.name]),
             "ListEnvironments": EnvironmentList(

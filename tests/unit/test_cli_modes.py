@@ -64,6 +64,8 @@ COMMAND_LINES = {
     "worker revoke w1": "w1@workers.example.org",
     "worker group list": "gpu",
     "worker properties": "load",
+    "worker commands": "clean-cache",
+    "worker run-command clean-cache days=3 --all": "w1@workers.example.org/k3bW0",
     "worker group set gpu --tag gpu": "gpu",
     "worker group delete gpu": "gpu",
     "worker enroll": TOKEN.encode(),
@@ -139,6 +141,8 @@ MANY = {
     "pool events",
     "worker group list",
     "worker properties",
+    "worker commands",
+    "worker run-command clean-cache days=3 --all",
     "pool policy list",
     "pool asset list",
     "environment list",
@@ -421,6 +425,7 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
         flock: str,
         environments: tuple[Path, ...],
         properties: tuple[Path, ...],
+        commands: tuple[Path, ...],
         handlers: tuple[Path, ...],
     ) -> PoolState:
         calls.append((name, workers, executor, isolation))

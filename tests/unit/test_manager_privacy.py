@@ -28,6 +28,7 @@ from kestrelctl.protocol import codec, work
 from kestrelctl.protocol import environment_requests as er
 from kestrelctl.protocol import flock_requests as fr
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.command_messages import ListCommands, RunAtWorkers
 from kestrelctl.protocol.member_requests import (
     ListEvents,
     ListWorkerGroups,
@@ -143,6 +144,9 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (ListEvents(), ALL, ALL, ALL),
     (ListWorkerGroups(), ALL, ALL, ALL),
     (ListProperties(), ALL, ALL, ALL),
+    (ListCommands(), ALL, ALL, ALL),
+    # What an admin gets, the worker says: test_worker_commands.py.
+    (RunAtWorkers(name="clean"), REFUSED, REFUSED, REFUSED),
     (SetWorkerGroup(group=WorkerGroup(name="g", tags=("a",))), REFUSED, REFUSED, ALL),
     (RemoveWorkerGroup(name="h"), REFUSED, REFUSED, REFUSED),
     (rq.ListAssets(), ALL, ALL, ALL),

@@ -16,6 +16,7 @@ from kestrelctl.core.model.result import Result
 from kestrelctl.protocol import (
     answers,
     codec,
+    command_messages,
     environments,
     flock,
     flock_message,
@@ -31,9 +32,19 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 DIRECTIONS = {
     "Worker to pool": (
         codec.from_worker,
-        work.FromWorker | environments.EnvironmentsHere | properties.PropertiesHere,
+        work.FromWorker
+        | environments.EnvironmentsHere
+        | properties.PropertiesHere
+        | command_messages.CommandsHere
+        | command_messages.CommandDone,
     ),
-    "Pool to worker": (codec.to_worker, work.ToWorker | environments.ToHost),
+    "Pool to worker": (
+        codec.to_worker,
+        work.ToWorker
+        | environments.ToHost
+        | command_messages.RunCommand
+        | command_messages.ReadProperties,
+    ),
     "Simple worker to pool": (codec.from_worker, profile.FromProfileWorker),
     "Pool to simple worker": (codec.to_profile_worker, profile.ToProfileWorker),
     "Joining machine to pool": (codec.from_joiner, joining.Join),

@@ -78,7 +78,7 @@ class PropertyDesk:
             for group, workers in members.items()
         ]
 
-    async def list(self, caller: Caller, request: ListProperties) -> None:
+    async def list_properties(self, caller: Caller, request: ListProperties) -> None:
         """Serves what users ask."""
         groups = self._service.member_log.groups
         if request.group and all(each.name != request.group for each in groups.all):

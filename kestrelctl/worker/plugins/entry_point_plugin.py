@@ -1,5 +1,5 @@
 """Prints what a plugin of an installed Python package returns:
-`python -m kestrelctl.worker.properties.entry_point_plugin NAME [PARAMETER]...`.
+`python -m kestrelctl.worker.plugins.entry_point_plugin NAME [PARAMETER]...`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from kestrelctl.properties.property_reading import (
     missing_reading,
     read_printed,
 )
-from kestrelctl.worker.properties.built_in import BuiltIn, NoValue
+from kestrelctl.worker.plugins.built_in import BuiltIn, NoValue
 
 #: A program that prints more is ended.
 MOST_PRINTED_BYTES = 4_096
@@ -25,7 +25,11 @@ PASSED_TO_PYTHON = ("PYTHONPATH",)
 async def run_program(
     words: Sequence[str], return_type: str, timeout_seconds: float, at: float
 ) -> PropertyReading:
-    """What a program prints, or why there is no value. It has no input, and ends with its group."""
+    """What a program prints, or why there is no value. It has no input, and ends with its group.
+
+    Args:
+        return_type: empty if what it prints does not matter: then there is none of either.
+    """
     own = {name: os.environ[name] for name in PASSED_TO_PYTHON if name in os.environ}
     try:
         async with asyncio.timeout(timeout_seconds), child_program(words, own) as program:
@@ -44,7 +48,7 @@ async def run_program(
         lines = complaint.decode(errors="replace").split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return missing_reading(at, f"{how}: {said}" if said else how)
-    return read_printed(printed, return_type, at)
+    return read_printed(printed, return_type, at) if return_type else PropertyReading(at, None)
 
 
 class _TooMuch(Exception):

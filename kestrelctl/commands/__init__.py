@@ -1,0 +1,1 @@
+"""Commands that workers offer: what they are called, what they take, what is run."""
