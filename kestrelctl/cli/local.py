@@ -107,6 +107,13 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="What is done when workers come, go or change; repeatable.",
 )
+@click.option(
+    "--triggers",
+    type=Path,
+    multiple=True,
+    metavar="FILE",
+    help="What is done when the pool is in some state; repeatable.",
+)
 @pass_invocation
 def up(
     invocation: Invocation,
@@ -125,6 +132,7 @@ def up(
     properties: tuple[Path, ...],
     commands: tuple[Path, ...],
     handlers: tuple[Path, ...],
+    triggers: tuple[Path, ...],
 ) -> None:
     """Start a pool on this machine: a server, a manager and workers, for you alone."""
     from kestrelctl.local import control, other_servers
@@ -153,6 +161,7 @@ def up(
             properties=properties,
             commands=commands,
             handlers=handlers,
+            triggers=triggers,
         )
         summary = f"pool {pool.name} is up: {plural(pool.workers, 'worker')}"
         await invocation.show(Record(pool.name, pool, [summary]))

@@ -50,6 +50,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "kestrelctl.cli.environment:environment",
         "See, start and stop workers that are started when work needs them.",
     ),
+    "trigger": (
+        "kestrelctl.cli.trigger:trigger",
+        "See, test and switch rules that have something done by themselves.",
+    ),
     "manager": ("kestrelctl.cli.manager:manager", "Run the manager of a pool; copy its store."),
     "fleet": (
         "kestrelctl.cli.fleet:fleet",

@@ -325,6 +325,13 @@ def manager() -> None:
     help="What is done when workers come, go or change; repeatable.  [default: nothing]",
 )
 @click.option(
+    "--triggers",
+    type=Path,
+    multiple=True,
+    metavar="FILE",
+    help="What is done when the pool is in some state; repeatable.  [default: nothing]",
+)
+@click.option(
     "--property-metric",
     "property_metrics",
     multiple=True,

@@ -87,6 +87,13 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
             f"which {_lack(closest.refusal)}",
             f"add such a worker, or: kestrelctl job cancel {job_id}",
         )
+    if all(each.refusal.may_pass for each in explanation.obstacles):
+        closest = explanation.obstacles[0]
+        return (
+            f"no worker is what it asks for now; the closest is {short_address(closest.example)}, "
+            f"which {_lack(closest.refusal)}",
+            "kestrelctl worker properties",
+        )
     counts: dict[str, int] = {}
     for each in explanation.obstacles:
         word = _STATES.get(each.refusal.reason, "unfit")

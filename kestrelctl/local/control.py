@@ -41,6 +41,7 @@ from kestrelctl.local.pool_state import (
 )
 from kestrelctl.manager.environments.all_classes import read_all_classes
 from kestrelctl.manager.handlers.handler_files import read_all_handlers
+from kestrelctl.manager.triggers.trigger_files import read_all_triggers
 from kestrelctl.protocol.answers import PoolSummary
 from kestrelctl.protocol.requests import PoolStatus
 from kestrelctl.store.backup import count_jobs
@@ -71,6 +72,7 @@ async def up(
     properties: tuple[Path, ...] = (),
     commands: tuple[Path, ...] = (),
     handlers: tuple[Path, ...] = (),
+    triggers: tuple[Path, ...] = (),
 ) -> PoolState:
     """Starts a local pool that goes on when this process ends; returns when it can run tasks.
 
@@ -88,6 +90,7 @@ async def up(
         properties: files that define what workers read of this machine.
         commands: files that define what admins may have workers run.
         handlers: files that define what is done about what becomes of workers.
+        triggers: files that define what is done when the pool is in some state.
 
     Raises:
         UsageError: such a file is wrong; or a pool of that name runs, or is starting or stopping;
@@ -101,6 +104,7 @@ async def up(
     read_all_definitions(properties)
     read_all_commands(commands)
     read_all_handlers(handlers, with_mail=False)
+    read_all_triggers(triggers)
     directory = pool_directory(name)
     if read_state(directory) is not None:
         raise UsageError(
@@ -137,6 +141,7 @@ async def up(
         properties=properties,
         commands=commands,
         handlers=handlers,
+        triggers=triggers,
     )
     return await _ready(process, directory, max(1, workers))
 
@@ -242,6 +247,7 @@ async def throw_away_pool(
     federation: Federation | None = None,
     properties: tuple[Path, ...] = (),
     commands: tuple[Path, ...] = (),
+    triggers: tuple[Path, ...] = (),
 ) -> AsyncIterator[PoolState]:
     """A pool for the length of a `with`, which ends with this process at the latest.
 
@@ -249,6 +255,7 @@ async def throw_away_pool(
         directory: for its files, which goes at the end; None for one among temporary files.
         properties: files that define what workers read of this machine.
         commands: files that define what admins may have them run.
+        triggers: files that define what is done when the pool is in some state.
     """
     find_prosody()
     directory = directory or Path(tempfile.mkdtemp(prefix="kestrel-"))
@@ -264,6 +271,7 @@ async def throw_away_pool(
         federation=federation,
         properties=properties,
         commands=commands,
+        triggers=triggers,
     )
     try:
         yield await _ready(process, directory, max(1, workers))
@@ -308,6 +316,7 @@ def _start(
     properties: tuple[Path, ...] = (),
     commands: tuple[Path, ...] = (),
     handlers: tuple[Path, ...] = (),
+    triggers: tuple[Path, ...] = (),
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
     command += ["--directory", str(directory), "--name", name]
@@ -321,6 +330,8 @@ def _start(
         command += ["--properties", str(file.absolute())]
     for file in commands:
         command += ["--commands", str(file.absolute())]
+    for file in triggers:
+        command += ["--triggers", str(file.absolute())]
     for file in handlers:
         command += ["--handlers", str(file.absolute())]
     if not detached:

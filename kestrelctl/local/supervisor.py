@@ -141,6 +141,7 @@ class Supervisor:
         properties: Sequence[Path] = (),
         commands: Sequence[Path] = (),
         handlers: Sequence[Path] = (),
+        triggers: Sequence[Path] = (),
     ) -> None:
         self.directory = directory
         self.name = name
@@ -151,6 +152,7 @@ class Supervisor:
         self.properties = properties
         self.commands = commands
         self.handlers = handlers
+        self.triggers = triggers
         self.processes = max(1, min(workers, os.cpu_count() or 1))
         self._with_metrics = metrics
         #: HOST:PORT of the manager's metrics and of those of each worker process, or nothing.
@@ -236,6 +238,7 @@ class Supervisor:
             "--admin", admin,
             *(word for file in self.environments for word in ("--environments", str(file))),
             *(word for file in self.handlers for word in ("--handlers", str(file))),
+            *(word for file in self.triggers for word in ("--triggers", str(file))),
             *_remote_users(self.server.federation),
             *flock_options(self.server.federation),
             *_metrics_option(self.metrics, 0),
@@ -442,6 +445,7 @@ def main() -> int:
     parser.add_argument("--environments", type=Path, action="append", default=[])
     parser.add_argument("--properties", type=Path, action="append", default=[])
     parser.add_argument("--commands", type=Path, action="append", default=[])
+    parser.add_argument("--triggers", type=Path, action="append", default=[])
     parser.add_argument("--handlers", type=Path, action="append", default=[])
     parser.add_argument(
         "--with-parent", action="store_true", help="stop when the parent dies, and leave nothing"
@@ -471,6 +475,7 @@ def main() -> int:
             properties=options.properties,
             commands=options.commands,
             handlers=options.handlers,
+            triggers=options.triggers,
         )
         asyncio.run(supervisor.run())
     except KestrelError as error:

@@ -32,6 +32,7 @@ from kestrelctl.manager.request_dispatch import RequestDispatcher
 from kestrelctl.manager.retention import retention
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
+from kestrelctl.manager.triggers.trigger_files import open_triggers
 from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.notify import Notifier
 from kestrelctl.store.sqlite import SqliteStore
@@ -130,11 +131,14 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         service.session = listener.session = paced
         listener.on_away = paced.forget_waiting
         sends_waiting = paced.waiting
+    environments: EnvironmentDesk | None = None
     if options.environments:
         classes, recipes = read_all_classes(options.environments)
-        desk = EnvironmentDesk(service, classes, recipes, enrollment, access.worker_hosts[0])
-        dispatcher.serve_environments(desk)
-        listener.on_environments = desk.on_here
+        environments = EnvironmentDesk(
+            service, classes, recipes, enrollment, access.worker_hosts[0]
+        )
+        dispatcher.serve_environments(environments)
+        listener.on_environments = environments.on_here
     disco = Disco(service, listener.desk, listener.addresses)
     connection.serve_iq = IqRequests(service, dispatcher, access, disco, connection).on_iq
     notifier = Notifier(listener.status)
@@ -142,8 +146,15 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     repeats = asyncio.ensure_future(_say_repeats())
     pings = asyncio.ensure_future(keep_pinging(service, connection.ask_iq))
     forgets = asyncio.ensure_future(retention(service, options).run())
+    watching: asyncio.Future[None] | None = None
     handlers = open_handlers(service, options.handlers, options.mail)
     handling = asyncio.ensure_future(handlers.run())
+    kept = options.data_dir / "triggers-disabled"
+    if options.triggers:
+        triggers = open_triggers(
+            service, dispatcher, options.triggers, kept, environments, handlers
+        )
+        watching = asyncio.ensure_future(triggers.run())
     mails = asyncio.ensure_future(Mails(service, options.mail).run())
     service.broken.add_done_callback(lambda _: told.cancel())
     metrics = None
@@ -173,6 +184,8 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         forgets.cancel()
         mails.cancel()
         handling.cancel()
+        if watching is not None:
+            watching.cancel()
         if metrics is not None:
             await metrics.stop()
         await flock.close()

@@ -59,6 +59,7 @@ class ManagerOptions:
         environments: files with classes of environments that are started when work needs them.
         property_metrics: names of properties of workers that are among the metrics.
         handlers: files that define what is done about what becomes of workers.
+        triggers: files that define what is done when the pool is in some state.
         flock_isolation: the least of tasks of other pools, where no rule says more.
     """
 
@@ -96,6 +97,7 @@ class ManagerOptions:
     environments: tuple[Path, ...] = ()
     property_metrics: tuple[str, ...] = ()
     handlers: tuple[Path, ...] = ()
+    triggers: tuple[Path, ...] = ()
     send_limits: Mapping[SendKind, SendLimit] = field(default_factory=dict)
     log_format: str = "text"
     verbose: bool = False

@@ -43,6 +43,7 @@ from kestrelctl.protocol.member_requests import (
     SetWorkerGroup,
 )
 from kestrelctl.protocol.properties import ListProperties
+from kestrelctl.protocol.trigger_messages import TriggerRequest
 
 log = logging.getLogger(__name__)
 
@@ -158,6 +159,7 @@ class RequestDispatcher:
             RemoveWorkerGroup: members.remove_group,
             **dict.fromkeys(get_args(FlockRequest), _in_no_flock),
             **dict.fromkeys(get_args(EnvironmentRequest), _without_environments),
+            **dict.fromkeys(get_args(TriggerRequest), _without_triggers),
         }
 
     def serve_flock(self, handlers: Handlers, neighbours: Neighbourhood) -> None:
@@ -179,6 +181,10 @@ class RequestDispatcher:
             erq.StartOneEnvironment: requests.start,
             erq.StopEnvironments: requests.stop,
         }
+
+    def serve_also(self, handlers: Handlers) -> None:
+        """From now on these requests are served."""
+        self._serve |= handlers
 
     def serve(self, caller: Caller, request: rq.AnyRequest) -> None:
         """Answers a request, now or when what it asks for is done."""
@@ -204,6 +210,14 @@ async def _without_environments(caller: Caller, request: rq.AnyRequest) -> None:
         "this pool has no classes of environments",
         cause="its manager was started without any",
         hint="docs/environments.md says how environments are written and started",
+    )
+
+
+async def _without_triggers(caller: Caller, request: rq.AnyRequest) -> None:
+    raise NotFound(
+        "this pool has no triggers",
+        cause="its manager was started without any",
+        hint="docs/triggers.md says how triggers are written",
     )
 
 

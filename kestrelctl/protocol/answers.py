@@ -25,6 +25,7 @@ from kestrelctl.protocol.reply import Reply as Reply
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.stage_views import StageSum
 from kestrelctl.protocol.task_file_views import OutputPage
+from kestrelctl.protocol.trigger_messages import TriggerAnswer
 from kestrelctl.protocol.usage_answers import UsedByUsers as UsedByUsers
 from kestrelctl.protocol.usage_answers import UserLine as UserLine
 
@@ -592,4 +593,5 @@ AnyAnswer = (
     | MemberAnswer
     | PropertyList
     | CommandAnswer
+    | TriggerAnswer
 )

@@ -29,6 +29,7 @@ from kestrelctl.protocol.flock_requests import FlockRequest
 from kestrelctl.protocol.member_requests import MemberRequest
 from kestrelctl.protocol.properties import ListProperties
 from kestrelctl.protocol.request import Request as Request
+from kestrelctl.protocol.trigger_messages import TriggerRequest
 
 MAX_KEY_CHARACTERS = 200
 
@@ -542,6 +543,7 @@ AnyRequest = (
     | MemberRequest
     | ListProperties
     | CommandRequest
+    | TriggerRequest
 )
 
 ENDED_STATES = ("done", "failed", "cancelled")

@@ -26,6 +26,7 @@ from kestrelctl.protocol.command_messages import (
 )
 from kestrelctl.protocol.properties import ListProperties, PropertyList
 from kestrelctl.protocol.requests import ListWorkers
+from kestrelctl.protocol.trigger_messages import FiredList, ListFired, TriggerTest, TryTrigger
 from kestrelctl.worker.plugins.built_in import BUILT_IN
 from kestrelctl.worker.plugins.definition_files import read_all_definitions
 from kestrelctl.worker.plugins.plugin_process import PluginProcess
@@ -36,6 +37,13 @@ command = ram
 parameters = MemFree
 return_type = int
 ticks = 60
+"""
+SOURCES_TRIGGER = """\
+[client_query]
+expr = { len(manager.clients) != 0 }
+cmd = { sender.send_get_property() }
+ticks = 30
+on_update_check = no
 """
 
 
@@ -242,3 +250,25 @@ async def test_an_admin_has_workers_run_what_they_offer(tmp_path: Path) -> None:
             failed = await admin.ask(RunAtWorkers(name="fail"))
             assert isinstance(failed, CommandResults)
             assert {each.error for each in failed.results} == {"exit status 1"}
+
+
+async def test_the_examples_of_the_source_run_unchanged(tmp_path: Path) -> None:
+    properties, triggers = tmp_path / "properties.ini", tmp_path / "triggers.ini"
+    properties.write_text(SOURCES_EXAMPLE)
+    triggers.write_text(SOURCES_TRIGGER)
+    files = {"properties": (properties,), "triggers": (triggers,)}
+    async with throw_away_pool(1, **files) as pool, connect_local(pool, admin=True) as admin:
+        tested = await admin.ask(TryTrigger(name="client_query"))
+        assert isinstance(tested, TriggerTest)
+        assert (tested.is_true, tested.actions) == (True, ["query()"])
+        async with asyncio.timeout(60):  # its ticks are 30 seconds
+            while True:
+                found = await admin.ask(ListFired())
+                assert isinstance(found, FiredList)
+                if found.fired:
+                    break
+                await asyncio.sleep(0.5)
+        assert (found.fired[0].actions, found.fired[0].problems) == (["query()"], [])
+        answer = await admin.ask(ListProperties(names=["ram_free"]))
+        assert isinstance(answer, PropertyList)
+        assert answer.properties[0].summary.count == 1

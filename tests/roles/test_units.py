@@ -188,6 +188,9 @@ def test_a_manager_does_about_events_what_the_inventory_says() -> None:
     text = "[admin]\non = failed\nmail = admin@example.org\n"
     assert "--handlers /etc/kestrel/handlers.ini" in unit("manager", manager_handlers=text)
     assert "--handlers" not in unit("manager")
+    rule = "[all]\nexpr = True\ncmd = query()\nticks = 30\n"
+    assert "--triggers /etc/kestrel/triggers.ini" in unit("manager", manager_triggers=rule)
+    assert "--triggers" not in unit("manager")
 
 
 def test_a_worker_reads_of_its_machine_what_the_inventory_says() -> None:

@@ -46,6 +46,13 @@ from kestrelctl.protocol.output_views import AttemptOutput, FollowedLog, TaskOut
 from kestrelctl.protocol.properties import PropertyList, PropertyView
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.task_file_views import OutputPage
+from kestrelctl.protocol.trigger_messages import (
+    FiredList,
+    FiredView,
+    TriggerList,
+    TriggerTest,
+    TriggerView,
+)
 from kestrelctl.protocol.upload_slots import Slot
 
 NOW = 1_000_000.0
@@ -53,6 +60,10 @@ NOW = 1_000_000.0
 COMMAND = CommandView(
     name="clean-cache", parameters=(("days", "int"),), workers=2, timeout_seconds=60.0
 )
+TRIGGER = TriggerView(
+    name="busy", expr="len(manager.clients) != 0", cmd='drain("w1")', tick_seconds=30.0,
+    fired_at=NOW - 60, times=2,
+)  # fmt: skip
 PROPERTIES = [
     PropertyView(name="load", summary=PropertySummary(2, 1, 0.25, 1.5, 2.75)),
     PropertyView(name="site", summary=PropertySummary(3, 0)),
@@ -469,6 +480,19 @@ class FakePool:
                     CommandResult(worker="w1@workers.example.org/k3bW0", seconds=0.25, value=7)
                 ],
             ),
+            "ListTriggers": TriggerList(id="", triggers=[TRIGGER]),
+            "ListFired": FiredList(
+                id="", fired=[FiredView(at=NOW - 60, trigger="busy", actions=["drain(w1)"])]
+            ),
+            "TryTrigger": TriggerTest(
+                id="",
+                is_true=True,
+                actions=["drain(w1)"],
+                would_have_fired=[NOW - 60],
+                recorded=10,
+                recorded_since=NOW - 600,
+            ),
+            "EnableTrigger": lambda r: an.Changed(id="", what=[r.name]),
             "SetWorkerGroup": lambda r: an.Changed(id="", what=[r.group.name], tasks=2),
             "RemoveWorkerGroup": lambda r: an.Changed(id="", what=[r.name]),
             "ListEnvironments": EnvironmentList(

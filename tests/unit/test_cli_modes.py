@@ -64,6 +64,11 @@ COMMAND_LINES = {
     "worker revoke w1": "w1@workers.example.org",
     "worker group list": "gpu",
     "worker properties": "load",
+    "trigger list": "busy",
+    "trigger log": "busy",
+    "trigger test busy": "busy",
+    "trigger enable busy": "busy",
+    "trigger disable busy": "busy",
     "worker commands": "clean-cache",
     "worker run-command clean-cache days=3 --all": "w1@workers.example.org/k3bW0",
     "worker group set gpu --tag gpu": "gpu",
@@ -141,6 +146,8 @@ MANY = {
     "pool events",
     "worker group list",
     "worker properties",
+    "trigger list",
+    "trigger log",
     "worker commands",
     "worker run-command clean-cache days=3 --all",
     "pool policy list",
@@ -427,6 +434,7 @@ def test_up_and_down_speak_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
         properties: tuple[Path, ...],
         commands: tuple[Path, ...],
         handlers: tuple[Path, ...],
+        triggers: tuple[Path, ...],
     ) -> PoolState:
         calls.append((name, workers, executor, isolation))
         return PoolState(

@@ -36,6 +36,7 @@ from kestrelctl.protocol.member_requests import (
     SetWorkerGroup,
 )
 from kestrelctl.protocol.properties import ListProperties
+from kestrelctl.protocol.trigger_messages import EnableTrigger, ListFired, ListTriggers, TryTrigger
 
 OWNER = "ada@users.pool/desk"
 OTHER = "mallory@users.pool/desk"
@@ -144,6 +145,11 @@ TABLE: list[tuple[rq.Request, str, str, str]] = [
     (ListEvents(), ALL, ALL, ALL),
     (ListWorkerGroups(), ALL, ALL, ALL),
     (ListProperties(), ALL, ALL, ALL),
+    # What an admin gets, triggers say: test_manager_triggers.py.
+    (ListTriggers(), REFUSED, REFUSED, REFUSED),
+    (ListFired(), REFUSED, REFUSED, REFUSED),
+    (TryTrigger(name="t"), REFUSED, REFUSED, REFUSED),
+    (EnableTrigger(name="t", enabled=False), REFUSED, REFUSED, REFUSED),
     (ListCommands(), ALL, ALL, ALL),
     # What an admin gets, the worker says: test_worker_commands.py.
     (RunAtWorkers(name="clean"), REFUSED, REFUSED, REFUSED),

@@ -10,6 +10,8 @@ import enum
 
 import msgspec
 
+from kestrelctl.core.model.matching_ads import PROPERTY_PREFIX
+
 
 class Reason(enum.StrEnum):
     """Why a task does not run on a worker, or does not run at all just now."""
@@ -62,6 +64,9 @@ NEVER_FITS = (
 )
 
 
+_OF_EXPRESSIONS = (Reason.REQUIREMENTS, Reason.START, Reason.UNDEFINED)
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """One reason, with what was wanted and what there is (text for people; may be empty)."""
 
@@ -70,6 +75,11 @@ class Refusal(msgspec.Struct, frozen=True):
     found: str = ""
     #: From 0 to 1: orders refusals by how close they are to a match.
     closeness: float = 0.0
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it may pass by itself, because what is wanted asks for a value that changes."""
+        return self.reason in _OF_EXPRESSIONS and PROPERTY_PREFIX.lower() in self.wanted.lower()
 
 
 #: Bounds of the closeness of each reason that a worker can give. Within them: the share of what was

@@ -107,7 +107,9 @@ def explain(
     lacking = _lacking_tokens(shape, demand.tokens) if job.remaining > job.running else []
     reasons = _job_reasons(job, backoff_until, now) + lacking + mine
     fitting = could + sum(
-        group.workers for group in groups if group.refusal.reason not in NEVER_FITS
+        group.workers
+        for group in groups
+        if group.refusal.reason not in NEVER_FITS or group.refusal.may_pass
     )
     if job.remaining > job.running and could < shape.span != 1:
         found = f"{could} {'has' if could == 1 else 'have'} room"

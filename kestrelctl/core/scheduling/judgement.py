@@ -118,7 +118,7 @@ def values_in(text: str, mine: Side, target: Side, *, exact: bool = True) -> str
         if amount and isinstance(value, float):
             found.append(f"{written} = {four_digits(value)}")
         elif not exact and is_of_property(name) and type(value) in _NUMBERS:
-            found.append(f"{written} is another number")
+            found.append(f"another {written}")
         else:
             found.append(f"{written} {_is(value)}")
     return _cut(", ".join(found))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.matching_ads import MAX_VALUE_CHARACTERS
@@ -32,6 +32,8 @@ class PropertyDesk:
     def __init__(self, service: Service) -> None:
         self._service = service
         self.book = PropertyBook()
+        #: Called with the names of properties that have new values at a worker.
+        self.on_changed: Callable[[frozenset[str]], None] = lambda names: None
         service.listen(MemberEvents, self._on_members)
 
     def on_here(self, worker: str, said: PropertiesHere) -> None:
@@ -62,6 +64,7 @@ class PropertyDesk:
                 changed=changed,
             )
         )
+        self.on_changed(changed)
 
     def summaries(self, names: Sequence[str]) -> list[tuple[str, str, PropertySummary]]:
         """What properties add up to: (property, group, sum), of all workers and of each group.

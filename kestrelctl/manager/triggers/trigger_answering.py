@@ -1,0 +1,104 @@
+"""Serves what users ask about triggers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kestrelctl.errors import NotAllowed, UsageError
+from kestrelctl.manager.caller import Caller
+from kestrelctl.manager.triggers.trigger_desk import TriggerDesk, WatchedTrigger
+from kestrelctl.protocol import answers as an
+from kestrelctl.protocol.trigger_messages import (
+    EnableTrigger,
+    FiredList,
+    FiredView,
+    ListFired,
+    ListTriggers,
+    TriggerList,
+    TriggerTest,
+    TriggerView,
+    TryTrigger,
+)
+from kestrelctl.triggers.expression_error import ExpressionError
+from kestrelctl.triggers.trigger_definition import TriggerDefinition, read_triggers
+
+
+class TriggerRequests:
+    """List, test, enable, log."""
+
+    def __init__(self, desk: TriggerDesk) -> None:
+        self._desk = desk
+
+    async def list_triggers(self, caller: Caller, request: ListTriggers) -> None:
+        views = [_view(each) for each in self._desk.triggers.values()]
+        caller.reply(TriggerList(id=request.id, triggers=views))
+
+    async def list_fired(self, caller: Caller, request: ListFired) -> None:
+        if request.name:
+            self._desk.trigger(request.name)
+        fired = [
+            FiredView(**msgspec.structs.asdict(each))
+            for each in self._desk.fired
+            if request.name in ("", each.trigger)
+        ]
+        caller.reply(FiredList(id=request.id, fired=fired))
+
+    async def enable(self, caller: Caller, request: EnableTrigger) -> None:
+        _must_be_admin(caller)
+        self._desk.enable(request.name, enabled=request.enabled)
+        caller.reply(an.Changed(id=request.id, what=[request.name]))
+
+    async def test(self, caller: Caller, request: TryTrigger) -> None:
+        _must_be_admin(caller)
+        definition = self._definition(request)
+        history = self._desk.history
+        is_true, actions, moments, problem = False, list[str](), list[float](), ""
+        try:
+            views = self._desk.watch.look().views()
+            is_true = bool(definition.expression.evaluate(views))
+            actions = [str(each) for each in definition.actions.of(views)]
+            moments = self._desk.would_have_fired(definition)
+        except ExpressionError as error:
+            problem = str(error)
+        caller.reply(
+            TriggerTest(
+                id=request.id,
+                is_true=is_true,
+                actions=actions,
+                problem=problem,
+                would_have_fired=moments,
+                recorded=len(history),
+                recorded_since=history[0].at if history else None,
+            )
+        )
+
+    def _definition(self, request: TryTrigger) -> TriggerDefinition:
+        if not request.text:
+            return self._desk.trigger(request.name).definition
+        found = [each for each in read_triggers(request.text, "text") if each.name == request.name]
+        if len(found) != 1:
+            raise UsageError(f"the text defines no trigger {request.name[:80]}")
+        return found[0]
+
+
+def _view(found: WatchedTrigger) -> TriggerView:
+    definition, course = found.definition, found.course
+    return TriggerView(
+        name=definition.name,
+        expr=definition.expression.text,
+        cmd=definition.actions.text,
+        tick_seconds=definition.tick_seconds,
+        on_update_check=definition.on_update,
+        for_seconds=definition.for_seconds,
+        cooldown_seconds=definition.cooldown_seconds,
+        enabled=found.enabled,
+        true_since=course.true_since,
+        fired_at=course.fired_at,
+        times=course.times,
+        problem=found.problem,
+    )
+
+
+def _must_be_admin(caller: Caller) -> None:
+    if not caller.admin:
+        raise NotAllowed("only an admin of the pool may test and change triggers")

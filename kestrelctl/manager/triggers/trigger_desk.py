@@ -1,0 +1,221 @@
+"""Evaluates triggers at their ticks, and has done what they want."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from kestrelctl.core.model.plural import plural
+from kestrelctl.errors import NotFound
+from kestrelctl.manager.service import Service
+from kestrelctl.manager.triggers.pool_watch import PoolWatch
+from kestrelctl.manager.triggers.trigger_deeds import TriggerDeeds
+from kestrelctl.triggers.expression_error import ExpressionError
+from kestrelctl.triggers.pool_views import NAMES, PoolSnapshot
+from kestrelctl.triggers.trigger_course import TriggerCourse
+from kestrelctl.triggers.trigger_definition import TriggerDefinition
+
+log = logging.getLogger(__name__)
+
+#: Values that come in within this are looked at together.
+COLLECT_SECONDS = 0.2
+#: So many of the latest times that triggers fired are kept.
+MOST_FIRED = 1_000
+#: How often the pool is recorded, for a dry run; so many moments at most, of so many workers each.
+RECORD_SECONDS = 60.0
+MOST_MOMENTS = 1_440
+MOST_RECORDED_WORKERS = 200_000
+
+
+class Fired(msgspec.Struct, frozen=True, kw_only=True):
+    """A trigger fired.
+
+    Attributes:
+        actions: what was to be done, in words.
+        problems: what could not be begun.
+    """
+
+    at: float
+    trigger: str
+    actions: list[str]
+    problems: list[str] = []
+
+
+class WatchedTrigger:
+    """A trigger at work.
+
+    Attributes:
+        problem: why it could not be evaluated the last time; empty if it could.
+    """
+
+    def __init__(self, definition: TriggerDefinition) -> None:
+        self.definition = definition
+        self.course = TriggerCourse(definition)
+        self.enabled = True
+        self.problem = ""
+
+
+class TriggerDesk:
+    """All triggers of a pool.
+
+    Args:
+        kept: the file that says which are not enabled.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        watch: PoolWatch,
+        deeds: TriggerDeeds,
+        definitions: Sequence[TriggerDefinition],
+        kept: Path,
+    ) -> None:
+        self._service = service
+        self.watch = watch
+        self._deeds = deeds
+        self._kept = kept
+        self.triggers = {each.name: WatchedTrigger(each) for each in definitions}
+        self.fired: deque[Fired] = deque(maxlen=MOST_FIRED)
+        self.history: deque[PoolSnapshot] = deque()
+        self._new_values: set[str] = set()
+        for name in self._disabled():
+            if name in self.triggers:
+                self.triggers[name].enabled = False
+
+    async def run(self) -> None:
+        """Looks at all of them for ever."""
+        if not self.triggers:
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._record())
+            for trigger in self.triggers.values():
+                group.create_task(self._tick(trigger))
+
+    def trigger(self, name: str) -> WatchedTrigger:
+        """One of them.
+
+        Raises:
+            NotFound: there is none of that name.
+        """
+        if name not in self.triggers:
+            raise NotFound(f"there is no trigger {name[:80]}", hint="kestrelctl trigger list")
+        return self.triggers[name]
+
+    def enable(self, name: str, *, enabled: bool) -> None:
+        """Has a trigger looked at, or not; that outlasts the manager.
+
+        Raises:
+            NotFound: there is none of that name.
+        """
+        self.trigger(name).enabled = enabled
+        self.trigger(name).course.true_since = None
+        off = sorted(each for each, found in self.triggers.items() if not found.enabled)
+        beside = self._kept.with_suffix(".new")
+        beside.write_bytes(msgspec.json.encode(off))
+        os.replace(beside, self._kept)
+
+    def on_values(self, names: frozenset[str]) -> None:
+        """Properties of these names have new values at a worker."""
+        if not any(each.definition.on_update for each in self.triggers.values()):
+            return
+        if not self._new_values:
+            asyncio.get_running_loop().call_later(COLLECT_SECONDS, self._look_at_values)
+        self._new_values |= names
+
+    def look(self, trigger: WatchedTrigger) -> None:
+        """Evaluates one, and has done what it wants if it fires."""
+        if not trigger.enabled:
+            return
+        definition = trigger.definition
+        snapshot = self.watch.look(definition.expression.words)
+        try:
+            is_true = bool(definition.expression.evaluate(snapshot.views()))
+            trigger.problem = ""
+        except ExpressionError as error:
+            if trigger.problem != str(error):
+                log.warning("trigger %s: %s", definition.name, error)
+            trigger.problem, is_true = str(error), False
+        if trigger.course.fires(is_true, snapshot.at):
+            self._fire(definition)
+
+    def _fire(self, definition: TriggerDefinition) -> None:
+        now = self._service.now()
+        try:
+            actions = definition.actions.of(self.watch.look().views())
+        except ExpressionError as error:
+            self.triggers[definition.name].problem = str(error)
+            log.warning("trigger %s: %s", definition.name, error)
+            self.fired.append(
+                Fired(at=now, trigger=definition.name, actions=[], problems=[str(error)])
+            )
+            return
+        log.info("trigger %s: %s", definition.name, "; ".join(map(str, actions)))
+        problems = [self._deeds.do(definition.name, each) for each in actions]
+        self.fired.append(
+            Fired(
+                at=now,
+                trigger=definition.name,
+                actions=list(map(str, actions)),
+                problems=[each for each in problems if each],
+            )
+        )
+
+    def _look_at_values(self) -> None:
+        names, self._new_values = self._new_values, set()
+        for trigger in self.triggers.values():
+            definition = trigger.definition
+            if definition.on_update and not names.isdisjoint(definition.expression.words):
+                self._look_safely(trigger)
+
+    def _look_safely(self, trigger: WatchedTrigger) -> None:
+        try:
+            self.look(trigger)
+        except Exception:  # a slip here must not end the triggers
+            log.exception("trigger %s failed", trigger.definition.name)
+            trigger.problem = "the manager failed at it"
+
+    async def _tick(self, trigger: WatchedTrigger) -> None:
+        while True:
+            await asyncio.sleep(trigger.definition.tick_seconds)
+            self._look_safely(trigger)
+
+    async def _record(self) -> None:
+        while True:
+            snapshot = self.watch.look(NAMES)
+            self.history.append(snapshot)
+            most = max(2, min(MOST_MOMENTS, MOST_RECORDED_WORKERS // max(1, len(snapshot.workers))))
+            while len(self.history) > most:
+                self.history.popleft()
+            await asyncio.sleep(RECORD_SECONDS)
+
+    def would_have_fired(self, definition: TriggerDefinition) -> list[float]:
+        """At which of the recorded moments a trigger would have fired; seconds since the epoch.
+
+        Raises:
+            ExpressionError: at one of them it could not have been evaluated.
+        """
+        course = TriggerCourse(definition)
+        return [
+            moment.at
+            for moment in self.history
+            if course.fires(bool(definition.expression.evaluate(moment.views())), moment.at)
+        ]
+
+    def _disabled(self) -> list[str]:
+        try:
+            return msgspec.json.decode(self._kept.read_bytes(), type=list[str])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError) as error:
+            log.error("%s cannot be read, so %s enabled: %s", self._kept, _all(self), error)
+            return []
+
+
+def _all(desk: TriggerDesk) -> str:
+    return f"all of {plural(len(desk.triggers), 'trigger')} are"

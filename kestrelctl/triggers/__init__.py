@@ -1,0 +1,1 @@
+"""Rules that have something done when an expression over the pool is true."""

@@ -1,0 +1,41 @@
+"""When a trigger fires: what `for` and `cooldown` make of what its expression comes to."""
+
+from __future__ import annotations
+
+from kestrelctl.triggers.trigger_definition import TriggerDefinition
+
+
+class TriggerCourse:
+    """One trigger over time.
+
+    Attributes:
+        true_since: since when the expression has been true at each look; None if it is not.
+        fired_at: when it last fired; None if it never did.
+        times: how often it has.
+    """
+
+    def __init__(self, definition: TriggerDefinition) -> None:
+        self._definition = definition
+        self.true_since: float | None = None
+        self.fired_at: float | None = None
+        self.times = 0
+
+    def fires(self, is_true: bool, now: float) -> bool:
+        """Whether it fires now that the expression comes to this.
+
+        Args:
+            now: seconds since the epoch; never less than before.
+        """
+        if not is_true:
+            self.true_since = None
+            return False
+        if self.true_since is None:
+            self.true_since = now
+        if now - self.true_since < self._definition.for_seconds:
+            return False
+        cooldown = self._definition.cooldown_seconds
+        if self.fired_at is not None and now - self.fired_at < cooldown:
+            return False
+        self.fired_at = now
+        self.times += 1
+        return True

@@ -1,0 +1,265 @@
+"""Triggers at work: they look at the pool, fire, and have done what they want as an admin would."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from managerkit import PlayedManager, settled
+from test_trigger_definitions import SOURCES_EXAMPLE
+
+from kestrelctl.core.model.ad import WorkerAd
+from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.errors import UsageError
+from kestrelctl.manager.handlers.handler_desk import HandlerDesk
+from kestrelctl.manager.triggers.trigger_desk import COLLECT_SECONDS, TriggerDesk
+from kestrelctl.manager.triggers.trigger_files import open_triggers, read_all_triggers
+from kestrelctl.membership.handler_definition import read_handlers
+from kestrelctl.membership.handler_words import ToldEvent
+from kestrelctl.protocol import codec, work
+from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.command_messages import CommandsHere, OfferedCommand
+from kestrelctl.protocol.properties import PropertiesHere, ToldReading
+from kestrelctl.protocol.request import Request
+from kestrelctl.protocol.trigger_messages import (
+    EnableTrigger,
+    ListFired,
+    ListTriggers,
+    TryTrigger,
+)
+
+W1, W2 = "w1@workers.pool/a", "w2@workers.pool/a"
+ROOT, ADA = "root@users.pool/1", "ada@users.pool/1"
+OWNER = """
+[owner]
+expr = any(w.properties.users > 0 for w in workers)
+cmd = drain([w for w in workers if w.properties.users > 0])
+ticks = 30
+on_update_check = yes
+"""
+
+
+class Notes:
+    """A handler's way that keeps what it is told."""
+
+    together = 1
+
+    def __init__(self) -> None:
+        self.told: list[ToldEvent] = []
+
+    async def tell(self, told: Any) -> None:
+        self.told += told
+
+
+class Pool:
+    """A manager with two workers and triggers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.played = PlayedManager(
+            directory, worker_hosts=("workers.pool",), user_hosts=("users.pool",)
+        )
+        self.notes = Notes()
+        handlers = read_handlers("[admin]\non = failed\nrun = /bin/true\n", "h")
+        self.handlers = HandlerDesk(self.played.service, handlers, {"admin": self.notes})
+        self.desk: TriggerDesk
+
+    async def begin(self, text: str) -> None:
+        for worker in (W1, W2):
+            hello = work.Hello(version=work.VERSION, incarnation="one", ad=WorkerAd())
+            await self.played.work(worker, hello)
+            offered = OfferedCommand("clean", (("days", "int"),), 5.0)
+            await self.played.work(worker, CommandsHere(commands=[offered]))
+            await self.reads(worker, anew=True, users=0)
+        self.opens(text)
+
+    def opens(self, text: str) -> None:
+        file = self.directory / "triggers.ini"
+        file.write_text(text)
+        kept = self.directory / "disabled"
+        self.desk = open_triggers(
+            self.played.service, self.played.dispatcher, [file], kept, None, self.handlers
+        )
+
+    async def reads(self, worker: str, *, anew: bool = False, **values: Any) -> None:
+        readings = [ToldReading(name, 5.0, value) for name, value in values.items()]
+        await self.played.work(worker, PropertiesHere(readings=readings, anew=anew))
+
+    async def looks(self, name: str) -> None:
+        self.played.sent.clear()
+        self.desk.look(self.desk.trigger(name))
+        await settled()
+
+    async def asked(self, request: Request, who: str = ROOT) -> Any:
+        return codec.answers.decode(await self.played.ask(who, request))
+
+    def draining(self) -> list[str]:
+        workers = self.played.service.pool.workers
+        return [jid for jid, each in workers.items() if each.draining]
+
+    def told(self) -> dict[str, str]:
+        return dict(self.played.sent)
+
+
+@pytest.fixture
+async def pool(tmp_path: Path) -> Pool:
+    return Pool(tmp_path)
+
+
+async def test_the_example_of_the_source_asks_all_for_their_values(pool: Pool) -> None:
+    await pool.begin(SOURCES_EXAMPLE)
+    await pool.looks("client_query")
+    assert pool.told() == dict.fromkeys((W1, W2), '{"type":"read_properties"}')
+    for worker in (W1, W2):
+        pool.played.listener.on_presence(worker, "pool@pool", "unavailable")
+    await settled()
+    await pool.looks("client_query")
+    assert pool.told() == {}, "there is nobody, and a set of Python's would always be true"
+
+
+async def test_who_sits_at_a_machine_has_it_drained_as_soon_as_that_is_told(pool: Pool) -> None:
+    await pool.begin(OWNER)
+    await pool.reads(W2, users=1)
+    assert pool.draining() == []
+    await asyncio.sleep(2 * COLLECT_SECONDS)
+    await settled()
+    assert pool.draining() == [W2]
+    await pool.reads(W2, load=5)
+    await asyncio.sleep(2 * COLLECT_SECONDS)
+    fired = (await pool.asked(ListFired())).fired
+    assert [(each.trigger, each.actions) for each in fired] == [("owner", [f"drain({W2})"])]
+
+
+def rule(cmd: str, expr: str = "True") -> str:
+    return f"[t]\nexpr = {expr}\ncmd = {cmd}\nticks = 30\n"
+
+
+async def test_jobs_are_held_and_released(pool: Pool) -> None:
+    wanted = "[j for j in queue.jobs if j.name == 'fit-1']"
+    release = "[r]\nexpr = queue.jobs\ncmd = release(queue.jobs)\nticks = 5\n"
+    await pool.begin(rule(f"hold({wanted}); hold('x')", "queue.waiting > 2") + release)
+    spec = JobSpec(argv=("true",), name="fit-1", count=5, request={"cpus": 64.0})
+    submitted = await pool.asked(rq.SubmitJob(spec=spec), ADA)
+    await pool.looks("t")
+    job = pool.played.service.pool.job(submitted.job_id)
+    assert job is not None
+    assert job.hold is not None
+    assert job.hold.reason == "trigger t"
+    await pool.looks("r")
+    assert job.hold is None
+
+
+async def test_commands_are_run_where_they_are_wanted(pool: Pool) -> None:
+    await pool.begin(rule("run_command('clean', days=1 + 2, workers=[workers[1]])"))
+    await pool.looks("t")
+    assert pool.told() == {
+        W2: '{"type":"run_command","request":"1","name":"clean","values":{"days":3}}'
+    }
+
+
+async def test_a_list_of_nobody_is_not_everybody(pool: Pool) -> None:
+    nobody = "[w for w in workers if w.cpus > 64]"
+    await pool.begin(rule(f"query(workers={nobody}); run_command('clean', workers={nobody}); "
+                          f"drain({nobody}); resume({nobody})"))  # fmt: skip
+    await pool.looks("t")
+    assert pool.told() == {}
+    assert pool.draining() == []
+
+
+async def test_workers_are_drained_once_and_resumed(pool: Pool) -> None:
+    await pool.begin(rule("drain('w1')") + "[r]\nexpr = True\ncmd = resume(workers)\nticks = 5\n")
+    await pool.looks("t")
+    assert pool.draining() == [W1]
+    await pool.looks("t")
+    await pool.looks("r")
+    assert pool.draining() == []
+
+
+async def test_a_handler_is_told(pool: Pool) -> None:
+    await pool.begin(rule("notify('admin', 'all is lost'); notify('nobody', 'x')"))
+    running = asyncio.ensure_future(pool.handlers.run())
+    await pool.looks("t")
+    [told] = pool.notes.told
+    assert (told.event, told.worker, told.reason) == ("trigger", "t", "all is lost")
+    [fired] = (await pool.asked(ListFired())).fired
+    assert fired.problems == ["there is no handler nobody"]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_there_is_not_is_told_and_ends_nothing(pool: Pool) -> None:
+    await pool.begin(rule("start_environment('venv'); stop_environment('venv'); query(group='no')"))
+    await pool.looks("t")
+    [fired] = (await pool.asked(ListFired(name="t"))).fired
+    assert fired.problems == [
+        "this pool has no classes of environments",
+        "there is no group of workers 'no'",
+    ]
+    assert (await pool.asked(ListFired(name="nosuch"))).code == "not-found"
+
+
+async def test_one_that_cannot_be_computed_says_why_and_does_not_fire(pool: Pool) -> None:
+    await pool.begin(rule("query()", "workers[0].cpus / 0 > 1"))
+    await pool.looks("t")
+    [view] = (await pool.asked(ListTriggers(), ADA)).triggers
+    assert (view.times, view.enabled) == (0, True)
+    assert "division" in view.problem
+
+
+async def test_one_that_is_disabled_does_nothing_also_after_a_restart(pool: Pool) -> None:
+    await pool.begin(rule("drain('w1')"))
+    assert (await pool.asked(EnableTrigger(name="t", enabled=False), ADA)).code == "not-allowed"
+    assert (await pool.asked(EnableTrigger(name="x", enabled=False))).code == "not-found"
+    await pool.asked(EnableTrigger(name="t", enabled=False))
+    await pool.looks("t")
+    pool.opens(rule("drain('w1')"))
+    await pool.looks("t")
+    assert pool.draining() == []
+    await pool.asked(EnableTrigger(name="t", enabled=True))
+    pool.opens(rule("drain('w1')"))
+    await pool.looks("t")
+    assert pool.draining() == [W1]
+
+
+async def test_a_test_does_nothing_and_says_when_it_would_have_fired(pool: Pool) -> None:
+    await pool.begin(OWNER)
+    watch, history = pool.desk.watch, pool.desk.history
+    for n, users in enumerate((0, 1, 1, 0, 1)):
+        pool.played.now += 60.0
+        await pool.reads(W1, users=users)
+        history.append(watch.look())
+        assert history[-1].at == pool.played.now, n
+    begin = history[0].at
+    found = await pool.asked(TryTrigger(name="owner"))
+    assert (found.is_true, found.actions, found.problem) == (True, [f"drain({W1})"], "")
+    assert [at - begin for at in found.would_have_fired] == [60.0, 120.0, 240.0]
+    assert (found.recorded, found.recorded_since) == (5, begin)
+    assert pool.draining() == []
+    other = OWNER + "for = 60\n"
+    again = await pool.asked(TryTrigger(name="owner", text=other))
+    assert [at - begin for at in again.would_have_fired] == [120.0]
+    assert (await pool.asked(TryTrigger(name="owner"), ADA)).code == "not-allowed"
+    assert (await pool.asked(TryTrigger(name="x", text=other))).code == "usage"
+
+
+async def test_they_are_looked_at_at_their_ticks(pool: Pool) -> None:
+    await pool.begin("[t]\nexpr = True\ncmd = drain('w1')\nticks = 1\n")
+    running = asyncio.ensure_future(pool.desk.run())
+    async with asyncio.timeout(20):
+        while pool.draining() != [W1]:
+            await asyncio.sleep(0.05)
+    assert len(pool.desk.history) == 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def test_files_are_read_together(tmp_path: Path) -> None:
+    file = tmp_path / "t.ini"
+    file.write_text(SOURCES_EXAMPLE)
+    assert [each.name for each in read_all_triggers([file])] == ["client_query"]
+    with pytest.raises(UsageError, match="defined twice"):
+        read_all_triggers([file, file])
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_all_triggers([tmp_path / "none"])
