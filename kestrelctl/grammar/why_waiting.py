@@ -65,6 +65,11 @@ def conclusion(explanation: JobExplanation) -> tuple[str, str | None]:
         return "there are no workers", "kestrelctl worker run --help"
     if explanation.could_run:
         return f"{plural(explanation.could_run, 'worker')} could take a task at once", None
+    if not explanation.ever and explanation.environments:
+        classes = " or ".join(explanation.environments)
+        first = explanation.environments[0]
+        hint = f"kestrelctl environment explain {first}"
+        return f"it waits for an environment of class {classes}", hint
     if not explanation.ever:
         closest = explanation.obstacles[0]
         missing = {(each.refusal.reason, each.refusal.wanted) for each in explanation.obstacles}

@@ -67,6 +67,8 @@ class JobRequests:
         self._retrying: set[int] = set()
         #: Set by whatever keeps the pool in a flock.
         self.neighbours: Neighbourhood = lambda job: []
+        #: Which classes of environments are started for a job's tasks; set where there are some.
+        self.environments: Callable[[Job], list[str]] = lambda job: []
         service.listen(JobEnded, self._on_job_ended)
 
     async def submit(self, caller: Caller, request: rq.SubmitJob) -> None:
@@ -476,7 +478,8 @@ class JobRequests:
         unstored = self._service.unstored().get(job.id)
         found = views.explanation(pool, job, unstored, request.id, self._service.now())
         near = self.neighbours(job)[:MOST_NEIGHBOURS] if found.waiting else []
-        caller.reply(msgspec.structs.replace(found, neighbours=near))
+        coming = self.environments(job) if found.waiting and not found.ever else []
+        caller.reply(msgspec.structs.replace(found, neighbours=near, environments=coming))
 
     def _on_job_ended(self, ended: JobEnded) -> None:
         watchers = self._watchers.pop(ended.record.job_id, self._service.now())

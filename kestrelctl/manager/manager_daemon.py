@@ -169,6 +169,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
                 flock.numbers,
                 sends_waiting,
                 lambda: dispatcher.properties.summaries(options.property_metrics),
+                environments,
             )
         connection.start()
         flock.begin()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from kestrelctl.environments.started import EnvironmentPhase
+from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
 from kestrelctl.manager.service import Service
 from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.metrics.metrics_server import MetricsServer
-from kestrelctl.metrics.pool_families import ManagerProcessNumbers, PoolFamilies
+from kestrelctl.metrics.pool_families import EnvironmentNumbers, ManagerProcessNumbers, PoolFamilies
 from kestrelctl.metrics.readers import Readers
 from kestrelctl.properties.property_summary import PropertySummary
 
@@ -19,6 +22,7 @@ async def serve_metrics(
     flock: Callable[[], FlockNumbers],
     sends_waiting: Callable[[], Mapping[str, int]],
     properties: Callable[[], Sequence[tuple[str, str, PropertySummary]]],
+    environments: EnvironmentDesk | None = None,
 ) -> MetricsServer:
     """Serves the metrics of a manager; the caller stops the server.
 
@@ -27,6 +31,7 @@ async def serve_metrics(
         allowed: addresses and networks that may read them, beside this machine.
         flock: how that of the pool stands; asked once for each scrape.
         sends_waiting: by kind, what waits because of a limit on what is sent.
+        environments: None if the pool has none.
         properties: what those add up to that were chosen; asked once for each scrape.
 
     Raises:
@@ -45,12 +50,27 @@ async def serve_metrics(
             flock=flock(),
             sends_waiting=sends_waiting(),
             properties=properties(),
+            environments={} if environments is None else environment_numbers(environments),
         )
 
     families = PoolFamilies(service.pool, service.stanzas, numbers, service.now)
     server = MetricsServer("kestrel_", families, lambda: why_not_ready(service), Readers(allowed))
     await server.start(address)
     return server
+
+
+def environment_numbers(desk: EnvironmentDesk) -> dict[str, EnvironmentNumbers]:
+    """How many environments of each class there are, and what waits for them."""
+    phases = Counter((each.of, each.phase) for each in desk.there())
+    return {
+        name: EnvironmentNumbers(
+            phases={phase.value: phases[name, phase] for phase in EnvironmentPhase},
+            waiting=desk.needed[name],
+            failing_hosts=len(desk.failures.of_class(name)),
+            started=desk.counts.started[name],
+        )
+        for name in desk.classes
+    }
 
 
 def why_not_ready(service: Service) -> str:

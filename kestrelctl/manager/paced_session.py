@@ -2,7 +2,9 @@
 
 What may not go yet waits in the order in which it came, each kind in a line of its own, and work
 for workers goes before everything else. Whoever sends does not wait: answers to users are held back
-by the outbox while many bytes wait here, and work comes only for workers that have reported.
+by the outbox while many bytes wait here, and work comes only for workers that have reported. Of
+polls of a worker that are the same one waits: however low the limit, there are no more of them than
+there are workers and different polls.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ class PacedSession:
         self._session = session
         self._now = now
         self._lines: dict[SendKind, deque[_Waiting]] = {kind: deque() for kind in KINDS}
+        #: Those that wait: another one that asks a worker for the same is not needed.
+        self._polls: set[_Waiting] = set()
         self._waiting_bytes = 0
         buckets = {kind: Bucket(limit) for kind, limit in limits.items()}
         self._buckets = {
@@ -58,11 +62,11 @@ class PacedSession:
 
     def send(self, payload: str, to: str, sender: str | None = None) -> None:
         """Sends a JSON payload, now or when it may go. While offline it is dropped."""
-        self._put(kind_of(sender), _Waiting(payload, to, sender, False))
+        self._put(kind_of(sender, payload), _Waiting(payload, to, sender, False))
 
     def send_body(self, text: str, to: str, sender: str | None = None) -> None:
         """Sends a chat message for a person, in the same way."""
-        self._put(kind_of(sender), _Waiting(text, to, sender, True))
+        self._put(kind_of(sender, text), _Waiting(text, to, sender, True))
 
     def waiting(self) -> dict[str, int]:
         """How many messages of each kind wait for their time."""
@@ -72,6 +76,7 @@ class PacedSession:
         """Drops all that waits: the connection was lost, and nobody there expects it any more."""
         for line in self._lines.values():
             line.clear()
+        self._polls.clear()
         self._waiting_bytes = 0
         self._when_empty.clear()
 
@@ -80,6 +85,10 @@ class PacedSession:
         if not line and not self._pause_seconds(kind):
             self._write(kind, message)
             return
+        if kind is SendKind.POLLS:
+            if message in self._polls:
+                return
+            self._polls.add(message)
         line.append(message)
         self._waiting_bytes += len(message.text)
         self._look_later()
@@ -108,6 +117,7 @@ class PacedSession:
         for kind, line in self._lines.items():
             while line and not self._pause_seconds(kind):
                 message = line.popleft()
+                self._polls.discard(message)
                 self._waiting_bytes -= len(message.text)
                 self._write(kind, message)
         if any(self._lines.values()):

@@ -176,6 +176,7 @@ class RequestDispatcher:
     def serve_environments(self, desk: EnvironmentDesk) -> None:
         """From now on requests about environments are served."""
         requests = EnvironmentRequests(desk)
+        self._jobs.environments = lambda job: desk.coming_for(job.shape)
         self._serve |= {
             erq.ListEnvironments: requests.list,
             erq.StartOneEnvironment: requests.start,

@@ -42,6 +42,22 @@ MOST_SHARES = 20
 MOST_LACKING = 20
 
 
+class EnvironmentNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """Environments of a class.
+
+    Attributes:
+        phases: how many are in each phase.
+        waiting: tasks that one could run.
+        failing_hosts: at how many the latest start failed.
+        started: how many have come since the manager's start.
+    """
+
+    phases: Mapping[str, int]
+    waiting: int
+    failing_hosts: int
+    started: int
+
+
 class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """What is known around the core at the moment of a scrape.
 
@@ -50,6 +66,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
         mails: what became of mails to users.
         flock: that the pool is in.
         sends_waiting: by kind, messages that wait because of a limit on what is sent.
+        environments: by class.
         properties: (property, group of workers, what it adds up to) of those that were chosen.
     """
 
@@ -62,6 +79,7 @@ class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
     flock: FlockNumbers = msgspec.field(default_factory=FlockNumbers)
     sends_waiting: Mapping[str, int] = {}
     properties: Sequence[tuple[str, str, PropertySummary]] = ()
+    environments: Mapping[str, EnvironmentNumbers] = {}
 
 
 class PoolFamilies:
@@ -100,6 +118,7 @@ class PoolFamilies:
         yield from _surroundings(numbers)
         yield from flock_families(numbers.flock)
         yield from _properties(numbers.properties)
+        yield from _environment_families(numbers.environments)
 
     def _shortage(self) -> Iterator[Metric]:
         found = self._pool.shortage()
@@ -427,4 +446,31 @@ def _properties(found: Sequence[tuple[str, str, PropertySummary]]) -> Iterator[M
             for statistic in ("min", "mean", "max")
             if (amount := getattr(summary, statistic)) is not None
         ),
+    )
+
+
+def _environment_families(found: Mapping[str, EnvironmentNumbers]) -> Iterator[Metric]:
+    yield gauges(
+        "kestrel_environments",
+        "Environments of a class, by phase.",
+        ("class", "phase"),
+        (((name, phase), n) for name, each in found.items() for phase, n in each.phases.items()),
+    )
+    yield gauges(
+        "kestrel_environment_waiting_tasks",
+        "Waiting tasks that no worker can run and an environment of a class could.",
+        ("class",),
+        (((name,), each.waiting) for name, each in found.items()),
+    )
+    yield gauges(
+        "kestrel_environment_failing_hosts",
+        "Hosts at which the latest start of an environment of a class failed.",
+        ("class",),
+        (((name,), each.failing_hosts) for name, each in found.items()),
+    )
+    yield counters(
+        "kestrel_environments_started",
+        "Environments of a class whose workers have been given work.",
+        ("class",),
+        (((name,), each.started) for name, each in found.items()),
     )

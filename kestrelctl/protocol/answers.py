@@ -278,6 +278,7 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
         tasks_ahead: waiting tasks of other jobs at work that come before this one.
         clauses: of `requirements` and of workers' `start`: how many workers each leaves.
         neighbours: why each pool of the flock that this one knows does not run them.
+        environments: classes of environments that are started for such tasks.
     """
 
     job: JobView
@@ -289,6 +290,7 @@ class JobExplanation(Reply, frozen=True, kw_only=True, tag="explanation"):
     tasks_ahead: int = 0
     clauses: list[ClauseCount] = []
     neighbours: list[NeighbourAnswer] = []
+    environments: list[str] = []
 
 
 class StoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, array_like=True):

@@ -136,6 +136,15 @@ async def test_work_that_needs_a_tag_starts_an_environment_and_it_goes_again(hou
     assert isinstance(answer, an.Failed) or not answer.workers, "its account has gone, too"
 
 
+async def test_who_waits_for_an_environment_is_told_so(house: House) -> None:
+    for tags, classes in ((("TINY",), ["tiny"]), (("TINY", "OTHER"), [])):
+        submitted = await house.user.ask(rq.SubmitJob(spec=JobSpec(argv=("true",), requires=tags)))
+        assert isinstance(submitted, an.Submitted)
+        why = await house.user.ask(rq.ExplainJob(job=str(submitted.job_id)))
+        assert isinstance(why, an.JobExplanation)
+        assert (why.ever, why.environments) == (False, classes)
+
+
 async def test_nothing_is_started_for_work_that_could_not_run_there(house: House) -> None:
     spec = JobSpec(argv=("true",), requires=("TINY", "OTHER"))
     await house.user.ask(rq.SubmitJob(spec=spec))

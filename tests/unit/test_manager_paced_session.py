@@ -101,7 +101,7 @@ async def test_work_goes_before_what_has_waited_longer() -> None:
         session.send(f"answer {n}", "u", JOBS)
         session.send(f"flock {n}", "p", FLOCK)
     session.send("work", "w", POOL)
-    assert session.waiting() == {"work": 1, "flock": 5, "answers": 4}
+    assert session.waiting() == {"work": 1, "flock": 5, "answers": 4, "polls": 0}
     await asyncio.sleep(5)
     order = [text.split()[0] for _, _, text in connection.sent]
     assert order == ["answer", "work", *["flock"] * 5, *["answer"] * 4]
@@ -196,3 +196,24 @@ async def test_what_comes_later_goes_later() -> None:
     session.send("third", "w", POOL)
     await asyncio.sleep(1)
     assert [text for _, _, text in connection.sent] == ["first", "second", "third"]
+
+
+@on_its_own_clock
+async def test_polls_have_a_line_of_their_own_in_which_each_waits_once() -> None:
+    session, connection = paced(polls=SendLimit(10.0))
+    poll = '{"type":"read_properties"}'
+    other = '{"type":"read_properties","names":["load"]}'
+    for _ in range(6):
+        for n in range(300):
+            session.send(poll, f"w{n}", POOL)
+        assert session.waiting()["polls"] <= 300
+        await asyncio.sleep(10)
+    session.send(other, "w0", POOL)
+    session.send("work", "w0", POOL)
+    assert connection.sent[-1][2] == "work", "work does not wait for polls"
+    await asyncio.sleep(60)
+    polls = [at for at, _, text in connection.sent if text != "work"]
+    assert session.waiting()["polls"] == 0
+    assert max(Counter(int(at) for at in polls[1:]).values()) <= 11
+    assert 60 * 10 <= len(polls) <= 60 * 10 + 301
+    assert other in [text for _, _, text in connection.sent]

@@ -21,6 +21,7 @@ from kestrelctl.metrics.pool_families import (
     MOST_LACKING,
     MOST_OWNERS,
     MOST_SHARES,
+    EnvironmentNumbers,
     ManagerProcessNumbers,
     PoolFamilies,
 )
@@ -39,6 +40,7 @@ class Board:
         self.stanzas = StanzaCounts()
         self.store_error = ""
         self.certificate: tuple[str, float] | None = None
+        self.environments: dict[str, EnvironmentNumbers] = {}
         self.properties: list[tuple[str, str, PropertySummary]] = []
         self.commits = Histogram((0.01, 0.1))
         self._driver = driver
@@ -52,6 +54,7 @@ class Board:
             commits=self.commits,
             certificate=self.certificate,
             properties=self.properties,
+            environments=self.environments,
         )
 
     def render(self) -> str:
@@ -610,3 +613,18 @@ def test_properties_that_were_chosen_are_shown_for_all_and_for_each_group() -> N
     assert page.value("kestrel_property_workers", property="load", group="", state="missing") == 1
     assert page.value("kestrel_property_workers", property="site", group="gpu", state="told") == 3
     assert page.by("kestrel_property", "statistic") == {"min": 0.5, "mean": 1.0, "max": 1.5}
+
+
+def test_environments_are_counted_by_class() -> None:
+    board = Board(PoolDriver())
+    assert "kestrel_environments{" not in board.render()
+    board.environments = {
+        "venv": EnvironmentNumbers(
+            phases={"starting": 1, "ready": 2, "stopping": 0}, waiting=7, failing_hosts=1, started=9
+        )
+    }
+    page = board.page()
+    assert page.by("kestrel_environments", "phase") == {"starting": 1, "ready": 2, "stopping": 0}
+    assert page.value("kestrel_environment_waiting_tasks", **{"class": "venv"}) == 7
+    assert page.value("kestrel_environment_failing_hosts", **{"class": "venv"}) == 1
+    assert page.value("kestrel_environments_started_total", **{"class": "venv"}) == 9

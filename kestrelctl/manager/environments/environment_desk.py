@@ -23,6 +23,7 @@ from kestrelctl.core.model.isolation import is_reserved
 from kestrelctl.core.model.matching_ads import worker_ad
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.own_tags import first_own
+from kestrelctl.core.model.shape import Shape
 from kestrelctl.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
 from kestrelctl.environments.on_demand import (
     Decision,
@@ -264,6 +265,19 @@ class EnvironmentDesk:
             now,
         )
 
+    def coming_for(self, shape: Shape) -> list[str]:
+        """The classes of which an environment could run work of a shape, and is made by a host."""
+        hosts = [host for host in self.hosts() if host.classes]
+        found: list[str] = []
+        for name, cls in self.classes.items():
+            here = next((host.name for host in hosts if name in host.classes), None)
+            if here is None:
+                continue
+            jid = f"{WORKER_PREFIX}{name}@{self._workers_host}/x"
+            if self._service.pool.would_fit(shape, self._imagine(cls, here), jid) is None:
+                found.append(name)
+        return found
+
     def _imagine(self, cls: EnvironmentClass, host: str) -> WorkerAd:
         """What the worker of an environment of a class on a host will say of itself."""
         ad = self._service.pool.workers[host].ad
@@ -282,6 +296,7 @@ class EnvironmentDesk:
                 assets=natural(amounts_of(cls)),
                 tags=(*tags, *own),
                 attributes={},
+                properties={},
                 units={},
                 shared=(),
                 unknown={},

@@ -1,0 +1,55 @@
+"""What people are told of a job that waits for what may come by itself."""
+
+from __future__ import annotations
+
+from kestrelctl.chat.sentences import hopeless
+from kestrelctl.core.model.refusal import Reason, Refusal
+from kestrelctl.grammar.why_waiting import conclusion
+from kestrelctl.protocol.answers import JobExplanation, JobView, Obstacle
+
+JOB = JobView(job_id=7, name="", owner="ada", state="active", tasks=1, submitted_at=0.0)
+
+
+def explained(*refusals: Refusal, ever: bool, environments: list[str]) -> JobExplanation:
+    return JobExplanation(
+        id="",
+        job=JOB,
+        waiting=1,
+        job_reasons=[],
+        obstacles=[Obstacle(workers=1, example="w1@pool/a", refusal=each) for each in refusals],
+        could_run=0,
+        ever=ever,
+        environments=environments,
+    )
+
+
+def test_a_value_that_changes_is_not_what_it_asks_for_now() -> None:
+    refusal = Refusal(
+        Reason.REQUIREMENTS, "Property_ram_free > 5", "another Property_ram_free", 0.5
+    )
+    assert refusal.may_pass
+    told = explained(refusal, ever=True, environments=[])
+    assert conclusion(told) == (
+        "no worker is what it asks for now; the closest is w1, which has another Property_ram_free"
+        " where Property_ram_free > 5 is wanted",
+        "kestrelctl worker properties",
+    )
+    assert hopeless(told) == ""
+
+
+def test_what_is_missing_for_good_does_not_pass() -> None:
+    assert not Refusal(Reason.REQUIREMENTS, "Memory > 5", "Memory = 2").may_pass
+    assert not Refusal(Reason.MISSING_TAGS, "PROPERTY_X").may_pass
+
+
+def test_who_waits_for_an_environment_hears_that_and_is_not_without_hope() -> None:
+    refusal = Refusal(Reason.MISSING_TAGS, "SCIENCE")
+    told = explained(refusal, ever=False, environments=["science", "both"])
+    assert conclusion(told) == (
+        "it waits for an environment of class science or both",
+        "kestrelctl environment explain science",
+    )
+    assert hopeless(told) == ""
+    assert "no worker could ever run it" in hopeless(
+        explained(refusal, ever=False, environments=[])
+    )
