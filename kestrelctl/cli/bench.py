@@ -16,6 +16,7 @@ import msgspec
 
 from kestrelctl.cli.bench_flock import flock
 from kestrelctl.cli.bench_flock_simulation import simulate_flocks
+from kestrelctl.cli.bench_properties import bench_properties
 from kestrelctl.cli.command import Invocation, Noun, common_options, pass_invocation
 from kestrelctl.cli.command_output import CommandOutput, Record, Table
 from kestrelctl.cli.grid import Grid
@@ -154,6 +155,7 @@ def report_results(invocation: Invocation, /, results: tuple[Path, ...], file: P
 
 
 bench.add_command(flock)
+bench.add_command(bench_properties)
 bench.add_command(simulate_flocks)
 
 

@@ -248,6 +248,8 @@ async def throw_away_pool(
     properties: tuple[Path, ...] = (),
     commands: tuple[Path, ...] = (),
     triggers: tuple[Path, ...] = (),
+    send_limits: tuple[str, ...] = (),
+    poll_bytes: int = 0,
 ) -> AsyncIterator[PoolState]:
     """A pool for the length of a `with`, which ends with this process at the latest.
 
@@ -256,6 +258,8 @@ async def throw_away_pool(
         properties: files that define what workers read of this machine.
         commands: files that define what admins may have them run.
         triggers: files that define what is done when the pool is in some state.
+        send_limits: as of `kestrelctl manager run`.
+        poll_bytes: workers answer polls with so many bytes; 0 for as they are.
     """
     find_prosody()
     directory = directory or Path(tempfile.mkdtemp(prefix="kestrel-"))
@@ -272,6 +276,8 @@ async def throw_away_pool(
         properties=properties,
         commands=commands,
         triggers=triggers,
+        send_limits=send_limits,
+        poll_bytes=poll_bytes,
     )
     try:
         yield await _ready(process, directory, max(1, workers))
@@ -317,6 +323,8 @@ def _start(
     commands: tuple[Path, ...] = (),
     handlers: tuple[Path, ...] = (),
     triggers: tuple[Path, ...] = (),
+    send_limits: tuple[str, ...] = (),
+    poll_bytes: int = 0,
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "kestrelctl.local.supervisor"]
     command += ["--directory", str(directory), "--name", name]
@@ -330,6 +338,10 @@ def _start(
         command += ["--properties", str(file.absolute())]
     for file in commands:
         command += ["--commands", str(file.absolute())]
+    for limit in send_limits:
+        command += ["--send-limit", limit]
+    if poll_bytes:
+        command += ["--poll-bytes", str(poll_bytes)]
     for file in triggers:
         command += ["--triggers", str(file.absolute())]
     for file in handlers:

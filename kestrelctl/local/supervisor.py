@@ -142,6 +142,8 @@ class Supervisor:
         commands: Sequence[Path] = (),
         handlers: Sequence[Path] = (),
         triggers: Sequence[Path] = (),
+        send_limits: Sequence[str] = (),
+        poll_bytes: int = 0,
     ) -> None:
         self.directory = directory
         self.name = name
@@ -153,6 +155,8 @@ class Supervisor:
         self.commands = commands
         self.handlers = handlers
         self.triggers = triggers
+        self.send_limits = send_limits
+        self.poll_bytes = poll_bytes
         self.processes = max(1, min(workers, os.cpu_count() or 1))
         self._with_metrics = metrics
         #: HOST:PORT of the manager's metrics and of those of each worker process, or nothing.
@@ -239,6 +243,7 @@ class Supervisor:
             *(word for file in self.environments for word in ("--environments", str(file))),
             *(word for file in self.handlers for word in ("--handlers", str(file))),
             *(word for file in self.triggers for word in ("--triggers", str(file))),
+            *(word for limit in self.send_limits for word in ("--send-limit", limit)),
             *_remote_users(self.server.federation),
             *flock_options(self.server.federation),
             *_metrics_option(self.metrics, 0),
@@ -273,6 +278,8 @@ class Supervisor:
                 "--cache-size", str(cache_bytes // self.processes),
             ]  # fmt: skip
             command += _metrics_option(self.metrics, 1 + index)
+            if self.poll_bytes:
+                command += ["--poll-bytes", str(self.poll_bytes)]
             for kind in kinds:
                 command += ["--environments", kind]
             for file in self.properties:
@@ -446,6 +453,8 @@ def main() -> int:
     parser.add_argument("--properties", type=Path, action="append", default=[])
     parser.add_argument("--commands", type=Path, action="append", default=[])
     parser.add_argument("--triggers", type=Path, action="append", default=[])
+    parser.add_argument("--send-limit", dest="send_limits", action="append", default=[])
+    parser.add_argument("--poll-bytes", type=int, default=0)
     parser.add_argument("--handlers", type=Path, action="append", default=[])
     parser.add_argument(
         "--with-parent", action="store_true", help="stop when the parent dies, and leave nothing"
@@ -476,6 +485,8 @@ def main() -> int:
             commands=options.commands,
             handlers=options.handlers,
             triggers=options.triggers,
+            send_limits=options.send_limits,
+            poll_bytes=options.poll_bytes,
         )
         asyncio.run(supervisor.run())
     except KestrelError as error:

@@ -71,6 +71,7 @@ from kestrelctl.worker.output_stage import OutputStage
 from kestrelctl.worker.parent_file_questions import Left
 from kestrelctl.worker.plugins.definition_files import read_all_commands, read_all_definitions
 from kestrelctl.worker.plugins.plugin_process import PluginProcess
+from kestrelctl.worker.poll_answers import PollAnswers
 from kestrelctl.worker.process import WorkerProcess
 from kestrelctl.worker.process_executor import ProcessExecutor
 from kestrelctl.worker.session import WorkerSession
@@ -359,6 +360,8 @@ async def serve(options: WorkerOptions) -> int:
             from kestrelctl.worker.worker_metrics import serve_metrics
 
             metrics_server = await serve_metrics(options.metrics, options.metrics_allow, process)
+        for session in sessions if options.poll_bytes else ():
+            session.commands.runs = PollAnswers(session.properties.put, options.poll_bytes)
         garbage.settle()
         notifier.ready()
         keeping = loop.create_task(keep_the_keeper())

@@ -42,6 +42,7 @@ class WorkerOptions:
         properties: files with definitions of what is read of this machine, and how often.
         commands: files with definitions of what the pool may have run on this machine.
         executor: `process`, or `inline` to measure scheduling alone.
+        poll_bytes: polls of properties are answered with so many bytes, to measure them; 0 for not.
     """
 
     pool: str
@@ -71,6 +72,7 @@ class WorkerOptions:
     properties: tuple[Path, ...] = ()
     commands: tuple[Path, ...] = ()
     executor: str = "process"
+    poll_bytes: int = 0
     metrics: str = ""
     metrics_allow: tuple[str, ...] = ()
     log_format: str = "text"

@@ -126,6 +126,7 @@ WITHOUT_POOL = {
     "fleet status",
     "bench compare",
     "bench flock",
+    "bench properties",
     "bench flock-sim",
     "bench report",
     "pool chat",
