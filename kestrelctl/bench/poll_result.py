@@ -91,7 +91,9 @@ def line_through(points: Sequence[tuple[float, float]]) -> StraightLine | None:
     return StraightLine(slope, intercept, 1.0 - left / whole if whole else 1.0)
 
 
-def growth(runs: Sequence[PollRun], most_clients: int = 300) -> tuple[StraightLine | None, StraightLine | None]:
+def growth(
+    runs: Sequence[PollRun], most_clients: int = 300
+) -> tuple[StraightLine | None, StraightLine | None]:
     """How the manager's processor and memory grow with the clients, of runs without a limit."""
     free = [r for r in runs if r.limit_per_second is None and r.clients <= most_clients]
     least = min((r.reply_bytes for r in free), default=0)

@@ -254,7 +254,13 @@ def resize(invocation: Invocation, name: str, assets: tuple[str, ...]) -> None:
     show_default=True,
     help="Processes, or (to measure a pool) nothing but the time they would take.",
 )
-@click.option("--poll-bytes", type=WholeNumber(0), default=0, hidden=True)
+@click.option(
+    "--poll-bytes",
+    type=WholeNumber(0),
+    default=0,
+    hidden=True,
+    help="Answer polls of properties with so many bytes, to measure them.",
+)
 @click.option(
     "--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus there.  [default: off]"
 )
