@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli_fake_pool import FakePool, FakeShare, run
 
-from kestrelctl.bench import flock_run, flock_simulation
+from kestrelctl.bench import flock_run, flock_simulation, poll_run
 from kestrelctl.bench import report as bench_report
 from kestrelctl.bench import run as bench_run
 from kestrelctl.bench import saved as bench_saved
@@ -69,6 +69,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (control, "up"),
         (control, "down"),
         (bench_run, "bench"),
+        (poll_run, "poll_run"),
         (flock_run, "one_flock_run"),
         (bench_saved, "read_flock_result"),
         (flock_simulation, "simulate"),
