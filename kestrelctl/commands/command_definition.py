@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 import shlex
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from kestrelctl.errors import UsageError
+from kestrelctl.ini_sections import ini_sections
 from kestrelctl.properties.property_reading import RETURN_TYPES, PropertyValue, read_printed
 
 #: A worker may offer so many, each with so many parameters.
@@ -126,17 +126,10 @@ def read_commands(text: str, source: str) -> list[CommandDefinition]:
     Raises:
         UsageError: it cannot be read; the message names the file and the section.
     """
-    parser = configparser.ConfigParser(interpolation=None, default_section="\0")
-    try:
-        parser.read_string(text, source)
-    except configparser.Error as error:
-        raise UsageError(f"{source} cannot be read", cause=" ".join(str(error).split())) from None
-    if len(parser.sections()) > MOST_COMMANDS:
-        raise UsageError(f"{source} defines too many commands", cause=f"at most {MOST_COMMANDS}")
     found = []
-    for name in parser.sections():
+    for name, fields in ini_sections(text, source, MOST_COMMANDS).items():
         try:
-            found.append(_command(name, parser[name]))
+            found.append(_command(name, fields))
         except UsageError as error:
             raise UsageError(
                 f"{source}, section [{name[:80]}]: {error.message}",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from kestrelctl.errors import UsageError
+from kestrelctl.ini_sections import ini_sections
 from kestrelctl.membership.event_filter import EventFilter
 from kestrelctl.membership.membership_event import MembershipEvent
 
@@ -57,17 +58,10 @@ def read_handlers(text: str, source: str) -> list[HandlerDefinition]:
     Raises:
         UsageError: it defines none, or something that cannot be one.
     """
-    parser = configparser.ConfigParser(interpolation=None, default_section="\0")
-    try:
-        parser.read_string(text, source)
-    except configparser.Error as error:
-        raise UsageError(f"{source} cannot be read", cause=" ".join(str(error).split())) from None
-    if len(parser.sections()) > MOST_HANDLERS:
-        raise UsageError(f"{source} defines too many handlers", cause=f"at most {MOST_HANDLERS}")
     found = []
-    for name in parser.sections():
+    for name, fields in ini_sections(text, source, MOST_HANDLERS).items():
         try:
-            found.append(_handler(name, dict(parser[name])))
+            found.append(_handler(name, fields))
         except UsageError as error:
             raise UsageError(
                 f"{source}, section [{name[:80]}]: {error.message}",
@@ -77,7 +71,7 @@ def read_handlers(text: str, source: str) -> list[HandlerDefinition]:
     return found
 
 
-def _handler(name: str, said: dict[str, str]) -> HandlerDefinition:
+def _handler(name: str, said: Mapping[str, str]) -> HandlerDefinition:
     if not _NAME.fullmatch(name):
         raise UsageError(
             "this cannot be the name of a handler",

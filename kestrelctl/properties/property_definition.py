@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kestrelctl.errors import UsageError
+from kestrelctl.ini_sections import ini_sections
 from kestrelctl.properties.property_reading import RETURN_TYPES
 
 #: A worker may have so many properties.
@@ -50,21 +50,8 @@ def read_definitions(text: str, source: str) -> list[PropertyDefinition]:
     Raises:
         UsageError: it cannot be read; the message names the file and the section.
     """
-    parser = configparser.ConfigParser(interpolation=None, default_section="\0")
-    try:
-        parser.read_string(text, source)
-    except configparser.Error as error:
-        cause = " ".join(str(error).split())
-        hint = "a section for each property: [ram_free], then lines of KEY = VALUE"
-        raise UsageError(f"{source} cannot be read", cause=cause, hint=hint) from None
-    names = parser.sections()
-    if len(names) > MOST_PROPERTIES:
-        raise UsageError(
-            f"{source} defines {len(names)} properties",
-            cause=f"a worker may have {MOST_PROPERTIES}",
-            hint="let one property tell more, or leave some out",
-        )
-    return [_Section(source, name, parser[name]).read() for name in names]
+    sections = ini_sections(text, source, MOST_PROPERTIES)
+    return [_Section(source, name, fields).read() for name, fields in sections.items()]
 
 
 class _Section:

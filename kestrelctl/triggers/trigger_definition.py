@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kestrelctl.errors import UsageError
+from kestrelctl.ini_sections import ini_sections
 from kestrelctl.properties.property_reading import read_printed
 from kestrelctl.triggers.expression import TriggerExpression
 from kestrelctl.triggers.expression_error import ExpressionError
@@ -49,14 +49,8 @@ def read_triggers(text: str, source: str) -> list[TriggerDefinition]:
     Raises:
         UsageError: it cannot be read; the message names the file and the section.
     """
-    parser = configparser.ConfigParser(interpolation=None, default_section="\0")
-    try:
-        parser.read_string(text, source)
-    except configparser.Error as error:
-        raise UsageError(f"{source} cannot be read", cause=" ".join(str(error).split())) from None
-    if len(parser.sections()) > MOST_TRIGGERS:
-        raise UsageError(f"{source} defines too many triggers", cause=f"at most {MOST_TRIGGERS}")
-    return [_Section(source, name, parser[name]).read() for name in parser.sections()]
+    sections = ini_sections(text, source, MOST_TRIGGERS)
+    return [_Section(source, name, fields).read() for name, fields in sections.items()]
 
 
 class _Section:

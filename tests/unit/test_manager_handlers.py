@@ -214,7 +214,7 @@ def test_files_are_read_together(tmp_path: Path) -> None:
     assert len(read_all_handlers([one, two], with_mail=True)) == 3
     with pytest.raises(UsageError, match="no server takes any"):
         read_all_handlers([two], with_mail=False)
-    with pytest.raises(UsageError, match="the handler all is defined twice"):
+    with pytest.raises(UsageError, match="all is defined twice"):
         read_all_handlers([one, one], with_mail=True)
     with pytest.raises(UsageError, match="cannot be read"):
         read_all_handlers([tmp_path / "none"], with_mail=True)

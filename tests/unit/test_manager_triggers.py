@@ -259,7 +259,7 @@ def test_files_are_read_together(tmp_path: Path) -> None:
     file = tmp_path / "t.ini"
     file.write_text(SOURCES_EXAMPLE)
     assert [each.name for each in read_all_triggers([file])] == ["client_query"]
-    with pytest.raises(UsageError, match="defined twice"):
+    with pytest.raises(UsageError, match="client_query is defined twice"):
         read_all_triggers([file, file])
     with pytest.raises(UsageError, match="cannot be read"):
         read_all_triggers([tmp_path / "none"])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from kestrelctl.defined_in_files import all_defined
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.handlers.handler_desk import HandlerDesk
 from kestrelctl.manager.handlers.handler_ways import HandlerWay, way_of
 from kestrelctl.manager.mail_server import Post
 from kestrelctl.manager.service import Service
-from kestrelctl.membership.handler_definition import HandlerDefinition, read_handlers
+from kestrelctl.membership.handler_definition import MOST_HANDLERS, HandlerDefinition, read_handlers
 
 
 def read_all_handlers(files: Iterable[Path], *, with_mail: bool) -> list[HandlerDefinition]:
@@ -22,24 +23,14 @@ def read_all_handlers(files: Iterable[Path], *, with_mail: bool) -> list[Handler
     Raises:
         UsageError: one cannot be read, a handler is there twice, or sends mail without a server.
     """
-    found: dict[str, HandlerDefinition] = {}
-    for file in files:
-        try:
-            text = file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{file} cannot be read", cause=str(error)) from None
-        for handler in read_handlers(text, str(file)):
-            if handler.name in found:
-                raise UsageError(
-                    f"the handler {handler.name} is defined twice", cause=f"again in {file}"
-                )
-            if handler.mail and not with_mail:
-                raise UsageError(
-                    f"the handler {handler.name} sends mail, and no server takes any",
-                    hint="--smtp names one",
-                )
-            found[handler.name] = handler
-    return list(found.values())
+    found = list(all_defined(files, read_handlers, MOST_HANDLERS).values())
+    for handler in found:
+        if handler.mail and not with_mail:
+            raise UsageError(
+                f"the handler {handler.name} sends mail, and no server takes any",
+                hint="--smtp names one",
+            )
+    return found
 
 
 def open_handlers(service: Service, files: Iterable[Path], post: Post | None) -> HandlerDesk:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from kestrelctl.errors import UsageError
+from kestrelctl.defined_in_files import all_defined
 from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
 from kestrelctl.manager.handlers.handler_desk import HandlerDesk
 from kestrelctl.manager.request_dispatch import RequestDispatcher
@@ -20,28 +20,16 @@ from kestrelctl.protocol.trigger_messages import (
     ListTriggers,
     TryTrigger,
 )
-from kestrelctl.triggers.trigger_definition import TriggerDefinition, read_triggers
+from kestrelctl.triggers.trigger_definition import MOST_TRIGGERS, TriggerDefinition, read_triggers
 
 
 def read_all_triggers(files: Iterable[Path]) -> list[TriggerDefinition]:
     """The triggers that files define together.
 
     Raises:
-        UsageError: one cannot be read, or a trigger is there twice.
+        UsageError: one cannot be read, a trigger is there twice, or they are too many.
     """
-    found: dict[str, TriggerDefinition] = {}
-    for file in files:
-        try:
-            text = file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{file} cannot be read", cause=str(error)) from None
-        for each in read_triggers(text, str(file)):
-            if each.name in found:
-                raise UsageError(
-                    f"the trigger {each.name} is defined twice", cause=f"again in {file}"
-                )
-            found[each.name] = each
-    return list(found.values())
+    return list(all_defined(files, read_triggers, MOST_TRIGGERS).values())
 
 
 def open_triggers(

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from kestrelctl.commands.command_definition import (
     MOST_COMMANDS,
     CommandDefinition,
     read_commands,
 )
-from kestrelctl.errors import UsageError
+from kestrelctl.defined_in_files import all_defined
 from kestrelctl.properties.property_definition import (
     MOST_PROPERTIES,
     PropertyDefinition,
     read_definitions,
 )
-
-D = TypeVar("D", PropertyDefinition, CommandDefinition)
 
 
 def read_all_definitions(files: Iterable[Path]) -> list[PropertyDefinition]:
@@ -27,7 +24,7 @@ def read_all_definitions(files: Iterable[Path]) -> list[PropertyDefinition]:
     Raises:
         UsageError: one cannot be read, a property is there twice, or they are too many.
     """
-    return list(_read_all(files, read_definitions, MOST_PROPERTIES).values())
+    return list(all_defined(files, read_definitions, MOST_PROPERTIES).values())
 
 
 def read_all_commands(files: Iterable[Path]) -> Mapping[str, CommandDefinition]:
@@ -36,22 +33,4 @@ def read_all_commands(files: Iterable[Path]) -> Mapping[str, CommandDefinition]:
     Raises:
         UsageError: one cannot be read, a command is there twice, or they are too many.
     """
-    return _read_all(files, read_commands, MOST_COMMANDS)
-
-
-def _read_all(
-    files: Iterable[Path], read: Callable[[str, str], Sequence[D]], most: int
-) -> dict[str, D]:
-    found: dict[str, D] = {}
-    for file in files:
-        try:
-            text = file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{file} cannot be read", cause=str(error)) from None
-        for each in read(text, str(file)):
-            if each.name in found:
-                raise UsageError(f"{each.name} is defined twice", cause=f"again in {file}")
-            found[each.name] = each
-    if len(found) > most:
-        raise UsageError(f"{len(found)} are defined", cause=f"a worker may have {most}")
-    return found
+    return all_defined(files, read_commands, MOST_COMMANDS)
