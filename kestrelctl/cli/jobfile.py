@@ -48,6 +48,7 @@ OPTIONS = (
     "isolation",
     "requirements",
     "rank",
+    "environment",
     "no-flock",
     "max-running",
     "max-failures",

@@ -200,6 +200,7 @@ def job_record(view: JobView, now: float, reason: str, output: str, files: str) 
         ("requires", " ".join(view.requires)),
         ("requirements", view.requirements),
         ("rank", view.rank),
+        ("environment", view.environment),
         ("neighbours", "none: it stays on the pool's own workers" if view.stays else ""),
         ("max running", str(view.max_running or "")),
         ("max failures", str(view.max_failures) if view.argv else ""),

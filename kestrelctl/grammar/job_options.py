@@ -12,6 +12,7 @@ from kestrelctl.core.model.exits import MAX_EXIT_CODE
 from kestrelctl.core.model.isolation import RUNGS, tag
 from kestrelctl.core.model.spec import JobSpec, Notify, OnWorkerLost
 from kestrelctl.core.model.task_array import TaskArray
+from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.after_words import parse_after, parse_after_each
@@ -102,6 +103,12 @@ _OPTIONS = (
         metavar="EXPR",
         default="",
         help="Rather on workers for which this number is higher: Memory.",
+    ),
+    click.option(
+        "--environment",
+        metavar="NAME",
+        default="",
+        help="Run inside an environment of this class of the pool, on workers that make such.",
     ),
     click.option(
         "--no-flock",
@@ -400,6 +407,7 @@ def job_of(
             requirements=options["requirements"].strip(),
             rank=options["rank"].strip(),
             stays=options["no_flock"],
+            environment=TaskEnvironment(options["environment"]) if options["environment"] else None,
             max_running=options["max_running"],
             max_failures=options["max_failures"],
             retry_memory_bytes=options["retry_memory"],

@@ -11,10 +11,12 @@ from kestrelctl.core import events as ev
 from kestrelctl.core.model.after import GraphHead, problem_with_parents
 from kestrelctl.core.model.parent_files import not_waited_for
 from kestrelctl.core.model.records import JobRecord
+from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.descent import below, ended_pairs, ended_parents
+from kestrelctl.manager.job_environments import no_environments, with_environment
 from kestrelctl.manager.parent_file_answers import check_parent, check_parents
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import MAX_RECORDS, Selection, must_see
@@ -58,6 +60,8 @@ class GraphRequests:
         self._selection = selection
         self._pending = pending
         self._uploaded = uploaded
+        #: What the tasks of a job run inside; set where there are classes of environments.
+        self.inside: Callable[[TaskEnvironment], TaskEnvironment] = no_environments
 
     async def submit(self, caller: Caller, request: rq.SubmitJobs) -> None:
         lines = self._uploaded(caller, request.upload)
@@ -65,7 +69,7 @@ class GraphRequests:
         for job in jobs:
             check_parents(self._service, job.spec)
         head = GraphHead(len(jobs), hashlib.sha256("\n".join(lines).encode()).hexdigest())
-        specs = [job.spec for job in jobs]
+        specs = [with_environment(job.spec, self.inside) for job in jobs]
         specs[0] = msgspec.structs.replace(specs[0], graph=head)
         store = self._service.store
         earlier = store.job_of_key(caller.user, request.key) if request.key else None

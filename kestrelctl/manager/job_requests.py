@@ -13,6 +13,7 @@ from kestrelctl.core.counting.percentile import percentile
 from kestrelctl.core.effects import Answer, JobEnded
 from kestrelctl.core.jobs.job import Job
 from kestrelctl.core.model.records import MAX_HAPPENINGS, JobRecord, ended_tasks
+from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.core.model.task_state import FINAL_STATES
 from kestrelctl.core.model.validate import problem_with_job
 from kestrelctl.errors import KestrelError, UsageError
@@ -25,6 +26,7 @@ from kestrelctl.manager.descent import (
     in_vain_no_more,
     stopped_in_vain_no_more,
 )
+from kestrelctl.manager.job_environments import no_environments, with_environment
 from kestrelctl.manager.parent_file_answers import check_parents
 from kestrelctl.manager.pending_answers import PendingAnswers
 from kestrelctl.manager.selection import (
@@ -69,6 +71,8 @@ class JobRequests:
         self.neighbours: Neighbourhood = lambda job: []
         #: Which classes of environments are started for a job's tasks; set where there are some.
         self.environments: Callable[[Job], list[str]] = lambda job: []
+        #: What the tasks of a job run inside; set where there are classes of environments.
+        self.inside: Callable[[TaskEnvironment], TaskEnvironment] = no_environments
         service.listen(JobEnded, self._on_job_ended)
 
     async def submit(self, caller: Caller, request: rq.SubmitJob) -> None:
@@ -76,6 +80,7 @@ class JobRequests:
         if request.upload:
             lines = self._uploads.take(caller.jid, request.upload)
             spec = msgspec.structs.replace(spec, items=tuple(lines), count=len(lines))
+        spec = with_environment(spec, self.inside)
         problem = problem_with_job(spec) or problem_with_size(spec)
         if problem:
             raise UsageError("the job cannot be accepted", cause=problem)

@@ -99,7 +99,7 @@ class RequestDispatcher:
         selection = Selection(service.pool, service.store)
         pending = self.pending = PendingAnswers(service)
         jobs = self._jobs = JobRequests(service, selection, pending)
-        graphs = GraphRequests(service, selection, pending, jobs.uploaded)
+        graphs = self._graphs = GraphRequests(service, selection, pending, jobs.uploaded)
         tasks = TaskRequests(service, selection, self.outputs)
         self.properties = PropertyDesk(service)
         self.worker_commands = WorkerCommands(service)
@@ -177,6 +177,7 @@ class RequestDispatcher:
         """From now on requests about environments are served."""
         requests = EnvironmentRequests(desk)
         self._jobs.environments = lambda job: desk.coming_for(job.shape)
+        self._jobs.inside = self._graphs.inside = desk.for_tasks
         self._serve |= {
             erq.ListEnvironments: requests.list,
             erq.StartOneEnvironment: requests.start,

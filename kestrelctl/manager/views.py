@@ -153,6 +153,7 @@ def job_view(record: JobRecord, job: Job | None, unstored: Counts | None = None)
         join=spec.join,
         after_each=spec.after_each,
         keep_logs=spec.keep_logs,
+        environment=spec.environment.of if spec.environment else "",
         stays=spec.stays,
         guest_of=home_of(spec),
         mean_seconds=job.mean_seconds if job else None,

@@ -138,6 +138,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     join: bool = False  #: standard error goes into standard output
     after_each: int = 0  #: the job for whose tasks its tasks wait, one for one; 0 for none
     keep_logs: bool = False  #: what tasks print goes into the file share
+    environment: str = ""  #: of the pool's classes, inside which tasks run; empty for none
     stays: bool = False  #: it goes to no neighbour
     guest_of: str = ""  #: the domain of the pool whose guest it is; empty for none
     mean_seconds: float | None = None

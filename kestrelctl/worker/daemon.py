@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from kestrelctl.core.model import (
     output_globs,
     parent_files,
     stage_rules,
+    task_environment,
     workdir,
 )
 from kestrelctl.core.model.ad import GPUS, AssetChange, AssetUnit, WorkerAd, changed
@@ -55,7 +57,9 @@ from kestrelctl.worker.discovery import (
 from kestrelctl.worker.environment import own_directories
 from kestrelctl.worker.environments.driver_choice import program_in
 from kestrelctl.worker.environments.driver_process import DistantDriver, DriverProcess
+from kestrelctl.worker.environments.environment_files import made_in
 from kestrelctl.worker.environments.environment_host import EnvironmentHost
+from kestrelctl.worker.environments.task_environments import TaskEnvironments
 from kestrelctl.worker.executor import Completion, Executor
 from kestrelctl.worker.gpus import detect
 from kestrelctl.worker.inline_executor import InlineExecutor
@@ -108,6 +112,7 @@ def _add_sessions(
             *isolation.tags_of(rung.name),
             *((workdir.TAG,) if options.any_workdir else ()),
             *(_input_tags(options) if _fetches_inputs(options) else ()),
+            *(_environment_tags(options) if options.executor == "process" else ()),
             *(_process_tags(options) if options.executor == "process" else ()),
         ),
         host=machine.hostname,
@@ -136,6 +141,14 @@ def _add_sessions(
             ca_file=options.ca_file,
         )
         process.add_session(options.pool, ad, jid, connect, pulls=options.pulls)
+
+
+def _environment_tags(options: WorkerOptions) -> tuple[str, ...]:
+    return tuple(
+        task_environment.tag_of(kind)
+        for kind in task_environment.KINDS
+        if kind in options.environments
+    )
 
 
 def _process_tags(options: WorkerOptions) -> tuple[str, ...]:
@@ -172,17 +185,37 @@ def _rung(options: WorkerOptions, machine: Machine) -> Rung:
         options.shares,
         secrets,
         memory_bytes=machine.memory_bytes,
-        shown=own_directories(os.environ),
+        shown=(*own_directories(os.environ), *_shown_environments(options)),
     )
     rung = choose(options.isolation, options.data_dir, view)
     log.info("isolation of tasks: %s", rung.name)
     return rung
 
 
+def _shown_environments(options: WorkerOptions) -> list[Path]:
+    """Where environments are that tasks run inside, and what these consist of.
+
+    Mounts want them there. Programs of virtual environments are links to those of this process.
+    """
+    shown = [
+        made_in(_environments_of(options) / kind)
+        for kind in task_environment.KINDS
+        if kind in options.environments
+    ]
+    for each in shown:
+        each.mkdir(parents=True, exist_ok=True)
+    return [*shown, Path(sys.base_prefix)] if shown else []
+
+
+def _environments_of(options: WorkerOptions) -> Path:
+    return options.data_dir.absolute() / "environments"
+
+
 def _executor(
     options: WorkerOptions,
     machine: Machine,
     rung: Rung,
+    inside: TaskEnvironments,
     sessions: Sequence[WorkerSession],
     on_stage: Callable[[int, str], None],
     on_completion: Callable[[Completion], None],
@@ -245,6 +278,7 @@ def _executor(
             AddressReader(options.shared_files, own_user=options.any_workdir),
         ),
         find,
+        inside.inside,
     )
 
 
@@ -263,12 +297,12 @@ def _file_share(options: WorkerOptions, sessions: Sequence[WorkerSession]) -> Fi
 
 
 async def _environments(
-    options: WorkerOptions, rung: Rung, session: WorkerSession
+    options: WorkerOptions, rung: Rung, session: WorkerSession, inside: TaskEnvironments
 ) -> EnvironmentHost:
     """What makes environments here, without those that an earlier process has left."""
     owner = EnvironmentOwner(options.pool, session.account)
-    root = options.data_dir.absolute() / "environments"
-    drivers = DriverProcess(root, owner.pool, owner.worker)
+    root = _environments_of(options)
+    process = DriverProcess(root, owner.pool, owner.worker)
 
     def token_of(jid: str, password: str) -> str:
         return Token(
@@ -291,17 +325,19 @@ async def _environments(
             any_workdir=options.any_workdir and wanted.kind in SEES_HOSTS_FILES,
         )
 
+    drivers = {kind: DistantDriver(kind, process) for kind in options.environments}
     host = EnvironmentHost(
         session.environments,
-        {kind: DistantDriver(kind, drivers) for kind in options.environments},
+        drivers,
         owner,
         root / "recipes",
         token_of,
         command_of,
-        drivers.close,
+        process.close,
     )
     await host.sweep()
     session.environments.host = host
+    inside.drivers = drivers
     return host
 
 
@@ -330,6 +366,7 @@ async def serve(options: WorkerOptions) -> int:
     machine = discover()
     rung = _rung(options, machine)
     sessions: list[WorkerSession] = []
+    inside = TaskEnvironments(_environments_of(options) / "recipes", clock.now)
     process: WorkerProcess = WorkerProcess(
         secrets.token_hex(8),
         DiskSpool(options.data_dir / "spool"),
@@ -338,6 +375,7 @@ async def serve(options: WorkerOptions) -> int:
             options,
             machine,
             rung,
+            inside,
             sessions,
             lambda number, name: process.on_stage(number, name),
         ),
@@ -355,7 +393,7 @@ async def serve(options: WorkerOptions) -> int:
         _add_sessions(process, options, machine, rung)
         sessions += process.sessions
         if options.environments:
-            environments = await _environments(options, rung, sessions[0])
+            environments = await _environments(options, rung, sessions[0], inside)
         if options.metrics:
             from kestrelctl.worker.worker_metrics import serve_metrics
 
@@ -376,6 +414,7 @@ async def serve(options: WorkerOptions) -> int:
             keeping.cancel()
         if plugins is not None:
             plugins.cancel()
+        inside.close()
         if environments is not None:
             await environments.close()
         await process.close()

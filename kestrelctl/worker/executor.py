@@ -17,6 +17,7 @@ from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stage import Stage, StageRun
 from kestrelctl.core.model.stored_file import StoredFile
+from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.worker.checkpoint_order import CheckpointOrder
 
 #: Why a command has ended that somebody had killed.
@@ -60,6 +61,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
         held: lets a later process of the worker hold the attempt again, of which only what comes
             after the command is left to do; None for one that ends with this process.
         checkpoints: what is stored of it while it runs, and what it goes on from; None for nothing.
+        environment: inside which it runs, and is to be prepared before; None when `env` leads
+            there, and for none.
         resume_dir: absolute path of the directory whose entries are moved into its scratch
             directory; empty for none.
     """
@@ -92,6 +95,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     checkpoints: CheckpointOrder | None = None
     resume_dir: str = ""
     group: str = ""
+    environment: TaskEnvironment | None = None
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -104,6 +108,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
         reason: empty, or one of: time-limit, cancelled, output-limit, `memory-limit: …`,
             `process-limit: …`, `disk-limit: …`, `cannot-start: …` (all the task's fault),
             `no-input: …` (a file that travels with the job cannot be had),
+            `no-environment: …` (that of the job cannot be prepared),
             `no-space: …` and `no-resources: …` (the machine's fault), `disk-full: …` (beside the
             exit code of a task that itself filled the disk), `cleanup-failed: …`,
             `outputs-missing: …`, `outputs-too-large: …` and `outputs-failed: …` (beside the exit

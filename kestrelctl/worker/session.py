@@ -348,7 +348,7 @@ class WorkerSession:
         if template.checkpoints:
             command = replace(command, checkpoints=self._checkpoints.order(attempt))
         files = template.owner or template.outputs or template.keep_logs or template.checkpoints
-        if not (files or template.join or template.stages):
+        if not (files or template.join or template.stages or template.environment):
             return command  # most: it has none of the rest
         return replace(
             command,
@@ -361,6 +361,7 @@ class WorkerSession:
             group=template.group,
             outputs=template.outputs,
             output_to=template.output_to and place_of(template.output_to, task_id),
+            environment=template.environment,
             success_exits=template.success_exits,
             stages=tuple(
                 replace(stage, argv=fill_for(template, stage.argv, attempt.index, attempt.item))

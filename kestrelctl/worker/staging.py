@@ -1,15 +1,17 @@
-"""Fetches the inputs of commands before they start."""
+"""Fetches the inputs of commands, and prepares their environments, before they start."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from kestrelctl.core.model.checkpoint_rules import MOVED
 from kestrelctl.core.model.parent_files import ParentFiles
+from kestrelctl.core.model.task_environment import TaskEnvironment
+from kestrelctl.worker.environments.task_environments import EnvironmentRefused
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion, Executor
 from kestrelctl.worker.gathered import Gathered
 from kestrelctl.worker.input_cache import CacheEntry, InputCache, InputRefused
@@ -19,8 +21,8 @@ from kestrelctl.worker.parent_file_questions import Left, ParentFilesGone
 class StagingExecutor:
     """An `Executor` that has another one start commands when their inputs are there.
 
-    Commands without inputs start at once. The time limit of the others begins with their process,
-    too. What cannot be fetched ends its attempt with the reason.
+    Commands without inputs and environment start at once. The time limit of the others begins with
+    their process, too. What cannot be fetched or prepared ends its attempt with the reason.
 
     Args:
         on_completion: called on the event loop with each `Completion`.
@@ -29,6 +31,8 @@ class StagingExecutor:
             there before this process has threads.
         find: tells what tasks of a parent left, given the number of an attempt that is to find it,
             and which these are; ParentFilesGone if that cannot be told.
+        inside: the variables of a command inside an environment, which is prepared if it is not
+            there; EnvironmentRefused if it cannot be.
     """
 
     def __init__(
@@ -37,11 +41,13 @@ class StagingExecutor:
         inner: Callable[[Callable[[Completion], None]], Executor],
         cache: Callable[[], InputCache],
         find: Callable[[int, ParentFiles], Awaitable[Left]],
+        inside: Callable[[TaskEnvironment, Mapping[str, str]], Awaitable[dict[str, str]]],
     ) -> None:
         self._on_completion = on_completion
         self._inner = inner(self._ended)
         self.cache = cache()
         self._find = find
+        self._inside = inside
         self.start_seconds = self._inner.start_seconds
         self._loop = asyncio.get_running_loop()
         self._staging: dict[int, asyncio.Task[None]] = {}
@@ -56,7 +62,8 @@ class StagingExecutor:
         number = command.number
         if number in self._taken:
             raise ValueError(f"attempt {number} runs already")
-        if not (command.inputs or command.parent_files) and command.stdin is None:
+        files = command.inputs or command.parent_files or command.stdin
+        if not files and command.environment is None:
             self._inner.start(command)
             return
         self._taken[number] = []
@@ -76,6 +83,9 @@ class StagingExecutor:
             there = replace(command, inputs=(), parent_files=(), links=tuple(links))
             if links:
                 there = replace(there, inputs_dir=self.cache.directory_of(command.owner))
+            if command.environment is not None:
+                env = await self._inside(command.environment, command.env)
+                there = replace(there, environment=None, env=env)
             if command.stdin is not None:
                 taken.append(await self.cache.take(command.owner, command.stdin, command.env))
                 there = replace(there, stdin=None, stdin_path=taken[-1].path)
@@ -84,7 +94,7 @@ class StagingExecutor:
         except asyncio.CancelledError:
             self._let_go(taken)
             raise
-        except (InputRefused, ParentFilesGone) as error:
+        except (InputRefused, ParentFilesGone, EnvironmentRefused) as error:
             self._end(number, error.message)
         except Exception as error:
             self._end(number, f"no-resources: {error!r}")

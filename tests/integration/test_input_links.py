@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stored_file import Piece, StoredFile
 from kestrelctl.files.archive import pack
 from kestrelctl.worker.addresses.address_reader import AddressReader
+from kestrelctl.worker.environments.task_environments import TaskEnvironments
 from kestrelctl.worker.executor import CommandSpec, Completion
 from kestrelctl.worker.input_cache import InputCache
 from kestrelctl.worker.parent_file_questions import Left
@@ -42,6 +44,7 @@ class Desk:
             partial(ProcessExecutor, self.data / "tasks", rung=made, any_workdir=True),
             partial(InputCache, self.data / "inputs", 1 << 20, self.get, AddressReader(())),
             self.left,
+            TaskEnvironments(self.data / "recipes", time.monotonic).inside,
         )
         self._number = 0
 

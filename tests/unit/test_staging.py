@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,10 @@ from test_input_cache import ADA, Share, an_input
 
 from kestrelctl.core.counting.histogram import Histogram
 from kestrelctl.core.model.parent_files import ParentFiles
+from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.errors import FileExpired
 from kestrelctl.worker.addresses.address_reader import AddressReader
+from kestrelctl.worker.environments.task_environments import EnvironmentRefused
 from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 from kestrelctl.worker.input_cache import InputCache
 from kestrelctl.worker.parent_file_questions import Left, ParentFilesGone
@@ -60,6 +62,13 @@ class Runner:
         self.closed = True
 
 
+async def inside(wanted: TaskEnvironment, env: Mapping[str, str]) -> dict[str, str]:
+    """An environment whose preparation fails for those that are called so."""
+    if wanted.of == "broken":
+        raise EnvironmentRefused("no-environment: broken: pip failed")
+    return {**env, "VIRTUAL_ENV": f"/made/{wanted.of}"}
+
+
 class Machine:
     """A worker's executor, and what it says of attempts.
 
@@ -75,6 +84,7 @@ class Machine:
             self._runner,
             lambda: InputCache(directory, 12, self.share.get, AddressReader()),
             self._find,
+            inside,
         )
         self.cache = self.executor.cache
 
@@ -241,3 +251,25 @@ async def test_files_that_nobody_knows_any_more_end_the_attempt(machine: Machine
     await machine.settled()
     [end] = machine.ends
     assert end.reason == "no-input: the pool has forgotten it"
+
+
+async def test_an_attempt_inside_an_environment_starts_with_its_variables(
+    machine: Machine,
+) -> None:
+    wanted = TaskEnvironment("science", "venv")
+    machine.executor.start(CommandSpec(1, ("true",), {"A": "b"}, environment=wanted))
+    await machine.settled()
+    [command] = machine.runner.started
+    assert command.env == {"A": "b", "VIRTUAL_ENV": "/made/science"}
+    assert command.environment is None
+
+
+async def test_an_environment_that_cannot_be_prepared_ends_the_attempt_with_the_reason(
+    machine: Machine,
+) -> None:
+    wanted = TaskEnvironment("broken", "venv")
+    machine.executor.start(CommandSpec(1, ("true",), {}, environment=wanted))
+    await machine.settled()
+    [end] = machine.ends
+    assert (end.number, end.reason) == (1, "no-environment: broken: pip failed")
+    assert not machine.runner.started

@@ -19,6 +19,7 @@ from kestrelctl.core.model import (
     output_globs,
     parent_files,
     stage_rules,
+    task_environment,
     workdir,
 )
 from kestrelctl.core.model.spec import JobSpec
@@ -38,6 +39,11 @@ class OwnTag(NamedTuple):
     does: str
     instead: str
     wanted_by: Callable[[JobSpec], bool]
+
+
+def _runs_in(kind: str, spec: JobSpec) -> bool:
+    """Whether the tasks of a job run inside environments of a kind."""
+    return spec.environment is not None and spec.environment.kind == kind
 
 
 def _reads(protocol: str, spec: JobSpec) -> bool:
@@ -104,6 +110,15 @@ OWN_TAGS = (
             partial(_reads, protocol),
         )
         for protocol in (input_addresses.FILE, input_addresses.HTTPS, input_addresses.S3)
+    ),
+    *(
+        OwnTag(
+            task_environment.tag_of(kind),
+            f"run tasks inside environments of kind {kind}",
+            "without --environment",
+            partial(_runs_in, kind),
+        )
+        for kind in task_environment.KINDS
     ),
 )
 

@@ -14,6 +14,7 @@ from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_array import TaskArray
+from kestrelctl.core.model.task_environment import TaskEnvironment
 
 #: The longest command, and the longest requirements, in characters, in the head of a job.
 HEAD_CHARACTERS = 1_000
@@ -94,6 +95,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
         keep_logs: what a task prints goes into the file share, as far as its result has not room.
         stop_signal, stop_grace_seconds: what asks a task to end, without `SIG`, and how long before
             it is made to; `core.model.ending_rules` has the defaults.
+        environment: inside which its tasks run; None for that of their worker.
         stays: its tasks run on the pool's own workers only, never on those of neighbours.
         guest: whose guest it is; None for a job of the pool's own. No user can set it.
     """
@@ -146,6 +148,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     after_each: int = 0
     if_parent_fails: IfParentFails = IfParentFails.CANCEL
     graph: GraphHead | None = None
+    environment: TaskEnvironment | None = None
     stays: bool = False
     guest: GuestOf | None = None
 
@@ -179,8 +182,8 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     def head(self) -> JobSpec:
         """What lists show of the job: some kilobytes, however long its parts are.
 
-        It has no items, inputs, environment and cleanup, and no memo of a guest; a long command,
-        also of a stage, and long requirements are cut. Nothing can be run from it.
+        It has no items, inputs, variables and cleanup, no recipe, no memo of a guest; a long
+        command, also of a stage, and long requirements are cut. Nothing can be run from it.
         """
         return msgspec.structs.replace(
             self,
@@ -201,6 +204,7 @@ class JobSpec(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             requirements=" ".join(cut_words((self.requirements,), HEAD_CHARACTERS)),
             rank=" ".join(cut_words((self.rank,), HEAD_CHARACTERS)),
             after=self.after[:HEAD_RANGES],
+            environment=self.environment and msgspec.structs.replace(self.environment, recipe=""),
             guest=self.guest and msgspec.structs.replace(self.guest, memo=b""),
         )
 

@@ -15,6 +15,7 @@ from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import Stage
 from kestrelctl.core.model.task_array import TaskArray
+from kestrelctl.core.model.task_environment import TaskEnvironment
 
 
 class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,6 +51,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
     parent_files: tuple[ParentFiles, ...] = ()
     stdin: Input | None = None
     stages: tuple[Stage, ...] = ()
+    environment: TaskEnvironment | None = None
     owner: str = ""
     group: str = ""
     filled: bool = False
@@ -90,6 +92,7 @@ class Template(TaskArray, frozen=True, kw_only=True, omit_defaults=True):
             parent_files=spec.parent_files,
             stdin=spec.stdin,
             stages=spec.stages,
+            environment=spec.environment,
             filled=spec.guest is not None,
             owner=owner if spec.inputs or spec.parent_files or spec.stdin or spec.output_to else "",
         )

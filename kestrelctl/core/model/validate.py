@@ -23,6 +23,7 @@ from kestrelctl.core.model.span import problem_with_span
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage_rules import problem_with_stages
 from kestrelctl.core.model.task_array import problem_with_ids
+from kestrelctl.core.model.task_environment import problem_with_environment
 from kestrelctl.core.model.workdir import problem_with_workdir
 
 MAX_TASKS = 1_000_000_000
@@ -79,12 +80,14 @@ def problem_with_job(spec: JobSpec) -> str | None:
         or problem_with_stdin(spec.stdin)
         or ""
     )
+    environment = problem_with_environment(spec.environment) or ""
     checks = (
         (bool(spec.argv) and bool(spec.argv[0]), "the command is empty"),
         (1 <= spec.count <= MAX_TASKS, f"an array has 1 to {MAX_TASKS:,} tasks, not {spec.count}"),
         (not ids, ids),
         (not workdir, workdir),
         (not inputs, inputs),
+        (not environment, environment),
         (
             spec.items is None or len(spec.items) == spec.count,
             f"{len(spec.items or ())} items for {spec.count} tasks",

@@ -11,6 +11,7 @@ from kestrelctl.core.model import (
     guest,
     output_addresses,
     parent_files,
+    task_environment,
     workdir,
 )
 from kestrelctl.core.model.ad import WorkerAd
@@ -19,7 +20,7 @@ from kestrelctl.core.model.validate import MOST_CPUS
 from kestrelctl.flock.rules.start_text import ALWAYS, NEVER
 
 #: What a task of another pool cannot have here: a directory of its user's choice, files of other
-#: tasks of his, checkpoints, a shared file system of the lender's.
+#: tasks of his, checkpoints, a shared file system of the lender's, an environment of its classes.
 _NOT_FOR_GUESTS = frozenset(
     (
         guest.TAG,
@@ -27,6 +28,7 @@ _NOT_FOR_GUESTS = frozenset(
         parent_files.TAG,
         checkpoint_rules.TAG,
         output_addresses.FILE_TAG,
+        *map(task_environment.tag_of, task_environment.KINDS),
     )
 )
 #: A worker has some processors, also one that may start nothing now.

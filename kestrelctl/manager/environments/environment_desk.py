@@ -24,6 +24,8 @@ from kestrelctl.core.model.matching_ads import worker_ad
 from kestrelctl.core.model.neighbour import is_neighbour
 from kestrelctl.core.model.own_tags import first_own
 from kestrelctl.core.model.shape import Shape
+from kestrelctl.core.model.task_environment import KINDS as TASK_KINDS
+from kestrelctl.core.model.task_environment import TaskEnvironment, tag_of
 from kestrelctl.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
 from kestrelctl.environments.on_demand import (
     Decision,
@@ -74,6 +76,9 @@ _OF_FILES = {
     output_addresses.FILE_TAG.upper(),
     f"{input_addresses.TAG_PREFIX}{input_addresses.FILE}".upper(),
 }
+
+#: What only workers have that make environments.
+_OF_HOSTS = {tag_of(kind).upper() for kind in TASK_KINDS}
 
 
 class Invitations(Protocol):
@@ -278,11 +283,36 @@ class EnvironmentDesk:
                 found.append(name)
         return found
 
+    def for_tasks(self, wanted: TaskEnvironment) -> TaskEnvironment:
+        """What tasks are to run inside of whose job names a class, as the class is now.
+
+        Raises:
+            NotFound: there is no such class.
+            UsageError: tasks run inside no such environment without a worker of its own.
+        """
+        cls = self.classes.get(wanted.of)
+        if cls is None:
+            raise NotFound(
+                f"there is no environment {wanted.of}",
+                cause=f"the pool has {', '.join(sorted(self.classes))}",
+            )
+        if cls.kind not in TASK_KINDS:
+            raise UsageError(
+                f"tasks cannot run inside environment {wanted.of} without a worker of its own",
+                cause=f"its kind is {cls.kind}; they can inside {', '.join(TASK_KINDS)}",
+                hint=f"--requires {cls.tags[0]} starts one" if cls.tags else None,
+            )
+        return TaskEnvironment(wanted.of, cls.kind, self._recipes.get(wanted.of, ""))
+
     def _imagine(self, cls: EnvironmentClass, host: str) -> WorkerAd:
         """What the worker of an environment of a class on a host will say of itself."""
         ad = self._service.pool.workers[host].ad
         machine = (ad.os.upper(), ad.arch.upper())
-        lacks = set() if cls.kind in SEES_HOSTS_FILES and _WORKDIR in ad.tags else _OF_FILES
+        lacks = (
+            set(_OF_HOSTS)
+            if cls.kind in SEES_HOSTS_FILES and _WORKDIR in ad.tags
+            else _OF_FILES | _OF_HOSTS
+        )
         tags = tuple(
             tag
             for tag in ad.tags

@@ -54,7 +54,7 @@ class EnvironmentFiles:
         return link.resolve()
 
     async def _make(self, link: Path, make: Callable[[Path], Awaitable[None]]) -> None:
-        place = self._root / "made" / f"{link.name}-{secrets.token_hex(4)}"
+        place = made_in(self._root) / f"{link.name}-{secrets.token_hex(4)}"
         draft = place.with_suffix(".link")
         try:
             place.mkdir(mode=0o755, parents=True)
@@ -72,7 +72,7 @@ class EnvironmentFiles:
         """Removes what a killed process was making, and what no link leads to any more."""
         async with self._making:
             used = {link.resolve() for link in (self._root / "prepared").glob("*")}
-            for place in (self._root / "made").glob("*"):
+            for place in made_in(self._root).glob("*"):
                 if place.is_symlink():
                     place.unlink()
                 elif place not in used:
@@ -111,6 +111,11 @@ class EnvironmentFiles:
     async def drop_own(self, name: str) -> None:
         """Removes it, with all that is in it."""
         await asyncio.to_thread(shutil.rmtree, self.own(name), ignore_errors=True)
+
+
+def made_in(root: Path) -> Path:
+    """Where what is made after recipes is in the directory of a driver."""
+    return root / "made"
 
 
 def read_recipe(recipe: str) -> bytes:

@@ -16,13 +16,13 @@ from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
 from kestrelctl.worker.environments.environment_files import EnvironmentFiles, read_recipe
 from kestrelctl.worker.environments.led_processes import end_leader, start_leader, status_of_leader
 from kestrelctl.worker.environments.tool_run import run_tool
+from kestrelctl.worker.environments.venv_variables import VARIABLE, venv_variables
 
 #: How the worker of a virtual environment is called: it is the host's own, so the environment holds
 #: what its recipe names and nothing else, is no larger for it, and never another version.
 HOSTS_PROGRAM = (sys.executable, "-P", "-m", "kestrelctl")
 #: Links of virtual environments lead here, and not to another virtual environment.
 _PYTHON = os.path.realpath(sys.executable)
-_VARIABLE = "VIRTUAL_ENV"
 
 
 class VenvDriver:
@@ -54,10 +54,9 @@ class VenvDriver:
         self, name: str, wanted: EnvironmentClass, prepared: str, command: Sequence[str], token: str
     ) -> None:
         own = self._files.make_own(name, token)
-        more = [each for each in (os.environ.get(INHERIT_MORE), _VARIABLE) if each]
+        more = [each for each in (os.environ.get(INHERIT_MORE), VARIABLE) if each]
         env = os.environ | {
-            "PATH": f"{prepared}/bin:{os.environ.get('PATH', os.defpath)}",
-            _VARIABLE: prepared,
+            **venv_variables(prepared, os.environ),
             INHERIT_MORE: ",".join(more),
             CONSISTS_OF: os.pathsep.join((prepared, sys.base_prefix)),
             "XDG_STATE_HOME": f"{own}/state",

@@ -25,7 +25,8 @@ class FileView:
     """The file system of the machine, read-only, with parts of it hidden, replaced or shared.
 
     Args:
-        data_dir: the worker's; tasks see their own scratch directory in it and nothing else.
+        data_dir: the worker's; tasks see their own scratch directory in it, what is shown, and
+            nothing else.
         shares: directories (or devices) that tasks may write.
         secrets: further files and directories of the worker's that no task may see.
         shown: directories that tasks may read, wherever they are.
@@ -47,6 +48,7 @@ class FileView:
         self._data_dir = os.path.realpath(data_dir)
         self._shares = [os.path.realpath(share) for share in shares]
         self._shown = [os.path.realpath(each) for each in shown]
+        self._shown_of_ours = [d for d in self._shown if _is_below(d, self._data_dir)]
         self._memory_bytes = memory_bytes
         homes = _own_home() if home is None else [str(home)]
         broad = [os.path.realpath(each) for each in (*_HIDDEN, *homes)]
@@ -87,7 +89,10 @@ class FileView:
                 words += ["--tmpfs", secret, "--remount-ro", secret]
             else:
                 words += ["--ro-bind", "/dev/null", secret]  # without `nodev`: it cannot be opened
-        return [*words, "--tmpfs", self._data_dir]
+        words += ["--tmpfs", self._data_dir]
+        for each in self._shown_of_ours:
+            words += ["--ro-bind", each, each]
+        return words
 
     def _secrets_in(self, opened: str) -> list[str]:
         """What is to be hidden once `opened` is seen, too."""
@@ -126,6 +131,8 @@ class FileView:
         return self._shows(os.path.realpath(path))
 
     def _shows(self, path: str) -> bool:
+        if any(_is_below(path, each) for each in self._shown_of_ours):
+            return True
         if _is_below(path, self._data_dir) or any(_is_below(path, s) for s in self._secrets):
             return False
         return self._is_shared(path) or not self._is_hidden(path)
