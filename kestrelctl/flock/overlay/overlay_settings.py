@@ -23,8 +23,8 @@ class OverlaySettings(msgspec.Struct, frozen=True, kw_only=True):
         walk_minutes: so often the way to the own id is walked again, from anywhere in the table: it
             fills slots, finds nearer pools, and joins what fell apart.
         retry_minutes: so often one of the lost pools is tried again.
-        lonely_minutes: so often if all are lost, or none was met yet: the own server may only now be
-            open to others, and a pool that joins is to be used within a minute.
+        lonely_minutes: so often if all are lost, or none was met yet: the own server may only now
+            be open to others, and a pool that joins is to be used within a minute.
         missing_minutes: so long it is.
         acquaintance_minutes: so long it is remembered how near a pool is that is in no table.
         young_minutes: so long a pool that has joined walks every minute, from pools that are near.
