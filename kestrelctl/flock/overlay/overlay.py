@@ -97,8 +97,8 @@ class Overlay:
             return
         self._away = False
         self._miss(via, now)
-        self._start_beating(now)
         self._walk_from(via, now)
+        self._start_beating(now)
 
     def leave(self, now: float) -> None:
         """Tells all that are known, and forgets them; whoever asks later is told, too."""
