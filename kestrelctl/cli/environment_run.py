@@ -51,6 +51,10 @@ def environment(invocation: Invocation, /, file: Path, name: str, token: str, ru
     from kestrelctl.worker.environments.environment_driver import sweep
 
     wanted = _class(file, name)
+    if wanted.runs:
+        raise UsageError(
+            f"{name} starts no worker", hint=f"`kestrelctl environment start {name}` starts one"
+        )
     token = (sys.stdin.read() if token == "-" else token).strip()
     found = decode_token(token)
     invitation = parse_invitation(found.jid.partition("@")[0])

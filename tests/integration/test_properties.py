@@ -121,7 +121,8 @@ async def test_what_is_built_in_is_read() -> None:
         assert isinstance(processes, int)
         assert processes > 1
         await found.of("load", 2)
-    assert {words.words[0] for words in read_definitions(text, "test")} == set(BUILT_IN)
+    tried = {words.words[0] for words in read_definitions(text, "test")}
+    assert tried | {"batch"} == set(BUILT_IN)  # this one needs a batch system: test_batch_queue.py
 
 
 def found_names(text: str) -> list[str]:

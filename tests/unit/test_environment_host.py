@@ -255,3 +255,18 @@ async def test_when_the_worker_ends_all_are_stopped_and_none_is_started(tmp_path
     assert driver.there == {}
     made.on_start(order(3))
     assert machine.ended()[-1] == (3, "this worker is ending")
+
+
+@on_its_own_clock
+async def test_a_node_runs_what_its_class_says_with_nothing_to_join_with(tmp_path: Path) -> None:
+    made, machine, driver = host(tmp_path)
+    made.on_start(order(runs=["slurmd", "-N", "{name}"], jid="", password="", tags=[]))
+    await asyncio.sleep(0.5)
+    [(_, _, command, token)] = driver.started
+    assert (command, token) == (("slurmd", "-N", "env-1"), "")
+    assert machine.ad.assets["cpus"] == 3.0
+    assert [(each.starts, each.node) for each in machine.said[-1].here] == [(False, True)]
+    driver.there.clear()
+    await asyncio.sleep(2)
+    assert machine.ended() == [(1, "its program has ended")]
+    assert machine.ad.assets["cpus"] == 4.0

@@ -195,6 +195,7 @@ async def test_what_there_is_not_is_told_and_ends_nothing(pool: Pool) -> None:
     [fired] = (await pool.asked(ListFired(name="t"))).fired
     assert fired.problems == [
         "this pool has no classes of environments",
+        "this pool has no classes of environments",
         "there is no group of workers 'no'",
     ]
     assert (await pool.asked(ListFired(name="nosuch"))).code == "not-found"

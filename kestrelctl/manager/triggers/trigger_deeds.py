@@ -17,7 +17,7 @@ from kestrelctl.membership.handler_words import ToldEvent
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.command_messages import ReadProperties
-from kestrelctl.protocol.environment_requests import StartOneEnvironment, StopEnvironments
+from kestrelctl.protocol.environment_requests import StopEnvironments
 from kestrelctl.triggers.trigger_actions import Action
 
 log = logging.getLogger(__name__)
@@ -114,8 +114,10 @@ class TriggerDeeds:
         return self._dispatcher.worker_commands.workers_of(list(names or ()), group)
 
     def _start_environment(self, trigger: str, action: Action) -> None:
+        if self.environments is None:
+            raise NotFound("this pool has no classes of environments")
         host = action.named.get("host", ("",))[0]
-        self._ask(trigger, StartOneEnvironment(of=_one(action, 0), host=host))
+        self.environments.start(_one(action, 0), host, patient=True)
 
     def _stop_environment(self, trigger: str, action: Action) -> None:
         if self.environments is None:

@@ -21,6 +21,7 @@ from kestrelctl.core.model.assets import amounts
 from kestrelctl.core.model.validate import LEAST_OF_AN_ASSET
 from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
 from kestrelctl.environments.environment_names import EnvironmentOwner
+from kestrelctl.environments.node_command import node_command
 from kestrelctl.errors import KestrelError
 from kestrelctl.protocol.environments import (
     EndedEnvironment,
@@ -202,8 +203,11 @@ class EnvironmentHost:
             async with asyncio.timeout(order.start_seconds):
                 wanted = self._class_of(order)
                 here.prepared = await driver.prepare(wanted)
-                command = self._command_of(wanted, order.worker)
-                token = self._token_of(order.jid, order.password)
+                if order.runs:  # it joins no pool of ours, so it is handed nothing to join with
+                    command, token = node_command(order.runs, order.worker), ""
+                else:
+                    command = self._command_of(wanted, order.worker)
+                    token = self._token_of(order.jid, order.password)
                 await driver.start(name, wanted, here.prepared, command, token)
         except TimeoutError:
             await self._end(here, f"it was not started within {order.start_seconds:g} s")
@@ -279,7 +283,8 @@ class EnvironmentHost:
                     if status is None or not status.running:
                         here.stops = True
                         said = status.said[-SAID_CHARACTERS:] if status is not None else ""
-                        await self._end(here, f"its worker has ended{': ' + said if said else ''}")
+                        what = "program" if here.order.runs else "worker"
+                        await self._end(here, f"its {what} has ended{': ' + said if said else ''}")
 
     # -- what this machine's worker offers ---------------------------------------------------------
 
@@ -306,6 +311,7 @@ class EnvironmentHost:
                         here.order.of,
                         here.order.asked_for,
                         here.starts,
+                        bool(here.order.runs),
                     )
                     for here in self._here.values()
                 ],

@@ -18,6 +18,7 @@ import psutil
 
 from kestrelctl.properties.property_reading import PropertyValue
 from kestrelctl.worker import gpus
+from kestrelctl.worker.plugins import batch_queue
 
 #: Over so long a rate is measured.
 RATE_SECONDS = 0.5
@@ -159,8 +160,17 @@ def package(words: Sequence[str]) -> PropertyValue:
     raise NoValue(f"there is no package {name}")
 
 
+def batch(words: Sequence[str]) -> PropertyValue:
+    """Jobs or nodes of a batch system: `batch slurm pending feature=mpi`."""
+    try:
+        return batch_queue.batch(words)
+    except batch_queue.NotAnswered as error:
+        raise NoValue(str(error)) from None
+
+
 #: By their names in `command`.
 BUILT_IN: dict[str, BuiltIn] = {
+    "batch": batch,
     "disk": disk,
     "gpus": gpu,
     "load": load,
