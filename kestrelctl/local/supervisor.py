@@ -157,7 +157,9 @@ class Supervisor:
         self.triggers = triggers
         self.send_limits = send_limits
         self.poll_bytes = poll_bytes
-        self.processes = max(1, min(workers, os.cpu_count() or 1))
+        # Of a process that has several workers only the first makes environments.
+        most = workers if environments else os.cpu_count() or 1
+        self.processes = max(1, min(workers, most))
         self._with_metrics = metrics
         #: HOST:PORT of the manager's metrics and of those of each worker process, or nothing.
         self.metrics: list[str] = []
@@ -250,7 +252,9 @@ class Supervisor:
         ]  # fmt: skip
 
     def _worker_commands(self) -> list[Child]:
-        """One process for one worker; for many, their sessions shared among one per processor."""
+        """One process for one worker; for many, their sessions shared among one per processor,
+        unless they make environments.
+        """
         memory_bytes = discover().memory_bytes
         cache_bytes = even_bytes(disk_for_inputs_bytes(self.directory))
         kinds = sorted({each.kind for each in read_all_classes(self.environments)[0].values()})
