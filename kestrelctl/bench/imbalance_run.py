@@ -7,7 +7,7 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from kestrelctl.bench.flock_driver import TraceDriver
@@ -49,9 +49,7 @@ def class_file(classes: Iterable[EnvironmentClass]) -> str:
     )
 
 
-async def imbalance_run(
-    plan: ImbalancePlan, sharing: Sharing, seed: int, say: Callable[[str], None]
-) -> ImbalanceRun:
+async def imbalance_run(plan: ImbalancePlan, sharing: Sharing, seed: int) -> ImbalanceRun:
     """Makes a run on a pool that is made for it.
 
     Raises:
@@ -78,7 +76,6 @@ async def imbalance_run(
             watching = asyncio.ensure_future(_watch(user, watch))
             try:
                 await _all_are_ready(user, plan.hosts, sum(each.minimum for each in classes), watch)
-                say(f"{plan.hosts:,} hosts are there")
                 began_at = time.time()
                 await driver.submit_all(asyncio.get_running_loop().time())
                 await driver.all_ended()
