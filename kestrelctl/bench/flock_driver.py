@@ -61,7 +61,7 @@ class TraceDriver:
         self._user = user
         self._tasks = tasks
         self._unit_seconds = unit_seconds
-        self._requires = [(tag.upper(),) for tag in requires] or [()] * len(tasks)
+        self._requires = requires
         self._began_at = 0.0
         self.late_seconds: list[float] = []
 
@@ -161,12 +161,13 @@ class TraceDriver:
     def _sleep_seconds(self, task: Arrival) -> float:
         return round(task.seconds * self._unit_seconds, 6)
 
+    def _tags(self, number: int) -> tuple[str, ...]:
+        return (self._requires[number].upper(),) if self._requires else ()
+
     async def _submit(self, number: int, task: Arrival) -> None:
         key = self.key(number)
         argv = ("/bin/sleep", f"{self._sleep_seconds(task):g}")
-        spec = JobSpec(
-            name=key, argv=argv, max_losses=_MOST_LOSSES, requires=self._requires[number]
-        )
+        spec = JobSpec(name=key, argv=argv, max_losses=_MOST_LOSSES, requires=self._tags(number))
         await self._ask(rq.SubmitJob(spec=spec, key=f"{key} {self._began_at:.6f}"))
 
     async def _ask(

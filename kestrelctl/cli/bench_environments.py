@@ -129,9 +129,9 @@ def bench_environments(
         start_seconds=start_seconds if simulated else None,
     )
     columns = [(COLUMNS[0], False), *((title, True) for title in COLUMNS[1:])]
-    shown = [Table(Grid(columns), rows(runs)), *sentences(result)]
     spans = ", ".join(f"{run.makespan_seconds:g}" for run in runs)
-    asyncio.run(invocation.show(Record(spans, result, shown)))
+    table = Table(Grid(columns), rows(runs))
+    asyncio.run(invocation.show(Record(spans, result, [table, *sentences(result)])))
     if report is not None:
         written, *_ = write_imbalance_report(report, result)
         screen.say(f"report: {written}")

@@ -52,18 +52,23 @@ class HostingMachine(SimulatedMachine):
         workers: list[SimulatedMachine],
         start_seconds: tuple[float, float],
     ) -> None:
-        super().__init__(name, clock, random, server, audit, ad, fate, stage_fate, pulls=False)
+        def own_fate(kind: str, index: int) -> Fate:
+            self._expect_room()
+            return fate(kind, index)
+
+        super().__init__(name, clock, random, server, audit, ad, own_fate, stage_fate, pulls=False)
         self._truth = (fate, stage_fate)
         self._workers = workers
         self._start_seconds = start_seconds
         self._whole = amounts(ad.assets)
         self._host: EnvironmentHost | None = None
+        self._here: dict[str, Booted] = {}
 
     def open_environments(self, session: SessionEnvironments) -> None:
         """As `worker.daemon.serve`."""
         self._host = EnvironmentHost(
             AuditedHost(session, self.audit, self.address),
-            {KIND: SimulatedDriver(self)},
+            {KIND: SimulatedDriver(self, self._here)},
             EnvironmentOwner(self.server.domain, self.name),
             _RECIPES,
             lambda jid, password: "",
@@ -75,27 +80,25 @@ class HostingMachine(SimulatedMachine):
         if self._host is not None:
             await self._host.close()
 
-    def boot(self, worker: str, wanted: EnvironmentClass, there: Mapping[str, Amounts]) -> Booted:
-        """Starts an environment's worker, which connects some time later.
-
-        Args:
-            there: what the other environments here have.
-        """
+    def boot(self, name: str, worker: str, wanted: EnvironmentClass) -> None:
+        """Starts an environment's worker, which connects some time later."""
         ad = WorkerAd(
             assets={"cpus": wanted.resources.cpus}, tags=tuple(tag.upper() for tag in wanted.tags)
         )
-        mine = amounts(ad.assets)
-        for asset, whole in self._whole.items():
-            tasks = self.audit.in_use(self.address, asset)
-            taken = tasks + sum(each.get(asset, 0) for each in (mine, *there.values()))
-            text = f"environments and tasks have {taken} {asset} of {self.name}, it has {whole}"
-            self.audit.expect(taken <= whole, text)
-        booted = Booted(
+        booted = self._here[name] = Booted(
             worker, self.clock, self.random, self.server, self.audit, ad, *self._truth, pulls=False
         )
         booted.workers = self._workers
+        self._expect_room()
         self.clock.after(self.random.uniform(*self._start_seconds), booted.begin)
-        return booted
+
+    def _expect_room(self) -> None:
+        """What environments have and tasks of the machine's own worker use is there."""
+        for asset, whole in self._whole.items():
+            tasks = self.audit.in_use(self.address, asset)
+            taken = tasks + sum(each.offers.get(asset, 0) for each in self._here.values())
+            text = f"environments and tasks have {taken} {asset} of {self.name}, it has {whole}"
+            self.audit.expect(taken <= whole, text)
 
     async def goes(self) -> None:
         """What is left of an environment is removed."""
@@ -137,9 +140,9 @@ class Booted(SimulatedMachine):
 class SimulatedDriver:
     """An `EnvironmentDriver` without processes."""
 
-    def __init__(self, machine: HostingMachine) -> None:
+    def __init__(self, machine: HostingMachine, here: dict[str, Booted]) -> None:
         self._machine = machine
-        self._here: dict[str, Booted] = {}
+        self._here = here
 
     async def prepare(self, wanted: EnvironmentClass) -> str:
         return ""
@@ -147,8 +150,7 @@ class SimulatedDriver:
     async def start(
         self, name: str, wanted: EnvironmentClass, prepared: str, command: Sequence[str], token: str
     ) -> None:
-        there = {other: each.offers for other, each in self._here.items()}
-        self._here[name] = self._machine.boot(command[0], wanted, there)
+        self._machine.boot(name, command[0], wanted)
 
     async def status(self) -> dict[str, EnvironmentStatus]:
         return {
