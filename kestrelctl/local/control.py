@@ -256,7 +256,7 @@ async def throw_away_pool(
 
     Args:
         directory: for its files, which goes at the end; None for one among temporary files.
-        environments: files with classes of environments, which are started here when work needs
+        environments: files with classes of environments, which each worker makes when work needs
             them.
         properties: files that define what workers read of this machine.
         commands: files that define what admins may have them run.
