@@ -333,6 +333,11 @@ class Pool:
         return self.state.connected
 
     @property
+    def has_heard(self) -> bool:
+        """Whether workers that were there before the start have had the time to say so."""
+        return self.state.connected and self.state.reconcile_until is None
+
+    @property
     def online(self) -> int:
         """How many workers are online."""
         return self.state.online
