@@ -37,6 +37,7 @@ def keep_workers(state: State, now: float) -> None:
         best = best_to_keep(job, state.supply, now)
         for worker in best:
             worker.kept_for = job
+            state.supply.note_use(worker)
         if not best:
             in_vain.add(job.shape)  # whoever asks alike gets the same answer
         else:
