@@ -209,7 +209,8 @@ class Supply:
 
     def facts_of(self, ad: WorkerAd, jid: str) -> Facts:
         """What of a worker's ad expressions ask, beside its assets and tags."""
-        self.significance.known.update(name.lower() for name in own_attributes(ad))
+        if ad.attributes or ad.properties:
+            self.significance.known.update(name.lower() for name in own_attributes(ad))
         if not self.significance:
             return ()
         return self.significance.of(own_attributes(ad) | worker_facts(ad, jid))
