@@ -39,10 +39,10 @@ from kestrelctl.environments.start_failures import StartFailures
 from kestrelctl.environments.started import Environment, EnvironmentPhase
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.manager.access import bare
+from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
 from kestrelctl.manager.environments.environment_book import (
     WORKER_PREFIX,
     EnvironmentBook,
-    is_worker_of,
 )
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.environments import (
@@ -107,6 +107,7 @@ class EnvironmentDesk:
         recipes: what is in the recipe of each class that has one.
         invitations: makes accounts for their workers.
         workers_host: the domain of these accounts.
+        accounts: the names of those that may exist, over restarts of the manager.
 
     Attributes:
         book: what there is.
@@ -121,12 +122,16 @@ class EnvironmentDesk:
         recipes: Mapping[str, str],
         invitations: Invitations,
         workers_host: str,
+        accounts: EnvironmentAccounts,
     ) -> None:
         self._service = service
         self.classes = classes
         self._recipes = recipes
         self._invitations = invitations
         self._workers_host = workers_host
+        self._accounts = accounts
+        #: When accounts are deleted of which nobody says that there is an environment.
+        self._drops_at = service.now() + AWAY_SECONDS
         self.book = EnvironmentBook(service.pool.epoch)
         self.failures = StartFailures()
         self.counts = StartCounts(Counter(), Counter())
@@ -190,8 +195,8 @@ class EnvironmentDesk:
     # -- looking -----------------------------------------------------------------------------------
 
     def _look_soon(self) -> None:
-        """Looks in a moment, if there is anything that could be made."""
-        if self._timer is None and (self.book.kinds or self.book.known):
+        """Looks in a moment, if there is anything that could be made or is left."""
+        if self._timer is None and (self.book.kinds or self.book.known or self._accounts.names):
             self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
@@ -210,7 +215,8 @@ class EnvironmentDesk:
             self._stop(environment)
         for start in found.start if now >= self._starts_at else ():
             self._begin(start.of, start.host, asked_for=False)
-        if (self.book.known or self.needed) and self._timer is None:
+        left = self.book.known or self.needed or self._accounts.names
+        if left and self._timer is None:
             self._timer = self._loop.call_later(ROUND_SECONDS, self._look)
 
     def _see_workers(self, now: float) -> None:
@@ -228,15 +234,12 @@ class EnvironmentDesk:
         online: dict[str, bool] = {}
         for worker in workers.values():
             name = worker.account.partition("@")[0]
-            if name in names and worker.online:
+            if name in names | self._accounts.names and worker.online:
                 online[name] = not worker.held
-            elif (
-                name not in names
-                and not worker.online
-                and now - worker.offline_since > AWAY_SECONDS
-                and is_worker_of(name, self.classes, self.book.numbers_below)
-            ):
-                # Of one that went while no manager was there.
+        if now >= self._drops_at and self._service.pool.connected:
+            self._drops_at = now + AWAY_SECONDS
+            for name in self._accounts.names - names - online.keys():
+                # Of one that went while no manager was there, or while no server was.
                 self._spawn(self._drop_account(name))
         for useful in self.book.see_workers(online.items(), now):
             self.counts.started[useful.of] += 1
@@ -440,6 +443,7 @@ class EnvironmentDesk:
     async def _order(self, environment: Environment) -> None:
         cls = self.classes[environment.of]
         try:
+            self._accounts.add(environment.worker)
             valid_seconds = cls.start_seconds + ACCOUNT_SECONDS
             jid, password, _ = await self._invitations.invite(environment.worker, valid_seconds)
         except KestrelError as error:
@@ -472,6 +476,7 @@ class EnvironmentDesk:
         try:
             jid = f"{name}@{self._workers_host}"
             await self._invitations.take_away(jid, f"pool@{self._service.domain}")
+            self._accounts.discard(name)
         except KestrelError as error:
             log.warning("the account of %s is not deleted: %s", name, error.message)
 
