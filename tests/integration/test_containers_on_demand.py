@@ -54,16 +54,20 @@ def tree(place: Path) -> Path:
     return place
 
 
-@pytest.fixture
-def podman(tmp_path: Path) -> Iterator[tuple[str, ...]]:
-    if os.geteuid() != 0 or not (shutil.which("podman") and shutil.which("runc")):
-        pytest.skip("podman and runc are wanted, as root")
-    mounts = [
+def mounts() -> list[str]:
+    """Of what a worker consists of, as `--volume` takes them."""
+    return [
         f"{place}:{place}:ro"
         for place in sorted(MOUNTED)
         if not any(Path(place).is_relative_to(other) for other in MOUNTED - {place})
     ]
-    with podman_apart(tmp_path, tree(tmp_path / "tree"), IMAGE, mounts) as before:
+
+
+@pytest.fixture
+def podman(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    if os.geteuid() != 0 or not (shutil.which("podman") and shutil.which("runc")):
+        pytest.skip("podman and runc are wanted, as root")
+    with podman_apart(tmp_path, tree(tmp_path / "tree"), IMAGE, mounts()) as before:
         yield before
 
 

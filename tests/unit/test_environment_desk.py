@@ -129,3 +129,24 @@ async def test_one_that_was_stopped_for_being_late_has_failed_once(tmp_path: Pat
     assert [type(message).__name__ for _, message in service.told] == [
         "StartEnvironment", "StopEnvironment",
     ]  # fmt: skip
+
+
+@on_its_own_clock
+async def test_new_work_does_not_wait_for_the_next_round(tmp_path: Path) -> None:
+    found, service, _ = desk(tmp_path, worker(HOST))
+    found.on_here(HOST, here())
+    found.start("gpu")
+    await asyncio.sleep(5.5)
+    asked: list[float] = []
+    service.pool.unmet = lambda now: asked.append(now) or []
+    for schedule in service.after_schedule:
+        schedule()
+    happened = service.now()
+    await asyncio.sleep(0.05)
+    assert len(asked) == 1
+    for _ in range(100):
+        for schedule in service.after_schedule:
+            schedule()
+        await asyncio.sleep(0.001)
+    assert len(asked) == 2, "much that happens is looked at together"
+    assert asked[0] - happened < 0.05

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Mapping
+from math import inf
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -53,8 +54,10 @@ from kestrelctl.protocol.environments import (
 
 log = logging.getLogger(__name__)
 
-#: Two looks are so far apart at least: decisions of one burst of events are made together.
+#: Two looks are so far apart at least, however much happens.
 LOOK_SECONDS = 0.1
+#: What happens within so short a time is looked at together.
+BURST_SECONDS = 0.005
 #: While there are environments, or work that waits, it is looked so often whatever happens.
 ROUND_SECONDS = 1.0
 #: After the manager's start hosts have so long to say what is there, before more is started.
@@ -142,6 +145,7 @@ class EnvironmentDesk:
             name: Expression(cls.hosts) if cls.hosts else None for name, cls in classes.items()
         }
         self._loop = asyncio.get_running_loop()
+        self._looked_at = -inf
         #: Before, hosts have yet to say what they have.
         self._starts_at = service.now() + SETTLE_SECONDS
         self._timer: asyncio.TimerHandle | None = None
@@ -196,11 +200,20 @@ class EnvironmentDesk:
 
     def _look_soon(self) -> None:
         """Looks in a moment, if there is anything that could be made or is left."""
-        if self._timer is None and (self.book.kinds or self.book.known or self._accounts.names):
-            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        if self.book.kinds or self.book.known or self._accounts.names:
+            self._look_at(max(self._loop.time() + BURST_SECONDS, self._looked_at + LOOK_SECONDS))
+
+    def _look_at(self, at: float) -> None:
+        """Looks then, unless it is looked earlier."""
+        if self._timer is not None and self._timer.when() <= at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._look)
 
     def _look(self) -> None:
         self._timer = None
+        self._looked_at = self._loop.time()
         now = self._service.now()
         self._see_workers(now)
         if not self._service.pool.connected:
@@ -215,9 +228,8 @@ class EnvironmentDesk:
             self._stop(environment)
         for start in found.start if now >= self._starts_at else ():
             self._begin(start.of, start.host, asked_for=False)
-        left = self.book.known or self.needed or self._accounts.names
-        if left and self._timer is None:
-            self._timer = self._loop.call_later(ROUND_SECONDS, self._look)
+        if self.book.known or self.needed or self._accounts.names:
+            self._look_at(self._loop.time() + ROUND_SECONDS)
 
     def _see_workers(self, now: float) -> None:
         workers = self._service.pool.workers
