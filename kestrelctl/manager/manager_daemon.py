@@ -18,6 +18,7 @@ from kestrelctl.manager.access import Access
 from kestrelctl.manager.disco import Disco
 from kestrelctl.manager.enrollment_requests import EnrollmentRequests
 from kestrelctl.manager.environments.all_classes import read_all_classes
+from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
 from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
 from kestrelctl.manager.handlers.handler_files import open_handlers
 from kestrelctl.manager.iq_requests import IqRequests
@@ -135,7 +136,12 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     if options.environments:
         classes, recipes = read_all_classes(options.environments)
         environments = EnvironmentDesk(
-            service, classes, recipes, enrollment, access.worker_hosts[0]
+            service,
+            classes,
+            recipes,
+            enrollment,
+            access.worker_hosts[0],
+            EnvironmentAccounts(options.data_dir / "environment-accounts"),
         )
         dispatcher.serve_environments(environments)
         listener.on_environments = environments.on_here
