@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,7 @@ async def test_an_order_is_started_with_its_recipe_and_the_worker_offers_less(
     [(name, wanted, command, token)] = driver.started
     assert name.endswith("-1")
     assert Path(wanted.recipe).read_text() == "numpy"
+    assert os.access(wanted.recipe, os.X_OK), "of a tree it is a program"
     assert (command, token) == (("run", "env-1", "numpy"), "join@x secret")
     assert [each.starts for each in machine.said[-1].here] == [False]
     await made.close()

@@ -217,6 +217,7 @@ class EnvironmentHost:
             self._recipes.mkdir(parents=True, exist_ok=True)
             place = self._recipes / f"{order.of}-{order.number}"
             place.write_text(order.recipe)
+            place.chmod(0o700)  # of a tree it is a program
             recipe = str(place)
         return EnvironmentClass(
             name=order.of,
