@@ -96,6 +96,12 @@ def explanation(found: EnvironmentClassView, there: list[EnvironmentView], now: 
         ("no more", OBSTACLES.get(found.obstacle, found.obstacle)),
         ("stops", f"after {duration(found.idle_seconds)} without work"),
     ]
+    if found.runs:
+        blocks[2:] = [
+            ("runs", f"{found.runs}: no worker of this pool, but a node of something else"),
+            ("there are", f"{len(there)}, of {most}"),
+            ("stops", "when it ends, or is stopped"),
+        ]
     if found.hosts:
         rows = [
             [short_address(host.host), describe_all(amounts(host.free)), host.why_not or "could"]

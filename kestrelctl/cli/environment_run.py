@@ -51,6 +51,10 @@ def environment(invocation: Invocation, /, file: Path, name: str, token: str, ru
     from kestrelctl.worker.environments.environment_driver import sweep
 
     wanted = _class(file, name)
+    if wanted.runs:
+        raise UsageError(
+            f"{name} starts no worker", hint=f"`kestrelctl environment start {name}` starts one"
+        )
     token = (sys.stdin.read() if token == "-" else token).strip()
     found = decode_token(token)
     invitation = parse_invitation(found.jid.partition("@")[0])
@@ -65,6 +69,7 @@ def environment(invocation: Invocation, /, file: Path, name: str, token: str, ru
     async def stay() -> None:
         own = owner.name(1)
         await sweep(driver)
+        await driver.collect(())  # what other recipes of this class have made
         prepared = await driver.prepare(wanted)
         try:
             await driver.start(own, wanted, prepared, command, token)

@@ -68,7 +68,7 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name", default="")
 @pass_invocation
 def log(invocation: Invocation, name: str) -> None:
-    """When triggers fired since the manager's start, and what they had done."""
+    """When triggers fired, and what they had done."""
 
     async def work(connection: Connection) -> CommandOutput:
         found = await ask(connection, ListFired(name=name), FiredList)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
@@ -13,13 +14,16 @@ from kestrelctl.core.model.isolation import TAG_PREFIX, is_reserved
 from kestrelctl.core.model.own_tags import first_own
 from kestrelctl.core.model.significance import problem_with_expression
 from kestrelctl.environments.environment_class import KINDS, EnvironmentClass, EnvironmentResources
+from kestrelctl.environments.node_command import MOST_WORD_CHARACTERS, MOST_WORDS
 from kestrelctl.errors import UsageError
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _KEYS = (
     *("kind", "image", "recipe", "tags", "resources", "minimum", "maximum"),
-    *("start_seconds", "idle_seconds", "hosts"),
+    *("start_seconds", "idle_seconds", "hosts", "runs"),
 )
+#: What says something of the worker that an environment boots.
+_OF_WORKERS = ("tags", "idle_seconds")
 #: The kinds that are made in one way only.
 _ONLY = {"venv": "recipe", "libvirt": "image"}
 
@@ -86,6 +90,7 @@ class _ClassTable:
             start_seconds=self._seconds("start_seconds", EnvironmentClass.start_seconds),
             idle_seconds=self._seconds("idle_seconds", EnvironmentClass.idle_seconds),
             hosts=self._hosts(),
+            runs=self._runs(),
         )
 
     def _made_of(self, kind: str) -> tuple[str, str]:
@@ -146,6 +151,18 @@ class _ClassTable:
         if mistake is not None:
             raise self._wrong("hosts", shown(text, mistake), "an expression about workers")
         return text
+
+    def _runs(self) -> tuple[str, ...]:
+        try:
+            words = tuple(shlex.split(self._text("runs")))
+        except ValueError as error:
+            raise self._wrong("runs", str(error), "close each quote") from None
+        if len(words) > MOST_WORDS or any(len(word) > MOST_WORD_CHARACTERS for word in words):
+            raise self._wrong("runs", "it is too long", "a program of the image that does it")
+        for key in _OF_WORKERS:
+            if words and key in self._table:
+                raise self._wrong(key, "what it runs is no worker of this pool", f"remove {key}")
+        return words
 
     def _text(self, key: str) -> str:
         value = self._table.get(key, "")

@@ -45,6 +45,9 @@ class EnvironmentClass:
         start_seconds: how long one may take until its worker has joined.
         idle_seconds: how long one stays without work.
         hosts: an expression about the workers that may make some; empty for all.
+        runs: what is started in it instead of a worker of this pool, as words: it is a node of
+            something else, of which the pool knows no more than whether it runs. Empty for a
+            worker.
     """
 
     name: str
@@ -58,6 +61,7 @@ class EnvironmentClass:
     start_seconds: float = 60.0
     idle_seconds: float = 300.0
     hosts: str = ""
+    runs: tuple[str, ...] = ()
 
 
 def recipe_digest(wanted: EnvironmentClass, recipe: bytes, made_with: str = "") -> str:

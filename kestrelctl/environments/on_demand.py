@@ -120,6 +120,9 @@ def decide(
     return Decision(planning.start, stop, planning.obstacles)
 
 
+_NO_CLASS = "there is no such class any more"
+
+
 def _outlived(
     classes: Mapping[str, EnvironmentClass],
     environments: Iterable[Environment],
@@ -134,14 +137,18 @@ def _outlived(
         cls = classes.get(each.of)
         if each.phase is EnvironmentPhase.STOPPING or each.asked_for:
             continue
+        if each.node and cls is None:
+            found.append(StopDecision(each.number, False, _NO_CLASS))
+            continue
         if each.phase is EnvironmentPhase.STARTING:
             if cls is not None and now - each.since >= cls.start_seconds:
-                why = f"its worker did not join within {cls.start_seconds:g} s"
+                what = "it was not started" if each.node else "its worker did not join"
+                why = f"{what} within {cls.start_seconds:g} s"
                 found.append(StopDecision(each.number, True, why))
                 kept[each.of] -= 1
         elif each.idle_since is not None:
             if cls is None:
-                found.append(StopDecision(each.number, False, "there is no such class any more"))
+                found.append(StopDecision(each.number, False, _NO_CLASS))
             elif now - each.idle_since >= cls.idle_seconds and kept[each.of] > cls.minimum:
                 # Else it would be started again at once, to no more use.
                 useless = each.of in needed

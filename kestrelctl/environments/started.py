@@ -1,4 +1,4 @@
-"""An environment: a worker that was started because work needed it, seen by the manager."""
+"""An environment: a worker, or a node of something else, that was started when it was needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class EnvironmentPhase(enum.StrEnum):
     """How far an environment is."""
 
     STARTING = "starting"  #: its host was told to start it, and its worker has not joined yet
-    READY = "ready"  #: its worker has joined
+    READY = "ready"  #: its worker has joined; of a node, its program runs
     STOPPING = "stopping"  #: its host was told to stop it, and has not said that it is gone
 
 
@@ -24,10 +24,12 @@ class Environment(msgspec.Struct, kw_only=True):
         host: the worker on whose machine it is.
         since: when it came into its phase, in seconds since the epoch.
         idle_since: since when its worker has had nothing to do; None while it has.
-        worker: the name of its own worker's account.
+        worker: the name of its own worker's account; of a node its name.
         held: whether its host has said that it holds it: only then does what it has count there.
-        has_worked: whether its worker has ever been given anything.
-        asked_for: whether somebody asked for it by hand: it stays until he has it stopped.
+        has_worked: whether its worker has ever been given anything; of a node, whether it has run
+            for a while.
+        asked_for: whether somebody asked for it, or a trigger did: it stays until it is stopped.
+        node: whether it is a node of something else, and boots no worker.
     """
 
     number: int
@@ -40,3 +42,4 @@ class Environment(msgspec.Struct, kw_only=True):
     held: bool = False
     has_worked: bool = False
     asked_for: bool = False
+    node: bool = False

@@ -152,7 +152,13 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     kept = options.data_dir / "triggers-disabled"
     if options.triggers:
         triggers = open_triggers(
-            service, dispatcher, options.triggers, kept, environments, handlers
+            service,
+            dispatcher,
+            options.triggers,
+            kept,
+            environments,
+            handlers,
+            options.events_kept_seconds,
         )
         watching = asyncio.ensure_future(triggers.run())
     mails = asyncio.ensure_future(Mails(service, options.mail).run())

@@ -14,7 +14,7 @@ class EnvironmentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         phase: `starting`, `ready` or `stopping`.
         since: when it came into that, in seconds since the epoch.
         idle_seconds: for how long it has had nothing to do; None while it has.
-        worker: the name of its worker.
+        worker: the name of its worker; of a node of something else its own.
     """
 
     number: int
@@ -61,6 +61,7 @@ class EnvironmentClassView(msgspec.Struct, frozen=True, kw_only=True, omit_defau
         assets: what each has, in natural units.
         waiting: tasks that wait for a worker and that it could run.
         obstacle: why no more are started: `not-needed`, `maximum`, `no-host`, `no-room`, `failed`.
+        runs: what each starts instead of a worker, as a command line; empty for a worker.
     """
 
     name: str
@@ -75,6 +76,7 @@ class EnvironmentClassView(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     obstacle: str
     hosts: list[EnvironmentHostView] = []
     failures: list[StartFailureView] = []
+    runs: str = ""
 
 
 class EnvironmentList(Reply, frozen=True, kw_only=True, tag="environments"):

@@ -11,6 +11,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from kestrelctl.core.model.result import Count
+from kestrelctl.environments.node_command import MOST_WORDS
 from kestrelctl.protocol.work import Message
 
 #: Longer ones do not travel: a recipe is a list of requirements, or a page of shell.
@@ -27,12 +28,14 @@ class HeldEnvironment(msgspec.Struct, frozen=True, array_like=True):
         of: the name of its class.
         asked_for: as its order said.
         starts: whether its program has yet to be started.
+        node: whether that is no worker, as its order said.
     """
 
     number: Count
     of: Short
     asked_for: bool
     starts: bool
+    node: bool = False
 
 
 class EndedEnvironment(msgspec.Struct, frozen=True, array_like=True):
@@ -69,9 +72,10 @@ class StartEnvironment(Message, frozen=True, kw_only=True, tag="start_environmen
         image, recipe: as in the class; of a recipe what is in the file.
         assets: what it has, in natural units: the machine's worker offers so much less meanwhile.
         start_seconds: when it is not prepared and started by then, it is given up.
-        worker: the name under which its own worker joins.
-        jid, password: the temporary account with which that worker joins.
+        worker: the name under which its own worker joins; of a node its name.
+        jid, password: the temporary account with which that worker joins; empty of a node.
         asked_for: whether somebody asked for it.
+        runs: what is started instead of a worker: then it is a node of something else.
     """
 
     number: Count
@@ -83,9 +87,10 @@ class StartEnvironment(Message, frozen=True, kw_only=True, tag="start_environmen
     assets: dict[str, float] = {}
     start_seconds: float
     worker: Short
-    jid: Short
-    password: Short
+    jid: Short = ""
+    password: Short = ""
     asked_for: bool = False
+    runs: Annotated[list[Short], msgspec.Meta(max_length=MOST_WORDS)] = []
 
 
 class StopEnvironment(Message, frozen=True, kw_only=True, tag="stop_environment"):

@@ -30,7 +30,6 @@ from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
-from kestrelctl.membership.event_records import StoreRecord
 from kestrelctl.simulate.bound_audit import BoundAudit, InUse
 from kestrelctl.simulate.checkpoint_audit import CheckpointAudit
 from kestrelctl.simulate.outline_audit import OutlineAudit
@@ -39,6 +38,7 @@ from kestrelctl.simulate.share_audit import ShareAudit
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.stage_audit import StageAudit
 from kestrelctl.store.memory import MemoryStore
+from kestrelctl.store.store_record import StoreRecord
 
 
 class Execution(msgspec.Struct):

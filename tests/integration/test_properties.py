@@ -113,7 +113,10 @@ async def test_what_is_built_in_is_read() -> None:
     )
     async with reading(text) as found:
         for name in found_names(text):
-            assert (await found.of(name)).missing == "", name
+            missing = (await found.of(name)).missing
+            if name in ("users", "at_the_console"):  # as a machine without both
+                missing = missing.replace("neither logind nor utmp tells who is there", "")
+            assert missing == "", name
         free = (await found.of("ram_free")).value
         assert isinstance(free, int)
         assert 0 < free < psutil.virtual_memory().total / 1024
@@ -121,7 +124,8 @@ async def test_what_is_built_in_is_read() -> None:
         assert isinstance(processes, int)
         assert processes > 1
         await found.of("load", 2)
-    assert {words.words[0] for words in read_definitions(text, "test")} == set(BUILT_IN)
+    tried = {words.words[0] for words in read_definitions(text, "test")}
+    assert tried | {"batch"} == set(BUILT_IN)  # this one needs a batch system: test_batch_queue.py
 
 
 def found_names(text: str) -> list[str]:

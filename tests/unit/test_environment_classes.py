@@ -14,6 +14,7 @@ from kestrelctl.environments.environment_class import (
     recipe_digest,
 )
 from kestrelctl.environments.environment_names import EnvironmentOwner
+from kestrelctl.environments.node_command import node_command
 from kestrelctl.environments.worker_command import reading, worker_command
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.quantities import parse_size
@@ -94,6 +95,10 @@ def test_there_is_a_way_to_write_each_kind(kind: str) -> None:
         ('kind = "venv"\nidle_seconds = 0', "idle_seconds", "0 is no such time"),
         ('kind = "venv"\nstart_seconds = nan', "start_seconds", "nan is no such time"),
         ('kind = "venv"\nhosts = "Arch =="', "hosts", "Arch =="),
+        ('kind = "venv"\nruns = "a \\"b"', "runs", "No closing quotation"),
+        ('kind = "venv"\nruns = ["slurmd"]', "runs", "is no text"),
+        ('kind = "venv"\nruns = "slurmd"\ntags = ["a"]', "tags", "no worker of this pool"),
+        ('kind = "venv"\nruns = "slurmd"\nidle_seconds = 9', "idle_seconds", "no worker"),
     ],
 )
 def test_a_mistake_is_named_with_file_class_and_key(lines: str, key: str, cause: str) -> None:
@@ -169,3 +174,12 @@ def test_a_token_is_on_no_command_line() -> None:
     assert reading("/run/kestrel/token", ("kestrelctl", "worker")) == (
         *("sh", "-c", 'exec "$@" <"$0"', "/run/kestrel/token", "kestrelctl", "worker"),
     )
+
+
+def test_a_class_may_run_what_is_no_worker_under_the_name_of_each() -> None:
+    text = '[environment.mpi]\nkind = "nspawn"\nimage = "/srv/mpi"\n'
+    found = classes(f"{text}runs = \"slurmd -D -N {{name}} --conf 'Feature=mpi'\"\n")["mpi"]
+    assert node_command(found.runs, "env-mpi-2k5") == (
+        *("slurmd", "-D", "-N", "env-mpi-2k5", "--conf", "Feature=mpi"),
+    )
+    assert classes(text)["mpi"].runs == ()

@@ -6,13 +6,29 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from neighbourskit import on_its_own_clock
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.manager.environments.environment_book import FIRST_NUMBER, worker_name
-from kestrelctl.manager.environments.environment_desk import AWAY_SECONDS, EnvironmentDesk
-from kestrelctl.protocol.environments import EndedEnvironment, EnvironmentsHere, HeldEnvironment
+from kestrelctl.environments.started import EnvironmentPhase
+from kestrelctl.errors import UsageError
+from kestrelctl.manager.environments.environment_book import (
+    FIRST_NUMBER,
+    NODE_SETTLES_SECONDS,
+    worker_name,
+)
+from kestrelctl.manager.environments.environment_desk import (
+    AWAY_SECONDS,
+    SETTLE_SECONDS,
+    EnvironmentDesk,
+)
+from kestrelctl.protocol.environments import (
+    EndedEnvironment,
+    EnvironmentsHere,
+    HeldEnvironment,
+    StartEnvironment,
+)
 
 HOST = "w@workers.pool/h"
 
@@ -21,9 +37,11 @@ class Accounts:
     """Writes down what is asked for."""
 
     def __init__(self) -> None:
+        self.invited: list[str] = []
         self.deleted: list[str] = []
 
     async def invite(self, name: str, valid_seconds: float) -> tuple[str, str, int]:
+        self.invited.append(name)
         return f"join-{name}@workers.pool", "secret", 0
 
     async def take_away(self, jid: str, by: str) -> None:
@@ -49,14 +67,19 @@ def desk(*workers: Any) -> tuple[EnvironmentDesk, Any, Accounts]:
         tell=lambda host, message: told.append((host, message)),
     )  # fmt: skip
     accounts = Accounts()
-    cls = EnvironmentClass(name="gpu", kind="venv", tags=("gpu",))
-    return EnvironmentDesk(service, {"gpu": cls}, {}, accounts, "workers.pool"), service, accounts
+    gpu = EnvironmentClass(name="gpu", kind="venv", tags=("gpu",))
+    mpi = EnvironmentClass(name="mpi", kind="venv", maximum=2, runs=("slurmd", "-N", "{name}"))
+    classes = {"gpu": gpu, "mpi": mpi}
+    return EnvironmentDesk(service, classes, {}, accounts, "workers.pool"), service, accounts
 
 
-def here(*numbers: int) -> EnvironmentsHere:
-    return EnvironmentsHere(
-        kinds=["venv"], here=[HeldEnvironment(n, "gpu", False, False) for n in numbers]
-    )
+def here(*numbers: int, of: str = "gpu") -> EnvironmentsHere:
+    held = [HeldEnvironment(n, of, False, False, of == "mpi") for n in numbers]
+    return EnvironmentsHere(kinds=["venv"], here=held)
+
+
+def ended(number: int, of: str, why: str) -> EnvironmentsHere:
+    return EnvironmentsHere(kinds=["venv"], ended=[EndedEnvironment(number, of, why)])
 
 
 @on_its_own_clock
@@ -96,13 +119,62 @@ async def test_one_that_was_stopped_for_being_late_has_failed_once() -> None:
     await asyncio.sleep(1)
     found.on_here(HOST, here(started.number))
     await asyncio.sleep(61)
-    found.on_here(
-        HOST,
-        EnvironmentsHere(kinds=["venv"], ended=[EndedEnvironment(started.number, "gpu", "late")]),
-    )
+    found.on_here(HOST, ended(started.number, "gpu", "late"))
     latest = found.failures.latest("gpu", HOST)
     assert latest is not None
     assert latest.times == 1
     assert [type(message).__name__ for _, message in service.told] == [
         "StartEnvironment", "StopEnvironment",
     ]  # fmt: skip
+
+
+@on_its_own_clock
+async def test_a_node_of_something_else_is_given_no_account() -> None:
+    found, service, accounts = desk(worker(HOST))
+    found.on_here(HOST, here())
+    found.start("mpi")
+    found.start("gpu")
+    await asyncio.sleep(1)
+    mpi, gpu = [message for _, message in service.told]
+    assert isinstance(mpi, StartEnvironment)
+    assert isinstance(gpu, StartEnvironment)
+    assert (mpi.jid, mpi.password, mpi.runs) == ("", "", ["slurmd", "-N", "{name}"])
+    assert (gpu.jid, gpu.runs) == (f"join-{gpu.worker}@workers.pool", [])
+    assert accounts.invited == [gpu.worker]
+    found.on_here(HOST, ended(mpi.number, "mpi", ""))
+    await asyncio.sleep(1)
+    assert not accounts.deleted
+
+
+@on_its_own_clock
+async def test_a_node_that_ends_at_once_has_failed_and_a_later_end_is_its_own_affair() -> None:
+    found, _, _ = desk(worker(HOST))
+    found.on_here(HOST, here())
+    first, second = found.start("mpi"), found.start("mpi")
+    found.on_here(HOST, here(first.number, second.number, of="mpi"))
+    assert first.phase is EnvironmentPhase.READY
+    await asyncio.sleep(NODE_SETTLES_SECONDS + 2)
+    found.on_here(HOST, ended(first.number, "mpi", "its program has ended"))
+    assert found.failures.latest("mpi", HOST) is None
+    third = found.start("mpi")
+    found.on_here(HOST, here(third.number, of="mpi"))
+    found.on_here(HOST, ended(third.number, "mpi", "its program has ended"))
+    assert found.failures.latest("mpi", HOST) is not None
+
+
+@on_its_own_clock
+async def test_what_asks_again_and_again_is_kept_within_limits() -> None:
+    found, _, _ = desk(worker(HOST))
+    found.on_here(HOST, here())
+    with pytest.raises(UsageError, match="it is not known yet"):
+        found.start("mpi", patient=True)
+    await asyncio.sleep(SETTLE_SECONDS + 1)
+    failed = found.start("mpi", patient=True)
+    found.on_here(HOST, ended(failed.number, "mpi", "no such program"))
+    with pytest.raises(UsageError, match="have failed of late"):
+        found.start("mpi", patient=True)
+    found.start("mpi")
+    await asyncio.sleep(11)
+    found.start("mpi", patient=True)
+    with pytest.raises(UsageError, match="as many as there may be"):
+        found.start("mpi")

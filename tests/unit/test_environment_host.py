@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,9 @@ class Driver:
         self.there[name] = EnvironmentStatus(True)
         self.started.append((name, wanted, tuple(command), token))
 
+    async def collect(self, in_use: Collection[str]) -> list[str]:
+        return []
+
     async def status(self) -> dict[str, EnvironmentStatus]:
         return dict(self.there)
 
@@ -106,6 +110,9 @@ async def test_an_order_is_started_with_its_recipe_and_the_worker_offers_less(
     [(name, wanted, command, token)] = driver.started
     assert name.endswith("-1")
     assert Path(wanted.recipe).read_text() == "numpy"
+    assert os.access(wanted.recipe, os.X_OK), "that of a root tree is a program"
+    assert [each.name for each in Path(wanted.recipe).parent.iterdir()] == ["recipe"]
+    assert made.in_use() == ["prepared"]
     assert (command, token) == (("run", "env-1", "numpy"), "join@x secret")
     assert [each.starts for each in machine.said[-1].here] == [False]
     await made.close()
@@ -121,6 +128,8 @@ async def test_one_that_is_stopped_is_gone_and_gives_back_what_it_had(tmp_path: 
     assert machine.ad.assets["cpus"] == 4.0
     assert driver.there == {}
     assert machine.ended() == [(1, "")]
+    assert made.in_use() == []
+    assert list((tmp_path / "recipes").iterdir()) == []
     await made.close()
 
 
@@ -246,3 +255,18 @@ async def test_when_the_worker_ends_all_are_stopped_and_none_is_started(tmp_path
     assert driver.there == {}
     made.on_start(order(3))
     assert machine.ended()[-1] == (3, "this worker is ending")
+
+
+@on_its_own_clock
+async def test_a_node_runs_what_its_class_says_with_nothing_to_join_with(tmp_path: Path) -> None:
+    made, machine, driver = host(tmp_path)
+    made.on_start(order(runs=["slurmd", "-N", "{name}"], jid="", password="", tags=[]))
+    await asyncio.sleep(0.5)
+    [(_, _, command, token)] = driver.started
+    assert (command, token) == (("slurmd", "-N", "env-1"), "")
+    assert machine.ad.assets["cpus"] == 3.0
+    assert [(each.starts, each.node) for each in machine.said[-1].here] == [(False, True)]
+    driver.there.clear()
+    await asyncio.sleep(2)
+    assert machine.ended() == [(1, "its program has ended")]
+    assert machine.ad.assets["cpus"] == 4.0

@@ -197,3 +197,9 @@ def test_a_success_and_the_end_of_a_host_are_new_beginnings() -> None:
     failures.failed(GPU, "h", NOW, "no image")
     failures.forget_host("h")
     assert failures.may_start(GPU, "h", NOW)
+
+
+def test_a_node_goes_with_its_class_and_is_kept_as_long_as_its_class_is() -> None:
+    node = one(node=True, idle_since=None)
+    assert [each.number for each in what([], [], [], node).stop] == [node.number]
+    assert what([of()], [], [], node).stop == []

@@ -10,10 +10,12 @@ import pytest
 from managerkit import PlayedManager, settled
 from test_trigger_definitions import SOURCES_EXAMPLE
 
+from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.handlers.handler_desk import HandlerDesk
+from kestrelctl.manager.triggers import trigger_log
 from kestrelctl.manager.triggers.trigger_desk import COLLECT_SECONDS, TriggerDesk
 from kestrelctl.manager.triggers.trigger_files import open_triggers, read_all_triggers
 from kestrelctl.membership.handler_definition import read_handlers
@@ -29,6 +31,7 @@ from kestrelctl.protocol.trigger_messages import (
     ListTriggers,
     TryTrigger,
 )
+from kestrelctl.store.memory import MemoryStore
 
 W1, W2 = "w1@workers.pool/a", "w2@workers.pool/a"
 ROOT, ADA = "root@users.pool/1", "ada@users.pool/1"
@@ -39,6 +42,9 @@ cmd = drain([w for w in workers if w.properties.users > 0])
 ticks = 30
 on_update_check = yes
 """
+
+
+KEPT = 3_600.0
 
 
 class Notes:
@@ -56,10 +62,10 @@ class Notes:
 class Pool:
     """A manager with two workers and triggers."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, store: MemoryStore | None = None) -> None:
         self.directory = directory
         self.played = PlayedManager(
-            directory, worker_hosts=("workers.pool",), user_hosts=("users.pool",)
+            directory, store=store, worker_hosts=("workers.pool",), user_hosts=("users.pool",)
         )
         self.notes = Notes()
         handlers = read_handlers("[admin]\non = failed\nrun = /bin/true\n", "h")
@@ -80,7 +86,7 @@ class Pool:
         file.write_text(text)
         kept = self.directory / "disabled"
         self.desk = open_triggers(
-            self.played.service, self.played.dispatcher, [file], kept, None, self.handlers
+            self.played.service, self.played.dispatcher, [file], kept, None, self.handlers, KEPT
         )
 
     async def reads(self, worker: str, *, anew: bool = False, **values: Any) -> None:
@@ -195,6 +201,7 @@ async def test_what_there_is_not_is_told_and_ends_nothing(pool: Pool) -> None:
     [fired] = (await pool.asked(ListFired(name="t"))).fired
     assert fired.problems == [
         "this pool has no classes of environments",
+        "this pool has no classes of environments",
         "there is no group of workers 'no'",
     ]
     assert (await pool.asked(ListFired(name="nosuch"))).code == "not-found"
@@ -221,6 +228,68 @@ async def test_one_that_is_disabled_does_nothing_also_after_a_restart(pool: Pool
     pool.opens(rule("drain('w1')"))
     await pool.looks("t")
     assert pool.draining() == [W1]
+
+
+async def test_one_that_rests_rests_also_after_a_restart_and_the_log_is_there(pool: Pool) -> None:
+    text = rule("run_command('clean', days=1)") + "cooldown = 600\n"
+    await pool.begin(text)
+    await pool.looks("t")
+    assert set(pool.told()) == {W1, W2}
+    again = Pool(pool.directory, pool.played.store)
+    again.played.now += 300.0
+    await again.begin(text)
+    await again.looks("t")
+    assert again.told() == {}
+    [fired] = (await again.asked(ListFired(name="t"))).fired
+    assert (fired.at, fired.actions) == (pool.played.now, ["run_command(clean, days=1)"])
+    again.played.now += 301.0
+    await again.looks("t")
+    assert set(again.told()) == {W1, W2}
+    [view] = (await again.asked(ListTriggers())).triggers
+    assert (view.times, view.fired_at) == (2, again.played.now)
+
+
+async def test_a_clock_that_was_set_back_lengthens_no_rest(pool: Pool) -> None:
+    text = rule("run_command('clean', days=1)") + "cooldown = 600\n"
+    await pool.begin(text)
+    await pool.looks("t")
+    again = Pool(pool.directory, pool.played.store)
+    again.played.now -= 86_400.0
+    await again.begin(text)
+    await again.looks("t")
+    assert again.told() == {}
+    again.played.now += 601.0
+    await again.looks("t")
+    assert set(again.told()) == {W1, W2}
+
+
+async def test_none_fires_before_those_are_heard_that_were_there(pool: Pool) -> None:
+    text = "[t]\nexpr = len(workers) < 2\ncmd = notify('admin', 'where are they?')\nticks = 5\n"
+    await pool.begin(text)
+    again = Pool(pool.directory, pool.played.store)
+    again.opens(text)
+    await again.looks("t")
+    assert (await again.asked(ListFired())).fired == []
+    again.played.now += 5.0
+    again.played.service.handle(ev.Tick(at=again.played.now, cause="tick"))
+    await again.looks("t")
+    assert len((await again.asked(ListFired())).fired) == 1
+
+
+async def test_the_log_has_an_end(pool: Pool) -> None:
+    await pool.begin(rule("resume('w1')"))
+    for number in range(2 * trigger_log.TIDY_EACH):
+        pool.desk.log.add("t", float(number), ["x" * 9_999] * 20, ["no"])
+    await settled()
+    found = pool.played.store.fired(limit=10 * trigger_log.MOST_FIRED)
+    assert len(found) == 2 * trigger_log.TIDY_EACH
+    assert len(found[0].actions[0]) == trigger_log.MOST_CHARACTERS
+    shown = await pool.asked(ListFired())
+    assert 0 < len(shown.fired) < trigger_log.TIDY_EACH, "as many as one answer holds"
+    assert shown.fired[-1].at == found[-1].at
+    pool.desk.log.tidy()
+    await settled()
+    assert len(pool.played.store.fired(limit=99)) == 1, "they are older than what is kept"
 
 
 async def test_a_test_does_nothing_and_says_when_it_would_have_fired(pool: Pool) -> None:

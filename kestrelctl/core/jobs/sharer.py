@@ -51,6 +51,9 @@ def weight_of(claim: Claim) -> float:
 class Sharer:
     """A user who has, or had, jobs.
 
+    Args:
+        astir: where it is noted that he may have something from now on.
+
     Attributes:
         record: what is set for him.
         running: his attempts that are charged at a worker. Only `core.attempts` writes this and
@@ -72,9 +75,11 @@ class Sharer:
             next job with such a command is expected to take until its first task has ended.
         stored: what his tasks have in the file share.
         at_home: whether he has, or had, jobs of the pool's own; if not, his are guests.
+        number: his place among all users, as they came.
     """
 
     __slots__ = (
+        "_astir",
         "_since",
         "_unfolded",
         "_usage",
@@ -86,6 +91,7 @@ class Sharer:
         "handed",
         "latest_weight",
         "lead",
+        "number",
         "passed_over_seconds",
         "quotas",
         "record",
@@ -96,8 +102,12 @@ class Sharer:
         "turns",
     )
 
-    def __init__(self, record: UserRecord, config: Config) -> None:
+    def __init__(
+        self, record: UserRecord, config: Config, astir: dict[Sharer, None] | None = None
+    ) -> None:
         self.record = record
+        self._astir = {} if astir is None else astir
+        self.number = 0
         self.running = 0
         self.charged = 0.0
         self.handed = 0.0
@@ -145,6 +155,8 @@ class Sharer:
         if now > self._since:
             self._unfolded += self.charged * (now - self._since)
             self._since = now
+        if not self.running:
+            self._astir[self] = None
         self.running += attempts
         self.charged += weight * attempts
         self.latest_weight = weight
@@ -206,6 +218,8 @@ class Sharers:
         self.stale = False
         self.settled = True
         self._users: dict[str, Sharer] = {}
+        #: Those who have something, or wait for it, and some who had: most users have nothing.
+        self._astir: dict[Sharer, None] = {}
         self._groups: dict[str, GroupRecord] = {}
         self._weighed_at = 0.0
         self._handed = {True: 0.0, False: 0.0}
@@ -218,7 +232,8 @@ class Sharers:
         return found
 
     def _come(self, record: UserRecord) -> Sharer:
-        found = self._users[record.name] = Sharer(record, self._config)
+        found = self._users[record.name] = Sharer(record, self._config, self._astir)
+        found.number = len(self._users)
         self._limit(found)
         return found
 
@@ -315,9 +330,10 @@ class Sharers:
         self.stale = True
         others = [
             other.handed
-            for other in self._users.values()
+            for other in self._astir
             if other.is_active and other is not sharer and other.at_home is sharer.at_home
         ]
+        self._astir[sharer] = None
         sharer.handed = max(sharer.handed, min(others, default=0.0))
         sharer.ahead_seconds = sharer.lead = sharer.served = 0.0
         sharer.passed_over_seconds = 0.0
@@ -345,14 +361,27 @@ class Sharers:
             return
         passed_seconds = now - self._weighed_at
         self._weighed_at, self.stale = now, False
-        active = [
-            sharer for sharer in self._users.values() if sharer.running > 0 or sharer.turns > 0
-        ]
+        active = self._active()
         for at_home in (True, False):
             alike = [sharer for sharer in active if sharer.at_home is at_home]
             if alike:
                 self._weigh(alike, now)
-            self._find_leads(alike, passed_seconds, at_home=at_home)
+                self._find_leads(alike, passed_seconds, at_home=at_home)
+            else:
+                self._handed[at_home] = 0.0
+
+    def looks_at(self, sharer: Sharer) -> bool:
+        """Whether a user is among those who may have something."""
+        return sharer in self._astir
+
+    def _active(self) -> list[Sharer]:
+        """Everybody who has something, or waits for it, in the order in which they came."""
+        active = [sharer for sharer in self._astir if sharer.running > 0 or sharer.turns > 0]
+        if len(active) < len(self._astir):
+            self._astir.clear()
+            self._astir.update(dict.fromkeys(active))
+        active.sort(key=_number)
+        return active
 
     def _weigh(self, active: list[Sharer], now: float) -> None:
         usages = [sharer.fold(now, self.half_life_seconds) for sharer in active]
@@ -411,3 +440,7 @@ class Sharers:
             else record.weight
             for record in (sharer.record for sharer in active)
         ]
+
+
+def _number(sharer: Sharer) -> int:
+    return sharer.number

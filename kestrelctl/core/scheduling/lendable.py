@@ -1,7 +1,8 @@
 """What the pool could lend: its own workers, by what they have in common, and what is free of them.
 
 It is asked for many times a second. What workers have in common is found anew only when one comes,
-goes, or says something else of itself; what is free is a walk over those that may take tasks.
+goes, or says something else of itself; what is free is a walk over those that may take tasks, only
+when something has changed at one of them.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ class LendableClasses:
 
     def __init__(self, supply: Supply) -> None:
         self._supply = supply
-        self._version = -1
+        self._version = self._stirred = -1
         self._groups: list[_Group] = []
+        self._counted: list[_Counted] = []
 
     def find(
         self,
@@ -82,6 +84,12 @@ class LendableClasses:
         if self._version != self._supply.version:
             self._version = self._supply.version
             self._groups = _grouped(self._supply, workers)
+            self._stirred = -1
+        if self._stirred != self._supply.stirred:
+            self._stirred = self._supply.stirred
+            self._counted = [_count(group, now) for group in self._groups]
+            if any(counted.changes_by_itself for counted in self._counted):
+                self._stirred = -1
         tasks: dict[int, int] = {}
         old: dict[int, int] = {}
         for each in waiting:
@@ -91,8 +99,7 @@ class LendableClasses:
                 old[bit] = old.get(bit, 0) + each.old
         wanted = sum(tasks)
         found: list[LendableClass] = []
-        for group in self._groups:
-            counted = _counted(group, now)
+        for group, counted in zip(self._groups, self._counted, strict=True):
             if not counted.machines:
                 continue
             usable = 0
@@ -106,8 +113,8 @@ class LendableClasses:
                     machines=counted.machines,
                     free=natural(counted.free) if starts else {},
                     whole=natural({n: a * counted.machines for n, a in group.capacity.items()}),
-                    wanted=sum(n for bit, n in tasks.items() if bit & usable),
-                    overdue=sum(n for bit, n in old.items() if bit & usable),
+                    wanted=sum([n for bit, n in tasks.items() if bit & usable]),
+                    overdue=sum([n for bit, n in old.items() if bit & usable]),
                 )
             )
         return found
@@ -131,16 +138,22 @@ class _Group:
 
 
 class _Counted:
-    """What workers that may take tasks have free together."""
+    """What workers that may take tasks have free together.
 
-    __slots__ = ("free", "machines")
+    Attributes:
+        machines: how many these are.
+        changes_by_itself: whether one of them leaves at some time, and has nothing to lend then.
+    """
+
+    __slots__ = ("changes_by_itself", "free", "machines")
 
     def __init__(self, names: Iterable[str]) -> None:
         self.machines = 0
         self.free: Amounts = dict.fromkeys(names, 0)
+        self.changes_by_itself = False
 
 
-def _counted(group: _Group, now: float) -> _Counted:
+def _count(group: _Group, now: float) -> _Counted:
     found = _Counted(group.capacity)
     idle = 0
     free = found.free
@@ -151,14 +164,19 @@ def _counted(group: _Group, now: float) -> _Counted:
                 if worker.kept_for is not None:
                     continue
                 found.machines += 1
-                if worker.wants == 0 or _leaves_soon(worker, now):
+                if worker.ad.ends_at is not None:
+                    found.changes_by_itself = True
+                    if _leaves_soon(worker, now):
+                        continue
+                if worker.wants == 0:
                     continue
-                if not worker.held:
+                held = worker.held
+                if not held:
                     idle += 1
                     continue
                 left = worker.free
                 # What waits there is first; and no task goes without a processor.
-                if left.get("cpus", 0) > 0 and len(worker.held) == worker.running:
+                if left.get("cpus", 0) > 0 and len(held) == worker.running:
                     for name in names:
                         amount = left[name]
                         if amount > 0:  # below zero is what is free after a shrink
@@ -170,8 +188,6 @@ def _counted(group: _Group, now: float) -> _Counted:
 
 
 def _leaves_soon(worker: Worker, now: float) -> bool:
-    if worker.ad.ends_at is None:
-        return False
     remaining = worker.remaining_seconds(now)
     return remaining is not None and remaining < LEAST_STAY_SECONDS
 

@@ -15,7 +15,7 @@ pool lacks for the rest is `shortage`'s question.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from math import inf
@@ -238,14 +238,12 @@ class Planner:
 
     def plan(self) -> Plan:
         """Plans for all that waits and everybody who may take it."""
-        # In the first round each is made when its turn comes: of many idle workers few are
-        # looked at.
+        if not self._places:
+            return self.found
         offers: dict[ClassSupply, Iterable[Offer]] = {
-            cls: (Offer(worker, self._config, self._now) for worker in cls.hungry.values())
-            for cls in self._supply.present()
-            if cls.hungry
+            cls: self._offers_of(cls) for cls in self._supply.present() if cls.hungry
         }
-        if not offers or not self._places:
+        if not offers:
             return self.found
         tiers = self._tiers(list(offers))
         if self._spanning:
@@ -258,10 +256,23 @@ class Planner:
             if self._together is None or not self._start_together(whatever=True):
                 return self.found
 
+    def _offers_of(self, cls: ClassSupply) -> Iterator[Offer]:
+        """What the workers of a class have, besides those that are full. In the first round each is
+        made when its turn comes: of many idle workers few are looked at.
+        """
+        usable = self._usable(cls)
+        for worker in cls.hungry.values():
+            if not self._short and not usable & cls.fitting(worker.free):
+                self.found.sated.append(worker)
+            else:
+                yield Offer(worker, self._config, self._now)
+
     def _tiers(self, classes: list[ClassSupply]) -> list[list[ClassSupply]]:
         """Classes that are filled side by side, those that go first before the others: the pool's
         own before neighbours', and of these the nearer ones first.
         """
+        if len(classes) == 1:
+            return [classes]
         ranked = [shape for shape in self._shapes if shape.bit & self._waiting and shape.rank]
         for shape in ranked:
             ranks = {_rank_of(cls, shape) for cls in classes} - {-inf}

@@ -138,12 +138,14 @@ class Supply:
         policies: what tasks are charged on which of them.
         version: another one each time that a worker of the pool's own comes or goes, or its ad or
             class changes.
+        stirred: another one each time that one of these may have more or less free, or may take
+            tasks or may not.
     """
 
     def __init__(self) -> None:
         self.significance = Significance(WORKER_ATTRIBUTES)
         self.policies = PoliciesInForce()
-        self.version = 0
+        self.version = self.stirred = 0
         self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None, float], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
         self._classes_seen = 0
@@ -207,7 +209,8 @@ class Supply:
 
     def facts_of(self, ad: WorkerAd, jid: str) -> Facts:
         """What of a worker's ad expressions ask, beside its assets and tags."""
-        self.significance.known.update(name.lower() for name in own_attributes(ad))
+        if ad.attributes or ad.properties:
+            self.significance.known.update(name.lower() for name in own_attributes(ad))
         if not self.significance:
             return ()
         return self.significance.of(own_attributes(ad) | worker_facts(ad, jid))
@@ -248,6 +251,11 @@ class Supply:
         if not cls.distance_seconds:
             self.version += 1
 
+    def note_use(self, worker: Worker) -> None:
+        """Notes that a worker may have more or less free than before."""
+        if not worker.cls.distance_seconds:
+            self.stirred += 1
+
     def able(self, shapes: Sequence[Shape], wanted: int, bit: int) -> int:
         """How many workers that are online could run tasks of a shape.
 
@@ -271,13 +279,14 @@ class Supply:
 
     def wake(self, worker: Worker) -> None:
         """Puts a worker among those that may be able to take tasks."""
-        supply = self.of(worker)
+        supply = self._by_class[worker.cls]
         supply.parked.pop(worker.jid, None)
         supply.hungry[worker.jid] = worker
+        self.note_use(worker)
 
     def park(self, worker: Worker) -> None:
         """Sets a worker aside, because it can take nothing of what waits now."""
-        supply = self.of(worker)
+        supply = self._by_class[worker.cls]
         if supply.hungry.pop(worker.jid, None) is not None:
             supply.parked[worker.jid] = worker
 
@@ -286,6 +295,7 @@ class Supply:
         supply = self.of(worker)
         supply.hungry.pop(worker.jid, None)
         supply.parked.pop(worker.jid, None)
+        self.note_use(worker)
 
     def wake_for(self, shape: Shape) -> None:
         """Looks again at workers that could run tasks of a shape, because some came in."""

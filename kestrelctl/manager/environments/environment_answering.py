@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from kestrelctl.core.model.assets import describe_all, natural, without_units
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.environments.on_demand import amounts_of
@@ -79,6 +81,7 @@ class EnvironmentRequests:
             obstacle=desk.obstacles[cls.name].value,
             hosts=hosts,
             failures=failures,
+            runs=shlex.join(cls.runs),
         )
 
     def _why_not(self, cls: EnvironmentClass, name: str) -> str:

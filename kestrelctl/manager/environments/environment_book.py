@@ -21,6 +21,8 @@ _WORKER = re.compile(rf"{WORKER_PREFIX}(.+)-([0-9a-z]{{1,13}})")
 
 #: Each start of a manager gives so many numbers at most; the first one gives none below.
 FIRST_NUMBER = 1 << 20
+#: A node that has run for so long counts as one that works.
+NODE_SETTLES_SECONDS = 10.0
 
 
 def worker_name(of: str, number: int) -> str:
@@ -56,7 +58,9 @@ class EnvironmentBook:
         self.kinds: dict[str, frozenset[str]] = {}
         self._next = epoch * FIRST_NUMBER
 
-    def order(self, of: str, host: str, now: float, *, asked_for: bool) -> Environment:
+    def order(
+        self, of: str, host: str, now: float, *, asked_for: bool, node: bool = False
+    ) -> Environment:
         """Notes that one is to be started."""
         self._next += 1
         found = Environment(
@@ -67,6 +71,7 @@ class EnvironmentBook:
             since=now,
             worker=worker_name(of, self._next),
             asked_for=asked_for,
+            node=node,
         )
         self.known[found.number] = found
         return found
@@ -92,9 +97,13 @@ class EnvironmentBook:
                     # Not as the host says: the account of that name is deleted in the end.
                     worker=worker_name(each.of, each.number),
                     asked_for=each.asked_for,
+                    node=each.node,
                 )
-            if found.host == host:
-                found.held = True
+            if found.host != host:
+                continue
+            found.held = True
+            if found.node and not each.starts and found.phase is EnvironmentPhase.STARTING:
+                found.phase, found.since = EnvironmentPhase.READY, now
         gone: list[tuple[Environment, str]] = []
         for end in said.ended:
             found = self.known.get(end.number)
@@ -133,11 +142,18 @@ class EnvironmentBook:
                 nothing to do.
 
         Returns:
-            Those that have been given work for the first time.
+            Those that have been given work for the first time, or have begun to count as nodes that
+            work: whether these have anything to do is not seen here.
         """
         there = dict(idle)
         useful: list[Environment] = []
         for each in self.known.values():
+            if each.node:
+                runs = each.phase is EnvironmentPhase.READY and not each.has_worked
+                if runs and now - each.since >= NODE_SETTLES_SECONDS:
+                    each.has_worked = True
+                    useful.append(each)
+                continue
             is_idle = there.get(each.worker)
             if is_idle is None or each.phase is EnvironmentPhase.STOPPING:
                 continue

@@ -165,15 +165,16 @@ class EnvironmentDesk:
     def _gone(self, environment: Environment, why: str) -> None:
         """One is not there any more."""
         words = f"environment {environment.number} of class {environment.of}"
+        over = log.info if environment.node else log.warning  # a node may leave when it is idle
         if environment.phase is EnvironmentPhase.STOPPING:
             log.info("%s at %s is stopped", words, environment.host)
         elif why and not environment.has_worked:
             self._failed(environment, why)
         elif why:
-            log.warning("%s at %s has gone: %s", words, environment.host, why)
+            over("%s at %s has gone: %s", words, environment.host, why)
         else:
             log.info("%s at %s is stopped", words, environment.host)
-        self._spawn(self._drop_account(environment.worker))
+        self._drop_account_of(environment)
 
     def _failed(self, environment: Environment, why: str) -> None:
         of, host = environment.of, environment.host
@@ -218,7 +219,7 @@ class EnvironmentDesk:
         gone = [host for host in self.book.kinds if _is_gone(workers.get(host), now)]
         for host in gone:
             for each in self.book.forget_host(host):
-                self._spawn(self._drop_account(each.worker))
+                self._drop_account_of(each)
             self.failures.forget_host(host)
         for each in list(self.book.known.values()):
             if not each.held and now - each.since > UNHEARD_SECONDS:
@@ -250,7 +251,7 @@ class EnvironmentDesk:
             name: self._imagine(cls, host.name)
             for host in hosts
             for name, cls in self.classes.items()
-            if name in host.classes
+            if name in host.classes and not cls.runs
         }
         for each in self._service.pool.unmet(now)[:MOST_SHAPES] if self.classes else ():
             places: dict[str, int] = {}
@@ -276,7 +277,7 @@ class EnvironmentDesk:
         found: list[str] = []
         for name, cls in self.classes.items():
             here = next((host.name for host in hosts if name in host.classes), None)
-            if here is None:
+            if here is None or cls.runs:
                 continue
             jid = f"{WORKER_PREFIX}{name}@{self._workers_host}/x"
             if self._service.pool.would_fit(shape, self._imagine(cls, here), jid) is None:
@@ -366,17 +367,28 @@ class EnvironmentDesk:
 
     # -- starting and stopping ---------------------------------------------------------------------
 
-    def start(self, of: str, host: str = "") -> Environment:
+    def start(self, of: str, host: str = "", *, patient: bool = False) -> Environment:
         """Starts one because somebody asks for it; it stays until it is stopped.
 
         Args:
             host: where; empty for the host that has the most room.
+            patient: whether it is not to be tried where a start has failed of late, nor before all
+                hosts have said what they have: so a rule may ask again and again.
 
         Raises:
             NotFound: there is no such class, or no such host.
             UsageError: it cannot be started there now.
         """
         cls = self._class(of)
+        there = sum(each.of == of for each in self.book.known.values())
+        if there >= cls.maximum:
+            raise UsageError(
+                f"there are {there} environments of class {of}, as many as there may be",
+                hint="`maximum` in the class",
+            )
+        now = self._service.now()
+        if patient and now < self._starts_at:
+            raise UsageError("it is not known yet which environments there are")
         fitting = [
             each
             for each in self.hosts()
@@ -393,6 +405,13 @@ class EnvironmentDesk:
             for each in fitting
             if all(each.free.get(asset, 0) >= amount for asset, amount in taken.items())
         ]
+        if patient and roomy:
+            roomy = [each for each in roomy if self.failures.may_start(of, each.name, now)]
+            if not roomy:
+                raise UsageError(
+                    f"starts of environments of class {of} have failed of late",
+                    hint=f"`kestrelctl environment explain {of}` says why",
+                )
         if not roomy:
             raise UsageError(
                 f"no worker has room for an environment of class {of} now",
@@ -432,16 +451,19 @@ class EnvironmentDesk:
         return found
 
     def _begin(self, of: str, host: str, *, asked_for: bool) -> Environment:
-        environment = self.book.order(of, host, self._service.now(), asked_for=asked_for)
+        now, node = self._service.now(), bool(self.classes[of].runs)
+        environment = self.book.order(of, host, now, asked_for=asked_for, node=node)
         log.info("starting environment %d of class %s at %s", environment.number, of, host)
         self._spawn(self._order(environment))
         return environment
 
     async def _order(self, environment: Environment) -> None:
         cls = self.classes[environment.of]
+        jid = password = ""
         try:
-            valid_seconds = cls.start_seconds + ACCOUNT_SECONDS
-            jid, password, _ = await self._invitations.invite(environment.worker, valid_seconds)
+            if not environment.node:  # Nobody is lent what he does not need.
+                valid_seconds = cls.start_seconds + ACCOUNT_SECONDS
+                jid, password, _ = await self._invitations.invite(environment.worker, valid_seconds)
         except KestrelError as error:
             if self.book.known.pop(environment.number, None) is not None:
                 self._failed(environment, f"{error.message} ({error.cause})")
@@ -461,12 +483,17 @@ class EnvironmentDesk:
                 jid=jid,
                 password=password,
                 asked_for=environment.asked_for,
+                runs=list(cls.runs),
             ),
         )
 
     def _stop(self, environment: Environment) -> None:
         environment.phase, environment.since = EnvironmentPhase.STOPPING, self._service.now()
         self._service.tell(environment.host, StopEnvironment(number=environment.number))
+
+    def _drop_account_of(self, environment: Environment) -> None:
+        if not environment.node:
+            self._spawn(self._drop_account(environment.worker))
 
     async def _drop_account(self, name: str) -> None:
         try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from kestrelctl.errors import NotAllowed, UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.triggers.trigger_desk import TriggerDesk, WatchedTrigger
+from kestrelctl.manager.views import first_that_fit
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.trigger_messages import (
     EnableTrigger,
@@ -22,6 +21,9 @@ from kestrelctl.protocol.trigger_messages import (
 from kestrelctl.triggers.expression_error import ExpressionError
 from kestrelctl.triggers.trigger_definition import TriggerDefinition, read_triggers
 
+#: So many of the latest times that triggers fired are shown.
+MOST_SHOWN = 1_000
+
 
 class TriggerRequests:
     """List, test, enable, log."""
@@ -34,14 +36,19 @@ class TriggerRequests:
         caller.reply(TriggerList(id=request.id, triggers=views))
 
     async def list_fired(self, caller: Caller, request: ListFired) -> None:
-        if request.name:
+        found = self._desk.log.latest(request.name, MOST_SHOWN)
+        if not found and request.name:
             self._desk.trigger(request.name)
-        fired = [
-            FiredView(**msgspec.structs.asdict(each))
-            for each in self._desk.fired
-            if request.name in ("", each.trigger)
+        latest_first = [
+            FiredView(
+                at=each.at,
+                trigger=each.trigger,
+                actions=list(each.actions),
+                problems=list(each.problems),
+            )
+            for each in reversed(found)
         ]
-        caller.reply(FiredList(id=request.id, fired=fired))
+        caller.reply(FiredList(id=request.id, fired=first_that_fit(latest_first)[::-1]))
 
     async def enable(self, caller: Caller, request: EnableTrigger) -> None:
         _must_be_admin(caller)

@@ -17,7 +17,7 @@ from kestrelctl.membership.handler_words import ToldEvent
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.command_messages import ReadProperties
-from kestrelctl.protocol.environment_requests import StartOneEnvironment, StopEnvironments
+from kestrelctl.protocol.environment_requests import StopEnvironments
 from kestrelctl.triggers.trigger_actions import Action
 
 log = logging.getLogger(__name__)
@@ -114,8 +114,10 @@ class TriggerDeeds:
         return self._dispatcher.worker_commands.workers_of(list(names or ()), group)
 
     def _start_environment(self, trigger: str, action: Action) -> None:
+        if self.environments is None:
+            raise NotFound("this pool has no classes of environments")
         host = action.named.get("host", ("",))[0]
-        self._ask(trigger, StartOneEnvironment(of=_one(action, 0), host=host))
+        self.environments.start(_one(action, 0), host, patient=True)
 
     def _stop_environment(self, trigger: str, action: Action) -> None:
         if self.environments is None:
@@ -160,10 +162,9 @@ class TriggerDeeds:
 
     def _notify(self, trigger: str, action: Action) -> None:
         handler, text = _one(action, 0), " ".join(action.given[1])
-        lines = {} if self.handlers is None else self.handlers.lines
-        if handler not in lines:
+        if self.handlers is None or handler not in self.handlers.lines:
             raise NotFound(f"there is no handler {handler[:80]}", hint="docs/events.md")
-        lines[handler].put(
+        self.handlers.put(
             ToldEvent(
                 pool=self._service.domain,
                 handler=handler,

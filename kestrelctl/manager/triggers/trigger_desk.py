@@ -16,6 +16,7 @@ from kestrelctl.errors import NotFound
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.triggers.pool_watch import PoolWatch
 from kestrelctl.manager.triggers.trigger_deeds import TriggerDeeds
+from kestrelctl.manager.triggers.trigger_log import TriggerLog
 from kestrelctl.triggers.expression_error import ExpressionError
 from kestrelctl.triggers.pool_views import NAMES, PoolSnapshot
 from kestrelctl.triggers.trigger_course import TriggerCourse
@@ -25,26 +26,10 @@ log = logging.getLogger(__name__)
 
 #: Values that come in within this are looked at together.
 COLLECT_SECONDS = 0.2
-#: So many of the latest times that triggers fired are kept.
-MOST_FIRED = 1_000
 #: How often the pool is recorded, for a dry run; so many moments at most, of so many workers each.
 RECORD_SECONDS = 60.0
 MOST_MOMENTS = 1_440
 MOST_RECORDED_WORKERS = 200_000
-
-
-class Fired(msgspec.Struct, frozen=True, kw_only=True):
-    """A trigger fired.
-
-    Attributes:
-        actions: what was to be done, in words.
-        problems: what could not be begun.
-    """
-
-    at: float
-    trigger: str
-    actions: list[str]
-    problems: list[str] = []
 
 
 class WatchedTrigger:
@@ -54,9 +39,9 @@ class WatchedTrigger:
         problem: why it could not be evaluated the last time; empty if it could.
     """
 
-    def __init__(self, definition: TriggerDefinition) -> None:
+    def __init__(self, definition: TriggerDefinition, course: TriggerCourse) -> None:
         self.definition = definition
-        self.course = TriggerCourse(definition)
+        self.course = course
         self.enabled = True
         self.problem = ""
 
@@ -66,6 +51,10 @@ class TriggerDesk:
 
     Args:
         kept: the file that says which are not enabled.
+        kept_seconds: how long it is kept when triggers fired.
+
+    Attributes:
+        log: when they fired.
     """
 
     def __init__(
@@ -75,13 +64,18 @@ class TriggerDesk:
         deeds: TriggerDeeds,
         definitions: Sequence[TriggerDefinition],
         kept: Path,
+        kept_seconds: float,
     ) -> None:
         self._service = service
         self.watch = watch
         self._deeds = deeds
         self._kept = kept
-        self.triggers = {each.name: WatchedTrigger(each) for each in definitions}
-        self.fired: deque[Fired] = deque(maxlen=MOST_FIRED)
+        self.log = TriggerLog(service, kept_seconds)
+        courses = service.store.trigger_courses()
+        self.triggers = {
+            each.name: WatchedTrigger(each, TriggerCourse(each, *courses.get(each.name, ())))
+            for each in definitions
+        }
         self.history: deque[PoolSnapshot] = deque()
         self._new_values: set[str] = set()
         for name in self._disabled():
@@ -130,7 +124,7 @@ class TriggerDesk:
 
     def look(self, trigger: WatchedTrigger) -> None:
         """Evaluates one, and has done what it wants if it fires."""
-        if not trigger.enabled:
+        if not trigger.enabled or not self._service.pool.has_heard:
             return
         definition = trigger.definition
         snapshot = self.watch.look(definition.expression.words)
@@ -151,20 +145,11 @@ class TriggerDesk:
         except ExpressionError as error:
             self.triggers[definition.name].problem = str(error)
             log.warning("trigger %s: %s", definition.name, error)
-            self.fired.append(
-                Fired(at=now, trigger=definition.name, actions=[], problems=[str(error)])
-            )
+            self.log.add(definition.name, now, (), [str(error)])
             return
         log.info("trigger %s: %s", definition.name, "; ".join(map(str, actions)))
         problems = [self._deeds.do(definition.name, each) for each in actions]
-        self.fired.append(
-            Fired(
-                at=now,
-                trigger=definition.name,
-                actions=list(map(str, actions)),
-                problems=[each for each in problems if each],
-            )
-        )
+        self.log.add(definition.name, now, map(str, actions), filter(None, problems))
 
     def _look_at_values(self) -> None:
         names, self._new_values = self._new_values, set()
@@ -187,12 +172,17 @@ class TriggerDesk:
 
     async def _record(self) -> None:
         while True:
-            snapshot = self.watch.look(NAMES)
-            self.history.append(snapshot)
-            most = max(2, min(MOST_MOMENTS, MOST_RECORDED_WORKERS // max(1, len(snapshot.workers))))
-            while len(self.history) > most:
-                self.history.popleft()
+            self.log.tidy()
+            if self._service.pool.has_heard:
+                self._record_now()
             await asyncio.sleep(RECORD_SECONDS)
+
+    def _record_now(self) -> None:
+        snapshot = self.watch.look(NAMES)
+        self.history.append(snapshot)
+        most = max(2, min(MOST_MOMENTS, MOST_RECORDED_WORKERS // max(1, len(snapshot.workers))))
+        while len(self.history) > most:
+            self.history.popleft()
 
     def would_have_fired(self, definition: TriggerDefinition) -> list[float]:
         """At which of the recorded moments a trigger would have fired; seconds since the epoch.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -152,6 +152,9 @@ class SimulatedDriver:
         self, name: str, wanted: EnvironmentClass, prepared: str, command: Sequence[str], token: str
     ) -> None:
         self._machine.boot(name, command[0], wanted)
+
+    async def collect(self, in_use: Collection[str]) -> list[str]:
+        return []
 
     async def status(self) -> dict[str, EnvironmentStatus]:
         return {

@@ -1,0 +1,77 @@
+"""What all batch systems have in common: jobs that wait or run, and nodes that idle or do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+#: Of jobs. Those that wait for anything but nodes (a hold, another job, a date) are in neither.
+PENDING, RUNNING = "pending", "running"
+#: Of nodes. Those that are down, drained, or do not answer are in neither.
+IDLE, ALLOCATED = "idle", "allocated"
+
+_WORD = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+class UnreadableOutput(Exception):
+    """A program of the batch system has printed what cannot be read; the text says what."""
+
+
+class BatchJobs(NamedTuple):
+    """Jobs that are alike: one, or those tasks of an array that are in one phase.
+
+    Attributes:
+        phase: `PENDING` or `RUNNING`.
+        jobs: how many.
+        nodes: that each asks for, or has.
+        features: in small letters, that it names among what it needs.
+        partitions: in which it may run; empty for any.
+    """
+
+    phase: str
+    jobs: int
+    nodes: int
+    features: frozenset[str]
+    partitions: frozenset[str]
+
+
+class BatchNode(NamedTuple):
+    """A node.
+
+    Attributes:
+        phase: `IDLE`, `ALLOCATED`, or empty if nothing could run there.
+        features: in small letters.
+        partitions: that it belongs to; empty for any.
+    """
+
+    name: str
+    phase: str
+    features: frozenset[str]
+    partitions: frozenset[str]
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The names in an expression, in small letters: of `(mpi&big)|x*2` mpi, big and x."""
+    return frozenset(word.lower() for word in _WORD.findall(text))
+
+
+def merged(nodes: Iterable[BatchNode]) -> list[BatchNode]:
+    """One of each name, of those that are listed once for each partition or part of theirs.
+
+    One that works anywhere is allocated, and one of which a part is out of order does not idle.
+    """
+    found: dict[str, BatchNode] = {}
+    for node in nodes:
+        before = found.get(node.name)
+        if before is None:
+            found[node.name] = node
+            continue
+        phases = {before.phase, node.phase}
+        found[node.name] = BatchNode(
+            node.name,
+            ALLOCATED if ALLOCATED in phases else node.phase if len(phases) == 1 else "",
+            before.features | node.features,
+            before.partitions | node.partitions,
+        )
+    return list(found.values())

@@ -1,0 +1,257 @@
+"""What programs of batch systems print is counted as a property asks.
+
+Of Slurm what 22.05.8 printed in the lab. Of the others samples after their documented formats: of
+Grid Engine `qstat.xsd` in its sources, with the tags that its programs really print; of PBS the
+design documents PP-483 to PP-485, "Enhance output of qstat", and pbsnodes(8B); of HTCondor
+condor_q(1) and condor_status(1), expressions as its ClassAd library writes them in JSON
+(`/Expr(…)/`).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kestrelctl.batch.batch_question import SYSTEMS, BatchQuestion
+from kestrelctl.batch.queue_facts import UnreadableOutput
+from kestrelctl.errors import UsageError
+
+SQUEUE = """\
+PENDING;1;debug;mpi;ReqNodeNotAvail, May be reserved for other job
+PENDING;2;debug;mpi&big|x;PartitionConfig
+PENDING;1;debug,long;(null);Nodes required for job are DOWN, DRAINED or reserved for jobs in \
+higher priority partitions
+PENDING;1;debug;[mpi*2];JobHeldUser
+PENDING;1;debug;mpi;Dependency
+PENDING;1;debug;mpi;JobArrayTaskLimit
+PENDING;1;debug;mpich;Resources
+RUNNING;3;debug;mpi;None
+COMPLETING;1;long;(null);None
+"""
+SINFO = """\
+mpi-none;down;debug;mpi
+node1;idle;debug;mpi,big
+node1;idle;long;mpi,big
+node2;mixed;debug;mpi
+node3;idle*;debug;mpi
+node4;idle~;debug;mpi
+node5;draining;long;(null)
+node6;idle;long;(null)
+"""
+QSTAT_XML = """\
+<?xml version='1.0'?>
+<job_info  xmlns:xsd="http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/schemas/qstat/qstat.xsd">
+  <queue_info>
+    <Queue-List>
+      <name>all.q@oak.example.org</name><qtype>BIP</qtype>
+      <slots_used>1</slots_used><slots_resv>0</slots_resv><slots_total>4</slots_total>
+      <load_avg>0.31000</load_avg><arch>lx-amd64</arch>
+      <resource name="mem_free" type="hl">14.9G</resource>
+      <resource name="mpi" type="hf">1</resource>
+      <job_list state="running">
+        <JB_job_number>41</JB_job_number><JAT_prio>0.55500</JAT_prio><JB_name>sleep</JB_name>
+        <JB_owner>ada</JB_owner><state>r</state><JAT_start_time>2018-10-10T14:37:16</JAT_start_time>
+        <slots>1</slots>
+        <hard_request name="mpi" resource_contribution="0.000000">TRUE</hard_request>
+      </job_list>
+    </Queue-List>
+    <Queue-List>
+      <name>long.q@oak.example.org</name><qtype>BIP</qtype>
+      <slots_used>0</slots_used><slots_resv>0</slots_resv><slots_total>4</slots_total>
+    </Queue-List>
+    <Queue-List>
+      <name>all.q@elm.example.org</name><qtype>BIP</qtype>
+      <slots_used>0</slots_used><slots_resv>0</slots_resv><slots_total>4</slots_total>
+      <resource name="mpi" type="hf">1.000000</resource>
+    </Queue-List>
+    <Queue-List>
+      <name>all.q@ash.example.org</name><qtype>BIP</qtype>
+      <slots_used>0</slots_used><slots_resv>0</slots_resv><slots_total>4</slots_total>
+      <state>au</state><resource name="mpi" type="hf">1.000000</resource>
+    </Queue-List>
+  </queue_info>
+  <job_info>
+    <job_list state="pending">
+      <JB_job_number>42</JB_job_number><JB_name>sleep</JB_name><JB_owner>bob</JB_owner>
+      <state>qw</state><slots>3</slots><requested_pe name="orte">3</requested_pe>
+      <hard_request name="mpi" resource_contribution="0.000000">TRUE</hard_request>
+      <hard_request name="h_rt" resource_contribution="0.000000">360</hard_request>
+      <hard_req_queue>all.q</hard_req_queue>
+    </job_list>
+    <job_list state="pending">
+      <JB_job_number>43</JB_job_number><JB_name>sleep</JB_name><JB_owner>bob</JB_owner>
+      <state>hqw</state><slots>1</slots>
+      <hard_request name="mpi" resource_contribution="0.000000">TRUE</hard_request>
+    </job_list>
+    <job_list state="pending">
+      <JB_job_number>44</JB_job_number><JB_name>sleep</JB_name><JB_owner>bob</JB_owner>
+      <state>qw</state><slots>1</slots><tasks>2</tasks><hard_req_queue>long.q</hard_req_queue>
+    </job_list>
+  </job_info>
+</job_info>
+"""
+QSTAT_JSON = """\
+{"timestamp": 1479277336, "pbs_version": "20.0.1", "pbs_server": "pbs", "Jobs": {
+ "1.pbs": {"Job_Name": "STDIN", "Job_Owner": "ada@pbs", "job_state": "Q", "queue": "workq",
+   "Hold_Types": "n", "Resource_List": {"ncpus": 8, "nodect": 2, "place": "scatter",
+   "select": "2:ncpus=4:mpi=True"}},
+ "2.pbs": {"job_state": "R", "queue": "workq", "Resource_List": {"ncpus": 1, "nodect": 1,
+   "mpi": "True", "select": "1:ncpus=1"}},
+ "3.pbs": {"job_state": "H", "queue": "workq", "Hold_Types": "u", "Resource_List": {"nodect": 1,
+   "select": "1:mpi=True"}},
+ "4[].pbs": {"job_state": "B", "queue": "long", "array": "True",
+   "array_state_count": "Queued:5 Running:2 Exiting:0 Expired:1 ",
+   "Resource_List": {"nodect": 1, "select": "1:ncpus=1:mpi=False"}}}}
+"""
+PBSNODES = """\
+{"timestamp": 1699630815, "pbs_version": "20.0.1", "pbs_server": "pbs", "nodes": {
+ "n1": {"Mom": "n1.example.org", "ntype": "PBS", "state": "free", "pcpus": 4,
+   "resources_available": {"arch": "linux", "host": "n1", "mpi": "True", "ncpus": 4, "vnode": "n1"},
+   "resources_assigned": {"ncpus": 0}},
+ "n2": {"Mom": "n2.example.org", "state": "free", "jobs": ["2.pbs"],
+   "resources_available": {"mpi": "True", "vnode": "n2"}},
+ "n3": {"Mom": "n3.example.org", "state": "job-busy", "jobs": ["9.pbs"], "queue": "long",
+   "resources_available": {"mpi": "False", "vnode": "n3"}},
+ "n4": {"Mom": "n4.example.org", "state": "state-unknown,down", "resources_available":
+   {"mpi": "True", "vnode": "n4"}}}}
+"""
+CONDOR_Q = r"""
+[
+{"ClusterId": 7, "ProcId": 0, "JobStatus": 1, "JobUniverse": 5,
+ "Requirements": "\/Expr((TARGET.HasMpi) && (TARGET.Arch == \"X86_64\"))\/"}
+,
+{"JobStatus": 2, "JobUniverse": 11, "MinHosts": 3, "Requirements": "\/Expr(HasMPI)\/"}
+,
+{"JobStatus": 5, "JobUniverse": 5, "Requirements": "\/Expr(HasMpi)\/"}
+,
+{"JobStatus": 2, "JobUniverse": 7, "Requirements": true}
+,
+{"JobStatus": 1, "JobUniverse": 5, "Requirements": true}
+]
+"""
+CONDOR_STATUS = """
+[
+{"Name": "slot1@oak", "Machine": "oak", "State": "Unclaimed", "Activity": "Idle", "HasMpi": true,
+ "PartitionableSlot": true}
+,
+{"Name": "slot1_1@oak", "Machine": "oak", "State": "Claimed", "Activity": "Busy", "HasMpi": true}
+,
+{"Name": "slot1@elm", "Machine": "elm", "State": "Unclaimed", "Activity": "Idle", "HasMpi": true}
+,
+{"Name": "slot1@ash", "Machine": "ash", "State": "Owner", "Activity": "Idle", "HasMpi": true}
+,
+{"Name": "slot1@yew", "Machine": "yew", "State": "Unclaimed", "Activity": "Idle", "HasMpi": false}
+]
+"""
+PRINTED = {
+    "slurm": (SQUEUE, SINFO),
+    "gridengine": (QSTAT_XML, QSTAT_XML),
+    "pbs": (QSTAT_JSON, PBSNODES),
+    "htcondor": (CONDOR_Q, CONDOR_STATUS),
+}
+
+
+def answered(words: str) -> int:
+    question = BatchQuestion(words.split())
+    system = SYSTEMS[words.split()[0]]
+    jobs, nodes = PRINTED[words.split()[0]]
+    return question.answer(jobs if question.command == system.jobs else nodes)
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ("slurm pending", 4),
+        ("slurm pending feature=mpi", 2),
+        ("slurm pending feature=MPI partition=debug", 2),
+        ("slurm pending feature=big", 1),
+        ("slurm pending partition=long", 1),
+        ("slurm running", 2),
+        ("slurm running feature=mpi", 1),
+        ("slurm wanted feature=mpi", 6),
+        ("slurm idle", 2),
+        ("slurm idle feature=mpi", 1),
+        ("slurm idle partition=long", 2),
+        ("slurm allocated", 2),
+        ("slurm allocated feature=mpi", 1),
+        ("gridengine pending", 2),
+        ("gridengine pending feature=mpi", 1),
+        ("gridengine pending partition=long.q", 1),
+        ("gridengine running feature=mpi partition=all.q", 1),
+        ("gridengine running partition=long.q", 0),
+        ("gridengine wanted feature=mpi", 2),
+        ("gridengine idle feature=mpi", 1),
+        ("gridengine allocated", 1),
+        ("pbs pending", 6),
+        ("pbs pending feature=mpi", 1),
+        ("pbs running", 3),
+        ("pbs running partition=long", 2),
+        ("pbs wanted feature=mpi", 3),
+        ("pbs idle feature=mpi", 1),
+        ("pbs allocated", 2),
+        ("pbs allocated feature=mpi partition=workq", 1),
+        ("htcondor pending", 2),
+        ("htcondor pending feature=HasMpi", 1),
+        ("htcondor running", 1),
+        ("htcondor wanted feature=hasmpi", 4),
+        ("htcondor idle", 2),
+        ("htcondor idle feature=HasMpi", 1),
+        ("htcondor allocated", 1),
+    ],
+)
+def test_jobs_and_nodes_are_counted_as_asked(words: str, count: int) -> None:
+    assert answered(words) == count
+
+
+def test_an_empty_queue_is_no_mistake() -> None:
+    assert BatchQuestion(["slurm", "pending"]).answer("") == 0
+    assert BatchQuestion(["htcondor", "pending"]).answer("\n") == 0
+    no_jobs = '{"timestamp": 1, "pbs_version": "20.0.1", "pbs_server": "pbs"}'
+    assert BatchQuestion(["pbs", "pending"]).answer(no_jobs) == 0
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+@pytest.mark.parametrize("what", ["wanted", "allocated"])
+@pytest.mark.parametrize(
+    "rubbish", ["slurm_load_jobs error", "{}", "<a/>", "[1]", "<!DOCTYPE", "[" * 9_000]
+)
+def test_what_a_program_does_not_print_is_not_taken_for_an_empty_queue(
+    system: str, what: str, rubbish: str
+) -> None:
+    with pytest.raises(UnreadableOutput):
+        BatchQuestion([system, what]).answer(rubbish)
+
+
+@given(
+    st.sampled_from(sorted(SYSTEMS)),
+    st.sampled_from(["pending", "wanted", "idle"]),
+    st.text(max_size=40) | st.integers(0, 900),
+    st.text(alphabet='{}[]<>;:,"/ \n0eu', max_size=20),
+)
+def test_damaged_output_is_read_or_refused(
+    system: str, what: str, cut: str | int, rubbish: str
+) -> None:
+    question = BatchQuestion([system, what])
+    printed = PRINTED[system][question.command != SYSTEMS[system].jobs]
+    text = cut if isinstance(cut, str) else printed[:cut] + rubbish + printed[cut + 3 :]
+    with suppress(UnreadableOutput):
+        assert question.answer(text) >= 0
+
+
+@pytest.mark.parametrize(
+    ("words", "mistake"),
+    [
+        ("", "'' is not one of gridengine, htcondor, pbs, slurm"),
+        ("lsf pending", "'lsf' is not one of"),
+        ("slurm", "'' is not one of pending, running, wanted, idle, allocated"),
+        ("slurm pending feature", "'feature' has no value"),
+        ("slurm pending user=ada", "'user' is not one of feature, partition"),
+        ("htcondor pending partition=all", "HTCondor has no partitions"),
+    ],
+)
+def test_a_question_that_nobody_answers_is_refused(words: str, mistake: str) -> None:
+    with pytest.raises(UsageError, match=mistake):
+        BatchQuestion(words.split())
