@@ -80,6 +80,8 @@ def sentences(result: ImbalanceResult) -> list[str]:
     late_ms = max((run.late_ms for run in runs), default=0.0)
     if late_ms:
         said.append(f"tasks were submitted at most {late_ms:,.0f} ms late")
+    if result.ended_early:
+        said.append(f"ended early by {result.ended_early}")
     said += [f"{run.sharing}, seed {run.seed}: {what}" for run in runs for what in run.wrong]
     return said
 

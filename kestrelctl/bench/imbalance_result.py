@@ -81,6 +81,7 @@ class ImbalanceResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         start_seconds: between which times environments took to come up in a simulated pool; None
             where they were real.
+        ended_early: what ended it before its last run; empty if nothing did.
     """
 
     machine: BenchMachine
@@ -88,6 +89,7 @@ class ImbalanceResult(msgspec.Struct, frozen=True, kw_only=True):
     plan: ImbalancePlan
     runs: list[ImbalanceRun]
     start_seconds: tuple[float, float] | None = None
+    ended_early: str = ""
 
 
 class SharingFigures(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from kestrelctl.cli.command import CliCommand, Invocation, pass_invocation
 from kestrelctl.cli.command_output import Record, Table
 from kestrelctl.cli.grid import Grid
 from kestrelctl.cli.screen import Screen
+from kestrelctl.cli.until_signal import SIGNAL_STATUS, until_a_signal
 from kestrelctl.errors import KestrelError, UsageError
 from kestrelctl.grammar.quantities import Number, WholeNumber
 
@@ -85,7 +86,7 @@ def bench_environments(
     start: str | None,
     report: Path | None,
     **load: Any,
-) -> None:
+) -> int:
     """Share hosts out among three classes of work, of which one has most of it.
 
     The status is 1 if the audit of all tasks finds anything.
@@ -113,20 +114,29 @@ def bench_environments(
     ]
     screen = invocation.screen
     machine = this_machine("" if simulated else prosody_version())
-    runs = []
-    for place, (sharing, seed) in enumerate(planned, 1):
-        if simulated:
-            run = simulated_run(plan, sharing, seed, start_seconds)
-        else:
-            run = asyncio.run(imbalance_run(plan, sharing, seed))
-        _tell(screen, run, place, len(planned))
-        runs.append(run)
+    runs: list[ImbalanceRun] = []
+
+    async def all_runs() -> None:
+        for place, (sharing, seed) in enumerate(planned, 1):
+            if simulated:
+                await asyncio.sleep(0)  # a signal is heard here
+                run = simulated_run(plan, sharing, seed, start_seconds)
+            else:
+                run = await imbalance_run(plan, sharing, seed)
+            runs.append(run)
+            _tell(screen, run, place, len(planned))
+
+    stopped = asyncio.run(until_a_signal(all_runs()))
+    status = SIGNAL_STATUS[stopped] if stopped else 0
+    if not runs:
+        return status
     result = ImbalanceResult(
         machine=machine,
         command=shlex.join(["kestrelctl", *sys.argv[1:]]),
         plan=plan,
         runs=runs,
         start_seconds=start_seconds if simulated else None,
+        ended_early=f"{stopped.name} after {len(runs)} of {len(planned)} runs" if stopped else "",
     )
     columns = [(COLUMNS[0], False), *((title, True) for title in COLUMNS[1:])]
     spans = ", ".join(f"{run.makespan_seconds:g}" for run in runs)
@@ -138,6 +148,7 @@ def bench_environments(
     wrong = [what for run in runs for what in run.wrong]
     if wrong:
         raise KestrelError(f"{len(wrong):,} findings of the audit", cause=wrong[0])
+    return status
 
 
 def _tell(screen: Screen, run: ImbalanceRun, place: int, of: int) -> None:

@@ -85,7 +85,7 @@ class SimulatedMachine(SimulatedProcess):
         process.add_session(
             self.server.domain, self._ad, self.address, self.connection, pulls=self._pulls
         )
-        self.open_environments(process.sessions[0].environments)
+        await self.open_environments(process.sessions[0].environments)
         self.process = process
         self.audit.resized(self.address, amounts(self._ad.assets))
         await process.run()
@@ -93,7 +93,7 @@ class SimulatedMachine(SimulatedProcess):
         await process.close()
         self.audit.expect(process.refused is None, f"{self.name} is refused: {process.refused}")
 
-    def open_environments(self, session: SessionEnvironments) -> None:
+    async def open_environments(self, session: SessionEnvironments) -> None:
         """What makes environments here: nothing, on most machines."""
 
     async def close_environments(self) -> None:

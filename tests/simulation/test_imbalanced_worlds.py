@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kestrelctl.bench.imbalance_result import ImbalanceRun
@@ -16,7 +18,12 @@ from kestrelctl.simulate.imbalance.class_load import (
     environment_classes,
     tag_of,
 )
-from kestrelctl.simulate.imbalance.imbalance_world import ImbalanceWorld, ImbalanceWorldPlan
+from kestrelctl.simulate.imbalance.imbalance_world import (
+    BEFORE_SECONDS,
+    ImbalanceWorld,
+    ImbalanceWorldPlan,
+)
+from kestrelctl.simulate.simulated_process import SimulatedProcess
 
 PLAN = ImbalancePlan(hosts=6, tasks=100, mean_seconds=4.0)
 START_SECONDS = (0.3, 0.6)
@@ -124,3 +131,42 @@ def test_an_environment_that_takes_too_long_is_given_up_and_its_work_waits() -> 
 def test_the_same_seed_gives_the_same_run() -> None:
     assert simulated("on-demand", 5) == simulated("on-demand", 5)
     assert simulated("on-demand", 5) != simulated("on-demand", 6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_manager_that_is_killed_learns_what_there_is_and_starts_none_twice(seed: int) -> None:
+    world = with_one_killed(seed, lambda world: world.nodes.manager)
+    assert len(world.audit.executions) == PLAN.tasks
+    ready = [span for span in world.watch.spans.values() if span.ready_at is not None]
+    assert len(ready) == len(world.watch.spans), "each order led to one environment"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_host_that_is_killed_leaves_no_environment_behind(seed: int) -> None:
+    """Its next worker ends what there is before it takes anything, so there is room for all."""
+    world = with_one_killed(seed, lambda world: world.nodes.workers[0])
+    assert world.audit.accepted_results == PLAN.tasks
+    there = [process.name for process in world.nodes.workers if process.name.startswith("env-")]
+    assert len(there) <= PLAN.hosts
+
+
+def with_one_killed(
+    seed: int, choose: Callable[[ImbalanceWorld], SimulatedProcess]
+) -> ImbalanceWorld:
+    """A world in which a process is killed in the middle of the load, and comes back."""
+    classes = environment_classes(PLAN, "kept")
+    tasks = class_load(PLAN, seed)
+    world = ImbalanceWorld(
+        seed, ImbalanceWorldPlan(hosts=PLAN.hosts, classes=classes, tasks=tasks, check=True)
+    )
+    process = choose(world)
+
+    def kill() -> None:
+        process.kill()
+        process.start_again(2.0)
+
+    world.clock.after(BEFORE_SECONDS + 10.0 + 3.0 * seed, kill)
+    world.run_to_the_end()
+    assert not world.audit.problems
+    assert process.life == 2
+    return world

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -234,6 +236,20 @@ def test_a_simulated_experiment_is_reported(tmp_path: Path) -> None:
         "environments-busy.svg", "environments-waits.svg", "environments.html",
         "environments.json",
     ]  # fmt: skip
+
+
+def test_a_bench_that_a_signal_ends_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def one(plan: ImbalancePlan, sharing: Sharing, seed: int) -> Any:
+        if sharing == "kept":
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        return a_run(sharing, seed)
+
+    monkeypatch.setattr(imbalance_run, "imbalance_run", one)
+    result = run(FakePool(), "bench", "environments")
+    assert result.exit_code == 143
+    assert "0.50 (0.50-0.50)" in result.stdout
+    assert "ended early by SIGTERM after 2 of 3 runs" in result.stdout
 
 
 def test_what_the_audit_finds_is_the_status(monkeypatch: pytest.MonkeyPatch) -> None:

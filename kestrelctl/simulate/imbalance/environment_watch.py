@@ -63,6 +63,7 @@ class EnvironmentWatch:
                 span = self.spans[each.number] = EnvironmentSpan(
                     number=each.number, of=each.of, ordered_at=each.since
                 )
+            span.gone_at = None  # a manager that was started anew has to hear of it first
             if each.phase == "ready" and span.ready_at is None:
                 span.ready_at = each.since
         for number, span in self.spans.items():

@@ -18,7 +18,7 @@ from kestrelctl.simulate.network import Server
 from kestrelctl.simulate.simulated_machine import SimulatedMachine
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.truth import Fate, StageFate
-from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
+from kestrelctl.worker.environments.environment_driver import EnvironmentStatus, sweep
 from kestrelctl.worker.environments.environment_host import EnvironmentHost, HostSession
 from kestrelctl.worker.session_environments import SessionEnvironments
 
@@ -64,8 +64,8 @@ class HostingMachine(SimulatedMachine):
         self._host: EnvironmentHost | None = None
         self._here: dict[str, Booted] = {}
 
-    def open_environments(self, session: SessionEnvironments) -> None:
-        """As `worker.daemon.serve`."""
+    async def open_environments(self, session: SessionEnvironments) -> None:
+        """As `worker.daemon.serve`. What a killed process has left is stopped first."""
         self._host = EnvironmentHost(
             AuditedHost(session, self.audit, self.address),
             {KIND: SimulatedDriver(self, self._here)},
@@ -74,6 +74,7 @@ class HostingMachine(SimulatedMachine):
             lambda jid, password: "",
             lambda wanted, worker: (worker,),
         )
+        await self._host.sweep()
         session.host = self._host
 
     async def close_environments(self) -> None:
@@ -172,7 +173,7 @@ class SimulatedDriver:
         del self._here[name]
 
     async def sweep(self) -> list[str]:
-        return []
+        return await sweep(self)
 
 
 class AuditedHost:

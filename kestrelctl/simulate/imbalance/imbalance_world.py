@@ -61,6 +61,7 @@ class ImbalanceWorld(Course):
     """The pool, and whatever happens to it.
 
     Attributes:
+        nodes: its manager, its machines, and whoever asks.
         store: what has become durable.
         watch: which environments there have been.
         began_at: the moment 0 of the load, in seconds since the epoch.
@@ -91,7 +92,7 @@ class ImbalanceWorld(Course):
             clock, chance.manager, server, self.store, audit, settings.config, plan.classes,
             check=plan.check,
         )  # fmt: skip
-        nodes = Nodes(
+        self.nodes = nodes = Nodes(
             clock=clock,
             server=server,
             store=self.store,
