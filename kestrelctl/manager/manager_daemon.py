@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 import psutil
 
 from kestrelctl import clock, garbage, logs
+from kestrelctl.child_program import adopt_orphans
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.access import Access
@@ -107,6 +108,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         "manager of %s, start %d: %d active jobs", options.domain, pool.epoch,
         len(pool.jobs),
     )  # fmt: skip
+    adopt_orphans()
     access = Access(options)
     service = Service(pool, store, options.domain, clock)
     accounts = Accounts(lambda: connection, f"pool@{options.domain}")
