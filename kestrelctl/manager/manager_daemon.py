@@ -20,6 +20,7 @@ from kestrelctl.manager.disco import Disco
 from kestrelctl.manager.enrollment_requests import EnrollmentRequests
 from kestrelctl.manager.environments.all_classes import read_all_classes
 from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
+from kestrelctl.manager.events.member_log import MemberEvents
 from kestrelctl.manager.handlers.handler_files import open_handlers
 from kestrelctl.manager.iq_requests import IqRequests
 from kestrelctl.manager.listener import ManagerListener
@@ -34,6 +35,7 @@ from kestrelctl.manager.retention import retention
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.manager.triggers.trigger_files import open_triggers
+from kestrelctl.membership.roll import GONE_KINDS
 from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.notify import Notifier
 from kestrelctl.store.sqlite import SqliteStore
@@ -132,6 +134,13 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         paced = PacedSession(connection, options.send_limits, clock.now)
         service.session = listener.session = paced
         listener.on_away = paced.forget_waiting
+
+        def forget_polls(told: MemberEvents) -> None:
+            for event in told.events:
+                if event.kind in GONE_KINDS:
+                    paced.forget_polls(event.worker)
+
+        service.listen(MemberEvents, forget_polls)
         sends_waiting = paced.waiting
     environments: EnvironmentDesk | None = None
     if options.environments:
