@@ -83,7 +83,7 @@ async def test_a_daemon_that_a_plugin_leaves_ends_with_it_and_none_of_another(
     place = program(tmp_path, DAEMON)
     script = f"""
 import asyncio, sys
-from kestrelctl.child_program import adopt_orphans, child_program
+from kestrelctl.child_program import _children, adopt_orphans, child_program
 from kestrelctl.worker.plugins.plugin_run import run_program
 
 async def main():
@@ -93,7 +93,7 @@ async def main():
         await asyncio.sleep(0.2)
         if {how == "plain"}:
             print((await run_program([{str(place)!r}, "plain"], "int", 20.0, at=7.0)).value)
-        print(other.returncode, flush=True)
+        print(other.returncode, len(_children()), flush=True)
     print((await run_program([{str(place)!r}, {how!r}], "int", 20.0, at=7.0)).value)
     sys.stdin.read()
 
@@ -105,7 +105,7 @@ asyncio.run(main())
     assert ran.stdin is not None
     assert ran.stdout is not None
     told = [await ran.stdout.readline() for _ in range(3 if how == "plain" else 2)]
-    assert told == [b"5\n", b"None\n", b"5\n"][-len(told) :]
+    assert told == [b"5\n", b"None 2\n", b"5\n"][-len(told) :]
     async with asyncio.timeout(10):
         while any(str(place) in words for words in command_lines()):
             await asyncio.sleep(0.01)
