@@ -177,7 +177,9 @@ class Sharer:
 
     def fold(self, now: float, half_life_seconds: float) -> float:
         """Begins to forget what he has used up to now; returns his usage."""
-        self.served += self._unfolded + self.charged * max(0.0, now - self._since)
+        since = now - self._since
+        fresh = self._unfolded + self.charged * since if since > 0.0 else self._unfolded
+        self.served += fresh
         self._usage = self.usage(now, half_life_seconds)
         self._usage_at = self._since = now
         self._unfolded = 0.0
@@ -399,7 +401,7 @@ class Sharers:
         Of three processors two users with equal shares cannot have one and a half each. But they
         can by turns.
         """
-        handed = sum(sharer.handed for sharer in active)
+        handed = sum([sharer.handed for sharer in active])
         before, self._handed[at_home] = self._handed[at_home], handed
         for sharer in active:
             if sharer.served or sharer.ahead_seconds:
@@ -408,10 +410,10 @@ class Sharers:
                 sharer.passed_over_seconds += passed_seconds
         # Who comes first, and got nothing while others did, wants what nobody could give him.
         active = [one for one in active if one.passed_over_seconds < IN_VAIN_SECONDS]
-        served = sum(sharer.served for sharer in active)
+        served = sum([sharer.served for sharer in active])
         if not served or not passed_seconds:
             return
-        average = served / sum(sharer.share for sharer in active) / passed_seconds
+        average = served / sum([sharer.share for sharer in active]) / passed_seconds
         in_line: list[Sharer] = []
         for sharer in active:
             his = average * sharer.share * passed_seconds
@@ -430,15 +432,17 @@ class Sharers:
 
     def _weights(self, active: Sequence[Sharer]) -> list[float]:
         """Weights of users; those of one group share the weight of that group."""
+        records = [sharer.record for sharer in active]
+        if not any([record.group for record in records]):
+            return [record.weight for record in records]
         together: dict[str, float] = {}
-        for sharer in active:
-            name = sharer.record.group
-            together[name] = together.get(name, 0.0) + sharer.record.weight
+        for record in records:
+            together[record.group] = together.get(record.group, 0.0) + record.weight
         return [
             record.weight * self.group(record.group).weight / together[record.group]
             if record.group
             else record.weight
-            for record in (sharer.record for sharer in active)
+            for record in records
         ]
 
 

@@ -260,10 +260,10 @@ class Planner:
         """What the workers of a class have, besides those that are full. In the first round each is
         made when its turn comes: of many idle workers few are looked at.
         """
-        usable = self._usable(cls)
+        usable, fitting, sated = self._usable(cls), cls.fitting, self.found.sated
         for worker in cls.hungry.values():
-            if not self._short and not usable & cls.fitting(worker.free):
-                self.found.sated.append(worker)
+            if not self._short and not usable & fitting(worker.free):
+                sated.append(worker)
             else:
                 yield Offer(worker, self._config, self._now)
 
@@ -277,9 +277,9 @@ class Planner:
         for shape in ranked:
             ranks = {_rank_of(cls, shape) for cls in classes} - {-inf}
             self._ranks[shape.bit] = sorted(ranks)[-MOST_RANKS:]
-        bits = sum(shape.bit for shape in ranked)
+        bits = sum([shape.bit for shape in ranked])
         indexes = (n for n, (*_, turn) in enumerate(self._places) if turn.shapes & bits)
-        index = next(indexes, None)
+        index = next(indexes, None) if bits else None
         if index is not None:
             left = self._remnant(index)
             first = self._shapes[left.first_of(left.shapes & bits).bit_length() - 1]
