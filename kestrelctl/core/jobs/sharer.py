@@ -26,6 +26,7 @@ from kestrelctl.core.model.stored_limit import AS_FOR_ALL
 
 #: Usage tilts a weight by this factor at most, either way.
 MOST_TILT = 2.0
+LEAST_TILT = 1 / MOST_TILT
 #: How often shares are found anew.
 ROUND_SECONDS = 1.0
 #: A user is ahead of his share by no more than so much time, whatever he has had before.
@@ -172,18 +173,21 @@ class Sharer:
 
     def usage(self, now: float, half_life_seconds: float) -> float:
         """What he has used lately, in weighted seconds; what was long ago counts less."""
-        decayed = self._usage * 0.5 ** (max(0.0, now - self._usage_at) / half_life_seconds)
-        return float(decayed + self._unfolded + self.charged * max(0.0, now - self._since))
+        usage, age = self._usage, now - self._usage_at
+        if usage and age > 0.0:
+            usage *= 0.5 ** (age / half_life_seconds)
+        usage += self._unfolded
+        since = now - self._since
+        return usage + self.charged * since if since > 0.0 else usage
 
     def fold(self, now: float, half_life_seconds: float) -> float:
         """Begins to forget what he has used up to now; returns his usage."""
         since = now - self._since
-        fresh = self._unfolded + self.charged * since if since > 0.0 else self._unfolded
-        self.served += fresh
-        self._usage = self.usage(now, half_life_seconds)
+        self.served += self._unfolded + (self.charged * since if since > 0.0 else 0.0)
+        found = self._usage = self.usage(now, half_life_seconds)
         self._usage_at = self._since = now
         self._unfolded = 0.0
-        return self._usage
+        return found
 
     def used_since_record(self, now: float, half_life_seconds: float) -> float:
         """What he has used, in weighted seconds, that his record does not tell."""
@@ -391,7 +395,11 @@ class Sharers:
         average = sum(usages) / sum(weights)
         for sharer, weight, usage in zip(active, weights, usages, strict=True):
             tilt = average * weight / usage if usage else MOST_TILT
-            sharer.share = weight * min(max(tilt, 1 / MOST_TILT), MOST_TILT)
+            if tilt > MOST_TILT:
+                tilt = MOST_TILT
+            elif tilt < LEAST_TILT:
+                tilt = LEAST_TILT
+            sharer.share = weight * tilt
 
     def _find_leads(
         self, active: Sequence[Sharer], passed_seconds: float, *, at_home: bool
@@ -415,18 +423,25 @@ class Sharers:
             return
         average = served / sum([sharer.share for sharer in active]) / passed_seconds
         in_line: list[Sharer] = []
+        behind: float | None = None
         for sharer in active:
             his = average * sharer.share * passed_seconds
             if sharer.served <= his + sharer.latest_weight * passed_seconds:
                 sharer.ahead_seconds += passed_seconds * sharer.served / his
                 in_line.append(sharer)
+                if sharer.turns and (behind is None or sharer.ahead_seconds < behind):
+                    behind = sharer.ahead_seconds
             # Else he has more than one task too many, from when nobody else wanted more.
             sharer.served = 0.0
-        waiting = (sharer.ahead_seconds for sharer in in_line if sharer.turns)
-        behind = min(waiting, default=passed_seconds)
+        if behind is None:  # nobody of them waits
+            behind = passed_seconds
         for sharer in in_line:
             ahead_seconds = sharer.ahead_seconds - behind
-            sharer.ahead_seconds = min(max(0.0, ahead_seconds), MOST_AHEAD_SECONDS)
+            if ahead_seconds < 0.0:
+                ahead_seconds = 0.0
+            elif ahead_seconds > MOST_AHEAD_SECONDS:
+                ahead_seconds = MOST_AHEAD_SECONDS
+            sharer.ahead_seconds = ahead_seconds
         for sharer in active:
             sharer.lead = sharer.ahead_seconds / HORIZON_SECONDS * average
 

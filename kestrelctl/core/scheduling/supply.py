@@ -106,8 +106,13 @@ class ClassSupply:
         Args:
             free: what a worker of this class has free.
         """
-        table = self._asked.table if self.cls.as_asked else self._own_table()
-        return table.into(free) & self._usable
+        return self.table().into(free) & self._usable
+
+    def table(self) -> Fitting:
+        """The shapes that `usable` was asked about, by what they are charged here; others may be
+        among them.
+        """
+        return self._asked.table if self.cls.as_asked else self._own_table()
 
     def _own_table(self) -> Fitting:
         if self._table is None:
@@ -284,11 +289,13 @@ class Supply:
         supply.hungry[worker.jid] = worker
         self.note_use(worker)
 
-    def park(self, worker: Worker) -> None:
-        """Sets a worker aside, because it can take nothing of what waits now."""
-        supply = self._by_class[worker.cls]
-        if supply.hungry.pop(worker.jid, None) is not None:
-            supply.parked[worker.jid] = worker
+    def park(self, workers: Iterable[Worker]) -> None:
+        """Sets workers aside, because they can take nothing of what waits now."""
+        by_class = self._by_class
+        for worker in workers:
+            supply = by_class[worker.cls]
+            if supply.hungry.pop(worker.jid, None) is not None:
+                supply.parked[worker.jid] = worker
 
     def hide(self, worker: Worker) -> None:
         """Takes a worker out of the supply: it may take nothing at all."""
