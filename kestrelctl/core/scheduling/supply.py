@@ -155,6 +155,7 @@ class Supply:
         self._by_class: dict[WorkerClass, ClassSupply] = {}
         self._classes_seen = 0
         self._present: list[ClassSupply] = []
+        self._guessed: list[ClassSupply] = []
         self._asked = AskedFitting()
         self._classes_at_most = 2 * SPARE_CLASSES
         self._alike: dict[int, int] = {}
@@ -168,6 +169,10 @@ class Supply:
     def present(self) -> Sequence[ClassSupply]:
         """Every class that has workers online, in the order in which they were first seen."""
         return self._present
+
+    def guessed(self) -> Sequence[ClassSupply]:
+        """Those of them that have assets of unknown capacity."""
+        return self._guessed
 
     def of(self, worker: Worker) -> ClassSupply:
         """The class of a worker."""
@@ -246,8 +251,12 @@ class Supply:
         supply.members = before + online
         if not before and online > 0:
             insort(self._present, supply, key=_number)
+            if cls.unknown:
+                insort(self._guessed, supply, key=_number)
         elif before and not supply.members:
             self._present.remove(supply)
+            if cls.unknown:
+                self._guessed.remove(supply)
         self._alike_in = 0
         self.note_change(cls)
 
