@@ -21,6 +21,8 @@ from kestrelctl.core.scheduling.match import Terms, match
 
 #: How many classes may be known that nobody has any more, at the least.
 SPARE_CLASSES = 64
+#: So many workers are remembered by name that have changed since somebody looked.
+MOST_STIRRED = 1000
 
 _NO_AD: ClassKey = (frozenset(), (), (frozenset(), frozenset()))
 
@@ -143,14 +145,16 @@ class Supply:
         policies: what tasks are charged on which of them.
         version: another one each time that a worker of the pool's own comes or goes, or its ad or
             class changes.
-        stirred: another one each time that one of these may have more or less free, or may take
-            tasks or may not.
+        stirred: those of these, by address, that may have more or less free since somebody last
+            looked and cleared it, or may take tasks or may not. When they are too many, `version`
+            stands for all.
     """
 
     def __init__(self) -> None:
         self.significance = Significance(WORKER_ATTRIBUTES)
         self.policies = PoliciesInForce()
-        self.version = self.stirred = 0
+        self.version = 0
+        self.stirred: dict[str, Worker] = {}
         self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None, float], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
         self._classes_seen = 0
@@ -267,8 +271,12 @@ class Supply:
 
     def note_use(self, worker: Worker) -> None:
         """Notes that a worker may have more or less free than before."""
-        if not worker.cls.distance_seconds:
-            self.stirred += 1
+        if worker.cls.distance_seconds:
+            return
+        self.stirred[worker.jid] = worker
+        if len(self.stirred) > MOST_STIRRED:
+            self.stirred.clear()
+            self.version += 1
 
     def able(self, shapes: Sequence[Shape], wanted: int, bit: int) -> int:
         """How many workers that are online could run tasks of a shape.
