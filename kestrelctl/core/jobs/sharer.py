@@ -14,6 +14,7 @@ forgotten by half in each half-life, as HTCondor's `PRIORITY_HALFLIFE` and Slurm
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -39,6 +40,8 @@ HORIZON_SECONDS = 10.0
 
 #: What an attempt counts for its user that costs nothing.
 COSTLESS = 1.0
+
+_NUMBER = attrgetter("number")
 
 #: Of so many commands of a user it is remembered how long they take.
 COMMANDS = 32
@@ -173,21 +176,20 @@ class Sharer:
 
     def usage(self, now: float, half_life_seconds: float) -> float:
         """What he has used lately, in weighted seconds; what was long ago counts less."""
-        usage, age = self._usage, now - self._usage_at
-        if usage and age > 0.0:
-            usage *= 0.5 ** (age / half_life_seconds)
-        usage += self._unfolded
-        since = now - self._since
-        return usage + self.charged * since if since > 0.0 else usage
+        decayed = self._usage * 0.5 ** (max(0.0, now - self._usage_at) / half_life_seconds)
+        return float(decayed + self._unfolded + self.charged * max(0.0, now - self._since))
 
     def fold(self, now: float, half_life_seconds: float) -> float:
         """Begins to forget what he has used up to now; returns his usage."""
-        since = now - self._since
-        self.served += self._unfolded + (self.charged * since if since > 0.0 else 0.0)
-        found = self._usage = self.usage(now, half_life_seconds)
+        usage, age, since = self._usage, now - self._usage_at, now - self._since
+        fresh = self.charged * since if since > 0.0 else 0.0
+        self.served += self._unfolded + fresh
+        if usage and age > 0.0:
+            usage *= 0.5 ** (age / half_life_seconds)
+        self._usage = usage = usage + self._unfolded + fresh
         self._usage_at = self._since = now
         self._unfolded = 0.0
-        return found
+        return usage
 
     def used_since_record(self, now: float, half_life_seconds: float) -> float:
         """What he has used, in weighted seconds, that his record does not tell."""
@@ -386,7 +388,7 @@ class Sharers:
         if len(active) < len(self._astir):
             self._astir.clear()
             self._astir.update(dict.fromkeys(active))
-        active.sort(key=_number)
+        active.sort(key=_NUMBER)
         return active
 
     def _weigh(self, active: list[Sharer], now: float) -> None:
@@ -459,7 +461,3 @@ class Sharers:
             else record.weight
             for record in records
         ]
-
-
-def _number(sharer: Sharer) -> int:
-    return sharer.number
