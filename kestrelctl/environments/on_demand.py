@@ -135,8 +135,9 @@ def _outlived(
         if each.phase is EnvironmentPhase.STOPPING or each.asked_for:
             continue
         if each.phase is EnvironmentPhase.STARTING:
-            if cls is not None and now - each.since >= cls.start_seconds:
-                why = f"its worker did not join within {cls.start_seconds:g} s"
+            limit_seconds = (cls or EnvironmentClass).start_seconds
+            if now - each.since >= limit_seconds:
+                why = f"its worker did not join within {limit_seconds:g} s"
                 found.append(StopDecision(each.number, True, why))
                 kept[each.of] -= 1
         elif each.idle_since is not None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from neighbourskit import on_its_own_clock
 
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.environments.environment_class import EnvironmentClass
-from kestrelctl.errors import Unreachable
+from kestrelctl.errors import Unreachable, UsageError
 from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
 from kestrelctl.manager.environments.environment_book import FIRST_NUMBER, worker_name
 from kestrelctl.manager.environments.environment_desk import AWAY_SECONDS, EnvironmentDesk
@@ -55,7 +56,7 @@ def desk(tmp_path: Path, *workers: Any) -> tuple[EnvironmentDesk, Any, Accounts]
         tell=lambda host, message: told.append((host, message)),
     )  # fmt: skip
     accounts = Accounts()
-    cls = EnvironmentClass(name="gpu", kind="venv", tags=("gpu",))
+    cls = EnvironmentClass(name="gpu", kind="venv", tags=("gpu",), maximum=2)
     names = EnvironmentAccounts(tmp_path / "names")
     made = EnvironmentDesk(service, {"gpu": cls}, {}, accounts, "workers.pool", names)
     return made, service, accounts
@@ -150,3 +151,36 @@ async def test_new_work_does_not_wait_for_the_next_round(tmp_path: Path) -> None
         await asyncio.sleep(0.001)
     assert len(asked) == 2, "much that happens is looked at together"
     assert asked[0] - happened < 0.05
+
+
+def lacks(tag: str, ad: WorkerAd) -> str | None:
+    return None if not tag or tag in ad.tags else "missing-tags"
+
+
+@on_its_own_clock
+async def test_what_the_host_could_run_itself_starts_nothing_however_full_it_is(
+    tmp_path: Path,
+) -> None:
+    found, service, _ = desk(tmp_path, worker(HOST))
+    shapes = {tag: SimpleNamespace(request={"cpus": 1000}, tag=tag) for tag in ("", "GPU")}
+    waiting = [SimpleNamespace(shape=shapes[""], tasks=6)]
+    service.pool.unmet = lambda now: waiting
+    service.pool.would_fit = lambda shape, ad, jid: lacks(shape.tag, ad)
+    await asyncio.sleep(5)
+    found.on_here(HOST, here())
+    await asyncio.sleep(5)
+    assert (found.needed["gpu"], found.there()) == (0, [])
+    waiting.append(SimpleNamespace(shape=shapes["GPU"], tasks=1))
+    found.on_here(HOST, here())
+    await asyncio.sleep(1)
+    assert (found.needed["gpu"], len(found.there())) == (1, 1)
+
+
+@on_its_own_clock
+async def test_nobody_starts_more_than_the_class_allows(tmp_path: Path) -> None:
+    found, _, _ = desk(tmp_path, worker(HOST))
+    found.on_here(HOST, here())
+    for _ in range(2):
+        found.start("gpu")
+    with pytest.raises(UsageError, match="there are 2 environments of class gpu"):
+        found.start("gpu")

@@ -197,3 +197,9 @@ def test_a_success_and_the_end_of_a_host_are_new_beginnings() -> None:
     failures.failed(GPU, "h", NOW, "no image")
     failures.forget_host("h")
     assert failures.may_start(GPU, "h", NOW)
+
+
+def test_one_of_a_class_that_is_gone_does_not_start_for_ever() -> None:
+    late = one(phase=Phase.STARTING, since=NOW - EnvironmentClass.start_seconds)
+    [stop] = what([], [], [host()], late).stop
+    assert (stop.number, stop.failed) == (1, True)

@@ -144,6 +144,8 @@ class EnvironmentDesk:
         self.needed: Counter[str] = Counter()
         self.obstacles: dict[str, StartObstacle] = dict.fromkeys(classes, StartObstacle.NOT_NEEDED)
         self._imagined: dict[tuple[object, ...], WorkerAd] = {}
+        #: By host: what it offers, what an environment there would, and what it would with that.
+        self._as_hosts: dict[str, tuple[WorkerAd, WorkerAd, WorkerAd]] = {}
         self._hosts_of = {
             name: Expression(cls.hosts) if cls.hosts else None for name, cls in classes.items()
         }
@@ -241,6 +243,7 @@ class EnvironmentDesk:
             for each in self.book.forget_host(host):
                 self._spawn(self._drop_account(each.worker))
             self.failures.forget_host(host)
+            self._as_hosts.pop(host, None)
         for each in list(self.book.known.values()):
             if not each.held and now - each.since > UNHEARD_SECONDS:
                 del self.book.known[each.number]
@@ -267,9 +270,10 @@ class EnvironmentDesk:
         imagined = self._imagine_all(hosts)
         for each in self._service.pool.unmet(now)[:MOST_SHAPES] if self.classes else ():
             places: dict[str, int] = {}
-            for name, ad in imagined.items():
+            for name, (host, ad) in imagined.items():
                 jid = f"{WORKER_PREFIX}{name}@{self._workers_host}/x"
-                if self._service.pool.would_fit(each.shape, ad, jid) is None:
+                fits = self._service.pool.would_fit(each.shape, ad, jid) is None
+                if fits and not self._could_itself(host, ad, each.shape):
                     places[name] = _places(each.shape.request, amounts(ad.assets))
                     self.needed[name] += each.tasks
             if places:
@@ -283,19 +287,33 @@ class EnvironmentDesk:
             now,
         )
 
-    def _imagine_all(self, hosts: Sequence[HostRoom]) -> dict[str, WorkerAd]:
-        """For each class that some host makes, the least that its worker will say of itself.
+    def _could_itself(self, host: str, ad: WorkerAd, shape: Shape) -> bool:
+        """Whether a host could run tasks of a shape with what an environment there would have.
+
+        Then one would be of no use: they wait for that room, whoever has it.
+        """
+        hosts_ad = self._service.pool.workers[host].ad
+        known = self._as_hosts.get(host)
+        if known is None or known[0] is not hosts_ad or known[1] is not ad:
+            small = msgspec.structs.replace(
+                hosts_ad, assets=ad.assets, units={}, shared=(), unknown={}, ends_at=None
+            )
+            known = self._as_hosts[host] = (hosts_ad, ad, small)
+        return self._service.pool.would_fit(shape, known[2], host) is None
+
+    def _imagine_all(self, hosts: Sequence[HostRoom]) -> dict[str, tuple[str, WorkerAd]]:
+        """For each class that some host makes, the least that its worker will say of itself, where.
 
         What a worker has is a part of its host, so hosts differ; those without room do not count if
         others have some.
         """
-        found: dict[str, WorkerAd] = {}
+        found: dict[str, tuple[str, WorkerAd]] = {}
         for name, cls in self.classes.items():
             makes = [host for host in hosts if name in host.classes]
             roomy = [host for host in makes if _has_room(host, amounts_of(cls))]
-            ads = [self._imagine(cls, host.name) for host in roomy or makes]
+            ads = [(host.name, self._imagine(cls, host.name)) for host in roomy or makes]
             if ads:
-                found[name] = min(ads, key=lambda ad: ad.assets.get("memory", 0.0))
+                found[name] = min(ads, key=lambda each: each[1].assets.get("memory", 0.0))
         return found
 
     def coming_for(self, shape: Shape) -> list[str]:
@@ -410,6 +428,12 @@ class EnvironmentDesk:
             UsageError: it cannot be started there now.
         """
         cls = self._class(of)
+        there = sum(each.of == of for each in self.book.known.values())
+        if there >= cls.maximum:
+            raise UsageError(
+                f"there are {there} environments of class {of}, and no more may be",
+                hint="`maximum` of the class says how many; `kestrelctl environment stop` ends one",
+            )
         fitting = [
             each
             for each in self.hosts()
