@@ -317,15 +317,16 @@ async def _environments(
         ).encode()
 
     def command_of(wanted: EnvironmentClass, worker: str) -> tuple[str, ...]:
-        program = program_in(wanted.kind)
-        return worker_command(
+        words = worker_command(
             wanted,
             worker,
-            program=program,
+            program=program_in(wanted.kind),
             # Another tree may have less than this machine to isolate tasks with.
             isolation=rung.name if wanted.kind in SEES_HOSTS_FILES else options.isolation,
             any_workdir=options.any_workdir and wanted.kind in SEES_HOSTS_FILES,
         )
+        # This worker offers the GPUs that are found here, and it alone.
+        return (*words, "--asset", f"{GPUS}=indexed:")
 
     drivers = {kind: DistantDriver(kind, process) for kind in options.environments}
     host = EnvironmentHost(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -101,12 +102,14 @@ class House:
         while await self.there() or self.processes():
             await asyncio.sleep(0.05)
 
-    async def workers(self, name: str) -> list[an.WorkerView]:
-        answer = await self.user.ask(rq.ListWorkers(names=[name]))
-        return answer.workers if isinstance(answer, an.Workers) else []
+    async def workers(self) -> dict[str, an.WorkerView]:
+        """All that the pool knows, by the first letters of their names: `env` or `w`."""
+        answer = await self.user.ask(rq.ListWorkers())
+        assert isinstance(answer, an.Workers)
+        return {re.split("[-@]", each.worker)[0]: each for each in answer.workers}
 
     async def host(self) -> an.WorkerView:
-        return (await self.workers("w"))[0]
+        return (await self.workers())["w"]
 
     def processes(self) -> list[psutil.Process]:
         """What runs in environments."""

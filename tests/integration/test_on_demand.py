@@ -44,12 +44,23 @@ async def test_work_that_needs_a_tag_starts_an_environment_and_it_goes_again(hou
     assert (job.done, job.failed) == (3, 0)
     [there] = await house.there()
     assert there.host.startswith("w@")
-    assert (await house.host()).assets["cpus"] == 1.0, "it offers less meanwhile"
+    workers = await house.workers()
+    inside, host = workers["env"], workers["w"]
+    assert host.assets["cpus"] == 1.0, "it offers less meanwhile"
+    assert inside.assets["memory"] == host.assets["memory"], "half of it each"
+    assert inside.assets["disk"] == host.assets["disk"]
     async with asyncio.timeout(60):
         await house.none_is_left()
         while (await house.host()).assets["cpus"] != 2.0:
             await asyncio.sleep(0.05)
-    assert await house.workers("env-tiny-*") == [], "its account has gone, too"
+    assert list(await house.workers()) == ["w"], "its account has gone, too"
+
+
+async def test_tasks_that_want_memory_are_reason_enough(house: House) -> None:
+    """The class says nothing of memory, so an environment has a part of its host's."""
+    wants = {"cpus": 1.0, "memory": float(64 << 20), "disk": float(1 << 20)}
+    job = await run_job(house.user, JobSpec(argv=WHERE, requires=("TINY",), request=wants))
+    assert (job.done, job.failed) == (1, 0)
 
 
 async def test_who_waits_for_an_environment_is_told_so(house: House) -> None:

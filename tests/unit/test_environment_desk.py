@@ -200,7 +200,7 @@ async def test_what_asks_again_and_again_is_kept_within_limits(tmp_path: Path) -
     found.start("mpi")
     await asyncio.sleep(11)
     found.start("mpi", patient=True)
-    with pytest.raises(UsageError, match="as many as there may be"):
+    with pytest.raises(UsageError, match="and no more may be"):
         found.start("mpi")
 
 
@@ -228,3 +228,36 @@ async def test_new_work_does_not_wait_for_the_next_round(tmp_path: Path) -> None
         await asyncio.sleep(0.001)
     assert len(asked) == 2, "much that happens is looked at together"
     assert asked[0] - happened < 0.05
+
+
+def lacks(tag: str, ad: WorkerAd) -> str | None:
+    return None if not tag or tag in ad.tags else "missing-tags"
+
+
+@on_its_own_clock
+async def test_what_the_host_could_run_itself_starts_nothing_however_full_it_is(
+    tmp_path: Path,
+) -> None:
+    found, service, _ = desk(tmp_path, worker(HOST))
+    shapes = {tag: SimpleNamespace(request={"cpus": 1000}, tag=tag) for tag in ("", "GPU")}
+    waiting = [SimpleNamespace(shape=shapes[""], tasks=6)]
+    service.pool.unmet = lambda now: waiting
+    service.pool.would_fit = lambda shape, ad, jid: lacks(shape.tag, ad)
+    await asyncio.sleep(5)
+    found.on_here(HOST, here())
+    await asyncio.sleep(5)
+    assert (found.needed["gpu"], found.there()) == (0, [])
+    waiting.append(SimpleNamespace(shape=shapes["GPU"], tasks=1))
+    found.on_here(HOST, here())
+    await asyncio.sleep(1)
+    assert (found.needed["gpu"], len(found.there())) == (1, 1)
+
+
+@on_its_own_clock
+async def test_nobody_starts_more_than_the_class_allows(tmp_path: Path) -> None:
+    found, _, _ = desk(tmp_path, worker(HOST))
+    found.on_here(HOST, here())
+    for _ in range(2):
+        found.start("gpu")
+    with pytest.raises(UsageError, match="there are 2 environments of class gpu"):
+        found.start("gpu")

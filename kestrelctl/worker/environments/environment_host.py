@@ -17,10 +17,11 @@ from typing import Protocol
 import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import amounts
+from kestrelctl.core.model.assets import amounts, natural
 from kestrelctl.core.model.validate import LEAST_OF_AN_ASSET
 from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
 from kestrelctl.environments.environment_names import EnvironmentOwner
+from kestrelctl.environments.host_share import host_share
 from kestrelctl.environments.node_command import node_command
 from kestrelctl.errors import KestrelError
 from kestrelctl.protocol.environments import (
@@ -74,7 +75,8 @@ class _Here:
     """One environment.
 
     Attributes:
-        held: what is taken off this machine's worker for it, in natural units.
+        assets: what it has, in natural units.
+        held: what of that is taken off this machine's worker for it.
         prepared: what its driver has prepared for it; empty while it has not.
         work: what is being done with it.
         stops: whether the pool has asked for its end.
@@ -82,6 +84,7 @@ class _Here:
 
     def __init__(self, order: StartEnvironment) -> None:
         self.order = order
+        self.assets = dict(order.assets)
         self.held: dict[str, float] = {}
         self.prepared = ""
         self.starts = True
@@ -188,7 +191,8 @@ class EnvironmentHost:
         if order.kind not in self.drivers:
             return f"no environments of kind {order.kind} are made here"
         free = self._session.free()
-        for asset, amount in amounts(order.assets).items():
+        of_share = dict.fromkeys(host_share(self._session.ad.assets, order.assets), 1)
+        for asset, amount in (of_share | amounts(order.assets)).items():
             if free.get(asset, 0) < amount:
                 return f"there is no room for it any more: too little {asset} is free"
         return ""
@@ -201,7 +205,7 @@ class EnvironmentHost:
         name = self._owner.name(order.number)
         try:
             async with asyncio.timeout(order.start_seconds):
-                wanted = self._class_of(order)
+                wanted = self._class_of(order, here.assets)
                 here.prepared = await driver.prepare(wanted)
                 if order.runs:  # it joins no pool of ours, so it is handed nothing to join with
                     command, token = node_command(order.runs, order.worker), ""
@@ -221,7 +225,7 @@ class EnvironmentHost:
             here.starts = False
             self._say([])
 
-    def _class_of(self, order: StartEnvironment) -> EnvironmentClass:
+    def _class_of(self, order: StartEnvironment, assets: Mapping[str, float]) -> EnvironmentClass:
         recipe = ""
         if order.recipe:
             # Alone in its directory, all of which a container's build sees; of a tree, a program.
@@ -237,8 +241,9 @@ class EnvironmentHost:
             recipe=recipe,
             tags=tuple(order.tags),
             resources=EnvironmentResources(
-                cpus=order.assets.get("cpus", 0.0),
-                memory_bytes=int(order.assets.get("memory", 0.0)),
+                cpus=assets.get("cpus", 0.0),
+                memory_bytes=int(assets.get("memory", 0.0)),
+                disk_bytes=int(assets.get("disk", 0.0)),
             ),
         )
 
@@ -290,8 +295,11 @@ class EnvironmentHost:
 
     def _take(self, here: _Here) -> None:
         """Takes what an environment has off what this machine's worker offers."""
-        ad = self._session.ad
-        for name, amount in here.order.assets.items():
+        ad, free = self._session.ad, natural(self._session.free())
+        share = host_share(ad.assets, here.order.assets)
+        for name, amount in share.items():
+            here.assets[name] = min(amount, float(int(free.get(name, 0.0))))
+        for name, amount in here.assets.items():
             least = LEAST_OF_AN_ASSET if name == "cpus" else 0.0  # of these nobody offers nothing
             here.held[name] = min(amount, ad.assets.get(name, 0.0) - least)
         self._offer({name: -amount for name, amount in here.held.items()})
