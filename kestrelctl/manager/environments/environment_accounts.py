@@ -9,10 +9,20 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Protocol
 
 from kestrelctl.errors import StoreFull
 
 log = logging.getLogger(__name__)
+
+
+class AccountList(Protocol):
+    """What `EnvironmentAccounts` says."""
+
+    names: set[str]
+
+    def add(self, name: str) -> None: ...
+    def discard(self, name: str) -> None: ...
 
 
 class EnvironmentAccounts:

@@ -41,7 +41,7 @@ from kestrelctl.environments.start_failures import StartFailures
 from kestrelctl.environments.started import Environment, EnvironmentPhase
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.manager.access import bare
-from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
+from kestrelctl.manager.environments.environment_accounts import AccountList
 from kestrelctl.manager.environments.environment_book import (
     WORKER_PREFIX,
     EnvironmentBook,
@@ -128,7 +128,7 @@ class EnvironmentDesk:
         recipes: Mapping[str, str],
         invitations: Invitations,
         workers_host: str,
-        accounts: EnvironmentAccounts,
+        accounts: AccountList,
     ) -> None:
         self._service = service
         self.classes = classes

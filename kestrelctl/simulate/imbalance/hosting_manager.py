@@ -37,6 +37,7 @@ class HostingManager(SimulatedManager):
         super().__init__(clock, random, server, store, audit, config, check=check)
         self._classes = {each.name: each for each in classes}
         self._desk: EnvironmentDesk | None = None
+        self._accounts = KeptAccounts()
 
     def open_environments(
         self, service: Service, dispatcher: RequestDispatcher, listener: ManagerListener
@@ -44,7 +45,9 @@ class HostingManager(SimulatedManager):
         """As `manager.manager_daemon.serve`."""
         workers_domain = f"workers.{self.server.domain}"
         invitations = AnybodyJoins(workers_domain)
-        self._desk = EnvironmentDesk(service, self._classes, {}, invitations, workers_domain)
+        self._desk = EnvironmentDesk(
+            service, self._classes, {}, invitations, workers_domain, self._accounts
+        )
         dispatcher.serve_environments(self._desk)
         listener.on_environments = self._desk.on_here
 
@@ -55,6 +58,19 @@ class HostingManager(SimulatedManager):
     def environments(self) -> list[Environment]:
         """What the living process knows of."""
         return list(self._desk.book.known.values()) if self._desk is not None else []
+
+
+class KeptAccounts:
+    """The `AccountList` of all processes of a manager, on a disk that outlives them."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def add(self, name: str) -> None:
+        self.names.add(name)
+
+    def discard(self, name: str) -> None:
+        self.names.discard(name)
 
 
 class AnybodyJoins:
