@@ -238,6 +238,8 @@ class Pool:
     def _recall(self, now: float) -> None:
         """Asks for what had better not wait where it does; most of the time nothing waits."""
         state = self.state
+        if not state.backlogged:
+            return
         if not any(worker.queued for worker in state.backlogged.values()):
             state.backlogged.clear()
             return
@@ -278,7 +280,8 @@ class Pool:
             for worker in workers.values():
                 if state.workers.get(worker.jid) is not worker:
                     continue
-                promote(worker, now)
+                if worker.backlog:
+                    promote(worker, now)
                 if closed(worker, now) is None:
                     state.supply.wake(worker)
                 else:

@@ -21,7 +21,9 @@ class ListTriggers(Request, frozen=True, kw_only=True, tag="triggers"):
 
 
 class ListFired(Request, frozen=True, kw_only=True, tag="triggers_fired"):
-    """When triggers fired, the latest last, at most 1,000. Answered by `triggers_fired`.
+    """When triggers fired, the latest last, at most 1,000 (admins only).
+
+    Answered by `triggers_fired`.
 
     Attributes:
         name: of which; empty for all.

@@ -276,6 +276,15 @@ async def test_none_fires_before_those_are_heard_that_were_there(pool: Pool) -> 
     assert len((await again.asked(ListFired())).fired) == 1
 
 
+async def test_only_admins_see_what_was_done_because_it_names_jobs_of_all(pool: Pool) -> None:
+    await pool.begin(rule("hold(queue.jobs)", "queue.waiting > 0"))
+    await pool.asked(rq.SubmitJob(spec=JobSpec(argv=("true",), request={"cpus": 64.0})), ADA)
+    await pool.looks("t")
+    assert (await pool.asked(ListFired(), "eve@users.pool/1")).code == "not-allowed"
+    [fired] = (await pool.asked(ListFired())).fired
+    assert fired.actions == ["hold(1)"]
+
+
 async def test_the_log_has_an_end(pool: Pool) -> None:
     await pool.begin(rule("resume('w1')"))
     for number in range(2 * trigger_log.TIDY_EACH):

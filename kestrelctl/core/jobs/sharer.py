@@ -14,6 +14,7 @@ forgotten by half in each half-life, as HTCondor's `PRIORITY_HALFLIFE` and Slurm
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -26,6 +27,7 @@ from kestrelctl.core.model.stored_limit import AS_FOR_ALL
 
 #: Usage tilts a weight by this factor at most, either way.
 MOST_TILT = 2.0
+LEAST_TILT = 1 / MOST_TILT
 #: How often shares are found anew.
 ROUND_SECONDS = 1.0
 #: A user is ahead of his share by no more than so much time, whatever he has had before.
@@ -38,6 +40,8 @@ HORIZON_SECONDS = 10.0
 
 #: What an attempt counts for its user that costs nothing.
 COSTLESS = 1.0
+
+_NUMBER = attrgetter("number")
 
 #: Of so many commands of a user it is remembered how long they take.
 COMMANDS = 32
@@ -177,11 +181,15 @@ class Sharer:
 
     def fold(self, now: float, half_life_seconds: float) -> float:
         """Begins to forget what he has used up to now; returns his usage."""
-        self.served += self._unfolded + self.charged * max(0.0, now - self._since)
-        self._usage = self.usage(now, half_life_seconds)
+        usage, age, since = self._usage, now - self._usage_at, now - self._since
+        fresh = self.charged * since if since > 0.0 else 0.0
+        self.served += self._unfolded + fresh
+        if usage and age > 0.0:
+            usage *= 0.5 ** (age / half_life_seconds)
+        self._usage = usage = usage + self._unfolded + fresh
         self._usage_at = self._since = now
         self._unfolded = 0.0
-        return self._usage
+        return usage
 
     def used_since_record(self, now: float, half_life_seconds: float) -> float:
         """What he has used, in weighted seconds, that his record does not tell."""
@@ -380,7 +388,7 @@ class Sharers:
         if len(active) < len(self._astir):
             self._astir.clear()
             self._astir.update(dict.fromkeys(active))
-        active.sort(key=_number)
+        active.sort(key=_NUMBER)
         return active
 
     def _weigh(self, active: list[Sharer], now: float) -> None:
@@ -389,7 +397,11 @@ class Sharers:
         average = sum(usages) / sum(weights)
         for sharer, weight, usage in zip(active, weights, usages, strict=True):
             tilt = average * weight / usage if usage else MOST_TILT
-            sharer.share = weight * min(max(tilt, 1 / MOST_TILT), MOST_TILT)
+            if tilt > MOST_TILT:
+                tilt = MOST_TILT
+            elif tilt < LEAST_TILT:
+                tilt = LEAST_TILT
+            sharer.share = weight * tilt
 
     def _find_leads(
         self, active: Sequence[Sharer], passed_seconds: float, *, at_home: bool
@@ -399,7 +411,7 @@ class Sharers:
         Of three processors two users with equal shares cannot have one and a half each. But they
         can by turns.
         """
-        handed = sum(sharer.handed for sharer in active)
+        handed = sum([sharer.handed for sharer in active])
         before, self._handed[at_home] = self._handed[at_home], handed
         for sharer in active:
             if sharer.served or sharer.ahead_seconds:
@@ -408,39 +420,44 @@ class Sharers:
                 sharer.passed_over_seconds += passed_seconds
         # Who comes first, and got nothing while others did, wants what nobody could give him.
         active = [one for one in active if one.passed_over_seconds < IN_VAIN_SECONDS]
-        served = sum(sharer.served for sharer in active)
+        served = sum([sharer.served for sharer in active])
         if not served or not passed_seconds:
             return
-        average = served / sum(sharer.share for sharer in active) / passed_seconds
+        average = served / sum([sharer.share for sharer in active]) / passed_seconds
         in_line: list[Sharer] = []
+        behind: float | None = None
         for sharer in active:
             his = average * sharer.share * passed_seconds
             if sharer.served <= his + sharer.latest_weight * passed_seconds:
                 sharer.ahead_seconds += passed_seconds * sharer.served / his
                 in_line.append(sharer)
+                if sharer.turns and (behind is None or sharer.ahead_seconds < behind):
+                    behind = sharer.ahead_seconds
             # Else he has more than one task too many, from when nobody else wanted more.
             sharer.served = 0.0
-        waiting = (sharer.ahead_seconds for sharer in in_line if sharer.turns)
-        behind = min(waiting, default=passed_seconds)
+        if behind is None:  # nobody of them waits
+            behind = passed_seconds
         for sharer in in_line:
             ahead_seconds = sharer.ahead_seconds - behind
-            sharer.ahead_seconds = min(max(0.0, ahead_seconds), MOST_AHEAD_SECONDS)
+            if ahead_seconds < 0.0:
+                ahead_seconds = 0.0
+            elif ahead_seconds > MOST_AHEAD_SECONDS:
+                ahead_seconds = MOST_AHEAD_SECONDS
+            sharer.ahead_seconds = ahead_seconds
         for sharer in active:
             sharer.lead = sharer.ahead_seconds / HORIZON_SECONDS * average
 
     def _weights(self, active: Sequence[Sharer]) -> list[float]:
         """Weights of users; those of one group share the weight of that group."""
+        records = [sharer.record for sharer in active]
+        if not any([record.group for record in records]):
+            return [record.weight for record in records]
         together: dict[str, float] = {}
-        for sharer in active:
-            name = sharer.record.group
-            together[name] = together.get(name, 0.0) + sharer.record.weight
+        for record in records:
+            together[record.group] = together.get(record.group, 0.0) + record.weight
         return [
             record.weight * self.group(record.group).weight / together[record.group]
             if record.group
             else record.weight
-            for record in (sharer.record for sharer in active)
+            for record in records
         ]
-
-
-def _number(sharer: Sharer) -> int:
-    return sharer.number

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Mapping
+from math import inf
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -39,10 +40,10 @@ from kestrelctl.environments.start_failures import StartFailures
 from kestrelctl.environments.started import Environment, EnvironmentPhase
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.manager.access import bare
+from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
 from kestrelctl.manager.environments.environment_book import (
     WORKER_PREFIX,
     EnvironmentBook,
-    is_worker_of,
 )
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.environments import (
@@ -53,8 +54,10 @@ from kestrelctl.protocol.environments import (
 
 log = logging.getLogger(__name__)
 
-#: Two looks are so far apart at least: decisions of one burst of events are made together.
+#: Two looks are so far apart at least, however much happens.
 LOOK_SECONDS = 0.1
+#: What happens within so short a time is looked at together.
+BURST_SECONDS = 0.005
 #: While there are environments, or work that waits, it is looked so often whatever happens.
 ROUND_SECONDS = 1.0
 #: After the manager's start hosts have so long to say what is there, before more is started.
@@ -107,6 +110,7 @@ class EnvironmentDesk:
         recipes: what is in the recipe of each class that has one.
         invitations: makes accounts for their workers.
         workers_host: the domain of these accounts.
+        accounts: the names of those that may exist, over restarts of the manager.
 
     Attributes:
         book: what there is.
@@ -121,12 +125,16 @@ class EnvironmentDesk:
         recipes: Mapping[str, str],
         invitations: Invitations,
         workers_host: str,
+        accounts: EnvironmentAccounts,
     ) -> None:
         self._service = service
         self.classes = classes
         self._recipes = recipes
         self._invitations = invitations
         self._workers_host = workers_host
+        self._accounts = accounts
+        #: When accounts are deleted of which nobody says that there is an environment.
+        self._drops_at = service.now() + AWAY_SECONDS
         self.book = EnvironmentBook(service.pool.epoch)
         self.failures = StartFailures()
         self.counts = StartCounts(Counter(), Counter())
@@ -137,6 +145,7 @@ class EnvironmentDesk:
             name: Expression(cls.hosts) if cls.hosts else None for name, cls in classes.items()
         }
         self._loop = asyncio.get_running_loop()
+        self._looked_at = -inf
         #: Before, hosts have yet to say what they have.
         self._starts_at = service.now() + SETTLE_SECONDS
         self._timer: asyncio.TimerHandle | None = None
@@ -191,12 +200,21 @@ class EnvironmentDesk:
     # -- looking -----------------------------------------------------------------------------------
 
     def _look_soon(self) -> None:
-        """Looks in a moment, if there is anything that could be made."""
-        if self._timer is None and (self.book.kinds or self.book.known):
-            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        """Looks in a moment, if there is anything that could be made or is left."""
+        if self.book.kinds or self.book.known or self._accounts.names:
+            self._look_at(max(self._loop.time() + BURST_SECONDS, self._looked_at + LOOK_SECONDS))
+
+    def _look_at(self, at: float) -> None:
+        """Looks then, unless it is looked earlier."""
+        if self._timer is not None and self._timer.when() <= at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._look)
 
     def _look(self) -> None:
         self._timer = None
+        self._looked_at = self._loop.time()
         now = self._service.now()
         self._see_workers(now)
         if not self._service.pool.connected:
@@ -211,8 +229,8 @@ class EnvironmentDesk:
             self._stop(environment)
         for start in found.start if now >= self._starts_at else ():
             self._begin(start.of, start.host, asked_for=False)
-        if (self.book.known or self.needed) and self._timer is None:
-            self._timer = self._loop.call_later(ROUND_SECONDS, self._look)
+        if self.book.known or self.needed or self._accounts.names:
+            self._look_at(self._loop.time() + ROUND_SECONDS)
 
     def _see_workers(self, now: float) -> None:
         workers = self._service.pool.workers
@@ -229,15 +247,12 @@ class EnvironmentDesk:
         online: dict[str, bool] = {}
         for worker in workers.values():
             name = worker.account.partition("@")[0]
-            if name in names and worker.online:
+            if name in names | self._accounts.names and worker.online:
                 online[name] = not worker.held
-            elif (
-                name not in names
-                and not worker.online
-                and now - worker.offline_since > AWAY_SECONDS
-                and is_worker_of(name, self.classes, self.book.numbers_below)
-            ):
-                # Of one that went while no manager was there.
+        if now >= self._drops_at and self._service.pool.connected:
+            self._drops_at = now + AWAY_SECONDS
+            for name in self._accounts.names - names - online.keys():
+                # Of one that went while no manager was there, or while no server was.
                 self._spawn(self._drop_account(name))
         for useful in self.book.see_workers(online.items(), now):
             self.counts.started[useful.of] += 1
@@ -462,6 +477,7 @@ class EnvironmentDesk:
         jid = password = ""
         try:
             if not environment.node:  # Nobody is lent what he does not need.
+                self._accounts.add(environment.worker)
                 valid_seconds = cls.start_seconds + ACCOUNT_SECONDS
                 jid, password, _ = await self._invitations.invite(environment.worker, valid_seconds)
         except KestrelError as error:
@@ -499,6 +515,7 @@ class EnvironmentDesk:
         try:
             jid = f"{name}@{self._workers_host}"
             await self._invitations.take_away(jid, f"pool@{self._service.domain}")
+            self._accounts.discard(name)
         except KestrelError as error:
             log.warning("the account of %s is not deleted: %s", name, error.message)
 

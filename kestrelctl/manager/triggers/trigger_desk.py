@@ -141,7 +141,7 @@ class TriggerDesk:
     def _fire(self, definition: TriggerDefinition) -> None:
         now = self._service.now()
         try:
-            actions = definition.actions.of(self.watch.look().views())
+            actions = definition.actions.of(self.watch.look(definition.actions.words).views())
         except ExpressionError as error:
             self.triggers[definition.name].problem = str(error)
             log.warning("trigger %s: %s", definition.name, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kestrelctl.environments import driver_commands as words
@@ -11,6 +12,7 @@ from kestrelctl.environments.environment_class import EnvironmentClass, recipe_d
 from kestrelctl.environments.environment_names import PREFIX, EnvironmentOwner
 from kestrelctl.environments.worker_command import INSIDE, TOKEN_FILE, reading
 from kestrelctl.errors import KestrelError, MissingTool
+from kestrelctl.worker.environments.control_groups import enforceable
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
 from kestrelctl.worker.environments.environment_files import EnvironmentFiles, read_recipe
 from kestrelctl.worker.environments.led_processes import GRACE_SECONDS
@@ -79,11 +81,12 @@ class ContainerDriver:
         self, name: str, wanted: EnvironmentClass, prepared: str, command: Sequence[str], token: str
     ) -> None:
         own = self._files.make_own(name, token)
+        held_to = replace(wanted, resources=enforceable(wanted.resources))
         inside = reading(f"{INSIDE}/{TOKEN_FILE}", command)
         try:
             await self._call(
                 words.container_start(
-                    self._engine, wanted, prepared, self._owner, name, str(own), inside
+                    self._engine, held_to, prepared, self._owner, name, str(own), inside
                 )
             )
         except KestrelError:  # the engine may have made one all the same
