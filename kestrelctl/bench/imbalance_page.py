@@ -36,7 +36,7 @@ COLUMNS = (
 _WORDS: dict[Sharing, str] = {
     "static": "a third for each class",
     "on-demand": "on demand",
-    "kept": "on demand, one of each kept",
+    "kept": "on demand, some of each kept",
 }
 
 
@@ -77,6 +77,8 @@ def sentences(result: ImbalanceResult) -> list[str]:
         f"no pool could be done sooner than (the least of the seeds): {bound}",
         f"{lost:,} lost, {twice:,} accepted twice",
     ]
+    if any(run.sharing == "kept" for run in runs):
+        said.append(f"kept of each class: {plan.kept:,}")
     late_ms = max((run.late_ms for run in runs), default=0.0)
     if late_ms:
         said.append(f"tasks were submitted at most {late_ms:,.0f} ms late")

@@ -63,6 +63,15 @@ _START = "0.3-0.6"
     help="How long an environment stays without work.",
 )
 @click.option(
+    "--keep",
+    "kept",
+    type=WholeNumber(1),
+    default=1,
+    show_default=True,
+    metavar="COUNT",
+    help="Of each class, environments that stay without work; of --sharing kept.",
+)
+@click.option(
     "--seeds", type=WholeNumber(1), default=1, show_default=True, help="Loads, each for each way."
 )
 @click.option(
@@ -98,7 +107,7 @@ def bench_environments(
     from kestrelctl.bench.imbalance_simulation import simulated_run
     from kestrelctl.bench.machine import prosody_version, this_machine
     from kestrelctl.bench.report_files import prepare_directory
-    from kestrelctl.simulate.imbalance.class_load import SHARINGS, ImbalancePlan
+    from kestrelctl.simulate.imbalance.class_load import SHARES, SHARINGS, ImbalancePlan
 
     if start is not None and not simulated:
         raise UsageError("real environments take as long as they do", hint="--simulated --start")
@@ -107,6 +116,8 @@ def bench_environments(
     if report is not None:
         prepare_directory(report)
     plan = ImbalancePlan(**load)
+    if len(SHARES) * plan.kept > plan.hosts:
+        raise UsageError(f"{plan.hosts:,} hosts have no room for {plan.kept:,} of each class")
     planned = [
         (sharing, seed)
         for seed in range(first_seed, first_seed + seeds)

@@ -13,6 +13,7 @@ import pytest
 from cli_fake_pool import FakePool, run
 from flockbenchkit import a_pool, a_task
 from imbalancekit import PLAN, a_result, a_run
+from msgspec.structs import replace
 
 from kestrelctl.bench import imbalance_run
 from kestrelctl.bench.imbalance_page import busy_plot, page, rows, sentences, waits_plot
@@ -76,6 +77,9 @@ def test_a_static_partition_has_all_its_environments_and_no_more() -> None:
         for sharing in SHARINGS
     }
     assert bounds == {"static": [(2, 2)] * 3, "on-demand": [(0, 6)] * 3, "kept": [(1, 6)] * 3}
+    two = replace(PLAN, kept=2)
+    assert {cls.minimum for cls in environment_classes(two, "kept")} == {2}
+    assert {cls.minimum for cls in environment_classes(two, "on-demand")} == {0}
 
 
 def test_the_worst_class_bounds_a_static_partition() -> None:
@@ -190,7 +194,7 @@ def test_a_row_has_what_was_asked_for() -> None:
         "12.0", "3.00", "0.00", "7", "4.50",
     ]  # fmt: skip
     assert [row[0] for row in rows(runs)] == [
-        "a third for each class", "on demand", "on demand, one of each kept",
+        "a third for each class", "on demand", "on demand, some of each kept",
     ]  # fmt: skip
 
 
@@ -219,6 +223,7 @@ def test_options_that_make_no_sense_are_refused() -> None:
         (("--simulated", "--start", "soon"), "not a sleep time: 'soon'"),
         (("--over", "0"), "--over"),
         (("--hosts", "2"), "--hosts"),
+        (("--hosts", "6", "--keep", "3"), "6 hosts have no room for 3 of each class"),
         (("--sharing", "fair"), "--sharing"),
     ):
         result = run(FakePool(), "bench", "environments", *words)
@@ -230,7 +235,7 @@ def test_a_simulated_experiment_is_reported(tmp_path: Path) -> None:
     words = ("--simulated", "--hosts", "3", "--tasks", "10", "--seconds", "1", "--sharing", "kept")
     result = run(FakePool(), "bench", "environments", *words, "--report", str(tmp_path))
     assert result.exit_code == 0
-    assert "on demand, one of each kept" in result.stdout
+    assert "on demand, some of each kept" in result.stdout
     assert "run 1 of 1: kept, seed 1:" in result.stderr
     assert sorted(os.listdir(tmp_path)) == [
         "environments-busy.svg", "environments-waits.svg", "environments.html",

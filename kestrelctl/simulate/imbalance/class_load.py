@@ -19,7 +19,7 @@ from kestrelctl.environments.environment_class import EnvironmentClass, Environm
 SHARES = {"a": 0.8, "b": 0.1, "c": 0.1}
 
 #: `static`: a third of the hosts for each class, for good. `on-demand`: any host for any class.
-#: `kept`: the same, but one environment of each class stays though it has nothing to do.
+#: `kept`: the same, but some environments of each class stay though they have nothing to do.
 Sharing = Literal["static", "on-demand", "kept"]
 SHARINGS: tuple[Sharing, ...] = ("static", "on-demand", "kept")
 
@@ -41,6 +41,8 @@ class ImbalancePlan(msgspec.Struct, frozen=True, kw_only=True):
         mean_seconds: how long a task runs on average; each from half to one and a half of it.
         over: within which part of the time that all hosts together need for them they come; 0 for
             all at once.
+        kept: how many environments of each class stay though they have nothing to do, where some
+            do.
         idle_seconds: how long an environment stays without work.
         start_seconds: how long one may take to come up.
     """
@@ -49,6 +51,7 @@ class ImbalancePlan(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     mean_seconds: float
     over: float = 1.0
+    kept: int = 1
     idle_seconds: float = 2.0
     start_seconds: float = 60.0
 
@@ -88,7 +91,7 @@ def environment_classes(plan: ImbalancePlan, sharing: Sharing) -> list[Environme
     bounds = {
         "static": parts,
         "on-demand": dict.fromkeys(parts, 0),
-        "kept": dict.fromkeys(parts, 1),
+        "kept": dict.fromkeys(parts, plan.kept),
     }
     return [
         EnvironmentClass(
