@@ -55,6 +55,7 @@ from kestrelctl.store.sums import (
     spread,
     summed,
 )
+from kestrelctl.triggers.recorded_moment import MomentRecorded, MomentsDropped
 from kestrelctl.triggers.trigger_fired import MOST_DROPPED as MOST_FIRED_DROPPED
 from kestrelctl.triggers.trigger_fired import FiredDropped, TriggerFired
 
@@ -91,6 +92,7 @@ class MemoryStore:
         self._lines: dict[str, dict[int, HandlerAwaits]] = {}
         self._fired: list[TriggerFired] = []
         self._courses: dict[str, tuple[float, int]] = {}
+        self._moments: dict[int, MomentRecorded] = {}
         self._roll = Roll()
         self._worker_groups: dict[str, WorkerGroup] = {}
         self._commits = 0
@@ -268,6 +270,10 @@ class MemoryStore:
                     if each.at < record.before or each.number <= record.up_to
                 }
                 self._fired = [each for each in self._fired if each.number not in old]
+            case MomentRecorded():
+                self._moments[record.number] = record
+            case MomentsDropped():
+                self._moments = {n: m for n, m in self._moments.items() if n > record.up_to}
             case PolicyRecord():
                 self._policies[record.name] = record
             case PolicyGone():
@@ -482,6 +488,13 @@ class MemoryStore:
 
     def trigger_courses(self) -> dict[str, tuple[float, int]]:
         return dict(sorted(self._courses.items()))
+
+    def moments_kept(self) -> list[tuple[int, float]]:
+        return [(each.number, each.at) for _, each in sorted(self._moments.items())]
+
+    def moments(self, *, after: int, limit: int) -> list[MomentRecorded]:
+        found = [each for number, each in sorted(self._moments.items()) if number > after]
+        return found[: max(limit, 0)]
 
     def statistics(self) -> Statistics:
         return Statistics(

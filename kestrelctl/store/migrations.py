@@ -410,6 +410,14 @@ _TWENTY_SIXTH = (
         times INTEGER NOT NULL
     ) WITHOUT ROWID
     """,
+    # How the pool was, for tests of triggers.
+    """
+    CREATE TABLE trigger_moments (
+        number INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        packed BLOB NOT NULL
+    )
+    """,
 )
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (

@@ -15,6 +15,7 @@ from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.store.edges import Edge
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import Spread, Used
+from kestrelctl.triggers.recorded_moment import MomentRecorded
 from kestrelctl.triggers.trigger_fired import TriggerFired
 
 
@@ -295,6 +296,14 @@ class Store(Protocol):
 
     def trigger_courses(self) -> dict[str, tuple[float, int]]:
         """By trigger when it last fired, and how often it has, also of what is not kept."""
+        ...
+
+    def moments_kept(self) -> list[tuple[int, float]]:
+        """Number and time of each recorded moment of the pool, in order."""
+        ...
+
+    def moments(self, *, after: int, limit: int) -> list[MomentRecorded]:
+        """The first `limit` recorded moments with a higher number, in order."""
         ...
 
     def statistics(self) -> Statistics: ...

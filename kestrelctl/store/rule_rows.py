@@ -10,7 +10,8 @@ import msgspec
 from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
 from kestrelctl.membership.handler_words import ToldEvent
 from kestrelctl.store.store_record import RuleRecord
-from kestrelctl.triggers.trigger_fired import MOST_DROPPED, TriggerFired
+from kestrelctl.triggers.recorded_moment import MomentRecorded
+from kestrelctl.triggers.trigger_fired import MOST_DROPPED, FiredDropped, TriggerFired
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,13 @@ def write_rules(connection: sqlite3.Connection, record: RuleRecord) -> None:
             (record.number, record.at, record.trigger, actions, problems),
         )
         connection.execute(_COURSE, (record.trigger, record.at))
-    else:
+    elif isinstance(record, FiredDropped):
         connection.execute(_DROP, (MOST_DROPPED, record.before, record.up_to))
+    elif isinstance(record, MomentRecorded):
+        put = "INSERT OR REPLACE INTO trigger_moments (number, at, packed) VALUES (?, ?, ?)"
+        connection.execute(put, (record.number, record.at, record.packed))
+    else:
+        connection.execute("DELETE FROM trigger_moments WHERE number <= ?", (record.up_to,))
 
 
 def awaited(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
@@ -122,3 +128,18 @@ def trigger_courses(connection: sqlite3.Connection) -> dict[str, tuple[float, in
         "SELECT trigger_name, fired_at, times FROM trigger_courses ORDER BY trigger_name"
     )
     return {str(trigger): (float(at), int(times)) for trigger, at, times in rows}
+
+
+def moments_kept(connection: sqlite3.Connection) -> list[tuple[int, float]]:
+    """As `Store.moments_kept`."""
+    rows = connection.execute("SELECT number, at FROM trigger_moments ORDER BY number")
+    return [(int(number), float(at)) for number, at in rows]
+
+
+def moments(connection: sqlite3.Connection, after: int, limit: int) -> list[MomentRecorded]:
+    """As `Store.moments`."""
+    rows = connection.execute(
+        "SELECT number, at, packed FROM trigger_moments WHERE number > ? ORDER BY number LIMIT ?",
+        (after, max(limit, 0)),
+    )
+    return [MomentRecorded(int(number), float(at), bytes(packed)) for number, at, packed in rows]

@@ -38,6 +38,7 @@ from kestrelctl.store.sqlite_errors import explained
 from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import Spread, Used
 from kestrelctl.store.writing import delete_forgotten, write
+from kestrelctl.triggers.recorded_moment import MomentRecorded
 from kestrelctl.triggers.trigger_fired import TriggerFired
 
 log = logging.getLogger(__name__)
@@ -337,6 +338,14 @@ class SqliteStore:
     def trigger_courses(self) -> dict[str, tuple[float, int]]:
         with explained(self.path):
             return rule_rows.trigger_courses(self._reader)
+
+    def moments_kept(self) -> list[tuple[int, float]]:
+        with explained(self.path):
+            return rule_rows.moments_kept(self._reader)
+
+    def moments(self, *, after: int, limit: int) -> list[MomentRecorded]:
+        with explained(self.path):
+            return rule_rows.moments(self._reader, after, limit)
 
     def statistics(self) -> Statistics:
         files = (self.path, self.path.with_name(self.path.name + "-wal"))

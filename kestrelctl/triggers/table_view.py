@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
+#: So many workers are added up in the time of one step of an expression, or less.
+WORKERS_IN_A_STEP = 4
 
 
 class TableView(Mapping[str, V], Generic[V]):

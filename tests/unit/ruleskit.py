@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from kestrelctl.manager.triggers.pool_watch import WORKERS_IN_A_STEP
 from kestrelctl.properties.property_book import PropertyBook
 from kestrelctl.properties.property_reading import (
     LARGEST_FLOAT,
@@ -35,7 +34,7 @@ from kestrelctl.triggers.pool_views import (
     WatchedUnmet,
     WatchedWorker,
 )
-from kestrelctl.triggers.table_view import TableView
+from kestrelctl.triggers.table_view import WORKERS_IN_A_STEP, TableView
 from kestrelctl.triggers.trigger_actions import ACTIONS, MOST_TEXT_CHARACTERS, TriggerActions
 
 #: What Python does on the way out: opens, imports, runs, connects, sets traces, finds objects.

@@ -15,14 +15,16 @@ from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.handlers.handler_desk import HandlerDesk
-from kestrelctl.manager.triggers import trigger_log
+from kestrelctl.manager.triggers import moment_log, trigger_log
 from kestrelctl.manager.triggers.trigger_desk import COLLECT_SECONDS, TriggerDesk
 from kestrelctl.manager.triggers.trigger_files import open_triggers, read_all_triggers
 from kestrelctl.membership.handler_definition import read_handlers
 from kestrelctl.membership.handler_words import ToldEvent
+from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.protocol import codec, work
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.command_messages import CommandsHere, OfferedCommand
+from kestrelctl.protocol.member_requests import SetWorkerGroup
 from kestrelctl.protocol.properties import PropertiesHere, ToldReading
 from kestrelctl.protocol.request import Request
 from kestrelctl.protocol.trigger_messages import (
@@ -32,6 +34,7 @@ from kestrelctl.protocol.trigger_messages import (
     TryTrigger,
 )
 from kestrelctl.store.memory import MemoryStore
+from kestrelctl.triggers.recorded_moment import MomentRecorded
 
 W1, W2 = "w1@workers.pool/a", "w2@workers.pool/a"
 ROOT, ADA = "root@users.pool/1", "ada@users.pool/1"
@@ -304,12 +307,13 @@ async def test_the_log_has_an_end(pool: Pool) -> None:
 async def test_a_test_does_nothing_and_says_when_it_would_have_fired(pool: Pool) -> None:
     await pool.begin(OWNER)
     watch, history = pool.desk.watch, pool.desk.history
-    for n, users in enumerate((0, 1, 1, 0, 1)):
+    for users in (0, 1, 1, 0, 1):
         pool.played.now += 60.0
         await pool.reads(W1, users=users)
-        history.append(watch.look())
-        assert history[-1].at == pool.played.now, n
-    begin = history[0].at
+        history.add(watch.look())
+    await settled()
+    begin = history.since
+    assert begin is not None
     found = await pool.asked(TryTrigger(name="owner"))
     assert (found.is_true, found.actions, found.problem) == (True, [f"drain({W1})"], "")
     assert [at - begin for at in found.would_have_fired] == [60.0, 120.0, 240.0]
@@ -320,6 +324,63 @@ async def test_a_test_does_nothing_and_says_when_it_would_have_fired(pool: Pool)
     assert [at - begin for at in again.would_have_fired] == [120.0]
     assert (await pool.asked(TryTrigger(name="owner"), ADA)).code == "not-allowed"
     assert (await pool.asked(TryTrigger(name="x", text=other))).code == "usage"
+
+
+SUMS = """
+[t]
+expr = properties.users.max > 0 and groups.all.properties.users.count == 2
+cmd = query()
+ticks = 30
+"""
+
+
+async def records(pool: Pool, *users: int) -> list[float]:
+    """The pool is recorded with so many at the first machine, minute after minute; returns when."""
+    found = []
+    for each in users:
+        pool.played.now += 60.0
+        await pool.reads(W1, users=each)
+        pool.desk.history.add(pool.desk.watch.look())
+        await settled()
+        found.append(pool.played.now)
+    return found
+
+
+async def test_a_test_sees_sums_as_they_were_also_after_a_restart(pool: Pool) -> None:
+    await pool.begin(SUMS)
+    await pool.asked(SetWorkerGroup(group=WorkerGroup(name="all", names=("*",))))
+    _, second, _, fourth, _ = await records(pool, 0, 3, 0, 3, 0)
+    found = await pool.asked(TryTrigger(name="t"))
+    assert found.would_have_fired == [second, fourth]
+    again = Pool(pool.directory, pool.played.store)
+    again.opens(SUMS)
+    found = await again.asked(TryTrigger(name="t"))
+    assert found.would_have_fired == [second, fourth]
+    assert found.recorded == 5
+
+
+async def test_so_many_moments_are_kept_and_one_that_cannot_be_read_is_left_out(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moment_log, "MOST_MOMENTS", 3)
+    await pool.begin(SUMS)
+    times = await records(pool, 1, 1, 1, 1, 1)
+    kept = pool.played.store.moments(after=0, limit=99)
+    assert [each.at for each in kept] == times[2:]
+    assert pool.desk.history.since == times[2]
+    await pool.played.store.commit([MomentRecorded(kept[0].number, kept[0].at, b"rubbish")])
+    assert [each.at for each in pool.desk.history.moments()] == times[3:]
+
+
+async def test_the_pool_goes_on_while_a_trigger_is_tested(pool: Pool) -> None:
+    await pool.begin(SUMS)
+    await records(pool, *[1] * 20)
+    pool.played.sent.clear()
+    for request in (TryTrigger(name="t"), ListTriggers()):
+        pool.played.listener.on_payload(ROOT, "jobs@pool", codec.encode(request))
+    await settled()
+    answers = [type(codec.answers.decode(text)).__name__ for to, text in pool.played.sent]
+    assert answers == ["TriggerList", "TriggerTest"]
 
 
 async def test_they_are_looked_at_at_their_ticks(pool: Pool) -> None:

@@ -170,6 +170,7 @@ def test_a_damaged_spec_does_not_keep_a_store_from_its_next_version(
         "DROP TABLE handler_lines",
         "DROP TABLE triggers_fired",
         "DROP TABLE trigger_courses",
+        "DROP TABLE trigger_moments",
         "DROP TABLE user_groups",
         "ALTER TABLE jobs DROP COLUMN hold",
         "ALTER TABLE tasks DROP COLUMN output_files",

@@ -18,6 +18,7 @@ from kestrelctl.store import sqlite
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.triggers.recorded_moment import MomentRecorded, MomentsDropped
 from kestrelctl.triggers.trigger_fired import FiredDropped, TriggerFired
 
 
@@ -130,6 +131,17 @@ async def test_it_knows_when_triggers_fired_and_when_each_last_did(store: Store)
     assert store.fired(before=3, limit=9) == [fired(1), fired(2, "night")]
     assert store.first_fired() == fired(1)
     assert store.trigger_courses() == {"night": (2.0, 1), "owner": (4.0, 3)}
+
+
+async def test_moments_of_the_pool_are_kept_until_they_are_dropped(store: Store) -> None:
+    moments = [MomentRecorded(n, 10.0 * n, bytes([n])) for n in (1, 2, 3)]
+    await store.commit(list(moments))
+    store.close()
+    store.open()
+    assert store.moments_kept() == [(1, 10.0), (2, 20.0), (3, 30.0)]
+    assert store.moments(after=1, limit=1) == [moments[1]]
+    await store.commit([MomentsDropped(2)])
+    assert store.moments(after=0, limit=9) == [moments[2]]
 
 
 async def test_old_firings_go_and_the_newest_and_the_courses_stay(store: Store) -> None:

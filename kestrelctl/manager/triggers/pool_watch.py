@@ -22,10 +22,8 @@ from kestrelctl.triggers.pool_views import (
     WatchedUnmet,
     WatchedWorker,
 )
-from kestrelctl.triggers.table_view import TableView
+from kestrelctl.triggers.table_view import WORKERS_IN_A_STEP, TableView
 
-#: So many workers are added up in the time of one step of an expression, or less.
-WORKERS_IN_A_STEP = 4
 _NO_QUEUE = WatchedQueue(jobs=[], waiting=0, running=0)
 _NO_UNMET = WatchedUnmet(tasks=0, shapes={})
 

@@ -65,7 +65,7 @@ class TriggerRequests:
             views = self._desk.watch.look().views()
             is_true = bool(definition.expression.evaluate(views))
             actions = [str(each) for each in definition.actions.of(views)]
-            moments = self._desk.would_have_fired(definition)
+            moments = await self._desk.would_have_fired(definition)
         except ExpressionError as error:
             problem = str(error)
         caller.reply(
@@ -76,7 +76,7 @@ class TriggerRequests:
                 problem=problem,
                 would_have_fired=moments,
                 recorded=len(history),
-                recorded_since=history[0].at if history else None,
+                recorded_since=history.since,
             )
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,11 +13,12 @@ import msgspec
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.triggers.moment_log import MomentLog
 from kestrelctl.manager.triggers.pool_watch import PoolWatch
 from kestrelctl.manager.triggers.trigger_deeds import TriggerDeeds
 from kestrelctl.manager.triggers.trigger_log import TriggerLog
 from kestrelctl.triggers.expression_error import ExpressionError
-from kestrelctl.triggers.pool_views import NAMES, PoolSnapshot
+from kestrelctl.triggers.pool_views import NAMES
 from kestrelctl.triggers.trigger_course import TriggerCourse
 from kestrelctl.triggers.trigger_definition import TriggerDefinition
 
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 #: Values that come in within this are looked at together.
 COLLECT_SECONDS = 0.2
-#: How often the pool is recorded, for a dry run; so many moments at most, of so many workers each.
+#: How often the pool is recorded, for a dry run.
 RECORD_SECONDS = 60.0
-MOST_MOMENTS = 1_440
-MOST_RECORDED_WORKERS = 200_000
+#: And when it is looked again whether there is something to record.
+SOON_SECONDS = 1.0
 
 
 class WatchedTrigger:
@@ -55,6 +55,7 @@ class TriggerDesk:
 
     Attributes:
         log: when they fired.
+        history: how the pool was.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class TriggerDesk:
             each.name: WatchedTrigger(each, TriggerCourse(each, *courses.get(each.name, ())))
             for each in definitions
         }
-        self.history: deque[PoolSnapshot] = deque()
+        self.history = MomentLog(service)
         self._new_values: set[str] = set()
         for name in self._disabled():
             if name in self.triggers:
@@ -172,30 +173,27 @@ class TriggerDesk:
 
     async def _record(self) -> None:
         while True:
+            if not self._service.pool.has_heard:
+                await asyncio.sleep(SOON_SECONDS)
+                continue
             self.log.tidy()
-            if self._service.pool.has_heard:
-                self._record_now()
+            self.history.add(self.watch.look(NAMES))
             await asyncio.sleep(RECORD_SECONDS)
 
-    def _record_now(self) -> None:
-        snapshot = self.watch.look(NAMES)
-        self.history.append(snapshot)
-        most = max(2, min(MOST_MOMENTS, MOST_RECORDED_WORKERS // max(1, len(snapshot.workers))))
-        while len(self.history) > most:
-            self.history.popleft()
-
-    def would_have_fired(self, definition: TriggerDefinition) -> list[float]:
+    async def would_have_fired(self, definition: TriggerDefinition) -> list[float]:
         """At which of the recorded moments a trigger would have fired; seconds since the epoch.
+
+        The pool goes on meanwhile.
 
         Raises:
             ExpressionError: at one of them it could not have been evaluated.
         """
-        course = TriggerCourse(definition)
-        return [
-            moment.at
-            for moment in self.history
-            if course.fires(bool(definition.expression.evaluate(moment.views())), moment.at)
-        ]
+        course, found = TriggerCourse(definition), list[float]()
+        for moment in self.history.moments():
+            if course.fires(bool(definition.expression.evaluate(moment.views())), moment.at):
+                found.append(moment.at)
+            await asyncio.sleep(0)
+        return found
 
     def _disabled(self) -> list[str]:
         try:
