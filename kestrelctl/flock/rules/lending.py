@@ -139,6 +139,7 @@ class Lender:
 
     def __init__(self, settings: FlockSettings, limit: Callable[[str], LoanLimit]) -> None:
         self._settings = settings
+        self._unused_seconds = settings.unused_seconds
         self._limit = limit
         self.loans: dict[LentKey, LoanState] = {}
         self._wanted_since: dict[str, float] = {}
@@ -202,28 +203,39 @@ class Lender:
         Returns:
             The loans that change. One that has ended is not known here any more.
         """
-        of_class: dict[str, list[tuple[LentKey, LoanState]]] = {}
+        hungry: dict[str, list[tuple[LentKey, LoanState]]] = {}
+        unsettled: dict[LentKey, LoanState] = {}
         for key, loan in self.loans.items():
-            of_class.setdefault(key[1], []).append((key, loan))
+            in_use = used.get(key, _NOTHING)
+            if loan.at_most and now < loan.until:
+                for name, most in loan.at_most.items():
+                    if most - in_use.get(name, 0.0) > _SOME:
+                        hungry.setdefault(key[1], []).append((key, loan))
+                        break
+                if loan.told_until >= loan.until and in_use == loan.amounts:
+                    continue  # most
+            unsettled[key] = loan
         given_cpus = GivenCpus()
-        grants: list[Grant] = []
-        for loan_id, loans in of_class.items():
-            shares: dict[LentKey, dict[str, float]] = {}
+        shares: dict[LentKey, dict[str, float]] = {}
+        for loan_id, loans in hungry.items():
             supply = supplies.get(loan_id)
             if supply is not None and not supply.wanted:
                 self._deal(now, supply, loans, used, shares, given_cpus)
-            for key, loan in loans:
-                in_use = used.get(key, _NOTHING)
-                share = shares.get(key, in_use)
-                if (
-                    share == loan.amounts
-                    and loan.told_until >= loan.until
-                    and ((now < loan.until and loan.at_most) or any(in_use.values()))
-                ):
-                    continue  # most
-                grant = self._settle(now, key, dict(share), in_use)
-                if grant is not None:
-                    grants.append(grant)
+        for key in shares:
+            unsettled[key] = self.loans[key]
+        grants: list[Grant] = []
+        for key, loan in unsettled.items():
+            in_use = used.get(key, _NOTHING)
+            share = shares.get(key, in_use)
+            if (
+                share == loan.amounts
+                and loan.told_until >= loan.until
+                and ((now < loan.until and loan.at_most) or any(in_use.values()))
+            ):
+                continue
+            grant = self._settle(now, key, dict(share), in_use)
+            if grant is not None:
+                grants.append(grant)
         return grants
 
     def _deal(
@@ -238,6 +250,7 @@ class Lender:
         """Gives away what is free, one machine's worth at a time, to who has the least.
 
         Args:
+            loans: those that wish for more than they use.
             shares: takes what each has then that is given something, with what it uses.
             given_cpus: takes what each borrower is given.
         """
@@ -247,7 +260,6 @@ class Lender:
         turns = [
             (self._leaves_unused(now, loan), used.get(key, _NOTHING).get("cpus", 0.0), key)
             for key, loan in loans
-            if loan.at_most and now < loan.until
         ]
         heapify(turns)
         while turns and free:
@@ -309,7 +321,7 @@ class Lender:
 
     def _leaves_unused(self, now: float, loan: LoanState) -> bool:
         since = loan.unused_since
-        return since is not None and now - since >= self._settings.unused_seconds
+        return since is not None and now - since >= self._unused_seconds
 
     def _settle(
         self, now: float, key: LentKey, share: dict[str, float], used: Amounts
