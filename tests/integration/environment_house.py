@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -142,7 +143,13 @@ async def house_of(
     here = ("127.0.0.1", server.client_port)
     async with connect_user(ada, password, server.domain, *here, tls=False) as user:
         found = House(server, spawn, directory, user, **how)
-        async with asyncio.timeout(90):
-            while not (await found.listed()).classes[0].hosts:
-                await asyncio.sleep(0.05)
-        yield found
+        try:
+            async with asyncio.timeout(90):
+                while not (await found.listed()).classes[0].hosts:
+                    await asyncio.sleep(0.05)
+            yield found
+        finally:  # Its environments end with it, if it is not killed.
+            found.worker.send_signal(signal.SIGHUP)
+            async with asyncio.timeout(60):
+                while found.worker.poll() is None:
+                    await asyncio.sleep(0.05)
