@@ -1,17 +1,47 @@
-"""Programs that others have written: each in a group of its own, which ends with it."""
+"""Programs that others have written: each in a group of its own, which ends with it.
+
+One may leave its group: it forks, calls setsid, and no parent leads back to it. A process that has
+said `adopt_orphans` becomes the parent of such (prctl(2), PR_SET_CHILD_SUBREAPER), finds them by a
+variable that each program is given, and ends them as well.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import itertools
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 #: They have these variables of ours, and what else they are given.
 PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")
 #: How long one may take to die; in the kernel some never do.
 KILLED_SECONDS = 5.0
+#: Between two looks whether all have died that a program has left.
+LOOK_SECONDS = 0.01
+#: By it they are known.
+RUN_VARIABLE = "KESTREL_RUN"
+_SUBREAPER = 36
+
+_numbers = itertools.count(1)
+#: The programs that run: the process of each, or None while it is started.
+_running: dict[int, int | None] = {}
+#: Children that are none of a program's; None if this process adopts nobody.
+_others: frozenset[int] | None = None
+
+
+def adopt_orphans() -> None:
+    """Has this process be the parent of whatever loses its own below it.
+
+    It starts no other children in its main thread from then on.
+    """
+    global _others
+    if sys.platform == "linux" and ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0) == 0:
+        _others = frozenset(_children())
 
 
 @asynccontextmanager
@@ -32,16 +62,30 @@ async def child_program(
         OSError, ValueError: it cannot be started.
     """
     passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
-    program = await asyncio.create_subprocess_exec(
-        *words,
-        stdin=stdin,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=stderr,
-        env=passed | dict(variables),
-        start_new_session=True,
-    )
+    number = next(_numbers)
+    _running[number] = None
     try:
-        yield program
+        program = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            env=passed | dict(variables) | {RUN_VARIABLE: str(number)},
+            start_new_session=True,
+        )
+        _running[number] = program.pid
+        async with _ended(program):
+            yield program
+    finally:
+        del _running[number]
+        await _end_orphans(number)
+
+
+@asynccontextmanager
+async def _ended(program: asyncio.subprocess.Process) -> AsyncIterator[None]:
+    """At the end the program is, and all of its group."""
+    try:
+        yield
     finally:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(program.pid, signal.SIGKILL)
@@ -49,3 +93,54 @@ async def child_program(
         program._transport.close()  # type: ignore[attr-defined]
         with suppress(TimeoutError):
             await asyncio.wait_for(program.wait(), KILLED_SECONDS)
+
+
+async def _end_orphans(number: int) -> None:
+    """Ends what a program has left that is not of its group any more."""
+    give_up_at = asyncio.get_running_loop().time() + KILLED_SECONDS
+    while left := list(_orphans_of(number)):
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if asyncio.get_running_loop().time() > give_up_at:
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _orphans_of(number: int) -> Iterator[int]:
+    """Those that live; the others are reaped.
+
+    One that says nothing of where it is from is taken for the program's if no other one runs.
+    """
+    if _others is None or None in _running.values():
+        return  # what is being started cannot be told from what was left
+    known = _others | {pid for pid in _running.values() if pid is not None}
+    mark = f"{RUN_VARIABLE}={number}".encode()
+    for pid in _children():
+        if pid in known:
+            continue
+        with suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG) != (0, 0):
+                continue
+        said = _environment(pid)
+        if mark in said or not (_running or any(_is_mark(each) for each in said)):
+            yield pid
+
+
+def _is_mark(entry: bytes) -> bool:
+    return entry.startswith(f"{RUN_VARIABLE}=".encode())
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _children() -> list[int]:
+    """Children of the main thread, to which orphans are given (proc(5))."""
+    try:
+        return list(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+    except OSError:
+        return []

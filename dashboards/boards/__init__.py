@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from boards import bench, flock, overview, resources, server, throughput, waiting, workers
+from boards import (
+    bench,
+    environments,
+    flock,
+    overview,
+    resources,
+    server,
+    throughput,
+    waiting,
+    workers,
+)
 
 BOARDS = (
     overview.BOARD,
@@ -12,5 +22,6 @@ BOARDS = (
     server.BOARD,
     resources.BOARD,
     flock.BOARD,
+    environments.BOARD,
     bench.BOARD,
 )

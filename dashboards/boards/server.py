@@ -49,9 +49,10 @@ BOARD = Board(
                 timeseries(
                     "Sessions",
                     "short",
-                    "Client sessions by host of the server: workers, and users.",
+                    "Client sessions by host of the server: workers, and users. Those that just "
+                    "log in have none yet.",
                     Query(
-                        f"sum by (host) (prosody_mod_c2s__connections{{{_SERVER}}})",
+                        f'sum by (host) (prosody_mod_c2s__connections{{{_SERVER}, host!=""}})',
                         "{{host}}",
                     ),
                 ),

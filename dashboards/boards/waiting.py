@@ -84,9 +84,10 @@ BOARD = Board(
                     "Can run nowhere",
                     "short",
                     "Tasks that no worker in the list could ever run. Their owner, or a machine "
-                    "with that tag or size, can change it.",
+                    "or an environment with that tag or size, can change it.",
                     'sum(kestrel_unmatched_tasks{%m, reason=~"' + UNMATCHABLE + '"})',
                     ((None, GREEN), (1, RED)),
+                    links_to="kestrel-environments",
                 ),
                 stat(
                     "Since the last hand-out",

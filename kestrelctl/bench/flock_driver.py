@@ -41,6 +41,7 @@ class TraceDriver:
         user: his address.
         tasks: of the trace.
         unit_seconds: how long a unit of the trace is.
+        requires: the tag that each task needs of its worker; empty if none needs any.
 
     Attributes:
         late_seconds: of each submission, how long after its moment it was sent.
@@ -53,19 +54,21 @@ class TraceDriver:
         user: str,
         tasks: Sequence[Arrival],
         unit_seconds: float,
+        requires: Sequence[str] = (),
     ) -> None:
         self._connection = connection
         self._pool = pool
         self._user = user
         self._tasks = tasks
         self._unit_seconds = unit_seconds
+        self._requires = requires
         self._began_at = 0.0
         self.late_seconds: list[float] = []
 
     @property
     def expected(self) -> dict[str, float]:
         """How many seconds each task sleeps, by the key of its submission."""
-        return {self._key(n): self._sleep_seconds(task) for n, task in enumerate(self._tasks)}
+        return {self.key(n): self._sleep_seconds(task) for n, task in enumerate(self._tasks)}
 
     async def submit_all(self, begin: float) -> None:
         """Submits each task at its moment; returns when all are acknowledged.
@@ -151,16 +154,20 @@ class TraceDriver:
             ran_here=own + guests,
         )
 
-    def _key(self, number: int) -> str:
+    def key(self, number: int) -> str:
+        """That of the submission of a task, by its place in the trace."""
         return f"{self._pool}-{number + 1}"
 
     def _sleep_seconds(self, task: Arrival) -> float:
         return round(task.seconds * self._unit_seconds, 6)
 
+    def _tags(self, number: int) -> tuple[str, ...]:
+        return (self._requires[number].upper(),) if self._requires else ()
+
     async def _submit(self, number: int, task: Arrival) -> None:
-        key = self._key(number)
+        key = self.key(number)
         argv = ("/bin/sleep", f"{self._sleep_seconds(task):g}")
-        spec = JobSpec(name=key, argv=argv, max_losses=_MOST_LOSSES)
+        spec = JobSpec(name=key, argv=argv, max_losses=_MOST_LOSSES, requires=self._tags(number))
         await self._ask(rq.SubmitJob(spec=spec, key=f"{key} {self._began_at:.6f}"))
 
     async def _ask(

@@ -10,12 +10,9 @@ from kestrelctl.bench.flock_result import FlockRun, Setting, summary
 from kestrelctl.bench.flock_source import OVERALL, WITHOUT_FLOCKING
 from kestrelctl.bench.flock_statistics import SeedSpread
 from kestrelctl.bench.flock_table import name_of, number
-from kestrelctl.bench.svg import WIDTH, Plot, Scale, decades, labelled, ticks
+from kestrelctl.bench.spread_figure import LEAST, spread_figure
+from kestrelctl.bench.svg import Plot, decades, labelled, ticks
 
-_ROW = 28
-_LEFT = 70
-#: The least queue time that a logarithmic axis shows.
-_LEAST = 0.1
 #: Points of a distribution: more than a curve has pixels would be waste.
 _MOST_POINTS = 400
 
@@ -27,40 +24,21 @@ def spreads(settings: Sequence[Setting], of: str, what: str) -> str:
     diamond is the source's.
     """
     pools = [pool.pool for pool in settings[0].pools]
-    found: dict[tuple[str, int], SeedSpread] = {
-        (pool.pool, place): getattr(pool, of)
-        for place, setting in enumerate(settings)
-        for pool in setting.pools
+    groups: dict[str, dict[str, SeedSpread]] = {_label(pool): {} for pool in pools}
+    for setting in settings:
+        for pool in setting.pools:
+            name = name_of(setting.mode, setting.delay_ms)
+            groups[_label(pool.pool)][name] = getattr(pool, of)
+    source = {
+        _label(pool): getattr(WITHOUT_FLOCKING[pool], of)
+        for pool in pools
+        if pool in WITHOUT_FLOCKING
     }
-    values = [value for each in found.values() for value in (each.low, each.high)]
-    shown = {pool: WITHOUT_FLOCKING[pool] for pool in pools if pool in WITHOUT_FLOCKING}
-    values += [getattr(source, of) for source in shown.values()]
-    span = decades(max(_LEAST, min(values)), max(_LEAST * 10, *values))
-    rows = len(settings) * len(pools)
-    bottom = 8 + _ROW * rows
-    x = Scale(span[0], span[-1], _LEFT, WIDTH - 70, logarithmic=True)
-    plot = Plot("", x, Scale(0, rows, 8, bottom), bottom + 52)
-    for tick in span:
-        plot.upright(tick, 0, rows, "grid")
-        plot.text(x(tick), bottom + 20, f"{tick:g}", "middle")
-    plot.text((x.start + x.end) / 2, bottom + 44, what, "middle soft")
-    words = []
-    for group, pool in enumerate(pools):
-        first = group * len(settings)
-        plot.text(
-            0, plot.y(first + len(settings) / 2) + 5, f"pool {pool}" if pool != OVERALL else pool
-        )
-        for place, setting in enumerate(settings):
-            row, each = first + place + 0.5, found[pool, place]
-            low, high = max(_LEAST, each.low), max(_LEAST, each.high)
-            plot.polyline(((low, row), (high, row)), f"curve thick s{place}")
-            plot.dot(max(_LEAST, each.median), row, f"s{place}", radius=5.5)
-            plot.text(WIDTH, plot.y(row) + 5, number(each.median), "end")
-            words.append(f"{pool} {name_of(setting.mode, setting.delay_ms)}: {number(each.median)}")
-        if pool in shown:
-            plot.diamond(getattr(shown[pool], of), first + 0.5, "then")
-    plot.alt = f"{what}, median of the seeds. {'; '.join(words)}."
-    return plot.markup()
+    return spread_figure(groups, what, number, source)
+
+
+def _label(pool: str) -> str:
+    return f"pool {pool}" if pool != OVERALL else pool
 
 
 def distribution(runs: Sequence[FlockRun], pool: str) -> str:
@@ -76,7 +54,7 @@ def distribution(runs: Sequence[FlockRun], pool: str) -> str:
         )
         curves.append(waits)
     most = max((waits[-1] for waits in curves if waits), default=1.0)
-    span = decades(_LEAST, max(_LEAST * 10, most))
+    span = decades(LEAST, max(LEAST * 10, most))
     plot = _shares(
         f"Distribution of queue times, {_pool_words(pool)}.",
         settings,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import msgspec
 
+from kestrelctl.cli.bench_environments import bench_environments
 from kestrelctl.cli.bench_flock import flock
 from kestrelctl.cli.bench_flock_simulation import simulate_flocks
 from kestrelctl.cli.bench_properties import bench_properties
@@ -155,6 +156,7 @@ def report_results(invocation: Invocation, /, results: tuple[Path, ...], file: P
 
 
 bench.add_command(flock)
+bench.add_command(bench_environments)
 bench.add_command(bench_properties)
 bench.add_command(simulate_flocks)
 

@@ -69,6 +69,7 @@ def environment(invocation: Invocation, /, file: Path, name: str, token: str, ru
     async def stay() -> None:
         own = owner.name(1)
         await sweep(driver)
+        await driver.collect(())  # what other recipes of this class have made
         prepared = await driver.prepare(wanted)
         try:
             await driver.start(own, wanted, prepared, command, token)

@@ -68,14 +68,14 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name", default="")
 @pass_invocation
 def log(invocation: Invocation, name: str) -> None:
-    """When triggers fired since the manager's start, and what they had done."""
+    """When triggers fired, and what they had done. For admins."""
 
     async def work(connection: Connection) -> CommandOutput:
         found = await ask(connection, ListFired(name=name), FiredList)
         nothing = "no trigger has fired"
         return Listing(found.fired, _FIRED_COLUMNS, lambda f: f.trigger, nothing=nothing)
 
-    invocation.talk(work)
+    invocation.talk(work, as_admin=True)
 
 
 @trigger.command("test", cls=CliCommand)

@@ -226,6 +226,8 @@ def _sharing_violations(state: State, must: Must) -> None:
         must(runs, "%s is counted to run %s, really %s", name, sharer.running, running[name])
         must(sharer.turns == waiting[name], "the turns of %s are counted wrongly", name)
         must(sharer.share > 0, "%s has a share of %s", name, sharer.share)
+        seen = not sharer.is_active or state.sharers.looks_at(sharer)
+        must(seen, "%s has something, and nobody looks at his share", name)
         stored = sharer.stored
         adds_up = stored.total_bytes == sum(stored.by_hour.values())
         must(adds_up, "what %s has stored does not add up to %s", name, stored.total_bytes)

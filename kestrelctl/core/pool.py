@@ -238,6 +238,8 @@ class Pool:
     def _recall(self, now: float) -> None:
         """Asks for what had better not wait where it does; most of the time nothing waits."""
         state = self.state
+        if not state.backlogged:
+            return
         if not any(worker.queued for worker in state.backlogged.values()):
             state.backlogged.clear()
             return
@@ -253,13 +255,14 @@ class Pool:
     def _settle(self, now: float) -> None:
         """Looks again at all that an event has touched, once each."""
         state = self.state
-        if state.demand.spanning:
-            for job in list(state.touched_jobs):
-                if job.spec.span > 1 and job.id in state.jobs:
-                    spanning.settle_members(state, job)
-        for job in [job for job in state.touched_jobs if job.spec.stop_after is not None]:
-            if job.id in state.jobs:
-                fail_fast.stop_if_failed(state, job)
+        if state.touched_jobs:
+            if state.demand.spanning:
+                for job in list(state.touched_jobs):
+                    if job.spec.span > 1 and job.id in state.jobs:
+                        spanning.settle_members(state, job)
+            for job in [job for job in state.touched_jobs if job.spec.stop_after is not None]:
+                if job.id in state.jobs:
+                    fail_fast.stop_if_failed(state, job)
         if state.ended_tasks:
             ended, state.ended_tasks = state.ended_tasks, []
             state.emit(TasksEnded(records=ended))
@@ -277,7 +280,8 @@ class Pool:
             for worker in workers.values():
                 if state.workers.get(worker.jid) is not worker:
                     continue
-                promote(worker, now)
+                if worker.backlog:
+                    promote(worker, now)
                 if closed(worker, now) is None:
                     state.supply.wake(worker)
                 else:
@@ -331,6 +335,11 @@ class Pool:
     def connected(self) -> bool:
         """Whether the manager is connected to the server."""
         return self.state.connected
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether workers that were there before the start have had the time to say so."""
+        return self.state.connected and self.state.reconcile_until is None
 
     @property
     def online(self) -> int:

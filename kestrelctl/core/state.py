@@ -142,7 +142,7 @@ class State:
             self._ask_anew()
         self._ask_for_job(spec)
         shape = self.demand.shape_of(spec, owner)
-        if spec.request == shape.asked:
+        if spec.request is not shape.asked and spec.request == shape.asked:
             spec = msgspec.structs.replace(spec, request=shape.asked)
         sharer = self.sharers.of(owner)
         if spec.guest is None:

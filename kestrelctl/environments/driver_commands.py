@@ -59,6 +59,11 @@ def image_pull(engine: str, image: str) -> tuple[str, ...]:
     return (engine, "pull", "--quiet", image)
 
 
+def image_remove(engine: str, image: str) -> tuple[str, ...]:
+    """Removes the image; fails if a container uses it."""
+    return (engine, "rmi", image)
+
+
 def container_start(
     engine: str,
     wanted: EnvironmentClass,

@@ -22,10 +22,12 @@ class EnvironmentResources:
     Attributes:
         cpus: processors.
         memory_bytes: of main memory.
+        disk_bytes: of the disk; no class says so.
     """
 
     cpus: float = 0.0
     memory_bytes: int = 0
+    disk_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,9 +141,10 @@ def _outlived(
             found.append(StopDecision(each.number, False, _NO_CLASS))
             continue
         if each.phase is EnvironmentPhase.STARTING:
-            if cls is not None and now - each.since >= cls.start_seconds:
+            limit_seconds = (cls or EnvironmentClass).start_seconds
+            if now - each.since >= limit_seconds:
                 what = "it was not started" if each.node else "its worker did not join"
-                why = f"{what} within {cls.start_seconds:g} s"
+                why = f"{what} within {limit_seconds:g} s"
                 found.append(StopDecision(each.number, True, why))
                 kept[each.of] -= 1
         elif each.idle_since is not None:

@@ -39,6 +39,8 @@ def worker_command(
         words += ["--cpus", f"{wanted.resources.cpus:g}"]
     if wanted.resources.memory_bytes:
         words += ["--memory", str(wanted.resources.memory_bytes)]
+    if wanted.resources.disk_bytes:
+        words += ["--asset", f"disk={wanted.resources.disk_bytes}"]
     return tuple(words)
 
 

@@ -245,6 +245,7 @@ async def throw_away_pool(
     directory: Path | None = None,
     domain: str = LOCAL_DOMAIN,
     federation: Federation | None = None,
+    environments: tuple[Path, ...] = (),
     properties: tuple[Path, ...] = (),
     commands: tuple[Path, ...] = (),
     triggers: tuple[Path, ...] = (),
@@ -255,6 +256,8 @@ async def throw_away_pool(
 
     Args:
         directory: for its files, which goes at the end; None for one among temporary files.
+        environments: files with classes of environments, which each worker makes when work needs
+            them.
         properties: files that define what workers read of this machine.
         commands: files that define what admins may have them run.
         triggers: files that define what is done when the pool is in some state.
@@ -273,6 +276,7 @@ async def throw_away_pool(
         metrics=metrics,
         domain=domain,
         federation=federation,
+        environments=environments,
         properties=properties,
         commands=commands,
         triggers=triggers,

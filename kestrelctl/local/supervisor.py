@@ -157,7 +157,7 @@ class Supervisor:
         self.triggers = triggers
         self.send_limits = send_limits
         self.poll_bytes = poll_bytes
-        self.processes = max(1, min(workers, os.cpu_count() or 1))
+        self.processes = processes_for(workers, makes_environments=bool(environments))
         self._with_metrics = metrics
         #: HOST:PORT of the manager's metrics and of those of each worker process, or nothing.
         self.metrics: list[str] = []
@@ -250,7 +250,9 @@ class Supervisor:
         ]  # fmt: skip
 
     def _worker_commands(self) -> list[Child]:
-        """One process for one worker; for many, their sessions shared among one per processor."""
+        """One process for one worker; for many, their sessions shared among one per processor,
+        unless they make environments.
+        """
         memory_bytes = discover().memory_bytes
         cache_bytes = even_bytes(disk_for_inputs_bytes(self.directory))
         kinds = sorted({each.kind for each in read_all_classes(self.environments)[0].values()})
@@ -374,6 +376,14 @@ async def _stop(children: list[Child]) -> None:
             log.warning("%s did not stop; it is killed", child.name)
             process.kill()
             process.wait()
+
+
+def processes_for(workers: int, *, makes_environments: bool) -> int:
+    """Among how many processes workers are shared: one for each processor, or one for each worker,
+    because of several in a process only the first makes environments.
+    """
+    most = workers if makes_environments else os.cpu_count() or 1
+    return max(1, min(workers, most))
 
 
 _KESTRELCTL = [sys.executable, "-m", "kestrelctl"]

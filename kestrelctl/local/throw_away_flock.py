@@ -21,6 +21,7 @@ class ThrowAwayFlock:
         minute_seconds: unit of the intervals in which pools tell each other things.
         reclaim_minutes: so many of these units tasks of others may go on while own ones wait.
         fixed: names of all pools, if they do not find each other.
+        environments: files with classes of environments, which each pool starts as it needs them.
 
     Attributes:
         pools: those that run, by name.
@@ -36,6 +37,7 @@ class ThrowAwayFlock:
         metrics: bool = False,
         reclaim_minutes: float = RECLAIM_MINUTES,
         fixed: tuple[str, ...] = (),
+        environments: tuple[Path, ...] = (),
     ) -> None:
         self._directory = directory
         self._reclaim_minutes = reclaim_minutes
@@ -44,6 +46,7 @@ class ThrowAwayFlock:
         self._executor = executor
         self._isolation = isolation
         self._metrics = metrics
+        self._environments = environments
         self._running: dict[str, contextlib.AsyncExitStack] = {}
         self.pools: dict[str, PoolState] = {}
 
@@ -79,6 +82,7 @@ class ThrowAwayFlock:
                     directory=directory,
                     domain=domain,
                     federation=federation,
+                    environments=self._environments,
                 )
             )
             self._running[name] = stack.pop_all()
@@ -120,6 +124,7 @@ async def throw_away_flock(
     metrics: bool = False,
     reclaim_minutes: float = RECLAIM_MINUTES,
     is_fixed: bool = False,
+    environments: tuple[Path, ...] = (),
 ) -> AsyncIterator[ThrowAwayFlock]:
     """A flock for the length of a `with`, whose pools end with this process at the latest.
 
@@ -133,6 +138,7 @@ async def throw_away_flock(
         minute_seconds: unit of the intervals in which pools tell each other things.
         reclaim_minutes: so many of these units tasks of others may go on while own ones wait.
         is_fixed: whether each pool is told of all others instead of finding them.
+        environments: files with classes of environments, which each pool starts as it needs them.
 
     Raises:
         KestrelError: a pool did not come up.
@@ -145,6 +151,7 @@ async def throw_away_flock(
         metrics=metrics,
         reclaim_minutes=reclaim_minutes,
         fixed=tuple(workers) if is_fixed else (),
+        environments=environments,
     )
     first = next(iter(workers))
     for (name, to), address in (ways or {}).items():

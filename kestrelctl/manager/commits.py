@@ -36,10 +36,12 @@ from kestrelctl.core.model.records import (
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts
 from kestrelctl.core.pacing.pace import Pace
 from kestrelctl.errors import KestrelError, StoreFull
-from kestrelctl.membership.event_records import StoreRecord
+from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
 from kestrelctl.membership.membership_event import MembershipEvent
 from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 from kestrelctl.store.port import Store
+from kestrelctl.store.store_record import StoreRecord
+from kestrelctl.triggers.trigger_fired import TriggerFired
 
 log = logging.getLogger(__name__)
 
@@ -263,6 +265,12 @@ def _what(record: StoreRecord, place: int) -> Hashable:
         return (FlockPeer, record.pool)
     if isinstance(record, MembershipEvent):  # the last of each kind says where the worker is
         return (MembershipEvent, record.worker, record.kind)
+    if isinstance(record, HandlerAwaits):
+        return (HandlerAwaits, record.handler, record.told.worker, record.told.event)
+    if isinstance(record, HandlerSettled):
+        return (HandlerSettled, record.handler)
+    if isinstance(record, TriggerFired):
+        return (TriggerFired, record.trigger)
     if isinstance(record, (WorkerGroup, WorkerGroupGone)):
         return (WorkerGroup, record.name)
     return place

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import enum
 import smtplib
 import ssl
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Protocol
 
 from kestrelctl.errors import UsageError
+from kestrelctl.manager.own_thread import in_a_thread
 
 #: How long the server may be silent.
 SILENT_SECONDS = 20.0
@@ -88,7 +86,7 @@ class MailServer:
 
     async def send(self, message: EmailMessage) -> None:
         """Hands a mail over, as `Post.send`."""
-        await _in_a_thread(lambda: self._send(message))
+        await in_a_thread("mail", lambda: self._send(message))
 
     def _send(self, message: EmailMessage) -> None:
         try:
@@ -138,32 +136,6 @@ def _leave(server: smtplib.SMTP) -> None:
 def _said(code: int, answer: bytes | str) -> str:
     text = answer.decode(errors="replace") if isinstance(answer, bytes) else answer
     return f"{code} {' '.join(text.split())}"[:_MOST_OF_AN_ANSWER]
-
-
-async def _in_a_thread(work: Callable[[], None]) -> None:
-    """Does it in a thread that keeps nobody from ending the process."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def settle(error: Exception | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    def run() -> None:
-        found: Exception | None = None
-        try:
-            work()
-        except Exception as error:  # whatever it is, the loop hears it
-            found = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, found)
-
-    threading.Thread(target=run, name="mail", daemon=True).start()
-    await done
 
 
 def parse_server(text: str) -> tuple[str, int | None]:

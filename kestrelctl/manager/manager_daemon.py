@@ -12,13 +12,16 @@ from typing import Protocol, TypeAlias
 import psutil
 
 from kestrelctl import clock, garbage, logs
+from kestrelctl.child_program import adopt_orphans
 from kestrelctl.core.pool import Pool
 from kestrelctl.errors import KestrelError
 from kestrelctl.manager.access import Access
 from kestrelctl.manager.disco import Disco
 from kestrelctl.manager.enrollment_requests import EnrollmentRequests
 from kestrelctl.manager.environments.all_classes import read_all_classes
+from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
 from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
+from kestrelctl.manager.events.member_log import MemberEvents
 from kestrelctl.manager.handlers.handler_files import open_handlers
 from kestrelctl.manager.iq_requests import IqRequests
 from kestrelctl.manager.listener import ManagerListener
@@ -33,6 +36,7 @@ from kestrelctl.manager.retention import retention
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.temporary_accounts import TemporaryAccounts
 from kestrelctl.manager.triggers.trigger_files import open_triggers
+from kestrelctl.membership.roll import GONE_KINDS
 from kestrelctl.metrics.flock_families import FlockNumbers
 from kestrelctl.notify import Notifier
 from kestrelctl.store.sqlite import SqliteStore
@@ -107,6 +111,7 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         "manager of %s, start %d: %d active jobs", options.domain, pool.epoch,
         len(pool.jobs),
     )  # fmt: skip
+    adopt_orphans()
     access = Access(options)
     service = Service(pool, store, options.domain, clock)
     accounts = Accounts(lambda: connection, f"pool@{options.domain}")
@@ -130,12 +135,24 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
         paced = PacedSession(connection, options.send_limits, clock.now)
         service.session = listener.session = paced
         listener.on_away = paced.forget_waiting
+
+        def forget_polls(told: MemberEvents) -> None:
+            for event in told.events:
+                if event.kind in GONE_KINDS:
+                    paced.forget_polls(event.worker)
+
+        service.listen(MemberEvents, forget_polls)
         sends_waiting = paced.waiting
     environments: EnvironmentDesk | None = None
     if options.environments:
         classes, recipes = read_all_classes(options.environments)
         environments = EnvironmentDesk(
-            service, classes, recipes, enrollment, access.worker_hosts[0]
+            service,
+            classes,
+            recipes,
+            enrollment,
+            access.worker_hosts[0],
+            EnvironmentAccounts(options.data_dir / "environment-accounts"),
         )
         dispatcher.serve_environments(environments)
         listener.on_environments = environments.on_here
@@ -152,7 +169,13 @@ async def serve(options: ManagerOptions, open_flock: FlockOpener) -> None:
     kept = options.data_dir / "triggers-disabled"
     if options.triggers:
         triggers = open_triggers(
-            service, dispatcher, options.triggers, kept, environments, handlers
+            service,
+            dispatcher,
+            options.triggers,
+            kept,
+            environments,
+            handlers,
+            options.events_kept_seconds,
         )
         watching = asyncio.ensure_future(triggers.run())
     mails = asyncio.ensure_future(Mails(service, options.mail).run())

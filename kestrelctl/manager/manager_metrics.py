@@ -68,6 +68,7 @@ def environment_numbers(desk: EnvironmentDesk) -> dict[str, EnvironmentNumbers]:
             waiting=desk.needed[name],
             failing_hosts=len(desk.failures.of_class(name)),
             started=desk.counts.started[name],
+            failed=desk.counts.failed[name],
         )
         for name in desk.classes
     }

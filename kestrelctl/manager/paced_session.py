@@ -80,6 +80,15 @@ class PacedSession:
         self._waiting_bytes = 0
         self._when_empty.clear()
 
+    def forget_polls(self, to: str) -> None:
+        """Drops the polls that wait for a worker, because it has gone."""
+        kept = deque(each for each in self._lines[SendKind.POLLS] if each.to != to)
+        for message in self._lines[SendKind.POLLS]:
+            if message.to == to:
+                self._polls.discard(message)
+                self._waiting_bytes -= len(message.text)
+        self._lines[SendKind.POLLS] = kept
+
     def _put(self, kind: SendKind, message: _Waiting) -> None:
         line = self._lines[kind]
         if not line and not self._pause_seconds(kind):

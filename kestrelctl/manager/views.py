@@ -48,6 +48,7 @@ from kestrelctl.protocol.pool_troubles import SaturatedClass, UnmetShape
 from kestrelctl.protocol.properties import ToldReading
 from kestrelctl.protocol.share_views import GroupView, UserView
 from kestrelctl.protocol.task_file_views import TaskFiles
+from kestrelctl.protocol.trigger_messages import FiredView
 from kestrelctl.store.sums import Spread, Used
 
 #: The longest command, and the longest requirements, in characters, in an answer about many jobs.
@@ -70,6 +71,7 @@ V = TypeVar(
     GroupView,
     TaskFiles,
     MembershipEvent,
+    FiredView,
 )
 
 

@@ -7,6 +7,8 @@ import itertools
 import logging
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from kestrelctl.commands.command_definition import Parameters, values_of
 from kestrelctl.core import events as ev
 from kestrelctl.core.model.plural import plural
@@ -15,6 +17,8 @@ from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.events.member_log import MemberEvents
 from kestrelctl.manager.selection import workers_named
 from kestrelctl.manager.service import Service
+from kestrelctl.properties.property_reading import PropertyValue
+from kestrelctl.protocol import codec
 from kestrelctl.protocol.command_messages import (
     MOST_WORKERS,
     CommandDone,
@@ -35,6 +39,10 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 15.0
 #: So many answers are waited for.
 MOST_PENDING = 10_000
+#: So much is there in an answer for what workers printed, beside their names; and what a character
+#: takes at most.
+ROOM_BYTES = codec.MAX_PAYLOAD_BYTES // 2
+MOST_BYTES_OF_A_CHARACTER = 6
 _GONE = ("leave", "failed")
 
 
@@ -107,7 +115,7 @@ class WorkerCommands:
         if not workers:
             raise NotFound("no such worker is there", hint="kestrelctl worker list")
         results = await self.run(request.name, request.values, workers, by=caller.user)
-        caller.reply(CommandResults(id=request.id, results=results))
+        caller.reply(CommandResults(id=request.id, results=_cut(results)))
 
     def workers_of(self, names: Sequence[str], group: str) -> list[str]:
         """Workers that are online, of those names and in that group.
@@ -185,3 +193,19 @@ class WorkerCommands:
             del self._pending[request]
         seconds = round(max(0.0, self._service.now() - began), 3)
         return CommandResult(worker=jid, seconds=seconds, value=done.value, error=done.error)
+
+
+def _cut(results: list[CommandResult]) -> list[CommandResult]:
+    """The same; where it is too much for one answer, of each text as much as there is room for."""
+    text = codec.encode(CommandResults(id="", results=results))
+    if codec.fits(text):
+        return results
+    most = ROOM_BYTES // (len(results) * MOST_BYTES_OF_A_CHARACTER)
+    return [
+        msgspec.structs.replace(each, value=_short(each.value, most), error=each.error[:most])
+        for each in results
+    ]
+
+
+def _short(value: PropertyValue | None, most: int) -> PropertyValue | None:
+    return f"{value[:most]}…" if isinstance(value, str) and len(value) > most else value

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import msgspec
-
-from kestrelctl.core.model.records import Record
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 
 #: So many old events are deleted with one commit at most.
 MOST_DROPPED = 5_000
@@ -24,7 +18,3 @@ class EventsDropped(msgspec.Struct, frozen=True):
 
     before: float
     up_to: int
-
-
-#: All that a manager has its store write.
-StoreRecord: TypeAlias = Record | MembershipEvent | EventsDropped | WorkerGroup | WorkerGroupGone

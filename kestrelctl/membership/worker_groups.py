@@ -94,16 +94,20 @@ class WorkerGroups:
 
         Where an expression comes to anything but true for a worker, it is not in.
         """
-        return tuple(
-            name
-            for name, (group, where) in sorted(self._groups.items())
-            if _is_in(group, where, worker, ad)
-        )
+        found, shown = [], None
+        for name, (group, where) in sorted(self._groups.items()):
+            if not _may_be_in(group, worker, ad):
+                continue
+            if where is not None:
+                shown = shown or Ad(worker_ad(ad, worker))  # once for all: it takes the time
+                if where.evaluate(shown) is not True:
+                    continue
+            found.append(name)
+        return tuple(found)
 
 
-def _is_in(group: WorkerGroup, where: Expression | None, worker: str, ad: WorkerAd) -> bool:
+def _may_be_in(group: WorkerGroup, worker: str, ad: WorkerAd) -> bool:
+    """Whether a worker has the tags and the name; the expression may say otherwise."""
     if not set(group.tags) <= set(ad.tags):
         return False
-    if group.names and not any(fits(glob, worker) for glob in group.names):
-        return False
-    return where is None or where.evaluate(Ad(worker_ad(ad, worker))) is True
+    return not group.names or any(fits(glob, worker) for glob in group.names)

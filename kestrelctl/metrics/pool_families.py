@@ -49,13 +49,15 @@ class EnvironmentNumbers(msgspec.Struct, frozen=True, kw_only=True):
         phases: how many are in each phase.
         waiting: tasks that one could run.
         failing_hosts: at how many the latest start failed.
-        started: how many have come since the manager's start.
+        started, failed: how many have come since the manager's start, and how many starts have
+            failed.
     """
 
     phases: Mapping[str, int]
     waiting: int
     failing_hosts: int
     started: int
+    failed: int
 
 
 class ManagerProcessNumbers(msgspec.Struct, frozen=True, kw_only=True):
@@ -473,4 +475,10 @@ def _environment_families(found: Mapping[str, EnvironmentNumbers]) -> Iterator[M
         "Environments of a class whose workers have been given work.",
         ("class",),
         (((name,), each.started) for name, each in found.items()),
+    )
+    yield counters(
+        "kestrel_environment_failed_starts",
+        "Starts of environments of a class that failed.",
+        ("class",),
+        (((name,), each.failed) for name, each in found.items()),
     )

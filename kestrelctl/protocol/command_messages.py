@@ -10,12 +10,12 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from kestrelctl.commands.command_definition import (
+    LONGEST_SECONDS,
     MOST_COMMANDS,
     MOST_PARAMETERS,
     NAME_PATTERN,
     Parameters,
 )
-from kestrelctl.core.model.result import Seconds
 from kestrelctl.protocol.properties import Value
 from kestrelctl.protocol.reply import Reply
 from kestrelctl.protocol.request import Request
@@ -35,7 +35,7 @@ class OfferedCommand(msgspec.Struct, frozen=True, array_like=True):
 
     name: CommandName
     parameters: Annotated[tuple[tuple[_Word, _Word], ...], msgspec.Meta(max_length=MOST_PARAMETERS)]
-    timeout_seconds: Seconds
+    timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_SECONDS)]
 
 
 class CommandsHere(Message, frozen=True, kw_only=True, tag="commands"):

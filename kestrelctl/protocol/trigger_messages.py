@@ -21,7 +21,9 @@ class ListTriggers(Request, frozen=True, kw_only=True, tag="triggers"):
 
 
 class ListFired(Request, frozen=True, kw_only=True, tag="triggers_fired"):
-    """When triggers fired, the latest last. Answered by `triggers_fired`.
+    """When triggers fired, the latest last, at most 1,000 (admins only).
+
+    Answered by `triggers_fired`.
 
     Attributes:
         name: of which; empty for all.
@@ -55,7 +57,7 @@ class TriggerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     Attributes:
         true_since, fired_at: seconds since the epoch; None if it is not true, or never fired.
-        times: how often it fired since the manager's start.
+        times: how often it has fired.
         problem: why it could not be evaluated the last time.
     """
 

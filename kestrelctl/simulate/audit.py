@@ -30,7 +30,6 @@ from kestrelctl.core.scheduling.judgement import judge
 from kestrelctl.core.scheduling.ladder import refusal
 from kestrelctl.core.scheduling.match import Terms
 from kestrelctl.core.state import State
-from kestrelctl.membership.event_records import StoreRecord
 from kestrelctl.simulate.bound_audit import BoundAudit, InUse
 from kestrelctl.simulate.checkpoint_audit import CheckpointAudit
 from kestrelctl.simulate.outline_audit import OutlineAudit
@@ -39,6 +38,7 @@ from kestrelctl.simulate.share_audit import ShareAudit
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.stage_audit import StageAudit
 from kestrelctl.store.memory import MemoryStore
+from kestrelctl.store.store_record import StoreRecord
 
 
 class Execution(msgspec.Struct):
@@ -241,7 +241,7 @@ class Audit:
                     self.expect(False, problem)
             self._begun.add((job_id, index))
         for name, there in self._capacity[worker].items():
-            used = sum(one.request.get(name, 0) for one in running.values())
+            used = self.in_use(worker, name)
             self.expect(used <= there, f"{worker} runs {used} {name} at once, it has {there}")
         wanted = request.get(GPUS, 0)
         self.expect(len(gpus) == -(-wanted // MILLI), f"attempt {number} is told of {gpus}")
@@ -292,6 +292,10 @@ class Audit:
     def kept(self, number: int, job_id: int, index: int, outcome: int) -> None:
         """A worker reports a result."""
         self._results.setdefault(number, (job_id, index, outcome, self._clock.now))
+
+    def in_use(self, worker: str, asset: str) -> int:
+        """How much of an asset what runs on a worker has asked for."""
+        return sum(one.request.get(asset, 0) for one in self._running[worker].values())
 
     def running(self) -> list[Execution]:
         """Commands that run now."""

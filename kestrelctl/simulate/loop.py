@@ -189,14 +189,19 @@ class Loop:
 
         Closing a coroutine runs its `finally` up to the next `await`, which raises. A real process
         would not do that, but nobody can tell: the connection is gone, what is planned there never
-        happens, and nothing there writes to a disk.
+        happens, and nothing there writes to a disk. It may begin tasks, which are closed too.
         """
         self._dead = True
+        outer = events._get_running_loop()
+        events._set_running_loop(self._as_loop)
+        try:
+            while self._tasks:
+                task = self._tasks.pop(0)
+                if not task.done():
+                    _close(task.get_coro())
+        finally:
+            events._set_running_loop(outer)
         self._ready.clear()
-        for task in self._tasks:
-            if not task.done():
-                _close(task.get_coro())
-        self._tasks.clear()
 
 
 def _close(coro: Any) -> None:

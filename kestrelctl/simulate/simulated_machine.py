@@ -19,6 +19,7 @@ from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.simulate.truth import Fate, StageFate
 from kestrelctl.worker.executor import Completion, Executor
 from kestrelctl.worker.process import WorkerProcess
+from kestrelctl.worker.session_environments import SessionEnvironments
 
 #: How a report begins.
 _REPORT = '{"type":"report"'
@@ -84,11 +85,19 @@ class SimulatedMachine(SimulatedProcess):
         process.add_session(
             self.server.domain, self._ad, self.address, self.connection, pulls=self._pulls
         )
+        await self.open_environments(process.sessions[0].environments)
         self.process = process
         self.audit.resized(self.address, amounts(self._ad.assets))
         await process.run()
+        await self.close_environments()
         await process.close()
         self.audit.expect(process.refused is None, f"{self.name} is refused: {process.refused}")
+
+    async def open_environments(self, session: SessionEnvironments) -> None:
+        """What makes environments here: nothing, on most machines."""
+
+    async def close_environments(self) -> None:
+        """The worker is about to end in order."""
 
     def _make_executor(self, on_completion: Callable[[Completion], None]) -> Executor:
         self._executor = SimulatedExecutor(

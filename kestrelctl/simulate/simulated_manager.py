@@ -96,6 +96,7 @@ class SimulatedManager(SimulatedProcess):
         others = self.open_others(service, dispatcher)
         access = Access(_options(self.address))
         listener = ManagerListener(service, dispatcher, access, self.address, others)
+        self.open_environments(service, dispatcher, listener)
         service.session = listener.session = self.connection(listener)
         service.listen(TasksEnded, self._tasks_ended)
         service.broken.add_done_callback(self._broken)
@@ -110,6 +111,11 @@ class SimulatedManager(SimulatedProcess):
     def open_others(self, service: Service, dispatcher: RequestDispatcher) -> OtherPools:
         """What deals with other pools: nothing, in a world with one."""
         return NO_OTHER_POOLS
+
+    def open_environments(
+        self, service: Service, dispatcher: RequestDispatcher, listener: ManagerListener
+    ) -> None:
+        """What starts environments: nothing, in most worlds."""
 
     def begin_others(self) -> None:
         """The session with the server begins."""

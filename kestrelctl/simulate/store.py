@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from kestrelctl.errors import StoreFull
-from kestrelctl.membership.event_records import StoreRecord
 from kestrelctl.simulate.simulation_clock import SimulationClock
 from kestrelctl.store.memory import MemoryStore
+from kestrelctl.store.store_record import StoreRecord
 
 
 class SimulatedStore(MemoryStore):

@@ -10,7 +10,8 @@ import msgspec
 from kestrelctl.membership.event_records import MOST_DROPPED, EventsDropped
 from kestrelctl.membership.membership_event import MembershipEvent
 from kestrelctl.membership.roll import GONE_KINDS
-from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
+from kestrelctl.membership.worker_group_definition import WorkerGroup
+from kestrelctl.store.store_record import MemberRecord
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ _group = msgspec.json.Decoder(WorkerGroup)
 
 def write_members(
     connection: sqlite3.Connection,
-    record: MembershipEvent | EventsDropped | WorkerGroup | WorkerGroupGone,
+    record: MemberRecord,
 ) -> None:
     """Writes a record."""
     if isinstance(record, MembershipEvent):

@@ -37,12 +37,14 @@ from kestrelctl.core.model.records import (
 )
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
 from kestrelctl.errors import StoreFull
-from kestrelctl.membership.event_records import MOST_DROPPED, EventsDropped, StoreRecord
+from kestrelctl.membership.event_records import MOST_DROPPED, EventsDropped
+from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
 from kestrelctl.membership.membership_event import MembershipEvent
 from kestrelctl.membership.roll import Roll
 from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 from kestrelctl.store.edges import Edge, edges_of
 from kestrelctl.store.port import Statistics
+from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import (
     Measures,
     Spread,
@@ -53,6 +55,9 @@ from kestrelctl.store.sums import (
     spread,
     summed,
 )
+from kestrelctl.triggers.recorded_moment import MomentRecorded, MomentsDropped
+from kestrelctl.triggers.trigger_fired import MOST_DROPPED as MOST_FIRED_DROPPED
+from kestrelctl.triggers.trigger_fired import FiredDropped, TriggerFired
 
 
 class MemoryStore:
@@ -84,6 +89,10 @@ class MemoryStore:
         self._flock_peers: dict[str, FlockPeer] = {}
         self._stored: dict[tuple[str, int], StoredRecord] = {}
         self._member_events: list[MembershipEvent] = []
+        self._lines: dict[str, dict[int, HandlerAwaits]] = {}
+        self._fired: list[TriggerFired] = []
+        self._courses: dict[str, tuple[float, int]] = {}
+        self._moments: dict[int, MomentRecorded] = {}
         self._roll = Roll()
         self._worker_groups: dict[str, WorkerGroup] = {}
         self._commits = 0
@@ -244,6 +253,27 @@ class MemoryStore:
                 self._worker_groups[record.name] = record
             case WorkerGroupGone():
                 self._worker_groups.pop(record.name, None)
+            case HandlerAwaits():
+                self._lines.setdefault(record.handler, {})[record.number] = record
+            case HandlerSettled():
+                line = self._lines.get(record.handler, {})
+                for number in [number for number in line if number <= record.up_to]:
+                    del line[number]
+            case TriggerFired():
+                self._fired.append(record)
+                _, times = self._courses.get(record.trigger, (0.0, 0))
+                self._courses[record.trigger] = (record.at, times + 1)
+            case FiredDropped():
+                old = {
+                    each.number
+                    for each in self._fired[:-1][:MOST_FIRED_DROPPED]
+                    if each.at < record.before or each.number <= record.up_to
+                }
+                self._fired = [each for each in self._fired if each.number not in old]
+            case MomentRecorded():
+                self._moments[record.number] = record
+            case MomentsDropped():
+                self._moments = {n: m for n, m in self._moments.items() if n > record.up_to}
             case PolicyRecord():
                 self._policies[record.name] = record
             case PolicyGone():
@@ -433,6 +463,38 @@ class MemoryStore:
 
     def worker_groups(self) -> list[WorkerGroup]:
         return [self._worker_groups[name] for name in sorted(self._worker_groups)]
+
+    def awaited(self) -> dict[str, tuple[int, int]]:
+        return {
+            handler: (min(line), max(line)) for handler, line in sorted(self._lines.items()) if line
+        }
+
+    def awaits(self, handler: str, *, after: int = 0, limit: int) -> list[HandlerAwaits]:
+        line = self._lines.get(handler, {})
+        return [line[number] for number in sorted(line) if number > after][: max(limit, 0)]
+
+    def fired(
+        self, *, trigger: str = "", before: int | None = None, limit: int
+    ) -> list[TriggerFired]:
+        found = [
+            each
+            for each in self._fired
+            if trigger in ("", each.trigger) and (before is None or each.number < before)
+        ]
+        return found[-limit:] if limit > 0 else []
+
+    def first_fired(self) -> TriggerFired | None:
+        return self._fired[0] if self._fired else None
+
+    def trigger_courses(self) -> dict[str, tuple[float, int]]:
+        return dict(sorted(self._courses.items()))
+
+    def moments_kept(self) -> list[tuple[int, float]]:
+        return [(each.number, each.at) for _, each in sorted(self._moments.items())]
+
+    def moments(self, *, after: int, limit: int) -> list[MomentRecorded]:
+        found = [each for number, each in sorted(self._moments.items()) if number > after]
+        return found[: max(limit, 0)]
 
     def statistics(self) -> Statistics:
         return Statistics(

@@ -382,6 +382,44 @@ _TWENTY_FIFTH = (
     """,
 )
 
+_TWENTY_SIXTH = (
+    # What handlers are still to be told, each in its own order.
+    """
+    CREATE TABLE handler_lines (
+        handler TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        told BLOB NOT NULL,  -- as JSON
+        PRIMARY KEY (handler, number)
+    ) WITHOUT ROWID
+    """,
+    # When triggers fired, as long as it is kept.
+    """
+    CREATE TABLE triggers_fired (
+        number INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        trigger_name TEXT NOT NULL,
+        actions BLOB NOT NULL,  -- as JSON, like the problems
+        problems BLOB NOT NULL
+    )
+    """,
+    # When each last did, and how often it has: that outlasts the log.
+    """
+    CREATE TABLE trigger_courses (
+        trigger_name TEXT PRIMARY KEY,
+        fired_at REAL NOT NULL,
+        times INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+    # How the pool was, for tests of triggers.
+    """
+    CREATE TABLE trigger_moments (
+        number INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        packed BLOB NOT NULL
+    )
+    """,
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _SECOND,
@@ -408,6 +446,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TWENTY_THIRD,
     _TWENTY_FOURTH,
     _TWENTY_FIFTH,
+    _TWENTY_SIXTH,
 )
 
 

@@ -9,11 +9,14 @@ import msgspec
 
 from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRecord
 from kestrelctl.core.model.task_state import TaskState
-from kestrelctl.membership.event_records import StoreRecord
+from kestrelctl.membership.handler_records import HandlerAwaits
 from kestrelctl.membership.membership_event import MembershipEvent
 from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.store.edges import Edge
+from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import Spread, Used
+from kestrelctl.triggers.recorded_moment import MomentRecorded
+from kestrelctl.triggers.trigger_fired import TriggerFired
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,6 +263,47 @@ class Store(Protocol):
 
     def worker_groups(self) -> list[WorkerGroup]:
         """Every group of workers, by name."""
+        ...
+
+    def awaited(self) -> dict[str, tuple[int, int]]:
+        """By handler the first and the last place of its line that it is still to be told."""
+        ...
+
+    def awaits(self, handler: str, *, after: int = 0, limit: int) -> list[HandlerAwaits]:
+        """The first `limit` of what a handler is still to be told, in order.
+
+        What cannot be read is left out, and said in the log.
+
+        Args:
+            after: only those with a higher number.
+        """
+        ...
+
+    def fired(
+        self, *, trigger: str = "", before: int | None = None, limit: int
+    ) -> list[TriggerFired]:
+        """The latest `limit` times that triggers fired, in order.
+
+        Args:
+            trigger: only of this one; empty for any.
+            before: only those with a lower number; None for any.
+        """
+        ...
+
+    def first_fired(self) -> TriggerFired | None:
+        """The first time that is kept."""
+        ...
+
+    def trigger_courses(self) -> dict[str, tuple[float, int]]:
+        """By trigger when it last fired, and how often it has, also of what is not kept."""
+        ...
+
+    def moments_kept(self) -> list[tuple[int, float]]:
+        """Number and time of each recorded moment of the pool, in order."""
+        ...
+
+    def moments(self, *, after: int, limit: int) -> list[MomentRecorded]:
+        """The first `limit` recorded moments with a higher number, in order."""
         ...
 
     def statistics(self) -> Statistics: ...

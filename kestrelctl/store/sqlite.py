@@ -24,10 +24,10 @@ from kestrelctl.core.model.records import Happening, JobRecord, Snapshot, TaskRe
 from kestrelctl.core.model.seal import SECRET_BYTES
 from kestrelctl.core.model.task_state import TaskState
 from kestrelctl.errors import StoreUnusable
-from kestrelctl.membership.event_records import StoreRecord
+from kestrelctl.membership.handler_records import HandlerAwaits
 from kestrelctl.membership.membership_event import MembershipEvent
 from kestrelctl.membership.worker_group_definition import WorkerGroup
-from kestrelctl.store import event_rows, reading
+from kestrelctl.store import event_rows, reading, rule_rows
 from kestrelctl.store.directory import claim, create_private, unusable
 from kestrelctl.store.edges import Edge, edges
 from kestrelctl.store.mark import Mark, Reached, read_mark
@@ -35,8 +35,11 @@ from kestrelctl.store.migrations import migrate
 from kestrelctl.store.opening import Gap, begin_epoch, gaps, must_be_ours, must_be_whole
 from kestrelctl.store.port import Statistics
 from kestrelctl.store.sqlite_errors import explained
+from kestrelctl.store.store_record import StoreRecord
 from kestrelctl.store.sums import Spread, Used
 from kestrelctl.store.writing import delete_forgotten, write
+from kestrelctl.triggers.recorded_moment import MomentRecorded
+from kestrelctl.triggers.trigger_fired import TriggerFired
 
 log = logging.getLogger(__name__)
 
@@ -313,6 +316,36 @@ class SqliteStore:
     def worker_groups(self) -> list[WorkerGroup]:
         with explained(self.path):
             return event_rows.stored_groups_of_workers(self._reader)
+
+    def awaited(self) -> dict[str, tuple[int, int]]:
+        with explained(self.path):
+            return rule_rows.awaited(self._reader)
+
+    def awaits(self, handler: str, *, after: int = 0, limit: int) -> list[HandlerAwaits]:
+        with explained(self.path):
+            return rule_rows.awaits(self._reader, handler, after, limit)
+
+    def fired(
+        self, *, trigger: str = "", before: int | None = None, limit: int
+    ) -> list[TriggerFired]:
+        with explained(self.path):
+            return rule_rows.fired(self._reader, trigger, before, limit)
+
+    def first_fired(self) -> TriggerFired | None:
+        with explained(self.path):
+            return rule_rows.first_fired(self._reader)
+
+    def trigger_courses(self) -> dict[str, tuple[float, int]]:
+        with explained(self.path):
+            return rule_rows.trigger_courses(self._reader)
+
+    def moments_kept(self) -> list[tuple[int, float]]:
+        with explained(self.path):
+            return rule_rows.moments_kept(self._reader)
+
+    def moments(self, *, after: int, limit: int) -> list[MomentRecorded]:
+        with explained(self.path):
+            return rule_rows.moments(self._reader, after, limit)
 
     def statistics(self) -> Statistics:
         files = (self.path, self.path.with_name(self.path.name + "-wal"))

@@ -30,9 +30,6 @@ from kestrelctl.core.model.records import (
     WorkerGone,
     WorkerRecord,
 )
-from kestrelctl.membership.event_records import EventsDropped, StoreRecord
-from kestrelctl.membership.membership_event import MembershipEvent
-from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 from kestrelctl.store.edges import put_edges
 from kestrelctl.store.event_rows import write_members
 from kestrelctl.store.flock_rows import write_flock
@@ -48,7 +45,9 @@ from kestrelctl.store.rows import (
     happening_row,
     task_row,
 )
+from kestrelctl.store.rule_rows import write_rules
 from kestrelctl.store.share_rows import PUT_GROUP, PUT_STORED, PUT_USER, group_row, user_row
+from kestrelctl.store.store_record import MemberRecord, RuleRecord, StoreRecord
 from kestrelctl.store.sums import Used, by_job, day_of, summed
 
 #: Rows of tasks and happenings deleted with each commit while there are forgotten jobs, at most,
@@ -169,8 +168,10 @@ def write(connection: sqlite3.Connection, records: Sequence[StoreRecord], now: f
             connection.execute("DELETE FROM user_groups WHERE name = ?", (record.name,))
         elif isinstance(record, FlockRecord):
             write_flock(connection, record)
-        elif isinstance(record, MembershipEvent | EventsDropped | WorkerGroup | WorkerGroupGone):
+        elif isinstance(record, MemberRecord):
             write_members(connection, record)
+        elif isinstance(record, RuleRecord):
+            write_rules(connection, record)
         elif isinstance(record, JobForgotten):
             _forget_job(connection, record.job_id)
         elif isinstance(record, Swept):

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from kestrelctl.triggers.expression_error import ExpressionError
+from kestrelctl.triggers.table_view import TableView
 
 MOST_CHARACTERS = 4_000
 MOST_NODES = 500
@@ -100,7 +101,7 @@ class TriggerExpression:
         assert isinstance(tree, ast.Expression)
         self._body = tree.body
         check(self._body, names)
-        self.words = frozenset(_words(self._body))
+        self.words = frozenset(words_of(self._body))
 
     def evaluate(self, views: Mapping[str, object]) -> object:
         """What it comes to.
@@ -144,7 +145,8 @@ def _is_bound(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
-def _words(tree: ast.AST) -> Iterator[str]:
+def words_of(tree: ast.AST) -> Iterator[str]:
+    """All names, fields and texts that stand in a tree."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.id
@@ -172,11 +174,14 @@ class _Evaluation:
         self._steps = 0
 
     def of(self, node: ast.AST) -> object:
-        self._steps += 1
-        if self._steps > MOST_STEPS:
-            raise ExpressionError(f"it takes more than {MOST_STEPS:,} steps")
+        self._takes(1)
         found: object = getattr(self, f"_{type(node).__name__}")(node)
         return found
+
+    def _takes(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > MOST_STEPS:
+            raise ExpressionError(f"it takes more than {MOST_STEPS:,} steps")
 
     def _Constant(self, node: ast.Constant) -> object:
         return node.value
@@ -194,7 +199,7 @@ class _Evaluation:
             found: object = getattr(value, node.attr)
             return found
         if isinstance(value, Mapping):
-            return value.get(node.attr)
+            return self._row(value, node.attr)
         raise ExpressionError(f"there is no {node.attr[:80]} of {_kind(value)}")
 
     def _Subscript(self, node: ast.Subscript) -> object:
@@ -202,10 +207,15 @@ class _Evaluation:
         if value is None:
             return None
         if isinstance(value, Mapping) and isinstance(key, str):
-            return value.get(key)
+            return self._row(value, key)
         if isinstance(value, list | tuple) and type(key) is int:
             return value[key] if -len(value) <= key < len(value) else None
         raise ExpressionError(f"{_kind(value)} has no parts by {_kind(key)}")
+
+    def _row(self, table: Mapping[str, object], name: str) -> object:
+        if isinstance(table, TableView):
+            self._takes(table.steps_to(name))
+        return table.get(name)
 
     def _List(self, node: ast.List | ast.Tuple) -> object:
         return [self.of(each) for each in node.elts]
@@ -262,7 +272,7 @@ class _Evaluation:
                 raise ExpressionError(f"nothing is in {_kind(right)}")
             if not isinstance(left, bool | int | float | str | None):
                 raise ExpressionError(f"{_kind(left)} cannot be looked for")
-            self._steps += len(right)
+            self._takes(len(right))
             return (left in right) is isinstance(sign, ast.In)
         if left is None or right is None:
             return False  # What is missing is neither more nor less.
@@ -285,7 +295,7 @@ class _Evaluation:
             values = list(given[0])
         else:
             raise ExpressionError(f"{name} takes one list")
-        self._steps += len(values)
+        self._takes(len(values))
         if name == "len":
             return len(values)
         if name in ("any", "all"):

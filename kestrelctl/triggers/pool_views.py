@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Mapping
 
 import msgspec
 
 from kestrelctl.properties.property_reading import PropertyValue
 from kestrelctl.properties.property_summary import PropertySummary
 
-V = TypeVar("V")
 #: Names in expressions.
 NAMES = ("environments", "groups", "manager", "properties", "queue", "unmet", "workers")
-
-
-class TableView(Mapping[str, V], Generic[V]):
-    """A table whose rows are made when they are asked for, and then kept.
-
-    Args:
-        names: of all rows.
-        make: makes a row.
-    """
-
-    def __init__(self, names: list[str], make: Callable[[str], V]) -> None:
-        self._names = dict.fromkeys(names)
-        self._make = make
-        self._made: dict[str, V] = {}
-
-    def __getitem__(self, name: str) -> V:
-        if name not in self._names:
-            raise KeyError(name)
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 class WatchedWorker(msgspec.Struct, frozen=True, kw_only=True):

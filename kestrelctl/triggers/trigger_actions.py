@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kestrelctl.triggers.expression import check, evaluate, parsed, without_braces
+from kestrelctl.triggers.expression import check, evaluate, parsed, without_braces, words_of
 from kestrelctl.triggers.expression_error import ExpressionError
 from kestrelctl.triggers.pool_views import NAMES, WatchedJob, WatchedWorker
 
@@ -61,6 +61,9 @@ class TriggerActions:
     Args:
         text: calls, with `;` between them, perhaps in braces.
 
+    Attributes:
+        words: all names, fields and texts that stand in it.
+
     Raises:
         ExpressionError: it is none, or calls what there is not.
     """
@@ -72,6 +75,7 @@ class TriggerActions:
         if not 0 < len(tree.body) <= MOST_ACTIONS:
             raise ExpressionError(f"cmd is 1 to {MOST_ACTIONS} actions, with ; between them")
         self._calls = [_call(each) for each in tree.body]
+        self.words = frozenset(words_of(tree))
 
     def of(self, views: Mapping[str, object]) -> list[Action]:
         """What is to be done now.
@@ -97,7 +101,7 @@ def _call(statement: ast.stmt) -> tuple[str, ast.Call]:
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         raise ExpressionError('cmd is a call, such as drain("w1")')
     call = statement.value
-    written = ast.unparse(call.func)
+    written = _dotted(call.func)
     name = _OLD_NAMES.get(written, written)
     if name not in ACTIONS:
         raise ExpressionError(f"there is no {written[:80]}(); there are {', '.join(ACTIONS)}")
@@ -111,6 +115,16 @@ def _call(statement: ast.stmt) -> tuple[str, ast.Call]:
     for part in (*call.args, *(keyword.value for keyword in call.keywords)):
         check(part, NAMES)
     return name, call
+
+
+def _dotted(func: ast.expr) -> str:
+    """A name with dots and calls, however many, as it is written; of anything else three dots."""
+    parts: list[str] = []
+    while isinstance(func, ast.Attribute | ast.Call):
+        parts.append(f".{func.attr}" if isinstance(func, ast.Attribute) else "()")
+        func = func.value if isinstance(func, ast.Attribute) else func.func
+    parts.append(func.id if isinstance(func, ast.Name) else "…")
+    return "".join(reversed(parts))
 
 
 def _texts(value: object) -> tuple[str, ...]:

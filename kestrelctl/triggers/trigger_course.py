@@ -12,13 +12,18 @@ class TriggerCourse:
         true_since: since when the expression has been true at each look; None if it is not.
         fired_at: when it last fired; None if it never did.
         times: how often it has.
+
+    Args:
+        fired_at, times: as an earlier manager has left it.
     """
 
-    def __init__(self, definition: TriggerDefinition) -> None:
+    def __init__(
+        self, definition: TriggerDefinition, fired_at: float | None = None, times: int = 0
+    ) -> None:
         self._definition = definition
         self.true_since: float | None = None
-        self.fired_at: float | None = None
-        self.times = 0
+        self.fired_at = fired_at
+        self.times = times
 
     def fires(self, is_true: bool, now: float) -> bool:
         """Whether it fires now that the expression comes to this.
@@ -33,9 +38,15 @@ class TriggerCourse:
             self.true_since = now
         if now - self.true_since < self._definition.for_seconds:
             return False
-        cooldown = self._definition.cooldown_seconds
-        if self.fired_at is not None and now - self.fired_at < cooldown:
+        if self._rests(now):
             return False
         self.fired_at = now
         self.times += 1
         return True
+
+    def _rests(self, now: float) -> bool:
+        if self.fired_at is None:
+            return False
+        # A clock that was set back between two managers lengthens no rest beyond what it is.
+        self.fired_at = min(self.fired_at, now)
+        return now - self.fired_at < self._definition.cooldown_seconds

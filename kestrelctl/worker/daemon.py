@@ -59,6 +59,7 @@ from kestrelctl.worker.environments.driver_choice import program_in
 from kestrelctl.worker.environments.driver_process import DistantDriver, DriverProcess
 from kestrelctl.worker.environments.environment_files import made_in
 from kestrelctl.worker.environments.environment_host import EnvironmentHost
+from kestrelctl.worker.environments.prepared_keeper import PreparedKeeper
 from kestrelctl.worker.environments.task_environments import TaskEnvironments
 from kestrelctl.worker.executor import Completion, Executor
 from kestrelctl.worker.gpus import detect
@@ -316,14 +317,16 @@ async def _environments(
         ).encode()
 
     def command_of(wanted: EnvironmentClass, worker: str) -> tuple[str, ...]:
-        program = program_in(wanted.kind)
-        return worker_command(
+        words = worker_command(
             wanted,
             worker,
-            program=program,
-            isolation=rung.name,
+            program=program_in(wanted.kind),
+            # Another tree may have less than this machine to isolate tasks with.
+            isolation=rung.name if wanted.kind in SEES_HOSTS_FILES else options.isolation,
             any_workdir=options.any_workdir and wanted.kind in SEES_HOSTS_FILES,
         )
+        # This worker offers the GPUs that are found here, and it alone.
+        return (*words, "--asset", f"{GPUS}=indexed:")
 
     drivers = {kind: DistantDriver(kind, process) for kind in options.environments}
     host = EnvironmentHost(
@@ -366,7 +369,7 @@ async def serve(options: WorkerOptions) -> int:
     machine = discover()
     rung = _rung(options, machine)
     sessions: list[WorkerSession] = []
-    inside = TaskEnvironments(_environments_of(options) / "recipes", clock.now)
+    inside = TaskEnvironments(_environments_of(options) / "recipes")
     process: WorkerProcess = WorkerProcess(
         secrets.token_hex(8),
         DiskSpool(options.data_dir / "spool"),
@@ -388,12 +391,14 @@ async def serve(options: WorkerOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.on_signal)
     loop.add_signal_handler(signal.SIGHUP, process.stop)
-    metrics_server = keeping = environments = plugins = None
+    metrics_server = keeping = environments = collecting = plugins = None
     try:
         _add_sessions(process, options, machine, rung)
         sessions += process.sessions
         if options.environments:
-            environments = await _environments(options, rung, sessions[0], inside)
+            host = environments = await _environments(options, rung, sessions[0], inside)
+            keeper = PreparedKeeper(host.drivers, lambda: [*host.in_use(), *inside.in_use()])
+            collecting = loop.create_task(keeper.run())
         if options.metrics:
             from kestrelctl.worker.worker_metrics import serve_metrics
 
@@ -412,8 +417,9 @@ async def serve(options: WorkerOptions) -> int:
             await metrics_server.stop()
         if keeping is not None:
             keeping.cancel()
-        if plugins is not None:
-            plugins.cancel()
+        for each in (plugins, collecting):
+            if each is not None:
+                each.cancel()
         inside.close()
         if environments is not None:
             await environments.close()

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from kestrelctl.core.model.checkpoint_rules import MOVED
+from kestrelctl.core.model.job_inputs import Input
 from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.task_environment import TaskEnvironment
-from kestrelctl.worker.environments.task_environments import EnvironmentRefused
+from kestrelctl.worker.environments.task_environments import EnvironmentRefused, Inside
 from kestrelctl.worker.executor import CANCELLED, CommandSpec, Completion, Executor
 from kestrelctl.worker.gathered import Gathered
-from kestrelctl.worker.input_cache import CacheEntry, InputCache, InputRefused
+from kestrelctl.worker.input_cache import InputCache, InputRefused
 from kestrelctl.worker.parent_file_questions import Left, ParentFilesGone
+
+#: Is called when a command needs something no more.
+_GivesBack = Callable[[], None]
 
 
 class StagingExecutor:
@@ -31,8 +36,8 @@ class StagingExecutor:
             there before this process has threads.
         find: tells what tasks of a parent left, given the number of an attempt that is to find it,
             and which these are; ParentFilesGone if that cannot be told.
-        inside: the variables of a command inside an environment, which is prepared if it is not
-            there; EnvironmentRefused if it cannot be.
+        inside: lets a command with its variables into an environment, which is prepared if it is
+            not there; EnvironmentRefused if it cannot be.
     """
 
     def __init__(
@@ -41,7 +46,7 @@ class StagingExecutor:
         inner: Callable[[Callable[[Completion], None]], Executor],
         cache: Callable[[], InputCache],
         find: Callable[[int, ParentFiles], Awaitable[Left]],
-        inside: Callable[[TaskEnvironment, Mapping[str, str]], Awaitable[dict[str, str]]],
+        inside: Callable[[TaskEnvironment, Mapping[str, str]], Awaitable[Inside]],
     ) -> None:
         self._on_completion = on_completion
         self._inner = inner(self._ended)
@@ -51,7 +56,7 @@ class StagingExecutor:
         self.start_seconds = self._inner.start_seconds
         self._loop = asyncio.get_running_loop()
         self._staging: dict[int, asyncio.Task[None]] = {}
-        self._taken: dict[int, list[CacheEntry]] = {}
+        self._taken: dict[int, list[_GivesBack]] = {}
 
     def start(self, command: CommandSpec) -> None:
         """Start a command, soon if it has inputs.
@@ -72,23 +77,22 @@ class StagingExecutor:
     async def _stage(self, command: CommandSpec) -> None:
         number, taken = command.number, self._taken[command.number]
         try:
-            links = []
-            for wanted in command.inputs:
-                taken.append(await self.cache.take(command.owner, wanted, command.env))
-                links.append((wanted.name, taken[-1].path))
+            links = [
+                (wanted.name, await self._take(taken, command, wanted)) for wanted in command.inputs
+            ]
             for files in command.parent_files:
                 gathered = Gathered(files.name, await self._find(number, files))
-                taken.append(await self.cache.take(command.owner, gathered))
-                links.append((files.name, taken[-1].path))
+                links.append((files.name, await self._take(taken, command, gathered)))
             there = replace(command, inputs=(), parent_files=(), links=tuple(links))
             if links:
                 there = replace(there, inputs_dir=self.cache.directory_of(command.owner))
             if command.environment is not None:
-                env = await self._inside(command.environment, command.env)
+                env, leave = await self._inside(command.environment, command.env)
+                taken.append(leave)
                 there = replace(there, environment=None, env=env)
             if command.stdin is not None:
-                taken.append(await self.cache.take(command.owner, command.stdin, command.env))
-                there = replace(there, stdin=None, stdin_path=taken[-1].path)
+                stdin = await self._take(taken, command, command.stdin)
+                there = replace(there, stdin=None, stdin_path=stdin)
             del self._staging[number]
             self._inner.start(there)
         except asyncio.CancelledError:
@@ -99,6 +103,14 @@ class StagingExecutor:
         except Exception as error:
             self._end(number, f"no-resources: {error!r}")
 
+    async def _take(
+        self, taken: list[_GivesBack], command: CommandSpec, wanted: Input | Gathered
+    ) -> str:
+        """Where an input is for a command, until that ends."""
+        entry = await self.cache.take(command.owner, wanted, command.env)
+        taken.append(partial(self.cache.release, entry))
+        return entry.path
+
     def _end(self, number: int, reason: str) -> None:
         self._staging.pop(number, None)
         self._ended(Completion(number, reason=reason, started_at=time.time()))
@@ -107,9 +119,9 @@ class StagingExecutor:
         self._let_go(self._taken.pop(completion.number, []))
         self._on_completion(completion)
 
-    def _let_go(self, taken: list[CacheEntry]) -> None:
+    def _let_go(self, taken: list[_GivesBack]) -> None:
         while taken:
-            self.cache.release(taken.pop())
+            taken.pop()()
 
     def kill(self, number: int, reason: str = CANCELLED) -> bool:
         """End a command, also one whose inputs are under way."""

@@ -78,7 +78,7 @@ def test_the_committed_files_are_what_the_descriptions_make(tmp_path: Path) -> N
     made = {file.name: file.read_text() for file in tmp_path.iterdir()}
     committed = {file.name: file.read_text() for file in DASHBOARDS.glob("*.json")}
     assert made == committed
-    assert len(made) == 8
+    assert len(made) == 9
 
 
 @pytest.mark.parametrize("uid", UIDS)

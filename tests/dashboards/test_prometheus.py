@@ -42,6 +42,13 @@ from kestrelctl.xmpp.prosody import free_ports
 #: Only with TLS, which a pool on one machine has not.
 NOT_HERE = {"kestrel_certificate_expiry_timestamp_seconds"}
 
+#: An environment for it costs a moment: nothing is in it.
+CLASSES = """
+[environment.tiny]
+kind = "venv"
+tags = ["tiny"]
+"""
+
 Series = list[dict[str, Any]]
 
 
@@ -182,8 +189,12 @@ async def test_every_panel_and_alert_finds_its_data_in_a_pool_at_work(tmp_path: 
     script = "sleep 0.02; exit $((KESTREL_TASK_ID % 80 == 0))"
     work = JobSpec(argv=("/bin/sh", "-c", script), count=400, max_failures=2)
     (tmp_path / "flock").mkdir()
+    classes = tmp_path / "classes.toml"
+    classes.write_text(CLASSES)
     async with (
-        throw_away_flock(tmp_path / "flock", {"home": 4, "near": 2}, metrics=True) as flock,
+        throw_away_flock(
+            tmp_path / "flock", {"home": 4, "near": 2}, metrics=True, environments=(classes,)
+        ) as flock,
         connect_local(pool := flock.pools["home"]) as user,
         seen_by_prometheus(tmp_path, pool, 4) as prometheus,
     ):
@@ -193,6 +204,9 @@ async def test_every_panel_and_alert_finds_its_data_in_a_pool_at_work(tmp_path: 
         await user.ask(rq.SubmitJob(spec=work, watch=True))
         async with asyncio.timeout(60):
             assert (await anext(user.pushed())).job.done == 395
+            tiny = JobSpec(argv=("/bin/true",), requires=("TINY",))
+            await user.ask(rq.SubmitJob(spec=tiny, watch=True))
+            assert (await anext(user.pushed())).job.done == 1
         async with connect_local(pool, admin=True) as admin:
             await admin.ask(rq.SetAsset(name="licences", total=3))
         licensed = {"cpus": 1.0, "licences": 1.0}
@@ -205,6 +219,7 @@ async def test_every_panel_and_alert_finds_its_data_in_a_pool_at_work(tmp_path: 
                 await prometheus.value('kestrel_tasks{state="running"}') >= 6
                 and await prometheus.value('kestrel_flock_loan_tasks{direction="taken"}') >= 2
                 and await prometheus.value("increase(kestrel_jobs_finished_total[1m])") > 0
+                and await prometheus.value("kestrel_environments_started_total") > 0
                 and await prometheus.value(twice) >= 2
             )
 

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
@@ -18,9 +18,9 @@ def spawning() -> Iterator[Spawn]:
     """Starts `kestrelctl …`, and in the end ends what is left of it."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(*words: object, **how: object) -> subprocess.Popen[str]:
+    def start(*words: object, before: Sequence[str] = (), **how: object) -> subprocess.Popen[str]:
         process = subprocess.Popen(  # type: ignore[call-overload]
-            [*KESTRELCTL, *map(str, words)],
+            [*before, *KESTRELCTL, *map(str, words)],
             stdout=subprocess.PIPE,
             text=True,
             **{"stderr": subprocess.PIPE, **how},

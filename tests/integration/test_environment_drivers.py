@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from podman_apart import podman_apart
 
 from kestrelctl.environments import driver_commands
 from kestrelctl.environments.environment_class import EnvironmentClass
@@ -34,11 +35,6 @@ IMAGE = "localhost/kestrel-drivers-test:1"
 WAITS = (
     'read -r token; echo "$token" >"$0/said.new"; mv "$0/said.new" "$0/said"; '
     "trap 'echo asked >\"$0/asked\"; exit 0' TERM; while :; do sleep 0.05; done"
-)
-#: Makes control groups of the second version the only ones that podman sees, where it is not so.
-CGROUPS_2 = (
-    '[ "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs ] || '
-    "{ umount -R /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup; }; echo ready; cat"
 )
 #: A recipe of a root tree: a shell and what the tests call, with the libraries that they need.
 TREE = f"""#!{sys.executable}
@@ -143,45 +139,18 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
 
 @pytest.fixture
 def podman(tmp_path: Path, tree_recipe: str) -> Iterator[tuple[str, ...]]:
-    """What goes before each call of podman: settings with which it works as root nearly anywhere,
-    and a store that has nothing but one image."""
+    """What goes before each call of podman, whose store has nothing but one image."""
     needs("podman", root=True)
     needs("runc")
-    settings, store = tmp_path / "containers.conf", tmp_path / "storage.conf"
-    settings.write_text(
-        '[containers]\npids_limit = 0\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
-        '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
-        f'tmp_dir = "{tmp_path}/libpod"\n'
-    )
-    store.write_text(
-        f'[storage]\ndriver = "vfs"\ngraphroot = "{tmp_path}/store"\nrunroot = "{tmp_path}/run"\n'
-    )
-    settings_of_podman = (
-        *("env", f"CONTAINERS_CONF={settings}", f"CONTAINERS_STORAGE_CONF={store}"),
-    )
-    holder = subprocess.Popen(
-        ("unshare", "--mount", "--propagation", "private", "sh", "-ec", CGROUPS_2),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert holder.stdout is not None
-    assert holder.stdin is not None
-    assert holder.stdout.readline() == b"ready\n"
-    before = ("nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", *settings_of_podman)
-    tree, archive = tmp_path / "image", tmp_path / "image.tar"
-    for command in (
-        (tree_recipe, str(tree)),
-        ("tar", "-C", str(tree), "-cf", str(archive), "."),
-        (*before, "podman", "import", "--quiet", str(archive), IMAGE),
-    ):
-        subprocess.run(command, check=True, capture_output=True)
-    yield before
-    left = subprocess.run(
-        (*before, *driver_commands.container_list("podman", OWNER)),
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    subprocess.run((*before, "podman", "rm", "--all", "--force"), check=True, capture_output=True)
-    holder.communicate()
-    assert left == ""
+    tree = tmp_path / "image"
+    subprocess.run((tree_recipe, str(tree)), check=True, capture_output=True)
+    with podman_apart(tmp_path, tree, IMAGE) as before:
+        yield before
+        left = subprocess.run(
+            (*before, *driver_commands.container_list("podman", OWNER)),
+            check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        assert left == ""
 
 
 async def test_an_environment_is_prepared_started_asked_to_end_and_gone(kind: Kind) -> None:

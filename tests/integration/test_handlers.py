@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -134,3 +134,41 @@ async def test_a_web_server_that_is_away_is_asked_again() -> None:
     with pytest.raises(HandlerFailed) as raised:
         await WebhookWay(address, 10.0).tell([EVENT])
     assert raised.value.again
+
+
+@contextmanager
+def dripping_server() -> Iterator[str]:
+    """Answers a byte at a time, and never to an end; yields its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            with suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 fine\r\nX-Slow: ")
+                while not over.wait(0.05):
+                    self.wfile.write(b"x")
+
+        def log_message(self, *_words: object) -> None:
+            """Nobody reads it."""
+
+    over = threading.Event()
+    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://{LOOPBACK}:{server.server_address[1]}/"
+    finally:
+        over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def test_a_web_server_that_never_ends_its_answer_holds_up_nobody() -> None:
+    with dripping_server() as address:
+        told = [WebhookWay(address, 0.5).tell([EVENT]) for _ in range(40)]
+        found = await asyncio.gather(*told, return_exceptions=True)
+        assert {str(each) for each in found} == {"it took longer than 0.5 s"}
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(lambda: 5) == 5
+            while any(each.name == "webhook" for each in threading.enumerate()):
+                await asyncio.sleep(0.01)

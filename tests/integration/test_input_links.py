@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -44,7 +43,7 @@ class Desk:
             partial(ProcessExecutor, self.data / "tasks", rung=made, any_workdir=True),
             partial(InputCache, self.data / "inputs", 1 << 20, self.get, AddressReader(())),
             self.left,
-            TaskEnvironments(self.data / "recipes", time.monotonic).inside,
+            TaskEnvironments(self.data / "recipes").inside,
         )
         self._number = 0
 

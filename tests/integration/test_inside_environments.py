@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from daemons import Spawn
+from environment_house import house_of
 from puppet import run_job
 
 from kestrelctl.core.model.spec import JobSpec
@@ -18,7 +18,7 @@ from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.environment_answers import EnvironmentList
 from kestrelctl.protocol.environment_requests import ListEnvironments
 from kestrelctl.xmpp.prosody import PrivateServer
-from kestrelctl.xmpp.user import UserConnection, connect_user
+from kestrelctl.xmpp.user import UserConnection
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -47,37 +47,10 @@ WHERE = (
 async def user(
     private_server: PrivateServer, spawn: Spawn, tmp_path: Path
 ) -> AsyncIterator[UserConnection]:
-    """Of a pool with classes, and a worker that isolates tasks as well as this machine can."""
-    server = private_server
-    (tmp_path / "secret").write_text(server.secret)
-    (tmp_path / "classes.toml").write_text(CLASSES)
-    (tmp_path / "nothing.txt").write_text("# nothing\n")
+    """Of a pool whose worker isolates tasks as well as this machine can."""
     (tmp_path / "broken.txt").write_text("-r /nowhere/at/all.txt\n")
-    worker = f"w@{server.workers_domain}"
-    (tmp_path / "w").write_text(f"{worker} {server.add_account(worker)}\n")
-    (tmp_path / "w").chmod(0o600)
-    ada = f"ada@{server.users_domain}"
-    password = server.add_account(ada)
-    here = ("127.0.0.1", server.client_port)
-    async with connect_user(ada, password, server.domain, *here, tls=False) as connection:
-        spawn(
-            "manager", "run", "--domain", server.domain, "--secret-file", tmp_path / "secret",
-            "--port", server.component_port, "--data-dir", tmp_path / "manager",
-            "--admin", ada, "--environments", tmp_path / "classes.toml",
-        )  # fmt: skip
-        spawn(
-            "worker", "run", "--pool", server.domain, "--credentials", tmp_path / "w",
-            "--port", server.client_port, "--cpus", "4", "--no-tls",
-            "--data-dir", tmp_path / "worker", "--environments", "venv",
-        )  # fmt: skip
-        async with asyncio.timeout(30):
-            while True:
-                answer = await connection.ask(ListEnvironments())
-                assert isinstance(answer, EnvironmentList)
-                if answer.classes[0].hosts:
-                    break
-                await asyncio.sleep(0.05)
-        yield connection
+    async with house_of(private_server, spawn, tmp_path, CLASSES, worker_words=()) as house:
+        yield house.user
 
 
 async def tasks_of(user: UserConnection, spec: JobSpec) -> list[an.TaskView]:

@@ -19,6 +19,8 @@ from smtp_server import SmtpServer
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol import requests as rq
+from kestrelctl.protocol.member_answers import EventPage
+from kestrelctl.protocol.member_requests import ListEvents
 from kestrelctl.xmpp.prosody import LOOPBACK, PrivateServer
 from kestrelctl.xmpp.user import UserConnection, connect_user
 
@@ -39,6 +41,13 @@ def die(*_):
 main()
 """
 LIVES = ""
+#: Gathers events for a moment only, and tries again soon.
+TELLS_SOON = """
+from kestrelctl.manager.handlers import handler_desk
+handler_desk.GATHER_SECONDS = handler_desk.AGAIN_SECONDS = 0.2
+handler_desk.LONGEST_AGAIN_SECONDS = 0.2
+handler_desk.MOST_TRIES = 10_000
+"""
 #: Dies when the job has durably ended and the owner is to be mailed.
 DIES_BEFORE_IT_SENDS = "mails.Mails._serve = die"
 #: Dies when the server has the mail, before it can note that.
@@ -126,6 +135,17 @@ async def fails(user: UserConnection) -> int:
     return answer.job_id
 
 
+async def until_kinds(user: UserConnection, *kinds: str) -> None:
+    """Waits until this became of workers, and nothing else."""
+    async with asyncio.timeout(30):
+        while True:
+            page = await user.ask(ListEvents())
+            assert isinstance(page, EventPage)
+            if [event.kind for event in page.events] == list(kinds):
+                return
+            await asyncio.sleep(0.1)
+
+
 def texts(smtp: SmtpServer) -> list[str]:
     found = [email.message_from_bytes(data, policy=policy.default) for _, data in smtp.mails]
     return [message.get_content() for message in found]
@@ -207,3 +227,35 @@ async def test_the_admin_is_mailed_when_a_worker_goes_down(
     assert message["Subject"] == f"{site.server.domain}: failed w1"
     assert f" failed w1@workers.{site.server.domain}/" in message.get_content()
     await until(lambda: noted.read_text().split() == ["join", "failed"])
+
+
+async def test_what_happened_is_told_though_the_manager_was_killed_meanwhile(
+    site: Site, smtp: SmtpServer, tmp_path: Path
+) -> None:
+    handlers = tmp_path / "handlers.ini"
+    handlers.write_text("[admin]\non = failed\nmail = admin@example.org\n")
+    smtp.answers[""] = "421 not now"
+    manager = site.start_manager(TELLS_SOON, "--handlers", handlers)
+    worker = site.start_worker()
+    async with site.user() as user:
+        await until_kinds(user, "join")
+        worker.kill()
+        await until_kinds(user, "join", "failed")
+    await until(lambda: smtp.refusals >= 2, 60.0)
+    manager.kill()
+    manager.wait()
+    smtp.answers.clear()
+    again = site.start_manager(TELLS_SOON, "--handlers", handlers)
+    await until(lambda: smtp.mails, 60.0)
+    [(_, data)] = smtp.mails
+    assert email.message_from_bytes(data)["Subject"] == f"{site.server.domain}: failed w1"
+    async with site.user():
+        again.kill()
+    again.wait()
+    site.start_manager(TELLS_SOON, "--handlers", handlers)
+    async with site.user() as user:
+        second = site.start_worker()
+        await until_kinds(user, "join", "failed", "join")
+        second.kill()
+        await until(lambda: len(smtp.mails) > 1, 60.0)
+    assert len(smtp.mails) == 2, "the first is not told again"

@@ -61,6 +61,60 @@ async def test_whatever_a_plugin_does_is_a_reading_and_nothing_of_it_stays(
             await asyncio.sleep(0.01)
 
 
+DAEMON = """import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for each in range(3):
+            os.close(each)
+        if sys.argv[1] == "hidden":
+            os.execve(sys.executable, [sys.executable, "-c", "import time; time.sleep(600)",
+                                       __file__], {})
+        time.sleep(600)
+    os._exit(0)
+print(5)
+"""
+
+
+@pytest.mark.parametrize("how", ["plain", "hidden"])
+async def test_a_daemon_that_a_plugin_leaves_ends_with_it_and_none_of_another(
+    tmp_path: Path, how: str
+) -> None:
+    place = program(tmp_path, DAEMON)
+    script = f"""
+import asyncio, sys
+from kestrelctl.child_program import _children, adopt_orphans, child_program
+from kestrelctl.worker.plugins.plugin_run import run_program
+
+async def main():
+    adopt_orphans()
+    async with child_program(["/bin/sh", "-c", "(setsid sleep 600 & ) ; read x"], {{}},
+                             stdin=asyncio.subprocess.PIPE) as other:
+        await asyncio.sleep(0.2)
+        if {how == "plain"}:
+            print((await run_program([{str(place)!r}, "plain"], "int", 20.0, at=7.0)).value)
+        print(other.returncode, len(_children()), flush=True)
+    print((await run_program([{str(place)!r}, {how!r}], "int", 20.0, at=7.0)).value)
+    sys.stdin.read()
+
+asyncio.run(main())
+"""
+    ran = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert ran.stdin is not None
+    assert ran.stdout is not None
+    told = [await ran.stdout.readline() for _ in range(3 if how == "plain" else 2)]
+    assert told == [b"5\n", b"None 2\n", b"5\n"][-len(told) :]
+    async with asyncio.timeout(10):
+        while any(str(place) in words for words in command_lines()):
+            await asyncio.sleep(0.01)
+        while psutil.Process(ran.pid).children(recursive=True):
+            await asyncio.sleep(0.01)
+    ran.stdin.close()
+    await ran.wait()
+
+
 def command_lines() -> list[list[str]]:
     return [each.info["cmdline"] or [] for each in psutil.process_iter(["cmdline"])]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
+from copy import deepcopy
 from pathlib import Path
 
 from hypothesis import settings
@@ -100,6 +101,7 @@ class Lending(RuleBasedStateMachine):
     def uses(self, data: st.DataObject, part: float) -> None:
         key = data.draw(st.sampled_from(sorted(self.lender.loans)))
         self.used[key] = {n: a * part for n, a in self.lender.loans[key].amounts.items()}
+        self.lender.note_used(self.now, key, self.used[key])
 
     @rule(seconds=st.floats(0, 100))
     def time_goes_on(self, seconds: float) -> None:
@@ -113,10 +115,12 @@ class Lending(RuleBasedStateMachine):
 
     @invariant()
     def it_lends_what_it_may(self) -> None:
-        for key, amounts in self.used.items():
-            self.lender.note_used(self.now, key, amounts)
         supplies = self.supplies()
-        for grant in self.lender.share(self.now, supplies, self.used):
+        looks_at_all = deepcopy(self.lender, {id(self): self})
+        looks_at_all.look_at_all()
+        grants = self.lender.share(self.now, supplies)
+        assert sorted(grants) == sorted(looks_at_all.share(self.now, supplies, self.used))
+        for grant in grants:
             assert all(amount >= 0 for amount in grant.amounts.values())
         given: dict[tuple[str, str], float] = {}
         cpus: dict[str, float] = {}

@@ -46,6 +46,8 @@ from kestrelctl.core.model.stored_limit import StoredLimit
 from kestrelctl.core.model.task_state import FINAL_STATES, TaskState
 from kestrelctl.core.model.use import Use
 from kestrelctl.core.pool import Pool
+from kestrelctl.core.scheduling.lendable import LendableClasses
+from kestrelctl.core.scheduling.own_waiting import own_waiting
 from kestrelctl.manager.descent import ended_pairs
 from kestrelctl.store.memory import MemoryStore
 
@@ -917,13 +919,22 @@ class PoolMachine(RuleBasedStateMachine):
     def must_lend_and_lack_no_more_than_there_is(self) -> None:
         """What is free is the pool's own and no more than all of it; guests lack nothing here."""
         machines = 0
-        for each in self.pool.lendable(self.now):
+        lendable = self.pool.lendable(self.now)
+        for each in lendable:
             machines += each.machines
             assert all(0 <= n <= each.whole[name] for name, n in each.free.items())
             assert (each.ad.distance_seconds, each.ad.host) == (0.0, "")
         state = self.pool.state
         own = [w for w in state.workers.values() if w.jid != LOAN]
         assert machines <= sum(closed(worker, self.now) is None for worker in own)
+        anew = LendableClasses(state.supply).find(
+            state.workers.values(),
+            state.demand.shapes,
+            own_waiting(state.demand),
+            self.now,
+            starts=state.connected and not state.store_error,
+        )
+        assert lendable == anew, "what has changed since the last time was not looked at"
         lacking = sum(each.tasks for each in self.pool.unmet(self.now))
         assert lacking <= sum(job.remaining for job in state.jobs.values() if not job.spec.guest)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from role_files import ROLES
 from templating import POOL, render, values_of
+from yaml import safe_load
 
 from kestrelctl.worker import systemd_unit
 from kestrelctl.worker.joined_pools import Membership, Settings
@@ -191,6 +192,25 @@ def test_a_manager_does_about_events_what_the_inventory_says() -> None:
     rule = "[all]\nexpr = True\ncmd = query()\nticks = 30\n"
     assert "--triggers /etc/kestrel/triggers.ini" in unit("manager", manager_triggers=rule)
     assert "--triggers" not in unit("manager")
+
+
+def test_environments_are_those_of_the_inventory() -> None:
+    classes = '[environment.science]\nkind = "venv"\n'
+    words = "--environments /etc/kestrel/environments/classes.toml"
+    assert words in unit("manager", manager_environments=classes)
+    assert "--environments" not in unit("manager")
+    text = unit("worker", worker_environments=["venv", "chroot"])
+    assert "--environments=venv --environments=chroot" in text
+    assert "--environments" not in unit("worker")
+
+
+def test_a_manager_is_started_anew_for_each_recipe_that_is_written() -> None:
+    recipes = {"science.txt": "numpy\n"}
+    values = {**values_of("manager"), "manager_environment_recipes": recipes}
+    tasks = (ROLES / "manager/tasks/definitions.yml").read_text()
+    [looked_at] = [each["loop"] for each in safe_load(tasks) if "get_checksum" in str(each)]
+    files = ["environments/classes.toml", "environments/science.txt"]
+    assert render(looked_at, values) == ["handlers.ini", "triggers.ini", *files]
 
 
 def test_a_worker_reads_of_its_machine_what_the_inventory_says() -> None:

@@ -89,6 +89,14 @@ async def test_tasks_are_submitted_in_their_order_and_sleep_as_the_trace_says() 
     assert [spec.argv[1] for spec in specs] == ["0.002", "0.004", "0.001"]
 
 
+async def test_a_task_asks_for_its_tag_and_no_other() -> None:
+    pool = OnePool()
+    user = cast(UserConnection, pool)
+    await submit(TraceDriver(user, "D", USER, TASKS, UNIT_SECONDS, ["gpu", "numpy", "gpu"]))
+    specs = [request.spec for request in pool.submitted]
+    assert [spec.requires for spec in specs] == [("GPU",), ("NUMPY",), ("GPU",)]
+
+
 async def test_no_task_is_submitted_before_its_moment() -> None:
     driver = driver_of(OnePool())
     loop = asyncio.get_running_loop()

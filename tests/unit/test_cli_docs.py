@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 from cli_fake_pool import FakePool, FakeShare, run
 
-from kestrelctl.bench import flock_run, flock_simulation, poll_run
+from kestrelctl.bench import (
+    flock_run,
+    flock_simulation,
+    imbalance_run,
+    imbalance_simulation,
+    poll_run,
+)
 from kestrelctl.bench import report as bench_report
 from kestrelctl.bench import run as bench_run
 from kestrelctl.bench import saved as bench_saved
@@ -71,6 +77,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (bench_run, "bench"),
         (poll_run, "poll_run"),
         (flock_run, "one_flock_run"),
+        (imbalance_run, "imbalance_run"),
+        (imbalance_simulation, "simulated_run"),
         (bench_saved, "read_flock_result"),
         (flock_simulation, "simulate"),
         (inventory, "read_inventory"),

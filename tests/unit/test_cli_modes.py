@@ -125,6 +125,7 @@ WITHOUT_POOL = {
     "fleet run",
     "fleet status",
     "bench compare",
+    "bench environments",
     "bench flock",
     "bench properties",
     "bench flock-sim",

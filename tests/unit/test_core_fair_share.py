@@ -302,6 +302,21 @@ def test_who_used_more_than_his_share_lately_gets_less_but_never_under_half() ->
     assert at_workers(driver)["ada"] == 3, "half a share beside two double ones: a ninth"
 
 
+def test_who_has_only_what_was_adopted_is_looked_at() -> None:
+    driver = PoolDriver()
+    crowd(driver, 1)
+    driver.submit(1)
+    held = driver.held("w0")
+    driver.restart()
+    driver.join("w0", holds=held)
+    ada = driver.pool.state.sharers.of("ada")
+    assert ada.is_active
+    assert not ada.turns
+    driver.submit(1, owner="bob")
+    driver.wait(2.0)
+    assert driver.pool.state.sharers.looks_at(ada)
+
+
 # -- groups ----------------------------------------------------------------------------------------
 
 

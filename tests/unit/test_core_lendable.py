@@ -13,6 +13,7 @@ from kestrelctl.core.model.refusal import Reason
 from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.share_change import ShareChange
 from kestrelctl.core.model.spec import JobSpec
+from kestrelctl.core.scheduling import supply
 from kestrelctl.core.scheduling.lendable import LendableClass
 from kestrelctl.core.scheduling.unmet import Unmet
 
@@ -210,6 +211,49 @@ def test_a_worker_that_asks_for_nothing_or_leaves_soon_has_nothing_to_lend() -> 
     assert only(driver).free == {"cpus": 1.0}
 
 
+def test_who_asks_again_hears_what_has_begun_and_ended_since() -> None:
+    driver = PoolDriver()
+    driver.join("w1", "w2", cpus=2)
+    assert only(driver).free == {"cpus": 4.0}
+    driver.submit(3)
+    assert only(driver).free == {"cpus": 1.0}
+    driver.report("w1")
+    assert only(driver).free == {"cpus": 2.0}
+    driver.lose("w2")
+    assert (only(driver).machines, only(driver).whole) == (1, {"cpus": 2.0})
+
+
+def test_who_asks_again_hears_that_a_worker_is_kept_and_let_go() -> None:
+    driver = PoolDriver(Config(starving_seconds=10.0))
+    driver.join("w1", "w2", "w3", "w4", cpus=2)
+    driver.submit(7)
+    big = driver.submit(1, cpus=2, owner="grace")
+    assert only(driver).machines == 4
+    driver.live(30.0)
+    assert only(driver).machines == 3
+    driver.cancel(big, by="grace")
+    driver.live(30.0)
+    assert (only(driver).machines, only(driver).free) == (4, {"cpus": 1.0})
+
+
+def test_a_worker_that_leaves_has_nothing_to_lend_from_then_on() -> None:
+    driver = PoolDriver()
+    tell_ad(driver, "w1", WorkerAd(ends_at=driver.now + 61.0))
+    assert only(driver).free == {"cpus": 1.0}
+    driver.now += 2.0
+    assert only(driver).free == {"cpus": 0.0}
+
+
+def test_more_changes_than_are_remembered_are_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supply, "MOST_STIRRED", 2)
+    driver = PoolDriver()
+    driver.join("w1", "w2", "w3", "w4")
+    assert only(driver).free == {"cpus": 4.0}
+    driver.submit(4)
+    driver.report("w3")
+    assert only(driver).free == {"cpus": 1.0}
+
+
 def test_nothing_is_free_while_nothing_is_handed_out() -> None:
     driver = PoolDriver()
     driver.join("w1")
@@ -359,6 +403,8 @@ def test_a_worker_that_is_not_there_is_held_against_tasks_like_any() -> None:
     driver = PoolDriver()
     asked = shape(driver, cpus=4, requires=("GPU",))
     fits = WorkerAd(assets={"cpus": 4.0}, tags=("gpu",))
+    assert why_not(driver, asked, fits) is None
+    assert why_not(driver, shape(driver, cpus=5), fits) is Reason.TOO_SMALL
     assert why_not(driver, asked, fits) is None
     assert why_not(driver, asked, WorkerAd(assets={"cpus": 4.0})) is Reason.MISSING_TAGS
     assert why_not(driver, asked, WorkerAd(assets={"cpus": 3.0}, tags=("gpu",))) is Reason.TOO_SMALL

@@ -6,7 +6,6 @@ from kestrelctl.environments.started import EnvironmentPhase
 from kestrelctl.manager.environments.environment_book import (
     FIRST_NUMBER,
     EnvironmentBook,
-    is_worker_of,
     worker_name,
 )
 from kestrelctl.protocol.environments import EndedEnvironment, EnvironmentsHere, HeldEnvironment
@@ -101,12 +100,3 @@ def test_nothing_is_believed_that_nobody_has_ordered() -> None:
     book.heard(HOST, said((1 << 60, False)), 1.0)
     book.heard(HOST, said((FIRST_NUMBER, False), of="w5@elsewhere"), 2.0)
     assert not book.known
-
-
-def test_of_others_only_workers_of_environments_are_told_by_their_names() -> None:
-    below = EnvironmentBook(3).numbers_below
-    own = worker_name("big_gpu", FIRST_NUMBER + 7)
-    assert is_worker_of(own, ["big_gpu"], below)
-    assert not is_worker_of(own, ["gpu"], below)
-    for other in ("env-lab", "env-gpu-1", "env-gpu-zzzzzzzzz", "gpu", "env-gpu-"):
-        assert not is_worker_of(other, ["gpu"], below)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,8 @@ from neighbourskit import on_its_own_clock
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.environments.started import EnvironmentPhase
-from kestrelctl.errors import UsageError
+from kestrelctl.errors import Unreachable, UsageError
+from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
 from kestrelctl.manager.environments.environment_book import (
     FIRST_NUMBER,
     NODE_SETTLES_SECONDS,
@@ -39,12 +41,15 @@ class Accounts:
     def __init__(self) -> None:
         self.invited: list[str] = []
         self.deleted: list[str] = []
+        self.away = False
 
     async def invite(self, name: str, valid_seconds: float) -> tuple[str, str, int]:
         self.invited.append(name)
         return f"join-{name}@workers.pool", "secret", 0
 
     async def take_away(self, jid: str, by: str) -> None:
+        if self.away:
+            raise Unreachable("the server is away")
         self.deleted.append(jid)
 
 
@@ -56,7 +61,7 @@ def worker(jid: str, offline_since: float | None = None) -> Any:
     )  # fmt: skip
 
 
-def desk(*workers: Any) -> tuple[EnvironmentDesk, Any, Accounts]:
+def desk(tmp_path: Path, *workers: Any) -> tuple[EnvironmentDesk, Any, Accounts]:
     """A desk of a manager that knows these workers; with the manager's service."""
     loop = asyncio.get_running_loop()
     there = {each.jid: each for each in workers}
@@ -67,10 +72,12 @@ def desk(*workers: Any) -> tuple[EnvironmentDesk, Any, Accounts]:
         tell=lambda host, message: told.append((host, message)),
     )  # fmt: skip
     accounts = Accounts()
-    gpu = EnvironmentClass(name="gpu", kind="venv", tags=("gpu",))
+    gpu = EnvironmentClass(name="gpu", kind="venv", tags=("gpu",), maximum=2)
     mpi = EnvironmentClass(name="mpi", kind="venv", maximum=2, runs=("slurmd", "-N", "{name}"))
     classes = {"gpu": gpu, "mpi": mpi}
-    return EnvironmentDesk(service, classes, {}, accounts, "workers.pool"), service, accounts
+    names = EnvironmentAccounts(tmp_path / "names")
+    made = EnvironmentDesk(service, classes, {}, accounts, "workers.pool", names)
+    return made, service, accounts
 
 
 def here(*numbers: int, of: str = "gpu") -> EnvironmentsHere:
@@ -83,10 +90,10 @@ def ended(number: int, of: str, why: str) -> EnvironmentsHere:
 
 
 @on_its_own_clock
-async def test_a_host_that_is_away_for_a_moment_keeps_its_environments() -> None:
+async def test_a_host_that_is_away_for_a_moment_keeps_its_environments(tmp_path: Path) -> None:
     """After a restart of the server all are away for seconds."""
     host = worker(HOST)
-    found, service, accounts = desk(host)
+    found, service, accounts = desk(tmp_path, host)
     found.on_here(HOST, here(FIRST_NUMBER))
     host.online, host.offline_since = False, service.now()
     await asyncio.sleep(AWAY_SECONDS - 5)
@@ -99,20 +106,35 @@ async def test_a_host_that_is_away_for_a_moment_keeps_its_environments() -> None
 
 
 @on_its_own_clock
-async def test_accounts_of_others_are_left_alone_whatever_they_are_called() -> None:
-    loop = asyncio.get_running_loop()
-    long_ago = loop.time() - 10 * AWAY_SECONDS
-    left = worker(f"{worker_name('gpu', FIRST_NUMBER)}@workers.pool/x", long_ago)
-    others = [worker(f"{name}@workers.pool/x", long_ago) for name in ("env-lab", "env-gpu-1", "w")]
-    found, _, accounts = desk(left, *others)
-    found.there()
+async def test_no_account_outlives_its_environment_when_all_are_killed_at_once(
+    tmp_path: Path,
+) -> None:
+    """Nobody is left who knows of the environment, but for the list."""
+    before, _, _ = desk(tmp_path, worker(HOST))
+    before.on_here(HOST, here())
+    ours = [before.start("gpu"), before.start("gpu")]
     await asyncio.sleep(1)
-    assert accounts.deleted == [left.account]
+    there = worker(f"{ours[1].worker}@workers.pool/x")
+    others = [worker(f"{name}@workers.pool/x", 0.0) for name in ("env-lab", "env-gpu-1", "w")]
+    found, service, accounts = desk(tmp_path, there, *others)
+    accounts.away = True
+    for schedule in service.after_schedule:
+        schedule()
+    await asyncio.sleep(1.5 * AWAY_SECONDS)
+    assert not accounts.deleted, "the server is away; it is tried again"
+    accounts.away = False
+    await asyncio.sleep(AWAY_SECONDS)
+    assert accounts.deleted == [f"{ours[0].worker}@workers.pool"], "and not of one that is there"
+    there.online = False
+    await asyncio.sleep(AWAY_SECONDS + 2)
+    assert accounts.deleted[1:] == [f"{ours[1].worker}@workers.pool"]
+    assert (tmp_path / "names").read_text() == ""
+    assert found.there() == []
 
 
 @on_its_own_clock
-async def test_one_that_was_stopped_for_being_late_has_failed_once() -> None:
-    found, service, _ = desk(worker(HOST))
+async def test_one_that_was_stopped_for_being_late_has_failed_once(tmp_path: Path) -> None:
+    found, service, _ = desk(tmp_path, worker(HOST))
     found.on_here(HOST, here())
     started = found.start("gpu")
     started.asked_for = False
@@ -129,8 +151,8 @@ async def test_one_that_was_stopped_for_being_late_has_failed_once() -> None:
 
 
 @on_its_own_clock
-async def test_a_node_of_something_else_is_given_no_account() -> None:
-    found, service, accounts = desk(worker(HOST))
+async def test_a_node_of_something_else_is_given_no_account(tmp_path: Path) -> None:
+    found, service, accounts = desk(tmp_path, worker(HOST))
     found.on_here(HOST, here())
     found.start("mpi")
     found.start("gpu")
@@ -147,8 +169,10 @@ async def test_a_node_of_something_else_is_given_no_account() -> None:
 
 
 @on_its_own_clock
-async def test_a_node_that_ends_at_once_has_failed_and_a_later_end_is_its_own_affair() -> None:
-    found, _, _ = desk(worker(HOST))
+async def test_a_node_that_ends_at_once_has_failed_and_a_later_end_is_its_own_affair(
+    tmp_path: Path,
+) -> None:
+    found, _, _ = desk(tmp_path, worker(HOST))
     found.on_here(HOST, here())
     first, second = found.start("mpi"), found.start("mpi")
     found.on_here(HOST, here(first.number, second.number, of="mpi"))
@@ -164,8 +188,8 @@ async def test_a_node_that_ends_at_once_has_failed_and_a_later_end_is_its_own_af
 
 
 @on_its_own_clock
-async def test_what_asks_again_and_again_is_kept_within_limits() -> None:
-    found, _, _ = desk(worker(HOST))
+async def test_what_asks_again_and_again_is_kept_within_limits(tmp_path: Path) -> None:
+    found, _, _ = desk(tmp_path, worker(HOST))
     found.on_here(HOST, here())
     with pytest.raises(UsageError, match="it is not known yet"):
         found.start("mpi", patient=True)
@@ -177,5 +201,64 @@ async def test_what_asks_again_and_again_is_kept_within_limits() -> None:
     found.start("mpi")
     await asyncio.sleep(11)
     found.start("mpi", patient=True)
-    with pytest.raises(UsageError, match="as many as there may be"):
+    with pytest.raises(UsageError, match="and no more may be"):
         found.start("mpi")
+
+
+@on_its_own_clock
+async def test_new_work_does_not_wait_for_the_next_round(tmp_path: Path) -> None:
+    found, service, _ = desk(tmp_path, worker(HOST))
+    found.on_here(HOST, here())
+    found.start("gpu")
+    await asyncio.sleep(5.5)
+    asked: list[float] = []
+
+    def unmet(now: float) -> list[Any]:
+        asked.append(now)
+        return []
+
+    service.pool.unmet = unmet
+    for schedule in service.after_schedule:
+        schedule()
+    happened = service.now()
+    await asyncio.sleep(0.05)
+    assert len(asked) == 1
+    for _ in range(100):
+        for schedule in service.after_schedule:
+            schedule()
+        await asyncio.sleep(0.001)
+    assert len(asked) == 2, "much that happens is looked at together"
+    assert asked[0] - happened < 0.05
+
+
+def lacks(tag: str, ad: WorkerAd) -> str | None:
+    return None if not tag or tag in ad.tags else "missing-tags"
+
+
+@on_its_own_clock
+async def test_what_the_host_could_run_itself_starts_nothing_however_full_it_is(
+    tmp_path: Path,
+) -> None:
+    found, service, _ = desk(tmp_path, worker(HOST))
+    shapes = {tag: SimpleNamespace(request={"cpus": 1000}, tag=tag) for tag in ("", "GPU")}
+    waiting = [SimpleNamespace(shape=shapes[""], tasks=6)]
+    service.pool.unmet = lambda now: waiting
+    service.pool.would_fit = lambda shape, ad, jid: lacks(shape.tag, ad)
+    await asyncio.sleep(5)
+    found.on_here(HOST, here())
+    await asyncio.sleep(5)
+    assert (found.needed["gpu"], found.there()) == (0, [])
+    waiting.append(SimpleNamespace(shape=shapes["GPU"], tasks=1))
+    found.on_here(HOST, here())
+    await asyncio.sleep(1)
+    assert (found.needed["gpu"], len(found.there())) == (1, 1)
+
+
+@on_its_own_clock
+async def test_nobody_starts_more_than_the_class_allows(tmp_path: Path) -> None:
+    found, _, _ = desk(tmp_path, worker(HOST))
+    found.on_here(HOST, here())
+    for _ in range(2):
+        found.start("gpu")
+    with pytest.raises(UsageError, match="there are 2 environments of class gpu"):
+        found.start("gpu")

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
+import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from kestrelctl.errors import KestrelError, MissingTool, TimedOut, UsageError
-from kestrelctl.worker.environments.environment_files import EnvironmentFiles, read_recipe
+from kestrelctl.worker.environments.environment_files import (
+    FREE_BYTES,
+    FRESH_SECONDS,
+    UNUSED_SECONDS,
+    EnvironmentFiles,
+    read_recipe,
+)
 from kestrelctl.worker.environments.tool_run import run_tool
+
+
+class Usage(NamedTuple):
+    """Of a disk, as `shutil.disk_usage` tells it."""
+
+    total: int
+    used: int
+    free: int
 
 
 @pytest.fixture
@@ -26,7 +44,8 @@ async def test_what_is_prepared_is_made_once(files: EnvironmentFiles) -> None:
         (place / "whole").touch()
 
     first, second = await asyncio.gather(files.prepared("d", make), files.prepared("d", make))
-    assert made == [first] == [second], "where it was made, it stays"
+    third = await files.prepared("d", make)
+    assert made == [first] == [second] == [third], "where it was made, it stays"
     assert (first / "whole").exists()
 
 
@@ -56,6 +75,100 @@ async def test_what_a_killed_process_was_making_is_swept_and_made_anew(
     await files.sweep_unfinished()
     assert list(half.parent.iterdir()) == [whole]
     assert (whole / "whole").exists()
+
+
+async def test_one_that_is_made_for_long_delays_no_other(files: EnvironmentFiles) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hang(place: Path) -> None:
+        begun.set()
+        await go_on.wait()
+
+    slow = asyncio.create_task(files.prepared("slow", hang))
+    await begun.wait()
+    await files.sweep_unfinished()
+    assert (await files.prepared("quick", nothing)).is_dir()
+    go_on.set()
+    assert (await slow).is_dir(), "and the other leaves it alone"
+
+
+async def test_who_gives_up_leaves_it_to_be_made_for_the_next(files: EnvironmentFiles) -> None:
+    begun, go_on, made = asyncio.Event(), asyncio.Event(), []
+
+    async def slowly(place: Path) -> None:
+        made.append(place)
+        begun.set()
+        await go_on.wait()
+
+    first = asyncio.create_task(files.prepared("d", slowly))
+    await begun.wait()
+    first.cancel()
+    await asyncio.wait([first])
+    go_on.set()
+    assert [await files.prepared("d", slowly)] == made
+
+
+@dataclass
+class Old:
+    """Two that were prepared, and when they were used last."""
+
+    files: EnvironmentFiles
+    long_ago: Path
+    lately: Path
+
+
+@pytest.fixture
+async def old(files: EnvironmentFiles) -> Old:
+    found = Old(files, await files.prepared("a", nothing), await files.prepared("b", nothing))
+    age(found.long_ago, UNUSED_SECONDS + 1)
+    age(found.lately, FRESH_SECONDS + 1)
+    return found
+
+
+async def test_what_was_not_used_for_long_goes(old: Old) -> None:
+    assert await old.files.collect(()) == ["a"]
+    assert not old.long_ago.exists()
+    assert old.lately.exists()
+    again = await old.files.prepared("a", nothing)
+    assert again != old.long_ago, "it is made anew"
+
+
+async def test_what_is_used_now_stays_whatever_its_age(old: Old) -> None:
+    assert await old.files.collect([f"{old.long_ago}/image.sif"]) == []
+    assert old.long_ago.exists()
+
+
+async def test_who_asks_for_it_makes_it_new_again(old: Old) -> None:
+    await old.files.prepared("a", nothing)
+    assert await old.files.collect(()) == []
+
+
+async def test_on_a_full_disk_all_goes_that_is_not_used_of_late(
+    old: Old, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = await old.files.prepared("c", nothing)
+    monkeypatch.setattr("shutil.disk_usage", lambda place: Usage(1 << 40, 0, FREE_BYTES - 1))
+    assert await old.files.collect(()) == ["a", "b"]
+    assert fresh.exists()
+
+
+async def test_on_a_full_disk_no_more_goes_than_it_takes(
+    old: Old, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = iter([0, 1 << 50])
+    age(old.long_ago, FRESH_SECONDS + 2)
+    monkeypatch.setattr("shutil.disk_usage", lambda place: Usage(1 << 40, 0, next(free)))
+    assert await old.files.collect(()) == ["a"], "the one that was used longest ago"
+    assert old.lately.exists()
+
+
+def age(place: Path, seconds: float) -> None:
+    used_at = time.time() - seconds
+    os.utime(place, (used_at, used_at))
+
+
+async def nothing(place: Path) -> None:
+    """Makes nothing."""
 
 
 def test_an_environments_own_directory_is_nobody_elses(files: EnvironmentFiles) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,9 @@ class Driver:
         self.there[name] = EnvironmentStatus(True)
         self.started.append((name, wanted, tuple(command), token))
 
+    async def collect(self, in_use: Collection[str]) -> list[str]:
+        return []
+
     async def status(self) -> dict[str, EnvironmentStatus]:
         return dict(self.there)
 
@@ -102,12 +105,15 @@ async def test_an_order_is_started_with_its_recipe_and_the_worker_offers_less(
 ) -> None:
     made, machine, driver = host(tmp_path)
     made.on_start(order())
-    assert machine.ad.assets["cpus"] == 3.0
+    assert machine.ad.assets == {"cpus": 3.0, "memory": 750.0}, "a part of all that it has"
     await asyncio.sleep(0.5)
     [(name, wanted, command, token)] = driver.started
     assert name.endswith("-1")
     assert Path(wanted.recipe).read_text() == "numpy"
-    assert os.access(wanted.recipe, os.X_OK), "of a tree it is a program"
+    assert os.access(wanted.recipe, os.X_OK), "that of a root tree is a program"
+    assert [each.name for each in Path(wanted.recipe).parent.iterdir()] == ["recipe"]
+    assert made.in_use() == ["prepared"]
+    assert (wanted.resources.cpus, wanted.resources.memory_bytes) == (1.0, 250)
     assert (command, token) == (("run", "env-1", "numpy"), "join@x secret")
     assert [each.starts for each in machine.said[-1].here] == [False]
     await made.close()
@@ -120,9 +126,25 @@ async def test_one_that_is_stopped_is_gone_and_gives_back_what_it_had(tmp_path: 
     await asyncio.sleep(0.5)
     made.on_stop(StopEnvironment(number=1))
     await asyncio.sleep(0.5)
-    assert machine.ad.assets["cpus"] == 4.0
+    assert machine.ad.assets == {"cpus": 4.0, "memory": 1000.0}
     assert driver.there == {}
     assert machine.ended() == [(1, "")]
+    assert made.in_use() == []
+    assert list((tmp_path / "recipes").iterdir()) == []
+    await made.close()
+
+
+@on_its_own_clock
+async def test_the_memory_that_tasks_have_is_left_to_them(tmp_path: Path) -> None:
+    made, machine, driver = host(tmp_path)
+    machine.used = {"memory": 900.0}
+    made.on_start(order(1))
+    made.on_start(order(2))
+    await asyncio.sleep(0.5)
+    assert machine.ad.assets["memory"] == 900.0
+    assert [each[1].resources.memory_bytes for each in driver.started] == [100]
+    [(number, why)] = machine.ended()
+    assert (number, "too little memory is free" in why) == (2, True)
     await made.close()
 
 

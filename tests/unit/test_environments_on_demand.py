@@ -203,3 +203,9 @@ def test_a_node_goes_with_its_class_and_is_kept_as_long_as_its_class_is() -> Non
     node = one(node=True, idle_since=None)
     assert [each.number for each in what([], [], [], node).stop] == [node.number]
     assert what([of()], [], [], node).stop == []
+
+
+def test_one_of_a_class_that_is_gone_does_not_start_for_ever() -> None:
+    late = one(phase=Phase.STARTING, since=NOW - EnvironmentClass.start_seconds)
+    [stop] = what([], [], [host()], late).stop
+    assert (stop.number, stop.failed) == (1, True)

@@ -390,6 +390,25 @@ def test_a_rule_of_its_own_is_left_to_who_shares_another(bank: Bank) -> None:
 # -- owners first ----------------------------------------------------------------------------------
 
 
+def test_a_wish_is_served_though_nothing_else_has_changed(bank: Bank) -> None:
+    bank.has(2)
+    bank.asks("b", 1)
+    assert bank.lends() == {"b": 1.0}
+    bank.asks("c", 1)
+    assert bank.lends() == {"c": 1.0}
+
+
+def test_what_is_told_of_uses_when_it_changes_is_all_that_a_share_needs(bank: Bank) -> None:
+    bank.has(2)
+    bank.asks("b", 2)
+    assert bank.lends() == {"b": 2.0}
+    bank.has(0)
+    bank.lender.note_used(bank.now, ("b", SMALL), {"cpus": 1.0})
+    [told] = bank.lender.share(bank.now, bank.supplies)
+    assert told.amounts == {"cpus": 1.0}
+    assert bank.lender.share(bank.now, bank.supplies) == []
+
+
 def test_while_own_tasks_wait_a_loan_is_what_it_uses(bank: Bank) -> None:
     bank.has(4)
     bank.asks("b", 4)

@@ -166,6 +166,20 @@ async def test_what_a_guest_prints_can_be_read_at_home_while_it_runs(tmp_path: P
     assert printed.result().data == b"far"
 
 
+@on_its_own_clock
+async def test_who_joins_hears_at_once_what_those_have_that_were_there(tmp_path: Path) -> None:
+    """Not when they would say it again: that is up to a minute later."""
+    around = Neighbourhood(tmp_path)
+    around.open("b.test")
+    around.open("c.test", through="b.test")
+    await pass_by(MINUTE / 6)
+    home = around.open("a.test", through="b.test", cpus=0)
+    await pass_by(MINUTE / 12)
+    moment = home.service.now()
+    heard = {heard.said.pool: heard.said.willing for heard in home.flock.willing.holding(moment)}
+    assert heard == {"b.test": True, "c.test": True}
+
+
 # -- owners first ----------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kestrelctl.simulate.flocks.trace import LONGEST, SHORTEST, sequence, trace
+from kestrelctl.simulate.flocks.trace import LONGEST, SHORTEST, sequence, trace, trace_arrays
 
 
 def test_a_sequence_has_a_hundred_tasks_with_gaps_and_lengths_between_1_and_17() -> None:
@@ -35,3 +35,10 @@ def test_a_trace_is_its_sequences_merged_in_the_order_of_their_moments() -> None
 def test_one_seed_draws_one_trace() -> None:
     assert trace(Random(4), 3) == trace(Random(4), 3)
     assert trace(Random(4), 3) != trace(Random(5), 3)
+
+
+def test_the_arrays_of_a_large_flock_hold_the_same_trace_in_seconds() -> None:
+    tasks = trace(Random(6), 4)
+    moments, lengths = trace_arrays(Random(6), 4, 60.0)
+    assert list(moments) == pytest.approx([60 * task.at for task in tasks])
+    assert list(lengths) == pytest.approx([60 * task.seconds for task in tasks])

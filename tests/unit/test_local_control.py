@@ -24,6 +24,7 @@ from kestrelctl.local.pool_state import (
     read_state,
     write_state,
 )
+from kestrelctl.local.supervisor import processes_for
 from kestrelctl.store.sqlite import SqliteStore
 
 
@@ -149,3 +150,9 @@ def test_a_backup_is_of_the_pool_that_is_meant(home: Path) -> None:
     assert run(FakePool(), "manager", "backup", "--pool", "c", "f").exit_code == 7
     crashed("default")
     assert run(FakePool(), "manager", "backup", str(home / "f")).exit_code == 0
+
+
+def test_every_worker_that_is_to_make_environments_has_a_process() -> None:
+    assert processes_for(40, makes_environments=True) == 40
+    assert processes_for(0, makes_environments=True) == 1
+    assert processes_for(40, makes_environments=False) == min(40, os.cpu_count() or 1)

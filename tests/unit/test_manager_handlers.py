@@ -21,12 +21,12 @@ from kestrelctl.manager.handlers.handler_desk import (
     GATHER_SECONDS,
     MOST_TRIES,
     HandlerDesk,
-    HandlerLine,
 )
 from kestrelctl.manager.handlers.handler_files import read_all_handlers
 from kestrelctl.manager.handlers.handler_ways import HandlerFailed
 from kestrelctl.membership.handler_definition import read_handlers
 from kestrelctl.membership.handler_words import ToldEvent, variables
+from kestrelctl.store.memory import MemoryStore
 
 W1 = "w1@workers.pool/a"
 LINES = """
@@ -64,21 +64,39 @@ def event(number: int, **more: Any) -> ToldEvent:
     )
 
 
-async def runs(line: HandlerLine, seconds: float) -> None:
-    task = asyncio.ensure_future(line.run())
-    await asyncio.sleep(seconds)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+class Line:
+    """The only handler of a manager, and its way.
+
+    Args:
+        store: what an earlier manager has left.
+    """
+
+    def __init__(self, directory: Path, way: Way, store: MemoryStore | None = None) -> None:
+        self.played = PlayedManager(directory, store=store)
+        one = read_handlers("[h]\non = *\nrun = /bin/true\n", "handlers.ini")
+        self.desk = HandlerDesk(self.played.service, one, {"h": way})
+        self.line = self.desk.lines["h"]
+
+    async def hears(self, *numbers: int) -> None:
+        for number in numbers:
+            self.desk.put(event(number))
+        await settled()
+
+    async def runs(self, seconds: float) -> None:
+        task = asyncio.ensure_future(self.desk.run())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await settled()
 
 
 @on_its_own_clock
 async def test_one_is_told_after_the_other_and_together_what_goes_together() -> None:
     one, all_ = Way(), Way(together=100)
     for way in (one, all_):
-        line = HandlerLine("h", way)
-        for number in (1, 2, 3):
-            line.put(event(number))
-        await runs(line, 2 * GATHER_SECONDS)
+        line = Line(Path(), way)
+        await line.hears(1, 2, 3)
+        await line.runs(2 * GATHER_SECONDS)
     assert one.told == [[1], [2], [3]]
     assert all_.told == [[1, 2, 3]]
 
@@ -87,36 +105,78 @@ async def test_one_is_told_after_the_other_and_together_what_goes_together() -> 
 async def test_what_may_succeed_later_is_tried_again_and_the_rest_is_dropped() -> None:
     way = Way()
     way.failures = [HandlerFailed("away", again=True)] * 2 + [HandlerFailed("no", again=False)]
-    line = HandlerLine("h", way)
-    line.put(event(1))
-    line.put(event(2))
-    await runs(line, 10 * AGAIN_SECONDS)
+    line = Line(Path(), way)
+    await line.hears(1, 2)
+    await line.runs(10 * AGAIN_SECONDS)
     assert way.told == [[2]], "the third try was the last one of the first"
-    assert (line.done, line.failed, line.dropped) == (1, 3, 1)
+    assert (line.line.done, line.line.failed, line.line.dropped) == (1, 3, 1)
 
 
 @on_its_own_clock
 async def test_a_slip_ends_nothing_and_nothing_is_tried_for_ever() -> None:
     way = Way()
     way.failures = [ValueError("a slip"), *[HandlerFailed("away", again=True)] * MOST_TRIES]
-    line = HandlerLine("h", way)
-    for number in (1, 2, 3):
-        line.put(event(number))
-    await runs(line, 86_400.0)
+    line = Line(Path(), way)
+    await line.hears(1, 2, 3)
+    await line.runs(86_400.0)
     assert way.told == [[3]]
-    assert line.dropped == 2
+    assert line.line.dropped == 2
 
 
 @on_its_own_clock
 async def test_of_too_many_the_oldest_are_dropped() -> None:
     way = Way()
     way.takes_seconds = 1.0
-    line = HandlerLine("h", way)
-    for number in range(handler_desk.MOST_WAITING + 2):
-        line.put(event(number))
-    await runs(line, 1.5)
+    line = Line(Path(), way)
+    await line.hears(*range(handler_desk.MOST_WAITING + 2))
+    await line.runs(1.5)
     assert way.told == [[2]]
-    assert line.dropped == 2
+    assert line.line.dropped == 2
+
+
+@on_its_own_clock
+async def test_what_waits_is_told_by_the_next_manager_and_what_was_told_is_not() -> None:
+    way = Way()
+    way.failures = [HandlerFailed("away", again=True)] * MOST_TRIES
+    first = Line(Path(), way)
+    await first.hears(1)
+    await first.runs(1.0)
+    await first.hears(2)
+    way.failures = []
+    second = Line(Path(), way, first.played.store)
+    await second.runs(1.0)
+    assert way.told == [[1], [2]]
+    third = Line(Path(), way, first.played.store)
+    await third.hears(3)
+    await third.runs(1.0)
+    assert way.told == [[1], [2], [3]]
+
+
+@on_its_own_clock
+async def test_nothing_is_told_before_it_is_durable_and_all_of_it_after() -> None:
+    way = Way()
+    line = Line(Path(), way)
+    line.played.store.full = True
+    await line.hears(1, 2)
+    await line.runs(10.0)
+    assert way.told == []
+    line.played.store.full = False
+    await line.runs(10.0)
+    assert way.told == [[1], [2]]
+
+
+@on_its_own_clock
+async def test_one_that_is_gone_for_a_while_begins_anew() -> None:
+    way = Way()
+    first = Line(Path(), way)
+    await first.hears(1)
+    other = read_handlers(LINES, "handlers.ini")
+    between = PlayedManager(Path(), store=first.played.store)
+    HandlerDesk(between.service, other, {"all": Way(), "bad": Way()})
+    await settled()
+    back = Line(Path(), way, first.played.store)
+    await back.runs(1.0)
+    assert way.told == []
 
 
 class Pool:

@@ -18,6 +18,7 @@ from kestrelctl.manager.paced_session import SHORTEST_PAUSE_SECONDS, PacedSessio
 from kestrelctl.manager.send_kind import SendKind
 
 POOL, JOBS, FLOCK = "pool@p", "jobs@p", "flock@p"
+POLL = '{"type":"read_properties"}'
 
 
 class Connection:
@@ -199,13 +200,29 @@ async def test_what_comes_later_goes_later() -> None:
 
 
 @on_its_own_clock
+async def test_polls_of_one_that_has_gone_do_not_wait() -> None:
+    session, connection = paced(polls=SendLimit(10.0))
+    for number in range(20):
+        session.send(POLL, f"w{number}@workers.pool/a", POOL)
+    waiting = session.waiting()["polls"]
+    assert waiting > 5
+    session.forget_polls("w19@workers.pool/a")
+    assert session.waiting()["polls"] == waiting - 1
+    session.send(POLL, "w19@workers.pool/a", POOL)
+    assert session.waiting()["polls"] == waiting
+    for number in range(20):
+        session.forget_polls(f"w{number}@workers.pool/a")
+    assert session.waiting()["polls"] == 0
+    assert session.backlog_bytes() == connection.backlog_bytes()
+
+
+@on_its_own_clock
 async def test_polls_have_a_line_of_their_own_in_which_each_waits_once() -> None:
     session, connection = paced(polls=SendLimit(10.0))
-    poll = '{"type":"read_properties"}'
     other = '{"type":"read_properties","names":["load"]}'
     for _ in range(6):
         for n in range(300):
-            session.send(poll, f"w{n}", POOL)
+            session.send(POLL, f"w{n}", POOL)
         assert session.waiting()["polls"] <= 300
         await asyncio.sleep(10)
     session.send(other, "w0", POOL)

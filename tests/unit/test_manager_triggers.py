@@ -10,17 +10,21 @@ import pytest
 from managerkit import PlayedManager, settled
 from test_trigger_definitions import SOURCES_EXAMPLE
 
+from kestrelctl.core import events as ev
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.errors import UsageError
 from kestrelctl.manager.handlers.handler_desk import HandlerDesk
+from kestrelctl.manager.triggers import moment_log, trigger_log
 from kestrelctl.manager.triggers.trigger_desk import COLLECT_SECONDS, TriggerDesk
 from kestrelctl.manager.triggers.trigger_files import open_triggers, read_all_triggers
 from kestrelctl.membership.handler_definition import read_handlers
 from kestrelctl.membership.handler_words import ToldEvent
+from kestrelctl.membership.worker_group_definition import WorkerGroup
 from kestrelctl.protocol import codec, work
 from kestrelctl.protocol import requests as rq
 from kestrelctl.protocol.command_messages import CommandsHere, OfferedCommand
+from kestrelctl.protocol.member_requests import SetWorkerGroup
 from kestrelctl.protocol.properties import PropertiesHere, ToldReading
 from kestrelctl.protocol.request import Request
 from kestrelctl.protocol.trigger_messages import (
@@ -29,6 +33,8 @@ from kestrelctl.protocol.trigger_messages import (
     ListTriggers,
     TryTrigger,
 )
+from kestrelctl.store.memory import MemoryStore
+from kestrelctl.triggers.recorded_moment import MomentRecorded
 
 W1, W2 = "w1@workers.pool/a", "w2@workers.pool/a"
 ROOT, ADA = "root@users.pool/1", "ada@users.pool/1"
@@ -39,6 +45,9 @@ cmd = drain([w for w in workers if w.properties.users > 0])
 ticks = 30
 on_update_check = yes
 """
+
+
+KEPT = 3_600.0
 
 
 class Notes:
@@ -56,10 +65,10 @@ class Notes:
 class Pool:
     """A manager with two workers and triggers."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, store: MemoryStore | None = None) -> None:
         self.directory = directory
         self.played = PlayedManager(
-            directory, worker_hosts=("workers.pool",), user_hosts=("users.pool",)
+            directory, store=store, worker_hosts=("workers.pool",), user_hosts=("users.pool",)
         )
         self.notes = Notes()
         handlers = read_handlers("[admin]\non = failed\nrun = /bin/true\n", "h")
@@ -80,7 +89,7 @@ class Pool:
         file.write_text(text)
         kept = self.directory / "disabled"
         self.desk = open_triggers(
-            self.played.service, self.played.dispatcher, [file], kept, None, self.handlers
+            self.played.service, self.played.dispatcher, [file], kept, None, self.handlers, KEPT
         )
 
     async def reads(self, worker: str, *, anew: bool = False, **values: Any) -> None:
@@ -224,15 +233,87 @@ async def test_one_that_is_disabled_does_nothing_also_after_a_restart(pool: Pool
     assert pool.draining() == [W1]
 
 
+async def test_one_that_rests_rests_also_after_a_restart_and_the_log_is_there(pool: Pool) -> None:
+    text = rule("run_command('clean', days=1)") + "cooldown = 600\n"
+    await pool.begin(text)
+    await pool.looks("t")
+    assert set(pool.told()) == {W1, W2}
+    again = Pool(pool.directory, pool.played.store)
+    again.played.now += 300.0
+    await again.begin(text)
+    await again.looks("t")
+    assert again.told() == {}
+    [fired] = (await again.asked(ListFired(name="t"))).fired
+    assert (fired.at, fired.actions) == (pool.played.now, ["run_command(clean, days=1)"])
+    again.played.now += 301.0
+    await again.looks("t")
+    assert set(again.told()) == {W1, W2}
+    [view] = (await again.asked(ListTriggers())).triggers
+    assert (view.times, view.fired_at) == (2, again.played.now)
+
+
+async def test_a_clock_that_was_set_back_lengthens_no_rest(pool: Pool) -> None:
+    text = rule("run_command('clean', days=1)") + "cooldown = 600\n"
+    await pool.begin(text)
+    await pool.looks("t")
+    again = Pool(pool.directory, pool.played.store)
+    again.played.now -= 86_400.0
+    await again.begin(text)
+    await again.looks("t")
+    assert again.told() == {}
+    again.played.now += 601.0
+    await again.looks("t")
+    assert set(again.told()) == {W1, W2}
+
+
+async def test_none_fires_before_those_are_heard_that_were_there(pool: Pool) -> None:
+    text = "[t]\nexpr = len(workers) < 2\ncmd = notify('admin', 'where are they?')\nticks = 5\n"
+    await pool.begin(text)
+    again = Pool(pool.directory, pool.played.store)
+    again.opens(text)
+    await again.looks("t")
+    assert (await again.asked(ListFired())).fired == []
+    again.played.now += 5.0
+    again.played.service.handle(ev.Tick(at=again.played.now, cause="tick"))
+    await again.looks("t")
+    assert len((await again.asked(ListFired())).fired) == 1
+
+
+async def test_only_admins_see_what_was_done_because_it_names_jobs_of_all(pool: Pool) -> None:
+    await pool.begin(rule("hold(queue.jobs)", "queue.waiting > 0"))
+    await pool.asked(rq.SubmitJob(spec=JobSpec(argv=("true",), request={"cpus": 64.0})), ADA)
+    await pool.looks("t")
+    assert (await pool.asked(ListFired(), "eve@users.pool/1")).code == "not-allowed"
+    [fired] = (await pool.asked(ListFired())).fired
+    assert fired.actions == ["hold(1)"]
+
+
+async def test_the_log_has_an_end(pool: Pool) -> None:
+    await pool.begin(rule("resume('w1')"))
+    for number in range(2 * trigger_log.TIDY_EACH):
+        pool.desk.log.add("t", float(number), ["x" * 9_999] * 20, ["no"])
+    await settled()
+    found = pool.played.store.fired(limit=10 * trigger_log.MOST_FIRED)
+    assert len(found) == 2 * trigger_log.TIDY_EACH
+    assert len(found[0].actions[0]) == trigger_log.MOST_CHARACTERS
+    shown = await pool.asked(ListFired())
+    assert 0 < len(shown.fired) < trigger_log.TIDY_EACH, "as many as one answer holds"
+    assert shown.fired[-1].at == found[-1].at
+    pool.desk.log.tidy()
+    await settled()
+    assert len(pool.played.store.fired(limit=99)) == 1, "they are older than what is kept"
+
+
 async def test_a_test_does_nothing_and_says_when_it_would_have_fired(pool: Pool) -> None:
     await pool.begin(OWNER)
     watch, history = pool.desk.watch, pool.desk.history
-    for n, users in enumerate((0, 1, 1, 0, 1)):
+    for users in (0, 1, 1, 0, 1):
         pool.played.now += 60.0
         await pool.reads(W1, users=users)
-        history.append(watch.look())
-        assert history[-1].at == pool.played.now, n
-    begin = history[0].at
+        history.add(watch.look())
+    await settled()
+    begin = history.since
+    assert begin is not None
     found = await pool.asked(TryTrigger(name="owner"))
     assert (found.is_true, found.actions, found.problem) == (True, [f"drain({W1})"], "")
     assert [at - begin for at in found.would_have_fired] == [60.0, 120.0, 240.0]
@@ -243,6 +324,63 @@ async def test_a_test_does_nothing_and_says_when_it_would_have_fired(pool: Pool)
     assert [at - begin for at in again.would_have_fired] == [120.0]
     assert (await pool.asked(TryTrigger(name="owner"), ADA)).code == "not-allowed"
     assert (await pool.asked(TryTrigger(name="x", text=other))).code == "usage"
+
+
+SUMS = """
+[t]
+expr = properties.users.max > 0 and groups.all.properties.users.count == 2
+cmd = query()
+ticks = 30
+"""
+
+
+async def records(pool: Pool, *users: int) -> list[float]:
+    """The pool is recorded with so many at the first machine, minute after minute; returns when."""
+    found = []
+    for each in users:
+        pool.played.now += 60.0
+        await pool.reads(W1, users=each)
+        pool.desk.history.add(pool.desk.watch.look())
+        await settled()
+        found.append(pool.played.now)
+    return found
+
+
+async def test_a_test_sees_sums_as_they_were_also_after_a_restart(pool: Pool) -> None:
+    await pool.begin(SUMS)
+    await pool.asked(SetWorkerGroup(group=WorkerGroup(name="all", names=("*",))))
+    _, second, _, fourth, _ = await records(pool, 0, 3, 0, 3, 0)
+    found = await pool.asked(TryTrigger(name="t"))
+    assert found.would_have_fired == [second, fourth]
+    again = Pool(pool.directory, pool.played.store)
+    again.opens(SUMS)
+    found = await again.asked(TryTrigger(name="t"))
+    assert found.would_have_fired == [second, fourth]
+    assert found.recorded == 5
+
+
+async def test_so_many_moments_are_kept_and_one_that_cannot_be_read_is_left_out(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moment_log, "MOST_MOMENTS", 3)
+    await pool.begin(SUMS)
+    times = await records(pool, 1, 1, 1, 1, 1)
+    kept = pool.played.store.moments(after=0, limit=99)
+    assert [each.at for each in kept] == times[2:]
+    assert pool.desk.history.since == times[2]
+    await pool.played.store.commit([MomentRecorded(kept[0].number, kept[0].at, b"rubbish")])
+    assert [each.at for each in pool.desk.history.moments()] == times[3:]
+
+
+async def test_the_pool_goes_on_while_a_trigger_is_tested(pool: Pool) -> None:
+    await pool.begin(SUMS)
+    await records(pool, *[1] * 20)
+    pool.played.sent.clear()
+    for request in (TryTrigger(name="t"), ListTriggers()):
+        pool.played.listener.on_payload(ROOT, "jobs@pool", codec.encode(request))
+    await settled()
+    answers = [type(codec.answers.decode(text)).__name__ for to, text in pool.played.sent]
+    assert answers == ["TriggerList", "TriggerTest"]
 
 
 async def test_they_are_looked_at_at_their_ticks(pool: Pool) -> None:

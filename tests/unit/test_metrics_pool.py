@@ -620,7 +620,11 @@ def test_environments_are_counted_by_class() -> None:
     assert "kestrel_environments{" not in board.render()
     board.environments = {
         "venv": EnvironmentNumbers(
-            phases={"starting": 1, "ready": 2, "stopping": 0}, waiting=7, failing_hosts=1, started=9
+            phases={"starting": 1, "ready": 2, "stopping": 0},
+            waiting=7,
+            failing_hosts=1,
+            started=9,
+            failed=3,
         )
     }
     page = board.page()
@@ -628,3 +632,4 @@ def test_environments_are_counted_by_class() -> None:
     assert page.value("kestrel_environment_waiting_tasks", **{"class": "venv"}) == 7
     assert page.value("kestrel_environment_failing_hosts", **{"class": "venv"}) == 1
     assert page.value("kestrel_environments_started_total", **{"class": "venv"}) == 9
+    assert page.value("kestrel_environment_failed_starts_total", **{"class": "venv"}) == 3

@@ -46,6 +46,18 @@ def test_a_join_is_tried_until_the_pool_answers() -> None:
     assert alone.known() == ["b.example.org"]
 
 
+def test_who_knows_nobody_finds_the_flock_soon_after_it_can_be_reached() -> None:
+    """A pool that joins is to be used within a minute, even if its server opens late."""
+    network = Network(3)
+    network.bounces = True
+    alone = network.start("a.example.org", "b.example.org")
+    network.run(5.25 * MINUTE)
+    assert alone.known() == []
+    network.start("b.example.org")
+    network.run(MINUTE / 4)
+    assert alone.known() == ["b.example.org"]
+
+
 def test_a_join_survives_a_network_that_loses_half_of_the_messages() -> None:
     network = Network(4)
     network.loss = 0.5

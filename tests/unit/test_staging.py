@@ -14,7 +14,7 @@ from kestrelctl.core.model.parent_files import ParentFiles
 from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.errors import FileExpired
 from kestrelctl.worker.addresses.address_reader import AddressReader
-from kestrelctl.worker.environments.task_environments import EnvironmentRefused
+from kestrelctl.worker.environments.task_environments import EnvironmentRefused, Inside
 from kestrelctl.worker.executor import START_BOUNDS, CommandSpec, Completion
 from kestrelctl.worker.input_cache import InputCache
 from kestrelctl.worker.parent_file_questions import Left, ParentFilesGone
@@ -62,11 +62,17 @@ class Runner:
         self.closed = True
 
 
-async def inside(wanted: TaskEnvironment, env: Mapping[str, str]) -> dict[str, str]:
-    """An environment whose preparation fails for those that are called so."""
-    if wanted.of == "broken":
-        raise EnvironmentRefused("no-environment: broken: pip failed")
-    return {**env, "VIRTUAL_ENV": f"/made/{wanted.of}"}
+class Environments:
+    """Those whose preparation fails are called so; `left` has those that tasks have left."""
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
+
+    async def inside(self, wanted: TaskEnvironment, env: Mapping[str, str]) -> Inside:
+        if wanted.of == "broken":
+            raise EnvironmentRefused("no-environment: broken: pip failed")
+        variables = {**env, "VIRTUAL_ENV": f"/made/{wanted.of}"}
+        return Inside(variables, lambda: self.left.append(wanted.of))
 
 
 class Machine:
@@ -78,13 +84,14 @@ class Machine:
 
     def __init__(self, directory: Path) -> None:
         self.share = Share()
+        self.environments = Environments()
         self.ends: list[Completion] = []
         self.executor = StagingExecutor(
             self.ends.append,
             self._runner,
             lambda: InputCache(directory, 12, self.share.get, AddressReader()),
             self._find,
-            inside,
+            self.environments.inside,
         )
         self.cache = self.executor.cache
 
@@ -262,6 +269,15 @@ async def test_an_attempt_inside_an_environment_starts_with_its_variables(
     [command] = machine.runner.started
     assert command.env == {"A": "b", "VIRTUAL_ENV": "/made/science"}
     assert command.environment is None
+
+
+async def test_an_environment_is_left_when_the_attempt_has_ended(machine: Machine) -> None:
+    wanted = TaskEnvironment("science", "venv", "numpy")
+    machine.executor.start(CommandSpec(1, ("true",), {}, environment=wanted))
+    await machine.settled()
+    assert machine.environments.left == []
+    machine.runner.complete(Completion(1, 0))
+    assert machine.environments.left == ["science"]
 
 
 async def test_an_environment_that_cannot_be_prepared_ends_the_attempt_with_the_reason(

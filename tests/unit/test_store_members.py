@@ -1,19 +1,25 @@
-"""What every store keeps of members: events, who is there, groups of workers."""
+"""What every store keeps of members and rules: events, who is there, groups of workers, lines."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kestrelctl.membership.event_records import EventsDropped
+from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
+from kestrelctl.membership.handler_words import ToldEvent
 from kestrelctl.membership.membership_event import MembershipEvent
 from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 from kestrelctl.store import sqlite
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.store.port import Store
 from kestrelctl.store.sqlite import SqliteStore
+from kestrelctl.triggers.recorded_moment import MomentRecorded, MomentsDropped
+from kestrelctl.triggers.trigger_fired import FiredDropped, TriggerFired
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -76,3 +82,75 @@ async def test_groups_are_kept_until_they_are_gone(store: Store) -> None:
     assert store.worker_groups() == [WorkerGroup(name="all", names=("w*",)), gpu]
     await store.commit([WorkerGroupGone("all")])
     assert store.worker_groups() == [gpu]
+
+
+def waits(number: int, handler: str = "admin") -> HandlerAwaits:
+    told = ToldEvent(
+        pool="pool", handler=handler, number=7, at=5.0, event="failed", worker="größe",
+        groups=("gpu",), tags=("a", "b"), assets={"cpus": 0.5},
+    )  # fmt: skip
+    return HandlerAwaits(handler, number, told)
+
+
+async def test_what_a_handler_is_to_be_told_waits_until_it_was(store: Store) -> None:
+    await store.commit([waits(n) for n in range(1, 6)] + [waits(1, "chat")])
+    await store.commit([HandlerSettled("admin", 2), HandlerSettled("none", 9)])
+    store.close()
+    store.open()
+    assert store.awaited() == {"admin": (3, 5), "chat": (1, 1)}
+    assert store.awaits("admin", limit=2) == [waits(3), waits(4)]
+    assert store.awaits("admin", after=4, limit=9) == [waits(5)]
+    await store.commit([HandlerSettled("admin", 5), HandlerSettled("chat", 1)])
+    assert store.awaited() == {}
+
+
+async def test_what_cannot_be_read_hides_nothing_behind_it(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "data")
+    store.open()
+    await store.commit([waits(1), waits(2)])
+    store.close()
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE handler_lines SET told = x'ff00' WHERE number = 1")
+    store.open()
+    assert store.awaits("admin", limit=1) == [waits(2)]
+    store.close()
+
+
+def fired(number: int, trigger: str = "owner") -> TriggerFired:
+    return TriggerFired(
+        number=number, at=float(number), trigger=trigger, actions=("drain(w1)",), problems=("no",)
+    )
+
+
+async def test_it_knows_when_triggers_fired_and_when_each_last_did(store: Store) -> None:
+    await store.commit([fired(1), fired(2, "night"), fired(3), fired(4)])
+    store.close()
+    store.open()
+    assert store.fired(limit=2) == [fired(3), fired(4)]
+    assert store.fired(trigger="night", limit=9) == [fired(2, "night")]
+    assert store.fired(before=3, limit=9) == [fired(1), fired(2, "night")]
+    assert store.first_fired() == fired(1)
+    assert store.trigger_courses() == {"night": (2.0, 1), "owner": (4.0, 3)}
+
+
+async def test_moments_of_the_pool_are_kept_until_they_are_dropped(store: Store) -> None:
+    moments = [MomentRecorded(n, 10.0 * n, bytes([n])) for n in (1, 2, 3)]
+    await store.commit(list(moments))
+    store.close()
+    store.open()
+    assert store.moments_kept() == [(1, 10.0), (2, 20.0), (3, 30.0)]
+    assert store.moments(after=1, limit=1) == [moments[1]]
+    await store.commit([MomentsDropped(2)])
+    assert store.moments(after=0, limit=9) == [moments[2]]
+
+
+async def test_old_firings_go_and_the_newest_and_the_courses_stay(store: Store) -> None:
+    assert store.first_fired() is None
+    await store.commit([fired(1, "night"), *(fired(n) for n in range(2, 6))])
+    await store.commit([FiredDropped(3.0, 0)])
+    assert [each.number for each in store.fired(limit=9)] == [3, 4, 5]
+    await store.commit([FiredDropped(0.0, 3)])
+    assert [each.number for each in store.fired(limit=9)] == [4, 5]
+    await store.commit([FiredDropped(99.0, 99)])
+    assert [each.number for each in store.fired(limit=9)] == [5]
+    assert store.trigger_courses() == {"night": (1.0, 1), "owner": (5.0, 4)}

@@ -39,6 +39,8 @@ from kestrelctl.core.model.result import Result
 from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.core.model.stage import StageRun
 from kestrelctl.core.model.task_state import FINAL_STATES, Counts, TaskState
+from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
+from kestrelctl.membership.handler_words import ToldEvent
 from kestrelctl.store import sqlite, writing
 from kestrelctl.store.memory import MemoryStore
 from kestrelctl.store.port import Store
@@ -98,6 +100,15 @@ rules = st.builds(
     requirements=words,
 )
 pools = st.sampled_from(["a.test", "b.test"])
+line_names = st.sampled_from(["admin", "chat"])
+awaiting = st.builds(
+    HandlerAwaits,
+    line_names,
+    small,
+    st.builds(
+        ToldEvent, pool=words, handler=words, number=small, at=seconds, event=words, worker=words
+    ),
+)
 groups = st.builds(GroupRecord, name=group_names, **bounds)
 counts = st.builds(Counts, done=small, failed=small, lost=small, cancelled=small)
 
@@ -177,6 +188,8 @@ records = st.one_of(
     st.builds(FlockPeer, pool=pools, through=st.booleans(), heard_at=durations),
     st.builds(FlockPeerGone, pools),
     st.builds(JobForgotten, job_ids),
+    awaiting,
+    st.builds(HandlerSettled, line_names, small),
     st.builds(happening, st.integers(-1, 7), job_ids, at=seconds, number=wide, detail=words),
 )
 
@@ -215,6 +228,9 @@ def answers(store: Store) -> list[object]:
         store.member_events(after=1, since=1.0, limit=2),
         store.last_member_event(),
         store.worker_groups(),
+        store.awaited(),
+        store.awaits("admin", limit=9),
+        store.awaits("chat", after=1, limit=1),
     ]
     for job_id in JOBS:
         said += [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,7 @@ import pytest
 from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.errors import KestrelError
-from kestrelctl.worker.environments.task_environments import (
-    LOOK_AGAIN_SECONDS,
-    EnvironmentRefused,
-    TaskEnvironments,
-)
+from kestrelctl.worker.environments.task_environments import EnvironmentRefused, TaskEnvironments
 
 SCIENCE = TaskEnvironment("science", "venv", "numpy\n")
 
@@ -45,12 +42,11 @@ class Venvs:
 
 
 class Machine:
-    """A worker's environments, at a time that the test sets."""
+    """A worker's environments."""
 
     def __init__(self, directory: Path) -> None:
-        self.now = 0.0
         self.driver = Venvs(directory)
-        self.environments = TaskEnvironments(directory / "recipes", lambda: self.now)
+        self.environments = TaskEnvironments(directory / "recipes")
         self.environments.drivers = {"venv": self.driver}
 
 
@@ -60,7 +56,7 @@ async def machine(tmp_path: Path) -> Machine:
 
 
 async def test_tasks_find_the_programs_of_their_environment_first(machine: Machine) -> None:
-    found = await machine.environments.inside(SCIENCE, {"PATH": "/usr/bin", "A": "b"})
+    found, _ = await machine.environments.inside(SCIENCE, {"PATH": "/usr/bin", "A": "b"})
     place = machine.driver.place
     assert found == {"PATH": f"{place}/bin:/usr/bin", "VIRTUAL_ENV": str(place), "A": "b"}
     assert machine.driver.recipes == ["numpy\n"]
@@ -87,15 +83,19 @@ async def test_who_is_cancelled_leaves_others_what_they_wait_for(machine: Machin
     first.cancel()
     await asyncio.wait([first])
     machine.driver.go_on.set()
-    assert (await second)["VIRTUAL_ENV"] == str(machine.driver.place)
+    assert (await second).env["VIRTUAL_ENV"] == str(machine.driver.place)
     assert len(machine.driver.recipes) == 1
 
 
-async def test_what_is_in_use_for_long_is_looked_for_again(machine: Machine) -> None:
-    await machine.environments.inside(SCIENCE, {})
-    machine.now = LOOK_AGAIN_SECONDS + 1
-    await machine.environments.inside(SCIENCE, {})
-    assert len(machine.driver.recipes) == 2
+async def test_an_environment_is_in_use_while_a_task_is_inside(machine: Machine) -> None:
+    os.utime(machine.driver.place, (1, 1))
+    first = await machine.environments.inside(SCIENCE, {})
+    second = await machine.environments.inside(SCIENCE, {})
+    first.leave()
+    assert machine.environments.in_use() == [str(machine.driver.place)]
+    second.leave()
+    assert machine.environments.in_use() == []
+    assert machine.driver.place.stat().st_mtime > 1, "and it is seen when it was used last"
 
 
 async def test_what_has_gone_is_prepared_anew(machine: Machine) -> None:

@@ -16,7 +16,6 @@ from kestrelctl.triggers.expression_error import ExpressionError
 from kestrelctl.triggers.pool_views import (
     NAMES,
     PoolSnapshot,
-    TableView,
     WatchedEnvironments,
     WatchedGroup,
     WatchedJob,
@@ -24,6 +23,7 @@ from kestrelctl.triggers.pool_views import (
     WatchedUnmet,
     WatchedWorker,
 )
+from kestrelctl.triggers.table_view import TableView
 from kestrelctl.triggers.trigger_actions import TriggerActions
 
 

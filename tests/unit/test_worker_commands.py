@@ -164,3 +164,30 @@ async def test_a_worker_that_says_nothing_is_not_waited_for_without_end(
         while not pool.answers():
             await asyncio.sleep(0.01)
     assert pool.answers()[0].results[0].error == "the worker does not answer"
+
+
+async def test_a_worker_that_would_be_waited_for_without_end_is_not_heard(pool: Pool) -> None:
+    for_ever = OfferedCommand("clean", (), 1e9)
+    pool.played.sent.clear()
+    await pool.played.work(W3, CommandsHere(commands=[for_ever]))
+    [found] = (await pool.asked(ListCommands())).commands
+    assert (found.workers, found.timeout_seconds) == (2, 5.0)
+
+
+async def test_what_workers_print_is_cut_where_the_answer_would_be_too_large(pool: Pool) -> None:
+    workers = [f"v{n}@workers.pool/a" for n in range(900)]
+    for worker in workers:
+        hello = work.Hello(version=work.VERSION, incarnation="one", ad=WorkerAd())
+        pool.played.listener.on_payload(worker, "pool@pool", codec.encode(hello))
+        offered = CommandsHere(commands=[OfferedCommand("say", (), 5.0)])
+        pool.played.listener.on_payload(worker, "pool@pool", codec.encode(offered))
+    pool.begins(RunAtWorkers(name="say"))
+    await settled()
+    for worker, order in pool.orders().items():
+        done = CommandDone(request=order.request, value="<&>" * 300 + worker)
+        pool.played.listener.on_payload(worker, "pool@pool", codec.encode(done))
+    await settled()
+    [answer] = pool.answers()
+    assert [each.worker for each in answer.results] == workers
+    assert all(each.value.startswith("<&><&>") for each in answer.results)
+    assert all(each.value.endswith("…") for each in answer.results)

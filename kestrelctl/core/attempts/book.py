@@ -61,6 +61,7 @@ def begin(
         number += 1
     if room < len(tasks):
         state.backlogged[jid] = worker
+    state.supply.note_use(worker)
     job = tasks[0].job
     job.running += len(tasks)
     weight = weight_of(claim)

@@ -270,7 +270,7 @@ def settle_job(state: State, job: Job, now: float) -> None:
     for line in job.larger.values():
         if state.demand.update(line):
             state.supply.wake_for(line.shape)
-    if job.remaining or job.id not in state.jobs or not job.stored:
+    if job.live or job.remaining or job.id not in state.jobs or not job.stored:
         return
     del state.jobs[job.id]
     state.guests.discard(job.id)

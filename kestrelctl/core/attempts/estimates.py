@@ -81,7 +81,7 @@ def try_one(state: State, now: float) -> None:
     waits for it may go there; where a worker is kept for a job, a task of that. Only workers at
     which something has changed are looked at: with each thing that happens in a pool, so are these.
     """
-    for supply in state.supply.present():
+    for supply in state.supply.guessed():
         for asset in supply.cls.unknown if supply.hungry else ():
             amounts = [_amount(supply, shape, asset) for shape in state.demand.waiting_shapes()]
             least = min(filter(None, amounts), default=0)

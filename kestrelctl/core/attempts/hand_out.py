@@ -41,8 +41,7 @@ def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | N
     Returns:
         Whether some of it was not done, so that another plan would find more to do.
     """
-    for worker in plan.sated:
-        state.supply.park(worker)
+    state.supply.park(plan.sated)
     for quota in plan.held_back:
         quota.held_back = True
     if not plan.assignments and not plan.together:
@@ -60,7 +59,7 @@ def hand_out(state: State, plan: Plan, now: float, passed_over: list[Worker] | N
         if run.spans:
             state.emit(run)
         elif passed_over is not None:
-            state.supply.park(worker)
+            state.supply.park([worker])
             passed_over.append(worker)
         for assignment in assignments:
             planned += assignment.tasks

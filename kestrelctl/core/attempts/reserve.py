@@ -24,12 +24,13 @@ def keep_workers(state: State, now: float) -> None:
     if now < state.next_starving_at or not state.demand:
         return
     state.next_starving_at = now + state.config.starving_seconds / LOOKS
-    open_ = sum(len(cls.hungry) + len(cls.parked) for cls in state.supply.present())
-    left = max(1, open_ // WORKERS_PER_KEPT) - sum(job.shape.span == 1 for job in state.kept)
-    if left <= 0:
-        return
+    left: int | None = None
     in_vain: set[Shape] = set()
     for job in starving(state.demand, state.supply, state.config, now, in_vain):
+        if left is None:
+            left = _may_be_kept(state)  # Most of the time nothing starves.
+        if left <= 0:
+            return
         if job in state.kept:
             continue
         if job.shape.span > 1 and any(other.shape.span > 1 for other in state.kept):
@@ -37,14 +38,19 @@ def keep_workers(state: State, now: float) -> None:
         best = best_to_keep(job, state.supply, now)
         for worker in best:
             worker.kept_for = job
+            state.supply.note_use(worker)
         if not best:
             in_vain.add(job.shape)  # whoever asks alike gets the same answer
         else:
             in_vain.clear()
             state.kept[job] = (best, now)
             left -= job.shape.span == 1
-            if left <= 0:
-                return
+
+
+def _may_be_kept(state: State) -> int:
+    """How many more workers may be kept for jobs that do not span any."""
+    open_ = sum(len(cls.hungry) + len(cls.parked) for cls in state.supply.present())
+    return max(1, open_ // WORKERS_PER_KEPT) - sum(job.shape.span == 1 for job in state.kept)
 
 
 def _over(state: State, job: Job, worker: Worker, since: float) -> bool:

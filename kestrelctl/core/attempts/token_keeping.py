@@ -13,7 +13,7 @@ def keep_tokens(state: State, now: float) -> None:
     To be called before `keep_workers`, which says when the next look is.
     """
     tokens, demand, supply = state.tokens, state.demand, state.supply
-    for kept in {id(each): each for each in tokens.kept.values()}.values():
+    for kept in {id(each): each for each in tokens.kept.values()}.values() if tokens.kept else ():
         if keeps_in_vain(kept, demand, supply):
             state.touch_tokens(kept.wanted)
             for name in kept.wanted:

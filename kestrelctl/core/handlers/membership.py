@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec.structs import replace
 
 from kestrelctl.core.attempts.adoption import adopt, end_unnamed
@@ -53,6 +55,9 @@ from kestrelctl.core.state import State
 #: How far a worker's interval may be off what the pool's size asks for before it is told.
 HEARTBEAT_TOLERANCE = 1.5
 
+#: A worker that says what it has.
+Said = TypeVar("Said", Joined, Resized)
+
 
 def on_joined(state: State, event: Joined) -> None:
     """Takes a worker in and squares what it holds with what the pool thinks it holds."""
@@ -65,7 +70,7 @@ def on_joined(state: State, event: Joined) -> None:
             )
         end_unnamed(state, worker, event, reborn=reborn)
         if worker.incarnation == event.incarnation:
-            event = replace(event, ad=_with_properties_of(worker, event.ad))
+            event = _with_properties_of(worker, event)
     cls = state.class_of(admitted(state, event, worker), event.worker)
     note_clash(state, event.worker, worker.ad if worker is not None else None, event.ad)
     if worker is None:
@@ -118,7 +123,7 @@ def on_resized(state: State, event: Resized) -> None:
     if worker is None:
         return  # it was asked for a hello, which says the same
     cpus = worker.cls.capacity.get("cpus", 0)
-    event = replace(event, ad=_with_properties_of(worker, event.ad))
+    event = _with_properties_of(worker, event)
     note_clash(state, event.worker, worker.ad, event.ad)
     _change(state, worker, state.class_of(admitted(state, event, worker), event.worker), event.ad)
     state.touch(worker)
@@ -145,9 +150,11 @@ def on_properties(state: State, event: PropertiesRead) -> None:
         state.touch(worker)
 
 
-def _with_properties_of(worker: Worker, ad: WorkerAd) -> WorkerAd:
+def _with_properties_of(worker: Worker, event: Said) -> Said:
     """What a worker says of itself, with what it has told of its host before."""
-    return replace(ad, properties=worker.ad.properties)
+    if not worker.ad.properties and not event.ad.properties:
+        return event
+    return replace(event, ad=replace(event.ad, properties=worker.ad.properties))
 
 
 def _change(state: State, worker: Worker, cls: WorkerClass, ad: WorkerAd) -> None:
@@ -157,7 +164,7 @@ def _change(state: State, worker: Worker, cls: WorkerClass, ad: WorkerAd) -> Non
     if cls is not worker.cls:
         state.supply.hide(worker)
         state.supply.move(worker, cls)
-    told = what_changed(worker.ad, ad)
+    told = "" if cls.distance_seconds else what_changed(worker.ad, ad)
     resize(worker, cls, ad)
     if told:
         state.tell_member(worker, "update", told)
@@ -166,8 +173,9 @@ def _change(state: State, worker: Worker, cls: WorkerClass, ad: WorkerAd) -> Non
 
 
 def _record(state: State, worker: Worker) -> None:
-    # Values of properties are told again, and would be old.
-    ad = replace(worker.ad, properties={}) if worker.cls.ad_known else None
+    ad = worker.ad if worker.cls.ad_known else None
+    if ad is not None and ad.properties:
+        ad = replace(ad, properties={})  # Their values are told again, and would be old.
     state.record(WorkerRecord(worker.jid, worker.draining, ad))
 
 

@@ -167,7 +167,7 @@ def _has_too_many_expressions(state: State, request: str, owner: str, specs: lis
 
     Each expression is held against each class of workers, in each pass.
     """
-    asked = {(spec.requirements, spec.rank) for spec in specs} - {("", "")}
+    asked = {(spec.requirements, spec.rank) for spec in specs if spec.requirements or spec.rank}
     if not asked:
         return False
     used = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from kestrelctl.core.jobs.dependencies import MOST_NAMED
 from kestrelctl.core.jobs.job import Job
@@ -46,8 +46,8 @@ def keep_outcome(state: State, job_id: int) -> None:
 def why_not(
     state: State,
     owner: str,
-    known: Iterable[tuple[After, ...]],
-    afters: Iterable[tuple[After, ...]],
+    known: Collection[tuple[After, ...]],
+    afters: Collection[tuple[After, ...]],
     ended: dict[int, str],
 ) -> Refused | None:
     """Why jobs may not wait for these; None if they may.
@@ -57,12 +57,15 @@ def why_not(
         afters: all that they name, jobs that come at the same time among it.
         ended: as of `wait_for_parents`, of the owner's.
     """
+    before = state.dependencies.named[owner]
+    if not (before or any(known) or any(afters)):
+        return None
     for parent in {parent for after in set(known) for parent in ids_of(after)}:
         job = state.job(parent)
         has_ended = parent in ended and parent not in state.forgetting
         if not has_ended and (job is None or job.owner != owner):
             return "not-found", f"there is no job {parent}", "`kestrelctl job list` shows yours"
-    named = state.dependencies.named[owner] + sum(map(count_parents, set(afters)))
+    named = before + sum(map(count_parents, set(afters)))
     if named > MOST_NAMED:
         text = f"your waiting jobs would wait for {named:,} others, and {MOST_NAMED:,} is the most"
         return "usage", text, "put a job between that waits for many, and let many wait for that"

@@ -14,6 +14,7 @@ forgotten by half in each half-life, as HTCondor's `PRIORITY_HALFLIFE` and Slurm
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -26,6 +27,7 @@ from kestrelctl.core.model.stored_limit import AS_FOR_ALL
 
 #: Usage tilts a weight by this factor at most, either way.
 MOST_TILT = 2.0
+LEAST_TILT = 1 / MOST_TILT
 #: How often shares are found anew.
 ROUND_SECONDS = 1.0
 #: A user is ahead of his share by no more than so much time, whatever he has had before.
@@ -39,6 +41,8 @@ HORIZON_SECONDS = 10.0
 #: What an attempt counts for its user that costs nothing.
 COSTLESS = 1.0
 
+_NUMBER = attrgetter("number")
+
 #: Of so many commands of a user it is remembered how long they take.
 COMMANDS = 32
 
@@ -50,6 +54,9 @@ def weight_of(claim: Claim) -> float:
 
 class Sharer:
     """A user who has, or had, jobs.
+
+    Args:
+        astir: where it is noted that he may have something from now on.
 
     Attributes:
         record: what is set for him.
@@ -72,9 +79,11 @@ class Sharer:
             next job with such a command is expected to take until its first task has ended.
         stored: what his tasks have in the file share.
         at_home: whether he has, or had, jobs of the pool's own; if not, his are guests.
+        number: his place among all users, as they came.
     """
 
     __slots__ = (
+        "_astir",
         "_since",
         "_unfolded",
         "_usage",
@@ -86,6 +95,7 @@ class Sharer:
         "handed",
         "latest_weight",
         "lead",
+        "number",
         "passed_over_seconds",
         "quotas",
         "record",
@@ -96,8 +106,12 @@ class Sharer:
         "turns",
     )
 
-    def __init__(self, record: UserRecord, config: Config) -> None:
+    def __init__(
+        self, record: UserRecord, config: Config, astir: dict[Sharer, None] | None = None
+    ) -> None:
         self.record = record
+        self._astir = {} if astir is None else astir
+        self.number = 0
         self.running = 0
         self.charged = 0.0
         self.handed = 0.0
@@ -145,6 +159,8 @@ class Sharer:
         if now > self._since:
             self._unfolded += self.charged * (now - self._since)
             self._since = now
+        if not self.running:
+            self._astir[self] = None
         self.running += attempts
         self.charged += weight * attempts
         self.latest_weight = weight
@@ -165,11 +181,15 @@ class Sharer:
 
     def fold(self, now: float, half_life_seconds: float) -> float:
         """Begins to forget what he has used up to now; returns his usage."""
-        self.served += self._unfolded + self.charged * max(0.0, now - self._since)
-        self._usage = self.usage(now, half_life_seconds)
+        usage, age, since = self._usage, now - self._usage_at, now - self._since
+        fresh = self.charged * since if since > 0.0 else 0.0
+        self.served += self._unfolded + fresh
+        if usage and age > 0.0:
+            usage *= 0.5 ** (age / half_life_seconds)
+        self._usage = usage = usage + self._unfolded + fresh
         self._usage_at = self._since = now
         self._unfolded = 0.0
-        return self._usage
+        return usage
 
     def used_since_record(self, now: float, half_life_seconds: float) -> float:
         """What he has used, in weighted seconds, that his record does not tell."""
@@ -206,6 +226,8 @@ class Sharers:
         self.stale = False
         self.settled = True
         self._users: dict[str, Sharer] = {}
+        #: Those who have something, or wait for it, and some who had: most users have nothing.
+        self._astir: dict[Sharer, None] = {}
         self._groups: dict[str, GroupRecord] = {}
         self._weighed_at = 0.0
         self._handed = {True: 0.0, False: 0.0}
@@ -218,7 +240,8 @@ class Sharers:
         return found
 
     def _come(self, record: UserRecord) -> Sharer:
-        found = self._users[record.name] = Sharer(record, self._config)
+        found = self._users[record.name] = Sharer(record, self._config, self._astir)
+        found.number = len(self._users)
         self._limit(found)
         return found
 
@@ -315,9 +338,10 @@ class Sharers:
         self.stale = True
         others = [
             other.handed
-            for other in self._users.values()
+            for other in self._astir
             if other.is_active and other is not sharer and other.at_home is sharer.at_home
         ]
+        self._astir[sharer] = None
         sharer.handed = max(sharer.handed, min(others, default=0.0))
         sharer.ahead_seconds = sharer.lead = sharer.served = 0.0
         sharer.passed_over_seconds = 0.0
@@ -345,14 +369,27 @@ class Sharers:
             return
         passed_seconds = now - self._weighed_at
         self._weighed_at, self.stale = now, False
-        active = [
-            sharer for sharer in self._users.values() if sharer.running > 0 or sharer.turns > 0
-        ]
+        active = self._active()
         for at_home in (True, False):
             alike = [sharer for sharer in active if sharer.at_home is at_home]
             if alike:
                 self._weigh(alike, now)
-            self._find_leads(alike, passed_seconds, at_home=at_home)
+                self._find_leads(alike, passed_seconds, at_home=at_home)
+            else:
+                self._handed[at_home] = 0.0
+
+    def looks_at(self, sharer: Sharer) -> bool:
+        """Whether a user is among those who may have something."""
+        return sharer in self._astir
+
+    def _active(self) -> list[Sharer]:
+        """Everybody who has something, or waits for it, in the order in which they came."""
+        active = [sharer for sharer in self._astir if sharer.running > 0 or sharer.turns > 0]
+        if len(active) < len(self._astir):
+            self._astir.clear()
+            self._astir.update(dict.fromkeys(active))
+        active.sort(key=_NUMBER)
+        return active
 
     def _weigh(self, active: list[Sharer], now: float) -> None:
         usages = [sharer.fold(now, self.half_life_seconds) for sharer in active]
@@ -360,7 +397,11 @@ class Sharers:
         average = sum(usages) / sum(weights)
         for sharer, weight, usage in zip(active, weights, usages, strict=True):
             tilt = average * weight / usage if usage else MOST_TILT
-            sharer.share = weight * min(max(tilt, 1 / MOST_TILT), MOST_TILT)
+            if tilt > MOST_TILT:
+                tilt = MOST_TILT
+            elif tilt < LEAST_TILT:
+                tilt = LEAST_TILT
+            sharer.share = weight * tilt
 
     def _find_leads(
         self, active: Sequence[Sharer], passed_seconds: float, *, at_home: bool
@@ -370,7 +411,7 @@ class Sharers:
         Of three processors two users with equal shares cannot have one and a half each. But they
         can by turns.
         """
-        handed = sum(sharer.handed for sharer in active)
+        handed = sum([sharer.handed for sharer in active])
         before, self._handed[at_home] = self._handed[at_home], handed
         for sharer in active:
             if sharer.served or sharer.ahead_seconds:
@@ -379,35 +420,44 @@ class Sharers:
                 sharer.passed_over_seconds += passed_seconds
         # Who comes first, and got nothing while others did, wants what nobody could give him.
         active = [one for one in active if one.passed_over_seconds < IN_VAIN_SECONDS]
-        served = sum(sharer.served for sharer in active)
+        served = sum([sharer.served for sharer in active])
         if not served or not passed_seconds:
             return
-        average = served / sum(sharer.share for sharer in active) / passed_seconds
+        average = served / sum([sharer.share for sharer in active]) / passed_seconds
         in_line: list[Sharer] = []
+        behind: float | None = None
         for sharer in active:
             his = average * sharer.share * passed_seconds
             if sharer.served <= his + sharer.latest_weight * passed_seconds:
                 sharer.ahead_seconds += passed_seconds * sharer.served / his
                 in_line.append(sharer)
+                if sharer.turns and (behind is None or sharer.ahead_seconds < behind):
+                    behind = sharer.ahead_seconds
             # Else he has more than one task too many, from when nobody else wanted more.
             sharer.served = 0.0
-        waiting = (sharer.ahead_seconds for sharer in in_line if sharer.turns)
-        behind = min(waiting, default=passed_seconds)
+        if behind is None:  # nobody of them waits
+            behind = passed_seconds
         for sharer in in_line:
             ahead_seconds = sharer.ahead_seconds - behind
-            sharer.ahead_seconds = min(max(0.0, ahead_seconds), MOST_AHEAD_SECONDS)
+            if ahead_seconds < 0.0:
+                ahead_seconds = 0.0
+            elif ahead_seconds > MOST_AHEAD_SECONDS:
+                ahead_seconds = MOST_AHEAD_SECONDS
+            sharer.ahead_seconds = ahead_seconds
         for sharer in active:
             sharer.lead = sharer.ahead_seconds / HORIZON_SECONDS * average
 
     def _weights(self, active: Sequence[Sharer]) -> list[float]:
         """Weights of users; those of one group share the weight of that group."""
+        records = [sharer.record for sharer in active]
+        if not any([record.group for record in records]):
+            return [record.weight for record in records]
         together: dict[str, float] = {}
-        for sharer in active:
-            name = sharer.record.group
-            together[name] = together.get(name, 0.0) + sharer.record.weight
+        for record in records:
+            together[record.group] = together.get(record.group, 0.0) + record.weight
         return [
             record.weight * self.group(record.group).weight / together[record.group]
             if record.group
             else record.weight
-            for record in (sharer.record for sharer in active)
+            for record in records
         ]

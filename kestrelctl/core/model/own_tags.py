@@ -48,6 +48,8 @@ def _runs_in(kind: str, spec: JobSpec) -> bool:
 
 def _reads(protocol: str, spec: JobSpec) -> bool:
     """Whether the tasks of a job have inputs at such addresses."""
+    if not spec.inputs and spec.stdin is None:
+        return False
     files = (*spec.inputs, *((spec.stdin,) if spec.stdin else ()))
     addresses = [each.address for each in files if each.address]
     return protocol in map(input_addresses.read_as, addresses)

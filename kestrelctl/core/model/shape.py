@@ -106,10 +106,12 @@ def shape_key(spec: JobSpec, facts: Facts = (), tokens: Collection[str] = ()) ->
         facts: what expressions in force ask of the job, beside what it asks for.
         tokens: assets that the pool has, and no worker. Of these a task takes whole ones.
     """
-    asked = sorted(amounts(spec.request).items())
-    request = tuple(entry for entry in asked if entry[0] not in tokens)
-    of_pool = tuple((name, whole_uses(n)) for name, n in asked if name in tokens)
-    tags = frozenset(tag.upper() for tag in (*spec.requires, *own_tags_of(spec)))
+    request = tuple(sorted(amounts(spec.request).items()))
+    of_pool: tuple[tuple[str, int], ...] = ()
+    if tokens:
+        of_pool = tuple((name, whole_uses(n)) for name, n in request if name in tokens)
+        request = tuple(entry for entry in request if entry[0] not in tokens)
+    tags = frozenset([tag.upper() for tag in (*spec.requires, *own_tags_of(spec))])
     seconds = spec.time_request_seconds or 0.0
     stays = stays_home(spec)
     return request, tags, spec.requirements, spec.rank, facts, seconds, of_pool, spec.span, stays

@@ -30,6 +30,8 @@ class PoliciesInForce:
 
     def of(self, ad: WorkerAd, jid: str) -> NamedPolicy | None:
         """The policy of a worker; None if it has none: tasks are charged what they ask for."""
+        if not self._by_name:
+            return None
         return next(
             (p for _, p in sorted(self._by_name.items()) if p.is_for(ad, jid)),
             None,

@@ -95,11 +95,12 @@ class Demand:
         """What each user has waiting at each priority."""
         return self._turns.values()
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> Iterator[Job]:
         """Every job that is in."""
-        return [
-            job for turn in self._turns.values() for line in turn.lines.values() for _, job in line
-        ]
+        for turn in self._turns.values():
+            for line in turn.lines.values():
+                for _, job in line:
+                    yield job
 
     def in_order(self) -> Iterator[Job]:
         """The same in the order of the queue, as far as one looks."""

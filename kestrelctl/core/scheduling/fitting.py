@@ -46,7 +46,8 @@ class Fitting:
         """The set of shapes of which a task fits, as far as amounts tell: units are not seen."""
         found = self._all
         for asset, amounts, sets in self._by_asset:
-            found &= sets[bisect_right(amounts, max(0, free.get(asset, 0)))]
+            amount = free.get(asset, 0)
+            found &= sets[bisect_right(amounts, amount if amount > 0 else 0)]
         return found
 
 

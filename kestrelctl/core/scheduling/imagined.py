@@ -25,9 +25,7 @@ class ImaginedWorkers:
     """Holds shapes against workers that are not there."""
 
     def __init__(self) -> None:
-        self._kept: dict[
-            tuple[int, str, str, NamedPolicy | None], tuple[WorkerAd, WorkerClass]
-        ] = {}
+        self._kept: dict[tuple[int, str, str, NamedPolicy | None], _Imagined] = {}
 
     def refusal(
         self,
@@ -54,9 +52,30 @@ class ImaginedWorkers:
         if known is None:
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
-            known = self._kept[key] = (ad, _class(ad, jid, start, policy))  # which keeps the id
-        found = match(shape, known[1])
-        return found if isinstance(found, Refusal) else None
+            known = self._kept[key] = _Imagined(ad, _class(ad, jid, start, policy))
+        return known.refusal(shape)
+
+
+class _Imagined:
+    """One such worker.
+
+    Args:
+        ad: kept, so that its id stays its own.
+    """
+
+    __slots__ = ("_ad", "_cls", "_latest")
+
+    def __init__(self, ad: WorkerAd, cls: WorkerClass) -> None:
+        self._ad = ad
+        self._cls = cls
+        self._latest: tuple[Shape, Refusal | None] | None = None
+
+    def refusal(self, shape: Shape) -> Refusal | None:
+        """Why tasks of a shape could never run there; the latest answer is kept."""
+        if self._latest is None or self._latest[0] is not shape:
+            found = match(shape, self._cls)
+            self._latest = shape, found if isinstance(found, Refusal) else None
+        return self._latest[1]
 
 
 def _class(ad: WorkerAd, jid: str, start: str, policy: NamedPolicy | None) -> WorkerClass:

@@ -1,19 +1,20 @@
 """What the pool could lend: its own workers, by what they have in common, and what is free of them.
 
 It is asked for many times a second. What workers have in common is found anew only when one comes,
-goes, or says something else of itself; what is free is a walk over those that may take tasks.
+goes, or says something else of itself; what each lends, only when something has changed at it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 import msgspec
 
 from kestrelctl.core.members.worker import Worker
-from kestrelctl.core.members.worker_class import ClassKey
+from kestrelctl.core.members.worker_class import ClassKey, WorkerClass
 from kestrelctl.core.model.ad import AssetUnit, WorkerAd
 from kestrelctl.core.model.assets import Amounts, known, natural
 from kestrelctl.core.model.shape import Shape
@@ -24,6 +25,7 @@ from kestrelctl.core.scheduling.supply import ClassSupply, Supply
 ID_DIGITS = 12
 #: Workers that leave sooner have nothing to lend: nobody could do much with it.
 LEAST_STAY_SECONDS = 60.0
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class LendableClass(msgspec.Struct, frozen=True):
@@ -60,6 +62,7 @@ class LendableClasses:
         self._supply = supply
         self._version = -1
         self._groups: list[_Group] = []
+        self._of: dict[WorkerClass, tuple[ClassSupply, _Group]] = {}
 
     def find(
         self,
@@ -79,9 +82,7 @@ class LendableClasses:
             now: seconds since the epoch.
             starts: whether anything is handed out now; if not, nothing is free.
         """
-        if self._version != self._supply.version:
-            self._version = self._supply.version
-            self._groups = _grouped(self._supply, workers)
+        self._count(workers, now)
         tasks: dict[int, int] = {}
         old: dict[int, int] = {}
         for each in waiting:
@@ -92,8 +93,7 @@ class LendableClasses:
         wanted = sum(tasks)
         found: list[LendableClass] = []
         for group in self._groups:
-            counted = _counted(group, now)
-            if not counted.machines:
+            if not group.lends:
                 continue
             usable = 0
             if wanted:
@@ -103,14 +103,33 @@ class LendableClasses:
                 LendableClass(
                     id=group.id,
                     ad=group.ad,
-                    machines=counted.machines,
-                    free=natural(counted.free) if starts else {},
-                    whole=natural({n: a * counted.machines for n, a in group.capacity.items()}),
-                    wanted=sum(n for bit, n in tasks.items() if bit & usable),
-                    overdue=sum(n for bit, n in old.items() if bit & usable),
+                    machines=len(group.lends),
+                    free=natural(group.free) if starts else {},
+                    whole=natural({n: a * len(group.lends) for n, a in group.capacity.items()}),
+                    wanted=sum([n for bit, n in tasks.items() if bit & usable]),
+                    overdue=sum([n for bit, n in old.items() if bit & usable]),
                 )
             )
         return found
+
+    def _count(self, workers: Collection[Worker], now: float) -> None:
+        """Looks at workers that have changed since the last time; at all if one came or went."""
+        supply = self._supply
+        if self._version != supply.version:
+            self._version = supply.version
+            self._groups = _grouped(supply, workers)
+            of_class = [(cls, group) for group in self._groups for cls in group.classes]
+            self._of = {cls.cls: (cls, group) for cls, group in of_class}
+            for cls, group in of_class:
+                for worker in (*cls.hungry.values(), *cls.parked.values()):
+                    group.look_at(cls, worker, now)
+        else:
+            leaving = [worker for group in self._groups for worker in group.leaving.values()]
+            for worker in (*supply.stirred.values(), *leaving):
+                found = self._of.get(worker.cls)
+                if found is not None:
+                    found[1].look_at(found[0], worker, now)
+        supply.stirred.clear()
 
 
 class _Group:
@@ -119,54 +138,47 @@ class _Group:
     Attributes:
         ad: what all workers of these say.
         capacity: what each of them has, as far as that is known.
+        lends: of each of them that may take tasks, and is kept for nobody, what is free there.
+        free: that of all together.
+        leaving: those that leave at some time, and have nothing to lend from some moment on.
     """
 
-    __slots__ = ("ad", "capacity", "classes", "id")
+    __slots__ = ("ad", "capacity", "classes", "free", "id", "leaving", "lends")
 
     def __init__(self, id: str, ad: WorkerAd, capacity: Amounts) -> None:
         self.id = id
         self.ad = ad
         self.capacity = capacity
         self.classes: list[ClassSupply] = []
+        self.lends: dict[str, Mapping[str, int]] = {}
+        self.free: Amounts = dict.fromkeys(capacity, 0)
+        self.leaving: dict[str, Worker] = {}
 
+    def look_at(self, cls: ClassSupply, worker: Worker, now: float) -> None:
+        """Counts anew what one of the workers of a class has to lend."""
+        free = self.free
+        for name, amount in self.lends.pop(worker.jid, _NOTHING).items():
+            free[name] -= amount
+        is_open = worker.jid in cls.hungry or worker.jid in cls.parked
+        if not is_open or worker.kept_for is not None:
+            return
+        if worker.ad.ends_at is not None:
+            self.leaving[worker.jid] = worker
+        lends = self.lends[worker.jid] = self._lends(worker, now)
+        for name, amount in lends.items():
+            free[name] += amount
 
-class _Counted:
-    """What workers that may take tasks have free together."""
-
-    __slots__ = ("free", "machines")
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.machines = 0
-        self.free: Amounts = dict.fromkeys(names, 0)
-
-
-def _counted(group: _Group, now: float) -> _Counted:
-    found = _Counted(group.capacity)
-    idle = 0
-    free = found.free
-    names = list(group.capacity)
-    for cls in group.classes:
-        for crowd in (cls.hungry, cls.parked):
-            for worker in crowd.values():
-                if worker.kept_for is not None:
-                    continue
-                found.machines += 1
-                if worker.wants == 0 or _leaves_soon(worker, now):
-                    continue
-                if not worker.held:
-                    idle += 1
-                    continue
-                left = worker.free
-                # What waits there is first; and no task goes without a processor.
-                if left.get("cpus", 0) > 0 and len(worker.held) == worker.running:
-                    for name in names:
-                        amount = left[name]
-                        if amount > 0:  # below zero is what is free after a shrink
-                            free[name] += amount
-    if idle:
-        for name, amount in group.capacity.items():
-            free[name] += amount * idle
-    return found
+    def _lends(self, worker: Worker, now: float) -> Mapping[str, int]:
+        if worker.wants == 0 or _leaves_soon(worker, now):
+            return _NOTHING
+        if not worker.held:
+            return self.capacity
+        left = worker.free
+        # What waits there is first; and no task goes without a processor.
+        if left.get("cpus", 0) > 0 and len(worker.held) == worker.running:
+            # Below zero is what is free after a shrink.
+            return {name: left[name] for name in self.capacity if left[name] > 0}
+        return _NOTHING
 
 
 def _leaves_soon(worker: Worker, now: float) -> bool:

@@ -40,6 +40,8 @@ def own_waiting(demand: Demand, old_since: float = _NEVER) -> list[OwnWaiting]:
     Args:
         old_since: what has waited since then, or for longer, is old.
     """
+    if not demand:
+        return []
     count = _Count(demand, old_since)
     turns = sorted((turn for turn in demand.turns() if turn.priority >= 0), key=lambda t: t.order)
     found: list[OwnWaiting] = []
@@ -63,15 +65,18 @@ class _Count:
 
     def of(self, line: Line, shape: Shape, sharer: Sharer) -> tuple[int, int]:
         """How many tasks of a line could go, and how many of those that were looked at are old."""
-        jobs = [job for _, job in islice(line, self._looks)]
-        counts = [job.takeable for job in jobs]
+        counts = [job.takeable for _, job in islice(line, self._looks)]
         beyond = max(0, len(line) - self._looks)
+        old = 0
+        if self._old_since > _NEVER:
+            since = self._old_since
+            jobs = (job for _, job in islice(line, self._looks))
+            old = sum([job.takeable for job in jobs if job.waits_since <= since])
         self._looks = max(1, self._looks - len(line))
         if shape.span > 1:  # all tasks of a job or none
             tasks = sum(self._bounded(n, shape, sharer) for n in (*counts, beyond))
         else:
             tasks = self._bounded(sum(counts) + beyond, shape, sharer)
-        old = sum(job.takeable for job in jobs if job.waits_since <= self._old_since)
         return tasks, min(tasks, old)
 
     def _bounded(self, tasks: int, shape: Shape, sharer: Sharer) -> int:

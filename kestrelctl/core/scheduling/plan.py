@@ -15,7 +15,7 @@ pool lacks for the rest is `shortage`'s question.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from math import inf
@@ -234,23 +234,32 @@ class Planner:
         self._quotas: dict[Quota, Quota] = {}
         self._alike: dict[int, int] = {}
         self._too_large = 0
+        #: What of all that waits can run on workers of each class that is looked at.
+        self._usable: dict[ClassSupply, int] = {}
         self._together: Together | None = None
 
     def plan(self) -> Plan:
         """Plans for all that waits and everybody who may take it."""
-        # In the first round each is made when its turn comes: of many idle workers few are
-        # looked at.
-        offers: dict[ClassSupply, Iterable[Offer]] = {
-            cls: (Offer(worker, self._config, self._now) for worker in cls.hungry.values())
-            for cls in self._supply.present()
-            if cls.hungry
-        }
-        if not offers or not self._places:
+        if not self._places:
+            return self.found
+        offers: dict[ClassSupply, Iterable[Offer]] = {}
+        for cls in self._supply.present():
+            if not cls.hungry:
+                continue
+            usable = cls.usable(self._shapes, self._waiting)
+            if usable:
+                self._usable[cls] = usable
+                offers[cls] = self._offers_of(cls, usable)
+            else:
+                self.found.sated += cls.hungry.values()
+        if not offers:
             return self.found
         tiers = self._tiers(list(offers))
         if self._spanning:
-            usable = {cls: self._usable(cls) for cls in self._supply.present()}
-            self._together = Together(usable, offers, self._config, self._now)
+            usable_of = {
+                cls: cls.usable(self._shapes, self._waiting) for cls in self._supply.present()
+            }
+            self._together = Together(usable_of, offers, self._config, self._now)
         while True:
             for tier in tiers:
                 while self._places and (self._round(tier, offers) or self._widen()):
@@ -258,17 +267,33 @@ class Planner:
             if self._together is None or not self._start_together(whatever=True):
                 return self.found
 
+    def _offers_of(self, cls: ClassSupply, usable: int) -> Iterator[Offer]:
+        """What the workers of a class have, besides those that are full. In the first round each is
+        made when its turn comes: of many idle workers few are looked at.
+
+        Args:
+            usable: what of all that waits can run there.
+        """
+        into, sated = cls.table().into, self.found.sated
+        for worker in cls.hungry.values():
+            if not self._short and not usable & into(worker.free):
+                sated.append(worker)
+            else:
+                yield Offer(worker, self._config, self._now)
+
     def _tiers(self, classes: list[ClassSupply]) -> list[list[ClassSupply]]:
         """Classes that are filled side by side, those that go first before the others: the pool's
         own before neighbours', and of these the nearer ones first.
         """
+        if len(classes) == 1:
+            return [classes]
         ranked = [shape for shape in self._shapes if shape.bit & self._waiting and shape.rank]
         for shape in ranked:
             ranks = {_rank_of(cls, shape) for cls in classes} - {-inf}
             self._ranks[shape.bit] = sorted(ranks)[-MOST_RANKS:]
-        bits = sum(shape.bit for shape in ranked)
+        bits = sum([shape.bit for shape in ranked])
         indexes = (n for n, (*_, turn) in enumerate(self._places) if turn.shapes & bits)
-        index = next(indexes, None)
+        index = next(indexes, None) if bits else None
         if index is not None:
             left = self._remnant(index)
             first = self._shapes[left.first_of(left.shapes & bits).bit_length() - 1]
@@ -279,13 +304,9 @@ class Planner:
             return [own, lent] if lent else [own]
         tiers: dict[tuple[float, int], list[ClassSupply]] = {}
         for cls in classes:
-            place = (cls.cls.distance_seconds, self._usable(cls).bit_count())
+            place = (cls.cls.distance_seconds, self._usable[cls].bit_count())
             tiers.setdefault(place, []).append(cls)
         return [tiers[place] for place in sorted(tiers)]
-
-    def _usable(self, cls: ClassSupply) -> int:
-        """What of all that waits can run on workers of a class."""
-        return cls.usable(self._shapes, self._waiting)
 
     def _round(self, tier: list[ClassSupply], offers: dict[ClassSupply, Iterable[Offer]]) -> bool:
         """Gives each worker a share of something; returns whether anybody got anything."""
@@ -293,7 +314,7 @@ class Planner:
             self._start_together()
         progress = False
         for cls in tier:
-            usable = self._usable(cls)
+            usable = self._usable[cls]
             still: list[Offer] = []
             for offer in offers[cls]:
                 if not self._places:

@@ -21,6 +21,8 @@ from kestrelctl.core.scheduling.match import Terms, match
 
 #: How many classes may be known that nobody has any more, at the least.
 SPARE_CLASSES = 64
+#: So many workers are remembered by name that have changed since somebody looked.
+MOST_STIRRED = 1000
 
 _NO_AD: ClassKey = (frozenset(), (), (frozenset(), frozenset()))
 
@@ -106,8 +108,13 @@ class ClassSupply:
         Args:
             free: what a worker of this class has free.
         """
-        table = self._asked.table if self.cls.as_asked else self._own_table()
-        return table.into(free) & self._usable
+        return self.table().into(free) & self._usable
+
+    def table(self) -> Fitting:
+        """The shapes that `usable` was asked about, by what they are charged here; others may be
+        among them.
+        """
+        return self._asked.table if self.cls.as_asked else self._own_table()
 
     def _own_table(self) -> Fitting:
         if self._table is None:
@@ -138,16 +145,21 @@ class Supply:
         policies: what tasks are charged on which of them.
         version: another one each time that a worker of the pool's own comes or goes, or its ad or
             class changes.
+        stirred: those of these, by address, that may have more or less free since somebody last
+            looked and cleared it, or may take tasks or may not. When they are too many, `version`
+            stands for all.
     """
 
     def __init__(self) -> None:
         self.significance = Significance(WORKER_ATTRIBUTES)
         self.policies = PoliciesInForce()
         self.version = 0
+        self.stirred: dict[str, Worker] = {}
         self._by_key: dict[tuple[ClassKey, str, Facts, NamedPolicy | None, float], ClassSupply] = {}
         self._by_class: dict[WorkerClass, ClassSupply] = {}
         self._classes_seen = 0
         self._present: list[ClassSupply] = []
+        self._guessed: list[ClassSupply] = []
         self._asked = AskedFitting()
         self._classes_at_most = 2 * SPARE_CLASSES
         self._alike: dict[int, int] = {}
@@ -161,6 +173,10 @@ class Supply:
     def present(self) -> Sequence[ClassSupply]:
         """Every class that has workers online, in the order in which they were first seen."""
         return self._present
+
+    def guessed(self) -> Sequence[ClassSupply]:
+        """Those of them that have assets of unknown capacity."""
+        return self._guessed
 
     def of(self, worker: Worker) -> ClassSupply:
         """The class of a worker."""
@@ -207,7 +223,8 @@ class Supply:
 
     def facts_of(self, ad: WorkerAd, jid: str) -> Facts:
         """What of a worker's ad expressions ask, beside its assets and tags."""
-        self.significance.known.update(name.lower() for name in own_attributes(ad))
+        if ad.attributes or ad.properties:
+            self.significance.known.update(name.lower() for name in own_attributes(ad))
         if not self.significance:
             return ()
         return self.significance.of(own_attributes(ad) | worker_facts(ad, jid))
@@ -238,14 +255,27 @@ class Supply:
         supply.members = before + online
         if not before and online > 0:
             insort(self._present, supply, key=_number)
+            if cls.unknown:
+                insort(self._guessed, supply, key=_number)
         elif before and not supply.members:
             self._present.remove(supply)
+            if cls.unknown:
+                self._guessed.remove(supply)
         self._alike_in = 0
         self.note_change(cls)
 
     def note_change(self, cls: WorkerClass) -> None:
         """Notes that a worker of a class says something else of itself."""
         if not cls.distance_seconds:
+            self.version += 1
+
+    def note_use(self, worker: Worker) -> None:
+        """Notes that a worker may have more or less free than before."""
+        if worker.cls.distance_seconds:
+            return
+        self.stirred[worker.jid] = worker
+        if len(self.stirred) > MOST_STIRRED:
+            self.stirred.clear()
             self.version += 1
 
     def able(self, shapes: Sequence[Shape], wanted: int, bit: int) -> int:
@@ -271,21 +301,25 @@ class Supply:
 
     def wake(self, worker: Worker) -> None:
         """Puts a worker among those that may be able to take tasks."""
-        supply = self.of(worker)
+        supply = self._by_class[worker.cls]
         supply.parked.pop(worker.jid, None)
         supply.hungry[worker.jid] = worker
+        self.note_use(worker)
 
-    def park(self, worker: Worker) -> None:
-        """Sets a worker aside, because it can take nothing of what waits now."""
-        supply = self.of(worker)
-        if supply.hungry.pop(worker.jid, None) is not None:
-            supply.parked[worker.jid] = worker
+    def park(self, workers: Iterable[Worker]) -> None:
+        """Sets workers aside, because they can take nothing of what waits now."""
+        by_class = self._by_class
+        for worker in workers:
+            supply = by_class[worker.cls]
+            if supply.hungry.pop(worker.jid, None) is not None:
+                supply.parked[worker.jid] = worker
 
     def hide(self, worker: Worker) -> None:
         """Takes a worker out of the supply: it may take nothing at all."""
         supply = self.of(worker)
         supply.hungry.pop(worker.jid, None)
         supply.parked.pop(worker.jid, None)
+        self.note_use(worker)
 
     def wake_for(self, shape: Shape) -> None:
         """Looks again at workers that could run tasks of a shape, because some came in."""

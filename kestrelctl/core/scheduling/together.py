@@ -50,9 +50,9 @@ class Together:
     ) -> None:
         self._offers: list[tuple[ClassSupply, int, list[Offer]]] = []
         for cls, shapes in usable.items():
-            hungry = offers[cls] = list(offers[cls]) if cls in offers else []
-            if not hungry:
-                del offers[cls]
+            hungry: list[Offer] = []
+            if cls in offers:
+                hungry = offers[cls] = list(offers[cls])
             parked = [Offer(worker, config, now) for worker in cls.parked.values()]
             self._offers.append((cls, shapes.bit_count(), hungry + parked))
 

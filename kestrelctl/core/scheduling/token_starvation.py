@@ -29,9 +29,11 @@ def starving_for_tokens(
     Args:
         jobs: all that have not ended.
     """
+    if not demand.of_tokens:
+        return []
     asking = [
         job
-        for job in (demand.jobs() if demand.of_tokens else ())
+        for job in demand.jobs()
         if job.shape.tokens
         and now - _served_at(job) >= config.starving_seconds
         and demand.tokens.times_free(job.shape.tokens) < job.shape.span

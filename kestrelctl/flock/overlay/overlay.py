@@ -96,9 +96,9 @@ class Overlay:
         if via == self.domain:
             return
         self._away = False
-        self._start_beating(now)
         self._miss(via, now)
         self._walk_from(via, now)
+        self._start_beating(now)
 
     def leave(self, now: float) -> None:
         """Tells all that are known, and forgets them; whoever asks later is told, too."""
@@ -351,7 +351,10 @@ class Overlay:
 
     def _start_beating(self, now: float) -> None:
         if self._beat_at is None:
-            self._beat_at = now + self.settings.minute_seconds * (0.9 + 0.2 * self._random.random())
+            minutes = 0.9 + 0.2 * self._random.random()
+            if self._missing and not self._tables.peers.members:
+                minutes *= self.settings.lonely_minutes
+            self._beat_at = now + self.settings.minute_seconds * minutes
 
     def _beat(self, now: float) -> None:
         """Once in a minute: who was not heard is asked, and now and then something more."""

@@ -22,7 +22,9 @@ class OverlaySettings(msgspec.Struct, frozen=True, kw_only=True):
         exchange_minutes: so often one of the leaves is asked for its leaves.
         walk_minutes: so often the way to the own id is walked again, from anywhere in the table: it
             fills slots, finds nearer pools, and joins what fell apart.
-        retry_minutes: so often one of the lost pools is tried again; every minute if all are lost.
+        retry_minutes: so often one of the lost pools is tried again.
+        lonely_minutes: so often if all are lost, or none was met yet: the own server may only now
+            be open to others, and a pool that joins is to be used within a minute.
         missing_minutes: so long it is.
         acquaintance_minutes: so long it is remembered how near a pool is that is in no table.
         young_minutes: so long a pool that has joined walks every minute, from pools that are near.
@@ -41,6 +43,7 @@ class OverlaySettings(msgspec.Struct, frozen=True, kw_only=True):
     exchange_minutes: int = 5
     walk_minutes: int = 15
     retry_minutes: int = 10
+    lonely_minutes: float = 1 / 6
     missing_minutes: int = 1440
     acquaintance_minutes: int = 120
     pings_per_minute: int = 100

@@ -59,6 +59,11 @@ class Announcer:
         self.wake_at = now + settings.announce_seconds
         return self._told
 
+    @property
+    def latest(self) -> PoolAnnouncement | None:
+        """What holds of what was told; None for nothing."""
+        return self._told
+
     def farewell(self) -> PoolAnnouncement:
         """Says that the pool lends nothing any more, because it leaves.
 

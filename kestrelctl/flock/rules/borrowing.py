@@ -8,7 +8,7 @@ free now: one of them will be the first to have something.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kestrelctl.flock.rules.flock_settings import FlockSettings
@@ -69,14 +69,15 @@ class Borrower:
         self,
         now: float,
         needs: Sequence[Need],
-        nearest_first: Sequence[HeardPool],
+        nearest_first: Iterable[HeardPool],
         used: Mapping[LoanKey, Amounts],
     ) -> list[tuple[str, Borrow]]:
         """Whom to ask for what now.
 
         Args:
             needs: all that waits, in the order in which it is to be served.
-            nearest_first: the willing pools that the pool's policy lets it borrow from.
+            nearest_first: the willing pools that the pool's policy lets it borrow from. No more of
+                them are looked at than needed.
             used: what tasks of the pool take of each loan.
 
         Returns:

@@ -7,8 +7,10 @@ it. What somebody was lent and has left unused for a while goes to others who wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heapreplace
+from math import inf
 from typing import NamedTuple
 
 from kestrelctl.flock.rules.flock_settings import FlockSettings
@@ -139,8 +141,17 @@ class Lender:
 
     def __init__(self, settings: FlockSettings, limit: Callable[[str], LoanLimit]) -> None:
         self._settings = settings
+        self._unused_seconds = settings.unused_seconds
         self._limit = limit
         self.loans: dict[LentKey, LoanState] = {}
+        #: What tasks of each loan take, if anything.
+        self._used: dict[LentKey, Amounts] = {}
+        #: Loans of each class that wish for more than they use, those that are not what was told of
+        #: them, and those that have to be looked at for that; all of them at a moment.
+        self._hungry: defaultdict[str, dict[LentKey, LoanState]] = defaultdict(dict)
+        self._unsettled: dict[LentKey, None] = {}
+        self._heard_of: dict[LentKey, None] = {}
+        self._look_at = inf
         self._wanted_since: dict[str, float] = {}
         self._budgets: dict[str, tuple[float, float]] = {}
 
@@ -167,6 +178,8 @@ class Lender:
         loan.lease_seconds = min(seconds, limit.lease_seconds or seconds)
         # The lease of what is not lent yet has not begun: its wish stands as long as was asked.
         loan.until = now + (loan.lease_seconds if any(loan.amounts.values()) else seconds)
+        self._look_at = min(self._look_at, loan.until)
+        self._heard_of[borrower, asked.loan] = None
         return None
 
     def _has_budget(self, borrower: str, now: float) -> bool:
@@ -182,55 +195,116 @@ class Lender:
         for key, found in self.loans.items():
             if key[0] == borrower and loan in (None, key[1]):
                 found.at_most = {}
+                self._heard_of[key] = None
 
     def adopt(self, borrower: str, loan: str, amounts: Mapping[str, float], now: float) -> None:
         """An earlier process of the manager has lent this, and tasks of it still run."""
         found = self.loans[borrower, loan] = LoanState(now)
         found.amounts = dict(amounts)
+        self._heard_of[borrower, loan] = None
+
+    def forget(self, borrower: str, loan: str) -> None:
+        """Nothing of a loan is left to be told."""
+        self.loans.pop((borrower, loan), None)
+        self._heard_of[borrower, loan] = None
 
     # -- what is free ------------------------------------------------------------------------------
 
     def share(
-        self, now: float, supplies: Mapping[str, ClassToLend], used: Mapping[LentKey, Amounts]
+        self,
+        now: float,
+        supplies: Mapping[str, ClassToLend],
+        used: Mapping[LentKey, Amounts] | None = None,
     ) -> list[Grant]:
         """Divides what is free.
 
+        Only loans that wish for more than they use, those that are not settled, and those of which
+        something was heard since the last time have a turn: the others stay what they are.
+
         Args:
             supplies: every class by its id.
-            used: what the tasks of each loan take now.
+            used: what the tasks of each loan take now; None if `note_used` was told whenever that
+                changed.
 
         Returns:
             The loans that change. One that has ended is not known here any more.
         """
-        of_class: dict[str, list[tuple[LentKey, LoanState]]] = {}
-        for key, loan in self.loans.items():
-            of_class.setdefault(key[1], []).append((key, loan))
-        given_cpus = GivenCpus()
+        if used is not None:
+            for key in self._used.keys() | used.keys():
+                amounts = used.get(key, _NOTHING)
+                if amounts != self._used.get(key, _NOTHING):
+                    self._use(key, amounts)
+        if now >= self._look_at:
+            self.look_at_all()
+            self._look_at = min(
+                (loan.until for loan in self.loans.values() if loan.until > now), default=inf
+            )
+        for key in self._heard_of:
+            self._look(now, key)
+        self._heard_of.clear()
+        used, unsettled = self._used, self._unsettled
+        shares: dict[LentKey, dict[str, float]] = {}
+        if any(self._hungry.values()):
+            given_cpus = GivenCpus()
+            for loan_id, loans in self._hungry.items():
+                supply = supplies.get(loan_id)
+                if supply is not None and not supply.wanted:
+                    self._deal(now, supply, loans, used, shares, given_cpus)
         grants: list[Grant] = []
-        for loan_id, loans in of_class.items():
-            shares: dict[LentKey, dict[str, float]] = {}
-            supply = supplies.get(loan_id)
-            if supply is not None and not supply.wanted:
-                self._deal(now, supply, loans, used, shares, given_cpus)
-            for key, loan in loans:
-                in_use = used.get(key, _NOTHING)
-                share = shares.get(key, in_use)
-                if (
-                    share == loan.amounts
-                    and loan.told_until >= loan.until
-                    and ((now < loan.until and loan.at_most) or any(in_use.values()))
-                ):
-                    continue  # most
+        for key in {**unsettled, **shares}:
+            loan = self.loans[key]
+            in_use = used.get(key, _NOTHING)
+            share = shares.get(key, in_use)
+            if (
+                share != loan.amounts
+                or loan.told_until < loan.until
+                or not ((now < loan.until and loan.at_most) or any(in_use.values()))
+            ):
                 grant = self._settle(now, key, dict(share), in_use)
                 if grant is not None:
+                    self._heard_of[key] = None
                     grants.append(grant)
+                    continue
+            if key not in shares:
+                del unsettled[key]
         return grants
+
+    def look_at_all(self) -> None:
+        """Every loan has a turn at the next sharing."""
+        self._heard_of.update(dict.fromkeys(self.loans))
+
+    def _use(self, key: LentKey, used: Amounts) -> None:
+        """Tasks of a loan take so much from now on."""
+        if used:
+            self._used[key] = used
+        else:
+            self._used.pop(key, None)
+        self._heard_of[key] = None
+
+    def _look(self, now: float, key: LentKey) -> None:
+        """Notes whether a loan wishes for more than it uses: that stays as it is until something is
+        heard of it.
+        """
+        hungry = self._hungry[key[1]]
+        loan = self.loans.get(key)
+        if loan is None:
+            self._unsettled.pop(key, None)
+            hungry.pop(key, None)
+            return
+        self._unsettled[key] = None
+        if now < loan.until:
+            in_use = self._used.get(key, _NOTHING)
+            for name, most in loan.at_most.items():
+                if most - in_use.get(name, 0.0) > _SOME:
+                    hungry[key] = loan
+                    return
+        hungry.pop(key, None)
 
     def _deal(
         self,
         now: float,
         supply: ClassToLend,
-        loans: Sequence[tuple[LentKey, LoanState]],
+        loans: Mapping[LentKey, LoanState],
         used: Mapping[LentKey, Amounts],
         shares: dict[LentKey, dict[str, float]],
         given_cpus: GivenCpus,
@@ -238,22 +312,22 @@ class Lender:
         """Gives away what is free, one machine's worth at a time, to who has the least.
 
         Args:
+            loans: those that wish for more than they use.
             shares: takes what each has then that is given something, with what it uses.
             given_cpus: takes what each borrower is given.
         """
         free = {name: amount for name, amount in supply.free.items() if amount > _SOME}
-        if not free:
+        if not (free and loans):
             return
         turns = [
             (self._leaves_unused(now, loan), used.get(key, _NOTHING).get("cpus", 0.0), key)
-            for key, loan in loans
-            if loan.at_most and now < loan.until
+            for key, loan in loans.items()
         ]
         heapify(turns)
         while turns and free:
             idle, _, key = turns[0]
             share = shares.get(key) or dict(used.get(key, _NOTHING))
-            piece = self._room(now, key, share, used, given_cpus) or {}
+            piece = self._room(key, share, used, given_cpus) or {}
             if len(turns) > 1:  # the last one gets all at once
                 machine = supply.machine
                 piece = {name: min(more, machine.get(name, 0.0)) for name, more in piece.items()}
@@ -268,7 +342,6 @@ class Lender:
 
     def _room(
         self,
-        now: float,
         key: LentKey,
         share: Mapping[str, float],
         used: Mapping[LentKey, Amounts],
@@ -276,8 +349,6 @@ class Lender:
     ) -> dict[str, float] | None:
         """How much more a loan may become; None for nothing."""
         loan = self.loans[key]
-        if now >= loan.until:
-            return None
         room = {name: most - share.get(name, 0.0) for name, most in loan.at_most.items()}
         limit = self._limit(key[0])
         if limit.why:
@@ -309,7 +380,7 @@ class Lender:
 
     def _leaves_unused(self, now: float, loan: LoanState) -> bool:
         since = loan.unused_since
-        return since is not None and now - since >= self._settings.unused_seconds
+        return since is not None and now - since >= self._unused_seconds
 
     def _settle(
         self, now: float, key: LentKey, share: dict[str, float], used: Amounts
@@ -322,6 +393,7 @@ class Lender:
             return Grant(*key, {}, now)
         if any(share.values()) and not any(loan.amounts.values()):
             loan.until = min(loan.until, now + loan.lease_seconds)
+            self._look_at = min(self._look_at, loan.until)
         renewed = loan.until > loan.told_until and (
             loan.until - loan.told_until > loan.lease_seconds / 10
         )
@@ -332,7 +404,12 @@ class Lender:
         return Grant(*key, dict(share), loan.until)
 
     def note_used(self, now: float, key: LentKey, used: Amounts) -> None:
-        """Notes what tasks of a loan take now: what is left unused for long, others may have."""
+        """Notes what tasks of a loan take now: what is left unused for long, others may have.
+
+        Args:
+            used: must not change later.
+        """
+        self._use(key, used)
         loan = self.loans.get(key)
         if loan is None:
             return

@@ -7,10 +7,10 @@ never replaces one that the pool itself has sent and that still holds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import inf, log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -38,6 +38,7 @@ SHORTEST_SECONDS = 0.0005
 #: What becomes of an announcement.
 NEW, OWN, OLD, HEARSAY, ABSURD, FLOOD = "new", "own", "old", "hearsay", "absurd", "flood"
 _FACTOR = log(EQUAL_FACTOR)
+Item = TypeVar("Item")
 
 
 class HeardPool:
@@ -194,13 +195,36 @@ class WillingList:
         Args:
             proximity_seconds: the round trip to a pool; None if it is not known: those come last.
         """
-        draw = self._random.random
-        order: list[tuple[float, float, HeardPool]] = []
-        for pool, heard in self._heard.items():
-            if heard.said.willing and now < heard.expires_at:
-                order.append((_nearness(proximity_seconds(pool)), draw(), heard))
-        order.sort(key=_first_two)
-        return [heard for _, _, heard in order]
+        willing = [
+            (proximity_seconds(pool), heard)
+            for pool, heard in self._heard.items()
+            if heard.said.willing and now < heard.expires_at
+        ]
+        return list(nearest_rings_first(rings_of(willing), self._random))
+
+
+def rings_of(items: Iterable[tuple[float | None, Item]]) -> list[list[Item]]:
+    """Puts those together that are equally near; the nearest come first.
+
+    Args:
+        items: what there is, and the round trip to each; None if it is not known.
+    """
+    rings: dict[float, list[Item]] = {}
+    for seconds, item in items:
+        rings.setdefault(_nearness(seconds), []).append(item)
+    return [rings[nearness] for nearness in sorted(rings)]
+
+
+def nearest_rings_first(rings: Iterable[Sequence[Item]], random: Random) -> Iterator[Item]:
+    """One after the other, and those of one ring in any order: drawn when it is their turn."""
+    draw = random.random
+    for ring in rings:
+        left = list(ring)
+        while left:
+            place = int(draw() * len(left))
+            yield left[place]
+            left[place] = left[-1]
+            left.pop()
 
 
 def _is_absurd(said: PoolAnnouncement, known: HeardPool | None) -> bool:
@@ -225,7 +249,3 @@ def _nearness(seconds: float | None) -> float:
     if seconds is None:
         return inf
     return float(int(log(max(seconds, SHORTEST_SECONDS) / SHORTEST_SECONDS) / _FACTOR))
-
-
-def _first_two(entry: tuple[float, float, HeardPool]) -> tuple[float, float]:
-    return entry[0], entry[1]

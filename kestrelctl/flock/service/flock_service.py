@@ -99,6 +99,8 @@ class FlockService:
         )
         self.willing = WillingList(service.domain, random)
         self._announcer = Announcer(service.domain, service.pool.epoch, settings)
+        #: The pools that have heard the latest announcement: others need not wait for the next one.
+        self._told: frozenset[str] = frozenset()
         self._slots = HomeSlots(self._send)
         self.keeper = LoanKeeper(
             service,
@@ -435,8 +437,12 @@ class FlockService:
             willing=willing,
             ttl=self.settings.ttl,
         )
+        newcomers = [pool for pool in targets if pool not in self._told]
+        self._told = frozenset(targets)
         if said is not None:
             self._send_to(targets, said)
+        elif newcomers and self._announcer.latest is not None:
+            self._send_to(newcomers, self._announcer.latest)
 
     def _plan(self, moment: float) -> None:
         """Plans the next look, if nothing happens before."""

@@ -299,7 +299,7 @@ class LoanKeeper:
         key = (loan.borrower, loan.loan)
         if self.loans.get(key) is loan:
             del self.loans[key]
-            self.lender.loans.pop(key, None)
+            self.lender.forget(*key)
             self._spools.remove(*key)
             log.info("the loan of class %s to %s is over", loan.loan, loan.borrower)
 

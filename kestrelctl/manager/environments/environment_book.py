@@ -16,7 +16,6 @@ from kestrelctl.protocol.environments import EnvironmentsHere
 WORKER_PREFIX = "env-"
 #: Of a class, as `class_files` takes it.
 _CLASS = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-_WORKER = re.compile(rf"{WORKER_PREFIX}(.+)-([0-9a-z]{{1,13}})")
 
 
 #: Each start of a manager gives so many numbers at most; the first one gives none below.
@@ -32,17 +31,6 @@ def worker_name(of: str, number: int) -> str:
         rest, digit = divmod(rest, 36)
         digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
     return f"{WORKER_PREFIX}{of.replace('_', '-')}-{digits or '0'}"
-
-
-def is_worker_of(name: str, classes: Iterable[str], numbers_below: int) -> bool:
-    """Whether an account's name is that of an environment's worker, of one of these classes.
-
-    Others may be called `env-…`, too: its number must have been given by a manager of this pool.
-    """
-    found = _WORKER.fullmatch(name)
-    if found is None or found[1] not in {each.replace("_", "-") for each in classes}:
-        return False
-    return FIRST_NUMBER <= int(found[2], 36) < numbers_below
 
 
 class EnvironmentBook:

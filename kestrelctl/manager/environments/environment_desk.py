@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -18,7 +19,7 @@ from kestrelctl.core.classad.evaluation import Ad, Expression
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model import input_addresses, output_addresses, workdir
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import Amounts, natural
+from kestrelctl.core.model.assets import Amounts, amounts, natural
 from kestrelctl.core.model.isolation import is_reserved
 from kestrelctl.core.model.matching_ads import worker_ad
 from kestrelctl.core.model.neighbour import is_neighbour
@@ -27,6 +28,7 @@ from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.task_environment import KINDS as TASK_KINDS
 from kestrelctl.core.model.task_environment import TaskEnvironment, tag_of
 from kestrelctl.environments.environment_class import SEES_HOSTS_FILES, EnvironmentClass
+from kestrelctl.environments.host_share import host_share
 from kestrelctl.environments.on_demand import (
     Decision,
     EnvironmentNeed,
@@ -39,10 +41,10 @@ from kestrelctl.environments.start_failures import StartFailures
 from kestrelctl.environments.started import Environment, EnvironmentPhase
 from kestrelctl.errors import KestrelError, NotFound, UsageError
 from kestrelctl.manager.access import bare
+from kestrelctl.manager.environments.environment_accounts import AccountList
 from kestrelctl.manager.environments.environment_book import (
     WORKER_PREFIX,
     EnvironmentBook,
-    is_worker_of,
 )
 from kestrelctl.manager.service import Service
 from kestrelctl.protocol.environments import (
@@ -53,14 +55,18 @@ from kestrelctl.protocol.environments import (
 
 log = logging.getLogger(__name__)
 
-#: Two looks are so far apart at least: decisions of one burst of events are made together.
+#: Two looks are so far apart at least, however much happens.
 LOOK_SECONDS = 0.1
+#: What happens within so short a time is looked at together.
+BURST_SECONDS = 0.005
 #: While there are environments, or work that waits, it is looked so often whatever happens.
 ROUND_SECONDS = 1.0
 #: After the manager's start hosts have so long to say what is there, before more is started.
 SETTLE_SECONDS = 2.0
 #: So many shapes of what waits are held against the classes.
 MOST_SHAPES = 50
+#: So many workers that are not there yet are remembered.
+MOST_IMAGINED = 1_000
 #: An order that a host has not answered after so long never came there.
 UNHEARD_SECONDS = 20.0
 #: A host that is away for so long counts as gone, with its environments: after a restart of the
@@ -107,6 +113,7 @@ class EnvironmentDesk:
         recipes: what is in the recipe of each class that has one.
         invitations: makes accounts for their workers.
         workers_host: the domain of these accounts.
+        accounts: the names of those that may exist, over restarts of the manager.
 
     Attributes:
         book: what there is.
@@ -121,22 +128,29 @@ class EnvironmentDesk:
         recipes: Mapping[str, str],
         invitations: Invitations,
         workers_host: str,
+        accounts: AccountList,
     ) -> None:
         self._service = service
         self.classes = classes
         self._recipes = recipes
         self._invitations = invitations
         self._workers_host = workers_host
+        self._accounts = accounts
+        #: When accounts are deleted of which nobody says that there is an environment.
+        self._drops_at = service.now() + AWAY_SECONDS
         self.book = EnvironmentBook(service.pool.epoch)
         self.failures = StartFailures()
         self.counts = StartCounts(Counter(), Counter())
         self.needed: Counter[str] = Counter()
         self.obstacles: dict[str, StartObstacle] = dict.fromkeys(classes, StartObstacle.NOT_NEEDED)
-        self._imagined: dict[tuple[str, tuple[str, ...]], WorkerAd] = {}
+        self._imagined: dict[tuple[object, ...], WorkerAd] = {}
+        #: By host: what it offers, what an environment there would, and what it would with that.
+        self._as_hosts: dict[str, tuple[WorkerAd, WorkerAd, WorkerAd]] = {}
         self._hosts_of = {
             name: Expression(cls.hosts) if cls.hosts else None for name, cls in classes.items()
         }
         self._loop = asyncio.get_running_loop()
+        self._looked_at = -inf
         #: Before, hosts have yet to say what they have.
         self._starts_at = service.now() + SETTLE_SECONDS
         self._timer: asyncio.TimerHandle | None = None
@@ -191,12 +205,21 @@ class EnvironmentDesk:
     # -- looking -----------------------------------------------------------------------------------
 
     def _look_soon(self) -> None:
-        """Looks in a moment, if there is anything that could be made."""
-        if self._timer is None and (self.book.kinds or self.book.known):
-            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        """Looks in a moment, if there is anything that could be made or is left."""
+        if self.book.kinds or self.book.known or self._accounts.names:
+            self._look_at(max(self._loop.time() + BURST_SECONDS, self._looked_at + LOOK_SECONDS))
+
+    def _look_at(self, at: float) -> None:
+        """Looks then, unless it is looked earlier."""
+        if self._timer is not None and self._timer.when() <= at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._look)
 
     def _look(self) -> None:
         self._timer = None
+        self._looked_at = self._loop.time()
         now = self._service.now()
         self._see_workers(now)
         if not self._service.pool.connected:
@@ -211,8 +234,8 @@ class EnvironmentDesk:
             self._stop(environment)
         for start in found.start if now >= self._starts_at else ():
             self._begin(start.of, start.host, asked_for=False)
-        if (self.book.known or self.needed) and self._timer is None:
-            self._timer = self._loop.call_later(ROUND_SECONDS, self._look)
+        if self.book.known or self.needed or self._accounts.names:
+            self._look_at(self._loop.time() + ROUND_SECONDS)
 
     def _see_workers(self, now: float) -> None:
         workers = self._service.pool.workers
@@ -221,6 +244,7 @@ class EnvironmentDesk:
             for each in self.book.forget_host(host):
                 self._drop_account_of(each)
             self.failures.forget_host(host)
+            self._as_hosts.pop(host, None)
         for each in list(self.book.known.values()):
             if not each.held and now - each.since > UNHEARD_SECONDS:
                 del self.book.known[each.number]
@@ -229,15 +253,12 @@ class EnvironmentDesk:
         online: dict[str, bool] = {}
         for worker in workers.values():
             name = worker.account.partition("@")[0]
-            if name in names and worker.online:
+            if name in names | self._accounts.names and worker.online:
                 online[name] = not worker.held
-            elif (
-                name not in names
-                and not worker.online
-                and now - worker.offline_since > AWAY_SECONDS
-                and is_worker_of(name, self.classes, self.book.numbers_below)
-            ):
-                # Of one that went while no manager was there.
+        if now >= self._drops_at and self._service.pool.connected:
+            self._drops_at = now + AWAY_SECONDS
+            for name in self._accounts.names - names - online.keys():
+                # Of one that went while no manager was there, or while no server was.
                 self._spawn(self._drop_account(name))
         for useful in self.book.see_workers(online.items(), now):
             self.counts.started[useful.of] += 1
@@ -247,18 +268,14 @@ class EnvironmentDesk:
         needs: list[EnvironmentNeed] = []
         self.needed.clear()
         hosts = self.hosts()
-        imagined = {
-            name: self._imagine(cls, host.name)
-            for host in hosts
-            for name, cls in self.classes.items()
-            if name in host.classes and not cls.runs
-        }
+        imagined = self._imagine_all(hosts)
         for each in self._service.pool.unmet(now)[:MOST_SHAPES] if self.classes else ():
             places: dict[str, int] = {}
-            for name, ad in imagined.items():
+            for name, (host, ad) in imagined.items():
                 jid = f"{WORKER_PREFIX}{name}@{self._workers_host}/x"
-                if self._service.pool.would_fit(each.shape, ad, jid) is None:
-                    places[name] = _places(each.shape.request, amounts_of(self.classes[name]))
+                fits = self._service.pool.would_fit(each.shape, ad, jid) is None
+                if fits and not self._could_itself(host, ad, each.shape):
+                    places[name] = _places(each.shape.request, amounts(ad.assets))
                     self.needed[name] += each.tasks
             if places:
                 needs.append(EnvironmentNeed(each.tasks, places))
@@ -270,6 +287,37 @@ class EnvironmentDesk:
             self.failures,
             now,
         )
+
+    def _could_itself(self, host: str, ad: WorkerAd, shape: Shape) -> bool:
+        """Whether a host could run tasks of a shape with what an environment there would have.
+
+        Then one would be of no use: they wait for that room, whoever has it.
+        """
+        hosts_ad = self._service.pool.workers[host].ad
+        known = self._as_hosts.get(host)
+        if known is None or known[0] is not hosts_ad or known[1] is not ad:
+            small = msgspec.structs.replace(
+                hosts_ad, assets=ad.assets, units={}, shared=(), unknown={}, ends_at=None
+            )
+            known = self._as_hosts[host] = (hosts_ad, ad, small)
+        return self._service.pool.would_fit(shape, known[2], host) is None
+
+    def _imagine_all(self, hosts: Sequence[HostRoom]) -> dict[str, tuple[str, WorkerAd]]:
+        """For each class that some host makes, the least that its worker will say of itself, where.
+
+        What a worker has is a part of its host, so hosts differ; those without room do not count if
+        others have some.
+        """
+        found: dict[str, tuple[str, WorkerAd]] = {}
+        for name, cls in self.classes.items():
+            if cls.runs:
+                continue
+            makes = [host for host in hosts if name in host.classes]
+            roomy = [host for host in makes if _has_room(host, amounts_of(cls))]
+            ads = [(host.name, self._imagine(cls, host.name)) for host in roomy or makes]
+            if ads:
+                found[name] = min(ads, key=lambda each: each[1].assets.get("memory", 0.0))
+        return found
 
     def coming_for(self, shape: Shape) -> list[str]:
         """The classes of which an environment could run work of a shape, and is made by a host."""
@@ -319,12 +367,17 @@ class EnvironmentDesk:
             for tag in ad.tags
             if (tag in machine or is_reserved(tag) or first_own([tag])) and tag not in lacks
         )
-        found = self._imagined.get((cls.name, tags))
+        said = natural(amounts_of(cls))
+        assets = said | host_share(ad.assets, said)
+        key = (cls.name, tags, *assets.items())
+        found = self._imagined.get(key)
         if found is None:
+            if len(self._imagined) >= MOST_IMAGINED:
+                self._imagined.clear()
             own = tuple(tag.upper() for tag in cls.tags)
-            found = self._imagined[cls.name, tags] = msgspec.structs.replace(
+            found = self._imagined[key] = msgspec.structs.replace(
                 ad,
-                assets=natural(amounts_of(cls)),
+                assets=assets,
                 tags=(*tags, *own),
                 attributes={},
                 properties={},
@@ -383,8 +436,8 @@ class EnvironmentDesk:
         there = sum(each.of == of for each in self.book.known.values())
         if there >= cls.maximum:
             raise UsageError(
-                f"there are {there} environments of class {of}, as many as there may be",
-                hint="`maximum` in the class",
+                f"there are {there} environments of class {of}, and no more may be",
+                hint="`maximum` of the class says how many; `kestrelctl environment stop` ends one",
             )
         now = self._service.now()
         if patient and now < self._starts_at:
@@ -400,11 +453,7 @@ class EnvironmentDesk:
                 hint=f"`kestrelctl environment explain {of}` says why",
             )
         taken = amounts_of(cls)
-        roomy = [
-            each
-            for each in fitting
-            if all(each.free.get(asset, 0) >= amount for asset, amount in taken.items())
-        ]
+        roomy = [each for each in fitting if _has_room(each, taken)]
         if patient and roomy:
             roomy = [each for each in roomy if self.failures.may_start(of, each.name, now)]
             if not roomy:
@@ -462,6 +511,7 @@ class EnvironmentDesk:
         jid = password = ""
         try:
             if not environment.node:  # Nobody is lent what he does not need.
+                self._accounts.add(environment.worker)
                 valid_seconds = cls.start_seconds + ACCOUNT_SECONDS
                 jid, password, _ = await self._invitations.invite(environment.worker, valid_seconds)
         except KestrelError as error:
@@ -499,6 +549,7 @@ class EnvironmentDesk:
         try:
             jid = f"{name}@{self._workers_host}"
             await self._invitations.take_away(jid, f"pool@{self._service.domain}")
+            self._accounts.discard(name)
         except KestrelError as error:
             log.warning("the account of %s is not deleted: %s", name, error.message)
 
@@ -506,6 +557,10 @@ class EnvironmentDesk:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _has_room(host: HostRoom, taken: Mapping[str, int]) -> bool:
+    return all(host.free.get(asset, 0) >= amount for asset, amount in taken.items())
 
 
 def _places(request: Mapping[str, int], has: Mapping[str, int]) -> int:

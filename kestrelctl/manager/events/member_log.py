@@ -9,12 +9,13 @@ from kestrelctl.core.effects import Announcement, Effect, MemberChanged, Members
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.errors import UsageError
 from kestrelctl.grammar.one_line import one_line
-from kestrelctl.membership.event_records import EventsDropped, StoreRecord
+from kestrelctl.membership.event_records import EventsDropped
 from kestrelctl.membership.membership_event import MOST_REASON_CHARACTERS, MembershipEvent
 from kestrelctl.membership.roll import Roll
 from kestrelctl.membership.worker_group_definition import WorkerGroup, WorkerGroupGone
 from kestrelctl.membership.worker_groups import WorkerGroups
 from kestrelctl.store.port import Store
+from kestrelctl.store.store_record import StoreRecord
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,10 @@ class MemberLog:
     Args:
         write: puts records into the next commit.
         after: does something once all that was written so far is durable.
+
+    Attributes:
+        on_event: called with each event, and what its worker says of itself, before it is durable:
+            what it has written goes into the same commit.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class MemberLog:
         self._store = store
         self._write = write
         self._after = after
+        self.on_event: Callable[[MembershipEvent, WorkerAd | None], None] = lambda event, ad: None
         self._roll = Roll(store.members())
         self._last = store.last_member_event()
         self._groups = WorkerGroups()
@@ -111,6 +117,7 @@ class MemberLog:
             reason=one_line(reason)[:MOST_REASON_CHARACTERS],
         )
         self._write([event])
+        self.on_event(event, ad)
         self._after(MemberEvents(events=(event,), members=(ad,)))
 
     def tidy(self, now: float, kept_seconds: float) -> bool:

@@ -1,19 +1,23 @@
-"""Has handlers told of events: each has a line of its own, so a slow one delays only itself."""
+"""Has handlers told of events: each has a line of its own, so a slow one delays only itself.
+
+What waits is in the store, in the commit that makes the event durable, and goes out of it when the
+handler was told: whatever fails between the two, it is told, perhaps twice.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Mapping, Sequence
 
+from kestrelctl.core.effects import Announcement
 from kestrelctl.core.model.ad import WorkerAd
 from kestrelctl.core.model.plural import plural
 from kestrelctl.core.pacing.backoff import doubled_seconds
-from kestrelctl.manager.events.member_log import MemberEvents
 from kestrelctl.manager.handlers.handler_ways import HandlerFailed, HandlerWay
 from kestrelctl.manager.service import Service
 from kestrelctl.membership.handler_definition import HandlerDefinition
+from kestrelctl.membership.handler_records import HandlerAwaits, HandlerSettled
 from kestrelctl.membership.handler_words import ToldEvent, told_event
 from kestrelctl.membership.membership_event import MembershipEvent
 
@@ -29,39 +33,68 @@ LONGEST_AGAIN_SECONDS = 900.0
 MOST_TRIES = 20
 
 
+class HandlersAwait(Announcement, frozen=True, kw_only=True):
+    """What handlers are to be told is durable."""
+
+
 class HandlerLine:
     """One handler and what waits for it.
+
+    Args:
+        waiting: the first and the last place of the line that an earlier manager has left; None if
+            it left nothing.
 
     Attributes:
         done, failed: how often it was told, and could not be.
         dropped: events that it was never told.
     """
 
-    def __init__(self, name: str, way: HandlerWay) -> None:
+    def __init__(
+        self, service: Service, name: str, way: HandlerWay, waiting: tuple[int, int] | None = None
+    ) -> None:
+        self._service = service
         self._name = name
         self._way = way
-        self._waiting: deque[ToldEvent] = deque()
+        first, self._last = waiting or (1, 0)
+        self._settled = first - 1
         self._woken = asyncio.Event()
         self.done = self.failed = self.dropped = 0
 
     def put(self, told: ToldEvent) -> None:
-        """Has it told."""
-        if len(self._waiting) >= MOST_WAITING:
-            self._drop(1, "too much waits for it")
-            self._waiting.popleft()
-        self._waiting.append(told)
+        """Has it told, once that is durable."""
+        self._last += 1
+        self._service.commits.write([HandlerAwaits(self._name, self._last, told)])
+        too_many = self._last - MOST_WAITING
+        if too_many > self._settled:
+            self._drop(too_many - self._settled, "too much waits for it")
+            self._settle(too_many)
+
+    def wake(self) -> None:
+        """Something waits, perhaps."""
         self._woken.set()
 
     async def run(self) -> None:
         """Tells it for ever."""
         while True:
-            while not self._waiting:
-                self._woken.clear()
+            self._woken.clear()
+            if not self._waiting(1):
                 await self._woken.wait()
+                continue
             if self._way.together > 1:
                 await asyncio.sleep(GATHER_SECONDS)
-            together = min(self._way.together, len(self._waiting))
-            await self._tell([self._waiting.popleft() for _ in range(together)])
+            waiting = self._waiting(self._way.together)
+            if waiting:
+                await self._tell([each.told for each in waiting])
+                self._settle(waiting[-1].number)
+
+    def _waiting(self, limit: int) -> list[HandlerAwaits]:
+        if self._settled >= self._last:
+            return []
+        return self._service.store.awaits(self._name, after=self._settled, limit=limit)
+
+    def _settle(self, up_to: int) -> None:
+        self._settled = max(self._settled, up_to)
+        self._service.commits.write([HandlerSettled(self._name, self._settled)])
 
     async def _tell(self, told: Sequence[ToldEvent]) -> None:
         for tries in range(MOST_TRIES):
@@ -92,6 +125,8 @@ class HandlerLine:
 class HandlerDesk:
     """All handlers of a pool.
 
+    What waits for one that is not among them is forgotten: who comes back later begins anew.
+
     Args:
         ways: what each handler does, by its name.
     """
@@ -102,10 +137,20 @@ class HandlerDesk:
         handlers: Sequence[HandlerDefinition],
         ways: Mapping[str, HandlerWay],
     ) -> None:
-        self._pool = service.domain
+        self._service = service
         self._handlers = [each for each in handlers if each.name in ways]
-        self.lines = {each.name: HandlerLine(each.name, ways[each.name]) for each in self._handlers}
-        service.listen(MemberEvents, self._on_events)
+        waiting = service.store.awaited()
+        self.lines = {
+            each.name: HandlerLine(service, each.name, ways[each.name], waiting.get(each.name))
+            for each in self._handlers
+        }
+        for name, (_, last) in waiting.items():
+            if name not in self.lines:
+                service.commits.write([HandlerSettled(name, last)])
+        #: Whether it hears when what it has put is durable, and has put more since.
+        self._announced = self._has_more = False
+        service.member_log.on_event = self._on_event
+        service.listen(HandlersAwait, self._on_durable)
 
     async def run(self) -> None:
         """Tells all of them for ever."""
@@ -113,12 +158,28 @@ class HandlerDesk:
             for line in self.lines.values():
                 group.create_task(line.run())
 
-    def _on_events(self, found: MemberEvents) -> None:
-        for event, member in zip(found.events, found.members, strict=True):
-            self._on_event(event, member)
+    def put(self, told: ToldEvent) -> None:
+        """Has the handler told that the words name.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        self.lines[told.handler].put(told)
+        self._has_more = True
+        self._announce()
+
+    def _announce(self) -> None:
+        if self._has_more and not self._announced:
+            self._announced, self._has_more = True, False
+            self._service.commits.after(HandlersAwait())
 
     def _on_event(self, event: MembershipEvent, member: WorkerAd | None) -> None:
         for handler in self._handlers:
             if handler.takes(event):
-                told = told_event(event, member, pool=self._pool, handler=handler.name)
-                self.lines[handler.name].put(told)
+                self.put(told_event(event, member, pool=self._service.domain, handler=handler.name))
+
+    def _on_durable(self, _: HandlersAwait) -> None:
+        self._announced = False
+        for line in self.lines.values():
+            line.wake()
+        self._announce()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ import msgspec
 from kestrelctl.child_program import child_program
 from kestrelctl.manager.handlers.event_letter import event_letter
 from kestrelctl.manager.mail_server import NotNow, NotToHim, Post
+from kestrelctl.manager.own_thread import in_a_thread
 from kestrelctl.membership.handler_definition import HandlerDefinition
 from kestrelctl.membership.handler_words import ToldEvent, variables
 
@@ -129,38 +131,57 @@ class WebhookWay:
     async def tell(self, told: Sequence[ToldEvent]) -> None:
         """As `HandlerWay.tell`."""
         [one] = told
-        body = msgspec.json.encode(one)
+        request = _Post(self._address, msgspec.json.encode(one), self._timeout_seconds)
         try:
-            # The thread may be longer about it than it should: then nobody waits for it.
             async with asyncio.timeout(self._timeout_seconds):
-                status = await asyncio.to_thread(self._posted, body)
+                await in_a_thread("webhook", request.send)
         except TimeoutError:
+            request.abort()  # one that answers a byte at a time would keep its thread for ever
             why = f"it took longer than {self._timeout_seconds:g} s"
             raise HandlerFailed(why, again=True) from None
         except (OSError, http.client.HTTPException) as error:
             raise HandlerFailed(str(error) or type(error).__name__, again=True) from None
-        if not 200 <= status < 300:
-            again = status >= 500 or status in (408, 429)
-            raise HandlerFailed(f"it answers with status {status}", again=again)
+        if not 200 <= request.status < 300:
+            again = request.status >= 500 or request.status in (408, 429)
+            raise HandlerFailed(f"it answers with status {request.status}", again=again)
 
-    def _posted(self, body: bytes) -> int:
-        parts = urlsplit(self._address)
-        host, seconds = parts.hostname or "", self._timeout_seconds
-        connection: http.client.HTTPConnection
+
+class _Post:
+    """One request, which another thread may end.
+
+    Attributes:
+        status: of the answer; 0 before there is one.
+    """
+
+    def __init__(self, address: str, body: bytes, timeout_seconds: float) -> None:
+        parts = urlsplit(address)
+        self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._body = body
+        self.status = 0
+        host, port = parts.hostname or "", parts.port
+        self._connection: http.client.HTTPConnection
         if parts.scheme == "https":
-            trust = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(
-                host, parts.port, timeout=seconds, context=trust
+            self._connection = http.client.HTTPSConnection(
+                host, port, timeout=timeout_seconds, context=ssl.create_default_context()
             )
         else:
-            connection = http.client.HTTPConnection(host, parts.port, timeout=seconds)
+            self._connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
+
+    def send(self) -> None:
+        """Sends it, and waits for what it is answered."""
         try:
-            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             headers = {"Content-Type": "application/json", "User-Agent": "kestrel"}
-            connection.request("POST", path, body, headers)
-            return connection.getresponse().status
+            self._connection.request("POST", self._path, self._body, headers)
+            self.status = self._connection.getresponse().status
         finally:
-            connection.close()
+            self._connection.close()
+
+    def abort(self) -> None:
+        """Ends it, wherever it is."""
+        found = self._connection.sock
+        if found is not None:
+            with suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
 
 
 def way_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from kestrelctl.core.members.availability import worker_state
 from kestrelctl.core.scheduling.shortage import shape_words
@@ -15,7 +15,6 @@ from kestrelctl.properties.property_summary import PropertySummary
 from kestrelctl.triggers.pool_views import (
     NAMES,
     PoolSnapshot,
-    TableView,
     WatchedEnvironments,
     WatchedGroup,
     WatchedJob,
@@ -23,6 +22,7 @@ from kestrelctl.triggers.pool_views import (
     WatchedUnmet,
     WatchedWorker,
 )
+from kestrelctl.triggers.table_view import WORKERS_IN_A_STEP, TableView
 
 _NO_QUEUE = WatchedQueue(jobs=[], waiting=0, running=0)
 _NO_UNMET = WatchedUnmet(tasks=0, shapes={})
@@ -46,19 +46,20 @@ class PoolWatch:
         Args:
             wanted: names of expressions; of others nothing is looked up that costs time.
         """
-        workers = self._workers()
-        names = self._book.names([each.name for each in workers])
+        workers = self._workers(with_groups="groups" in wanted)
+        jids = [each.name for each in workers]
+        names = self._book.names(jids) if "properties" in wanted else []
         return PoolSnapshot(
             at=self._service.now(),
             workers=workers,
-            groups=self._groups(workers),
-            properties=TableView(names, self._summing([each.name for each in workers])),
+            groups=self._groups(workers, names),
+            properties=self._sums(names, jids),
             queue=self._queue() if "queue" in wanted else _NO_QUEUE,
             unmet=self._unmet() if "unmet" in wanted else WatchedUnmet(tasks=0, shapes={}),
             environments=self._environments(),
         )
 
-    def _workers(self) -> list[WatchedWorker]:
+    def _workers(self, *, with_groups: bool) -> list[WatchedWorker]:
         now, groups = self._service.now(), self._service.member_log.groups
         return [
             WatchedWorker(
@@ -66,7 +67,7 @@ class PoolWatch:
                 host=worker.ad.host,
                 state=worker_state(worker, now),
                 tags=worker.ad.tags,
-                groups=groups.of(jid, worker.ad),
+                groups=groups.of(jid, worker.ad) if with_groups else (),
                 cpus=worker.ad.assets.get("cpus", 0.0),
                 memory=worker.ad.assets.get("memory", 0.0),
                 running=worker.running,
@@ -77,17 +78,22 @@ class PoolWatch:
             if worker.online
         ]
 
-    def _groups(self, workers: list[WatchedWorker]) -> TableView[WatchedGroup]:
+    def _groups(
+        self, workers: list[WatchedWorker], properties: list[str]
+    ) -> TableView[WatchedGroup]:
         def group(name: str) -> WatchedGroup:
             members = [each for each in workers if name in each.groups]
-            jids = [each.name for each in members]
-            table = TableView(self._book.names(jids), self._summing(jids))
+            table = self._sums(properties, [each.name for each in members])
             return WatchedGroup(workers=members, properties=table)
 
-        return TableView([each.name for each in self._service.member_log.groups.all], group)
+        groups = [each.name for each in self._service.member_log.groups.all]
+        return TableView(groups, group, len(workers) // WORKERS_IN_A_STEP)
 
-    def _summing(self, jids: list[str]) -> Callable[[str], PropertySummary]:
-        return lambda name: self._book.summary(name, jids)
+    def _sums(self, properties: list[str], jids: list[str]) -> TableView[PropertySummary]:
+        def summary(name: str) -> PropertySummary:
+            return self._book.summary(name, jids)
+
+        return TableView(properties, summary, len(jids) // WORKERS_IN_A_STEP)
 
     def _queue(self) -> WatchedQueue:
         jobs = [

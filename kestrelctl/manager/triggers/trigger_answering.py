@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from kestrelctl.errors import NotAllowed, UsageError
 from kestrelctl.manager.caller import Caller
 from kestrelctl.manager.triggers.trigger_desk import TriggerDesk, WatchedTrigger
+from kestrelctl.manager.views import first_that_fit
 from kestrelctl.protocol import answers as an
 from kestrelctl.protocol.trigger_messages import (
     EnableTrigger,
@@ -22,6 +21,9 @@ from kestrelctl.protocol.trigger_messages import (
 from kestrelctl.triggers.expression_error import ExpressionError
 from kestrelctl.triggers.trigger_definition import TriggerDefinition, read_triggers
 
+#: So many of the latest times that triggers fired are shown.
+MOST_SHOWN = 1_000
+
 
 class TriggerRequests:
     """List, test, enable, log."""
@@ -34,14 +36,20 @@ class TriggerRequests:
         caller.reply(TriggerList(id=request.id, triggers=views))
 
     async def list_fired(self, caller: Caller, request: ListFired) -> None:
-        if request.name:
+        _must_be_admin(caller)  # what was done names jobs of all users
+        found = self._desk.log.latest(request.name, MOST_SHOWN)
+        if not found and request.name:
             self._desk.trigger(request.name)
-        fired = [
-            FiredView(**msgspec.structs.asdict(each))
-            for each in self._desk.fired
-            if request.name in ("", each.trigger)
+        latest_first = [
+            FiredView(
+                at=each.at,
+                trigger=each.trigger,
+                actions=list(each.actions),
+                problems=list(each.problems),
+            )
+            for each in reversed(found)
         ]
-        caller.reply(FiredList(id=request.id, fired=fired))
+        caller.reply(FiredList(id=request.id, fired=first_that_fit(latest_first)[::-1]))
 
     async def enable(self, caller: Caller, request: EnableTrigger) -> None:
         _must_be_admin(caller)
@@ -57,7 +65,7 @@ class TriggerRequests:
             views = self._desk.watch.look().views()
             is_true = bool(definition.expression.evaluate(views))
             actions = [str(each) for each in definition.actions.of(views)]
-            moments = self._desk.would_have_fired(definition)
+            moments = await self._desk.would_have_fired(definition)
         except ExpressionError as error:
             problem = str(error)
         caller.reply(
@@ -68,7 +76,7 @@ class TriggerRequests:
                 problem=problem,
                 would_have_fired=moments,
                 recorded=len(history),
-                recorded_since=history[0].at if history else None,
+                recorded_since=history.since,
             )
         )
 
@@ -101,4 +109,4 @@ def _view(found: WatchedTrigger) -> TriggerView:
 
 def _must_be_admin(caller: Caller) -> None:
     if not caller.admin:
-        raise NotAllowed("only an admin of the pool may test and change triggers")
+        raise NotAllowed("only an admin may test and switch triggers, and see what they did")

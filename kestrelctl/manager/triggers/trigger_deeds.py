@@ -162,10 +162,9 @@ class TriggerDeeds:
 
     def _notify(self, trigger: str, action: Action) -> None:
         handler, text = _one(action, 0), " ".join(action.given[1])
-        lines = {} if self.handlers is None else self.handlers.lines
-        if handler not in lines:
+        if self.handlers is None or handler not in self.handlers.lines:
             raise NotFound(f"there is no handler {handler[:80]}", hint="docs/events.md")
-        lines[handler].put(
+        self.handlers.put(
             ToldEvent(
                 pool=self._service.domain,
                 handler=handler,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,10 +13,12 @@ import msgspec
 from kestrelctl.core.model.plural import plural
 from kestrelctl.errors import NotFound
 from kestrelctl.manager.service import Service
+from kestrelctl.manager.triggers.moment_log import MomentLog
 from kestrelctl.manager.triggers.pool_watch import PoolWatch
 from kestrelctl.manager.triggers.trigger_deeds import TriggerDeeds
+from kestrelctl.manager.triggers.trigger_log import TriggerLog
 from kestrelctl.triggers.expression_error import ExpressionError
-from kestrelctl.triggers.pool_views import NAMES, PoolSnapshot
+from kestrelctl.triggers.pool_views import NAMES
 from kestrelctl.triggers.trigger_course import TriggerCourse
 from kestrelctl.triggers.trigger_definition import TriggerDefinition
 
@@ -25,26 +26,10 @@ log = logging.getLogger(__name__)
 
 #: Values that come in within this are looked at together.
 COLLECT_SECONDS = 0.2
-#: So many of the latest times that triggers fired are kept.
-MOST_FIRED = 1_000
-#: How often the pool is recorded, for a dry run; so many moments at most, of so many workers each.
+#: How often the pool is recorded, for a dry run.
 RECORD_SECONDS = 60.0
-MOST_MOMENTS = 1_440
-MOST_RECORDED_WORKERS = 200_000
-
-
-class Fired(msgspec.Struct, frozen=True, kw_only=True):
-    """A trigger fired.
-
-    Attributes:
-        actions: what was to be done, in words.
-        problems: what could not be begun.
-    """
-
-    at: float
-    trigger: str
-    actions: list[str]
-    problems: list[str] = []
+#: And when it is looked again whether there is something to record.
+SOON_SECONDS = 1.0
 
 
 class WatchedTrigger:
@@ -54,9 +39,9 @@ class WatchedTrigger:
         problem: why it could not be evaluated the last time; empty if it could.
     """
 
-    def __init__(self, definition: TriggerDefinition) -> None:
+    def __init__(self, definition: TriggerDefinition, course: TriggerCourse) -> None:
         self.definition = definition
-        self.course = TriggerCourse(definition)
+        self.course = course
         self.enabled = True
         self.problem = ""
 
@@ -66,6 +51,11 @@ class TriggerDesk:
 
     Args:
         kept: the file that says which are not enabled.
+        kept_seconds: how long it is kept when triggers fired.
+
+    Attributes:
+        log: when they fired.
+        history: how the pool was.
     """
 
     def __init__(
@@ -75,14 +65,19 @@ class TriggerDesk:
         deeds: TriggerDeeds,
         definitions: Sequence[TriggerDefinition],
         kept: Path,
+        kept_seconds: float,
     ) -> None:
         self._service = service
         self.watch = watch
         self._deeds = deeds
         self._kept = kept
-        self.triggers = {each.name: WatchedTrigger(each) for each in definitions}
-        self.fired: deque[Fired] = deque(maxlen=MOST_FIRED)
-        self.history: deque[PoolSnapshot] = deque()
+        self.log = TriggerLog(service, kept_seconds)
+        courses = service.store.trigger_courses()
+        self.triggers = {
+            each.name: WatchedTrigger(each, TriggerCourse(each, *courses.get(each.name, ())))
+            for each in definitions
+        }
+        self.history = MomentLog(service)
         self._new_values: set[str] = set()
         for name in self._disabled():
             if name in self.triggers:
@@ -130,7 +125,7 @@ class TriggerDesk:
 
     def look(self, trigger: WatchedTrigger) -> None:
         """Evaluates one, and has done what it wants if it fires."""
-        if not trigger.enabled:
+        if not trigger.enabled or not self._service.pool.has_heard:
             return
         definition = trigger.definition
         snapshot = self.watch.look(definition.expression.words)
@@ -147,24 +142,15 @@ class TriggerDesk:
     def _fire(self, definition: TriggerDefinition) -> None:
         now = self._service.now()
         try:
-            actions = definition.actions.of(self.watch.look().views())
+            actions = definition.actions.of(self.watch.look(definition.actions.words).views())
         except ExpressionError as error:
             self.triggers[definition.name].problem = str(error)
             log.warning("trigger %s: %s", definition.name, error)
-            self.fired.append(
-                Fired(at=now, trigger=definition.name, actions=[], problems=[str(error)])
-            )
+            self.log.add(definition.name, now, (), [str(error)])
             return
         log.info("trigger %s: %s", definition.name, "; ".join(map(str, actions)))
         problems = [self._deeds.do(definition.name, each) for each in actions]
-        self.fired.append(
-            Fired(
-                at=now,
-                trigger=definition.name,
-                actions=list(map(str, actions)),
-                problems=[each for each in problems if each],
-            )
-        )
+        self.log.add(definition.name, now, map(str, actions), filter(None, problems))
 
     def _look_at_values(self) -> None:
         names, self._new_values = self._new_values, set()
@@ -187,25 +173,27 @@ class TriggerDesk:
 
     async def _record(self) -> None:
         while True:
-            snapshot = self.watch.look(NAMES)
-            self.history.append(snapshot)
-            most = max(2, min(MOST_MOMENTS, MOST_RECORDED_WORKERS // max(1, len(snapshot.workers))))
-            while len(self.history) > most:
-                self.history.popleft()
+            if not self._service.pool.has_heard:
+                await asyncio.sleep(SOON_SECONDS)
+                continue
+            self.log.tidy()
+            self.history.add(self.watch.look(NAMES))
             await asyncio.sleep(RECORD_SECONDS)
 
-    def would_have_fired(self, definition: TriggerDefinition) -> list[float]:
+    async def would_have_fired(self, definition: TriggerDefinition) -> list[float]:
         """At which of the recorded moments a trigger would have fired; seconds since the epoch.
+
+        The pool goes on meanwhile.
 
         Raises:
             ExpressionError: at one of them it could not have been evaluated.
         """
-        course = TriggerCourse(definition)
-        return [
-            moment.at
-            for moment in self.history
-            if course.fires(bool(definition.expression.evaluate(moment.views())), moment.at)
-        ]
+        course, found = TriggerCourse(definition), list[float]()
+        for moment in self.history.moments():
+            if course.fires(bool(definition.expression.evaluate(moment.views())), moment.at):
+                found.append(moment.at)
+            await asyncio.sleep(0)
+        return found
 
     def _disabled(self) -> list[str]:
         try:

@@ -39,12 +39,14 @@ def open_triggers(
     kept: Path,
     environments: EnvironmentDesk | None,
     handlers: HandlerDesk,
+    kept_seconds: float,
 ) -> TriggerDesk:
     """The triggers of a pool, about which users may ask from now on; `TriggerDesk.run` looks.
 
     Args:
         kept: the file that says which are not enabled.
         environments: None if the pool has none.
+        kept_seconds: how long it is kept when triggers fired.
 
     Raises:
         UsageError: see `read_all_triggers`.
@@ -53,7 +55,7 @@ def open_triggers(
     deeds = TriggerDeeds(service, dispatcher)
     watch.environments = deeds.environments = environments
     deeds.handlers = handlers
-    desk = TriggerDesk(service, watch, deeds, read_all_triggers(files), kept)
+    desk = TriggerDesk(service, watch, deeds, read_all_triggers(files), kept, kept_seconds)
     requests = TriggerRequests(desk)
     dispatcher.serve_also(
         {

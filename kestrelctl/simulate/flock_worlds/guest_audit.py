@@ -14,9 +14,9 @@ from kestrelctl.core.model.spec import JobSpec
 from kestrelctl.flock.rules.policy import Policy
 from kestrelctl.flock.service.guest_jobs import held_of
 from kestrelctl.flock.service.loan_addresses import loan_of
-from kestrelctl.membership.event_records import StoreRecord
 from kestrelctl.simulate.audit import Audit, Execution
 from kestrelctl.simulate.simulation_clock import SimulationClock
+from kestrelctl.store.store_record import StoreRecord
 
 
 class Guest(msgspec.Struct):

@@ -16,7 +16,7 @@ from kestrelctl.simulate.flocks.member import NOTICE_SECONDS, HeardSource, Membe
 from kestrelctl.simulate.flocks.pool_model import PoolModel
 from kestrelctl.simulate.flocks.simulated_pool import FailingPool, SimulatedPool
 from kestrelctl.simulate.flocks.topology import Topology
-from kestrelctl.simulate.flocks.trace import trace
+from kestrelctl.simulate.flocks.trace import trace_arrays
 
 #: Before the first task, the pools join within the first of these, and the overlay settles.
 _GATHERING_SECONDS = 1200.0
@@ -86,10 +86,7 @@ class FlockWorld:
         machines, sequences = (
             max(1, round(plan.scale * random.uniform(FEWEST, MOST))) for _ in range(2)
         )
-        at, lengths = array("d"), array("d")
-        for task in trace(random, sequences):
-            at.append(task.at * MINUTE_SECONDS)
-            lengths.append(task.seconds * MINUTE_SECONDS)
+        at, lengths = trace_arrays(random, sequences, MINUTE_SECONDS)
         return number, machines, at, lengths, self.agenda
 
     def _flock(self) -> None:
@@ -156,10 +153,11 @@ class FlockWorld:
                 for member in self.members
                 for source in member.sources
             }
-            for member in self.members:
-                member.sources = []
+            sources: list[list[HeardSource]] = [[] for _ in self.members]
             for member, table in zip(self.members, tables, strict=True):
-                self._spread(member, table, heard)
+                self._spread(member, table, heard, sources)
+            for member, of_member in zip(self.members, sources, strict=True):
+                member.hears_of(of_member)
         if self.plan.failing or self.plan.joining:
             self.agenda.at(self.agenda.now + MINUTE_SECONDS, self._wire, None, None)
 
@@ -168,8 +166,14 @@ class FlockWorld:
         member: Member,
         table: list[int],
         heard: dict[tuple[Member, Member, str], PoolAnnouncement | None],
+        sources: list[list[HeardSource]],
     ) -> None:
-        """Notes whom the announcements of one pool reach, and by whom and how soon."""
+        """Notes whom the announcements of one pool reach, and by whom and how soon.
+
+        Args:
+            heard: what was taken in of each source so far.
+            sources: takes it, for each of those.
+        """
         own = member.model.number
         reached = {number: (self.network.seconds(own, number), own) for number in table}
         member.copies = len(table)
@@ -189,7 +193,7 @@ class FlockWorld:
             far, via = reached[number]
             source = HeardSource(member, self.members[via].domain, far)
             source.heard = heard.get((self.members[number], member, source.sender))
-            self.members[number].sources.append(source)
+            sources[number].append(source)
 
     def run(self) -> None:
         """Lets time pass until every task has ended."""

@@ -8,7 +8,7 @@ tell whether it has heard them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from math import ceil, floor
 from typing import TYPE_CHECKING
@@ -19,7 +19,12 @@ from kestrelctl.flock.rules.announcing import NEWS_SHARE, Announcer
 from kestrelctl.flock.rules.borrowing import Borrower, Need
 from kestrelctl.flock.rules.flock_settings import FlockSettings
 from kestrelctl.flock.rules.lending import ClassToLend, Lender, LoanLimit
-from kestrelctl.flock.rules.willing import WillingList
+from kestrelctl.flock.rules.willing import (
+    HeardPool,
+    WillingList,
+    nearest_rings_first,
+    rings_of,
+)
 from kestrelctl.protocol.flock import Borrow, LentClass, NotLent, PoolAnnouncement
 from kestrelctl.protocol.flock_overlay import OverlayMessage
 from kestrelctl.simulate.flocks.agenda import Agenda
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 CLASS = "00000000c1a5"
 MACHINE = WorkerAd(assets={"cpus": 1.0})
 _ONE = {"cpus": 1.0}
-_NONE = {"cpus": 0.0}
+_NO_LIMIT = LoanLimit()
 #: When a pool is gone, others have noticed after this time.
 NOTICE_SECONDS = 15.0
 #: A flock of so many pools or fewer needs no table: each tells all it knows.
@@ -50,7 +55,7 @@ def domain_of(number: int) -> str:
 
 
 def _no_limit(_borrower: str) -> LoanLimit:
-    return LoanLimit()
+    return _NO_LIMIT
 
 
 class LatestWords:
@@ -92,7 +97,6 @@ class Member:
 
     Attributes:
         hearers: the pools that its announcements reach.
-        sources: the pools whose announcements reach it.
         copies: how many messages one announcement is, with those that forward it.
         sent: how many messages all its announcements were.
         member: whether it is in the flock now.
@@ -117,7 +121,7 @@ class Member:
         self.domain = domain_of(model.number)
         self.loan_key = (self.domain, CLASS)
         self.hearers: list[Member] = []
-        self.sources: list[HeardSource] = []
+        self._rings: list[list[HeardSource]] = []
         self.said = LatestWords()
         self.announcements = self.asked = self.granted = self.decisions = self.told = 0
         self.keeps_up = True
@@ -140,9 +144,9 @@ class Member:
         self._tick_at = float("inf")
         for source in self.sources:
             source.heard = None
-        # What is used of loans, in the words of the rules, and how many machines are lent.
+        # What is used of loans, in the words of the rules, and how many machines are used and lent.
         self._in_use: dict[tuple[str, str], dict[str, float]] = {}
-        self._used: dict[tuple[str, str], dict[str, float]] = {}
+        self._used: dict[int, int] = {}
         self._lent: dict[int, int] = {}
         self._unused = 0
         self._is_wanted = False
@@ -196,6 +200,16 @@ class Member:
             self._tick_at = float("inf")
             self.overlay.tick(self._agenda.now)
             self._flush()
+
+    @property
+    def sources(self) -> list[HeardSource]:
+        """The pools whose announcements reach it, the nearest first."""
+        return [source for ring in self._rings for source in ring]
+
+    def hears_of(self, sources: Iterable[HeardSource]) -> None:
+        """Its willing list is made of these from now on."""
+        far = self._far
+        self._rings = rings_of((2 * far[each.member.model.number], each) for each in sources)
 
     def targets(self) -> list[int]:
         """The pools to which its announcements go."""
@@ -292,16 +306,14 @@ class Member:
 
     def used(self, borrower: int, running: int) -> None:
         """So many tasks of another pool run here now."""
-        key = self._members[borrower].loan_key
-        used = self._used.get(key)
-        if used is None:
-            used = self._used[key] = {"cpus": 0.0}
-        lent = self._lent.get(borrower, 0)
-        self._unused += max(0, lent - running) - max(0, lent - int(used["cpus"]))
-        used["cpus"] = float(running)
-        self.lender.note_used(self._agenda.now, key, used)
-        if not running:
-            del self._used[key]
+        lent, before = self._lent.get(borrower, 0), self._used.get(borrower, 0)
+        self._unused += max(0, lent - running) - max(0, lent - before)
+        if running:
+            self._used[borrower] = running
+        else:
+            del self._used[borrower]
+        used = {"cpus": float(running)} if running else {}
+        self.lender.note_used(self._agenda.now, self._members[borrower].loan_key, used)
 
     # -- borrowing ---------------------------------------------------------------------------------
 
@@ -325,11 +337,10 @@ class Member:
         waiting = model.waiting
         self._decided_for = _MORE_WAIT * waiting
         self.decisions += 1
-        self._take_in(now)
         asked = self.borrower.decide(
             now,
             (Need(waiting, _ONE, model.fits),),
-            self.willing.nearest_first(self.proximity_seconds, now),
+            self._nearest_first(now),
             self._in_use,
         )
         for lender, message in asked:
@@ -339,22 +350,25 @@ class Member:
             self._agenda.at(now + self._far[number], member._hear, self, message)
         self._look_around(now + _LOOK_AGAIN * settings.minute_seconds)
 
-    def proximity_seconds(self, domain: str) -> float:
-        """The round trip to a pool."""
-        return 2 * self._far[self._number(domain)]
+    def _nearest_first(self, now: float) -> Iterator[HeardPool]:
+        """The willing pools; what each has said is taken in when it is its turn."""
+        for source in nearest_rings_first(self._rings, self._random):
+            self._take_in(source, now)
+            heard = self.willing.get(source.member.domain, now)
+            if heard is not None and heard.said.willing:
+                yield heard
 
-    def _take_in(self, now: float) -> None:
-        """Hears what has come since the last time: of each pool only its last word counts."""
-        for source in self.sources:
-            said = source.member.said
-            at, last = said.at + source.far_seconds, said.last
-            if at > now:
-                at, last = said.before_at + source.far_seconds, said.before
-            if last is None or last is source.heard or at > now:
-                continue
-            before, source.heard = source.heard, last
-            if last.willing or before is None or before.willing:
-                self.willing.hear(last, source.sender, at)
+    def _take_in(self, source: HeardSource, now: float) -> None:
+        """Hears what has come of a pool since the last time: only its last word counts."""
+        said = source.member.said
+        at, last = said.at + source.far_seconds, said.last
+        if at > now:
+            at, last = said.before_at + source.far_seconds, said.before
+        if last is None or last is source.heard or at > now:
+            return
+        before, source.heard = source.heard, last
+        if last.willing or before is None or before.willing:
+            self.willing.hear(last, source.sender, at)
 
     def _refused(self, lender: str, said: NotLent) -> None:
         self.borrower.refused(lender, said, self._agenda.now)
@@ -393,15 +407,15 @@ class Member:
         """Divides what is idle among those who wish for it, and tells them."""
         now = self._agenda.now
         lent = self._lent
-        for grant in self.lender.share(now, self._supplies(), self._used):
+        for grant in self.lender.share(now, self._supplies()):
             number = self._number(grant.borrower)
             machines = round(grant.amounts.get("cpus", 0.0))
             before = lent.get(number, 0)
             if machines == before:
                 continue
             self.granted += 1
-            used = self._used.get((grant.borrower, CLASS), _NONE)["cpus"]
-            self._unused += max(0, machines - int(used)) - max(0, before - int(used))
+            used = self._used.get(number, 0)
+            self._unused += max(0, machines - used) - max(0, before - used)
             if machines:
                 lent[number] = machines
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from kestrelctl.environments.driver_commands import apptainer_build, apptainer_start
@@ -47,6 +47,9 @@ class ApptainerDriver:
         own = self._files.make_own(name, token)
         inside = reading(f"{INSIDE}/{TOKEN_FILE}", command)
         await start_leader(own, apptainer_start(wanted, prepared, str(own), inside), os.environ)
+
+    async def collect(self, in_use: Collection[str]) -> list[str]:
+        return await self._files.collect(in_use)
 
     async def status(self) -> dict[str, EnvironmentStatus]:
         return {name: status_of_leader(self._files.own(name)) for name in self._files.names()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kestrelctl.environments import driver_commands as words
@@ -11,9 +12,11 @@ from kestrelctl.environments.environment_class import EnvironmentClass, recipe_d
 from kestrelctl.environments.environment_names import PREFIX, EnvironmentOwner
 from kestrelctl.environments.worker_command import INSIDE, TOKEN_FILE, reading
 from kestrelctl.errors import KestrelError, MissingTool
+from kestrelctl.worker.environments.control_groups import enforceable
 from kestrelctl.worker.environments.environment_driver import EnvironmentStatus
 from kestrelctl.worker.environments.environment_files import EnvironmentFiles, read_recipe
 from kestrelctl.worker.environments.led_processes import GRACE_SECONDS
+from kestrelctl.worker.environments.one_making import OneMaking
 from kestrelctl.worker.environments.tool_run import run_tool
 
 _CALL_SECONDS = 60.0
@@ -42,34 +45,48 @@ class ContainerDriver:
         self._owner = owner
         self._before = tuple(before)
         self._prepare_seconds = prepare_seconds
+        self._making = OneMaking[str]()
 
     async def prepare(self, wanted: EnvironmentClass) -> str:
-        recipe = read_recipe(wanted.recipe)
-        digest = recipe_digest(wanted, recipe)
-        image = wanted.image or f"localhost/{PREFIX}-environment:{digest}"
+        if not wanted.recipe:
+            return await self._there(wanted.image, words.image_pull(self._engine, wanted.image))
+        digest = recipe_digest(wanted, read_recipe(wanted.recipe))
+        self._files.note_use(digest)
+        image, context = _image_of(digest), str(Path(wanted.recipe).absolute().parent)
+        build = words.image_build(self._engine, image, wanted.recipe, context)
+        return await self._making.of(image, lambda: self._there(image, build))
+
+    async def _there(self, image: str, bring: Sequence[str]) -> str:
+        """The image, which is brought unless it is there."""
         try:
             await self._call(words.image_check(self._engine, image))
         except MissingTool:
             raise
         except KestrelError:
-            context = str(Path(wanted.recipe).absolute().parent)
-            await self._call(
-                words.image_build(self._engine, image, wanted.recipe, context)
-                if wanted.recipe
-                else words.image_pull(self._engine, image),
-                self._prepare_seconds,
-            )
+            await self._call(bring, self._prepare_seconds)
         return image
+
+    async def collect(self, in_use: Collection[str]) -> list[str]:
+        removed: list[str] = []
+        for note in self._files.long_unused():
+            if (image := _image_of(note.name)) in in_use:
+                continue
+            with contextlib.suppress(KestrelError):  # it is used, or somebody has removed it
+                await self._call(words.image_remove(self._engine, image))
+            note.unlink()
+            removed.append(note.name)
+        return removed
 
     async def start(
         self, name: str, wanted: EnvironmentClass, prepared: str, command: Sequence[str], token: str
     ) -> None:
         own = self._files.make_own(name, token)
+        held_to = replace(wanted, resources=enforceable(wanted.resources))
         inside = reading(f"{INSIDE}/{TOKEN_FILE}", command)
         try:
             await self._call(
                 words.container_start(
-                    self._engine, wanted, prepared, self._owner, name, str(own), inside
+                    self._engine, held_to, prepared, self._owner, name, str(own), inside
                 )
             )
         except KestrelError:  # the engine may have made one all the same
@@ -96,3 +113,8 @@ class ContainerDriver:
 
     async def _call(self, argv: Sequence[str], limit_seconds: float = _CALL_SECONDS) -> str:
         return await run_tool((*self._before, *argv), limit_seconds=limit_seconds)
+
+
+def _image_of(digest: str) -> str:
+    """The name of what is built after a recipe."""
+    return f"localhost/{PREFIX}-environment:{digest}"

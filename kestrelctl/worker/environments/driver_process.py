@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -136,6 +136,10 @@ class DistantDriver:
     async def sweep(self) -> list[str]:
         """As `environment_driver.sweep`."""
         return msgspec.convert(await self._ask("sweep"), list[str])
+
+    async def collect(self, in_use: Collection[str]) -> list[str]:
+        """As `EnvironmentDriver.collect`."""
+        return msgspec.convert(await self._ask("collect", in_use=tuple(in_use)), list[str])
 
     async def _ask(self, method: str, **given: Any) -> Any:
         return await self._process.ask(DriverCall(0, self._kind, method, **given))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,6 +40,14 @@ class EnvironmentDriver(Protocol):
         Args:
             token: what the command reads from standard input; empty for nothing.
         """
+
+    async def collect(self, in_use: Collection[str]) -> list[str]:
+        """Removes what was prepared and was not used for long; returns what that was.
+
+        Args:
+            in_use: what `prepare` has returned, and has to stay.
+        """
+        ...
 
     async def status(self) -> dict[str, EnvironmentStatus]:
         """All of this owner, those of an earlier process too, by name."""

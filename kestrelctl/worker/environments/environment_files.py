@@ -5,7 +5,8 @@ made/DIGEST-WORD/    where that is; no link leads to what was never finished
 running/NAME/        of one environment: its token, its home, what it has said
 
 What is made stays where it was made, because a virtual environment knows its own path. What puts it
-in place is the link, which is renamed into existence.
+in place is the link, which is renamed into existence. The directory's own time of change says when
+it was used last: what was not for long goes, and what was not of late goes when the disk is full.
 """
 
 from __future__ import annotations
@@ -14,11 +15,21 @@ import asyncio
 import os
 import secrets
 import shutil
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from kestrelctl.environments.worker_command import TOKEN_FILE
 from kestrelctl.errors import KestrelError, UsageError
+from kestrelctl.worker.environments.one_making import OneMaking
+
+#: What was not used for so long is not kept any longer.
+UNUSED_SECONDS = 30 * 86400.0
+#: What was used of late is kept, however full the disk is: who asked for it has yet to start in it.
+FRESH_SECONDS = 900.0
+#: What should be free on the disk: so much of it, and no more than that.
+FREE_PART = 0.1
+FREE_BYTES = 10 << 30
 
 
 class EnvironmentFiles:
@@ -37,29 +48,33 @@ class EnvironmentFiles:
                 f"environments cannot be kept in {root}", cause="its path has a colon or a comma"
             )
         self._root = root.absolute()
-        self._making = asyncio.Lock()
+        self._making = OneMaking[Path]()
 
     # ---- what is made once
 
     async def prepared(self, digest: str, make: Callable[[Path], Awaitable[None]]) -> Path:
         """What was made under that digest; it is made now if it is not there.
 
+        Whoever gives up leaves it to be made: the next one finds it.
+
         Args:
             make: is given a new directory to fill.
         """
         link = self._root / "prepared" / digest
-        async with self._making:
-            if not link.exists():
-                await self._make(link, make)
-        return link.resolve()
+        if digest in self._making or not link.exists():
+            return await self._making.of(digest, lambda: self._make(link, make))
+        place = link.resolve()
+        os.utime(place)
+        return place
 
-    async def _make(self, link: Path, make: Callable[[Path], Awaitable[None]]) -> None:
+    async def _make(self, link: Path, make: Callable[[Path], Awaitable[None]]) -> Path:
         place = made_in(self._root) / f"{link.name}-{secrets.token_hex(4)}"
         draft = place.with_suffix(".link")
         try:
             place.mkdir(mode=0o755, parents=True)
             link.parent.mkdir(parents=True, exist_ok=True)
             await make(place)
+            os.utime(place)
             draft.symlink_to(place)
             draft.rename(link)
         except OSError as error:
@@ -67,16 +82,62 @@ class EnvironmentFiles:
         finally:
             if not link.exists():
                 await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+        return place
 
     async def sweep_unfinished(self) -> None:
         """Removes what a killed process was making, and what no link leads to any more."""
-        async with self._making:
-            used = {link.resolve() for link in (self._root / "prepared").glob("*")}
-            for place in made_in(self._root).glob("*"):
-                if place.is_symlink():
-                    place.unlink()
-                elif place not in used:
-                    await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+        for place in list(made_in(self._root).glob("*")):
+            digest = place.name.rpartition("-")[0]
+            if digest in self._making or (self._root / "prepared" / digest).resolve() == place:
+                continue
+            if place.is_symlink():
+                place.unlink()
+            else:
+                await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+
+    async def collect(self, in_use: Collection[str]) -> list[str]:
+        """Removes what was not used for long; while the disk is nearly full, the rest, too.
+
+        Args:
+            in_use: what `prepare` has returned, and stays whatever its age.
+
+        Returns:
+            What was removed, by its digest.
+        """
+        removed: list[str] = []
+        kept = [(place.stat().st_mtime, link, place) for link, place in self._whole()]
+        for _, link, place in sorted(kept):
+            unused_seconds = time.time() - place.stat().st_mtime
+            is_used = any(Path(each).is_relative_to(place) for each in in_use)
+            if is_used or unused_seconds < FRESH_SECONDS:
+                continue
+            if unused_seconds < UNUSED_SECONDS and not self._disk_is_full():
+                continue
+            link.unlink()
+            gone = place.with_name(f"{place.name}.gone")
+            place.rename(gone)  # At once: nobody starts in what is being removed.
+            await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+            removed.append(link.name)
+        return removed
+
+    def note_use(self, digest: str) -> None:
+        """Notes that something is used now that is kept elsewhere under that digest."""
+        note = self._root / "prepared" / digest
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch()
+
+    def long_unused(self) -> list[Path]:
+        """The notes of what was not used for long."""
+        notes = list((self._root / "prepared").glob("*"))
+        return [each for each in notes if time.time() - each.stat().st_mtime >= UNUSED_SECONDS]
+
+    def _whole(self) -> list[tuple[Path, Path]]:
+        links = (self._root / "prepared").glob("*")
+        return [(link, link.resolve()) for link in links if link.exists()]
+
+    def _disk_is_full(self) -> bool:
+        disk = shutil.disk_usage(self._root)
+        return disk.free < min(disk.total * FREE_PART, FREE_BYTES)
 
     # ---- what runs
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -16,10 +17,11 @@ from typing import Protocol
 import msgspec
 
 from kestrelctl.core.model.ad import WorkerAd
-from kestrelctl.core.model.assets import amounts
+from kestrelctl.core.model.assets import amounts, natural
 from kestrelctl.core.model.validate import LEAST_OF_AN_ASSET
 from kestrelctl.environments.environment_class import EnvironmentClass, EnvironmentResources
 from kestrelctl.environments.environment_names import EnvironmentOwner
+from kestrelctl.environments.host_share import host_share
 from kestrelctl.environments.node_command import node_command
 from kestrelctl.errors import KestrelError
 from kestrelctl.protocol.environments import (
@@ -73,14 +75,18 @@ class _Here:
     """One environment.
 
     Attributes:
-        held: what is taken off this machine's worker for it, in natural units.
+        assets: what it has, in natural units.
+        held: what of that is taken off this machine's worker for it.
+        prepared: what its driver has prepared for it; empty while it has not.
         work: what is being done with it.
         stops: whether the pool has asked for its end.
     """
 
     def __init__(self, order: StartEnvironment) -> None:
         self.order = order
+        self.assets = dict(order.assets)
         self.held: dict[str, float] = {}
+        self.prepared = ""
         self.starts = True
         self.stops = False
         self.work: asyncio.Task[None] | None = None
@@ -96,6 +102,9 @@ class EnvironmentHost:
             here of the server.
         command_of: the command line of the worker in an environment of a class, under a name.
         close_drivers: called when the last one is stopped.
+
+    Attributes:
+        drivers: those.
     """
 
     def __init__(
@@ -109,7 +118,7 @@ class EnvironmentHost:
         close_drivers: Callable[[], None] = lambda: None,
     ) -> None:
         self._session = session
-        self._drivers = drivers
+        self.drivers = drivers
         self._owner = owner
         self._recipes = recipes
         self._token_of = token_of
@@ -121,13 +130,17 @@ class EnvironmentHost:
 
     async def sweep(self) -> None:
         """Stops what an earlier process has left."""
-        for kind, driver in self._drivers.items():
+        for kind, driver in self.drivers.items():
             for name in await driver.sweep():
                 log.warning("stopped %s, a %s environment that was left behind", name, kind)
 
     def greet(self) -> None:
         """Says what there is: the pool has welcomed this machine's worker."""
         self._say([])
+
+    def in_use(self) -> list[str]:
+        """What drivers have prepared for the environments that are here."""
+        return [here.prepared for here in self._here.values() if here.prepared]
 
     # -- orders ------------------------------------------------------------------------------------
 
@@ -175,10 +188,11 @@ class EnvironmentHost:
         """Why it cannot be started here; empty if it can."""
         if self._closing:
             return "this worker is ending"
-        if order.kind not in self._drivers:
+        if order.kind not in self.drivers:
             return f"no environments of kind {order.kind} are made here"
         free = self._session.free()
-        for asset, amount in amounts(order.assets).items():
+        of_share = dict.fromkeys(host_share(self._session.ad.assets, order.assets), 1)
+        for asset, amount in (of_share | amounts(order.assets)).items():
             if free.get(asset, 0) < amount:
                 return f"there is no room for it any more: too little {asset} is free"
         return ""
@@ -187,18 +201,18 @@ class EnvironmentHost:
 
     async def _start(self, here: _Here) -> None:
         order = here.order
-        driver = self._drivers[order.kind]
+        driver = self.drivers[order.kind]
         name = self._owner.name(order.number)
         try:
             async with asyncio.timeout(order.start_seconds):
-                wanted = self._class_of(order)
-                prepared = await driver.prepare(wanted)
+                wanted = self._class_of(order, here.assets)
+                here.prepared = await driver.prepare(wanted)
                 if order.runs:  # it joins no pool of ours, so it is handed nothing to join with
                     command, token = node_command(order.runs, order.worker), ""
                 else:
                     command = self._command_of(wanted, order.worker)
                     token = self._token_of(order.jid, order.password)
-                await driver.start(name, wanted, prepared, command, token)
+                await driver.start(name, wanted, here.prepared, command, token)
         except TimeoutError:
             await self._end(here, f"it was not started within {order.start_seconds:g} s")
         except KestrelError as error:
@@ -211,13 +225,14 @@ class EnvironmentHost:
             here.starts = False
             self._say([])
 
-    def _class_of(self, order: StartEnvironment) -> EnvironmentClass:
+    def _class_of(self, order: StartEnvironment, assets: Mapping[str, float]) -> EnvironmentClass:
         recipe = ""
         if order.recipe:
-            self._recipes.mkdir(parents=True, exist_ok=True)
-            place = self._recipes / f"{order.of}-{order.number}"
+            # Alone in its directory, all of which a container's build sees; of a tree, a program.
+            place = self._recipe_of(order)
+            place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(order.recipe)
-            place.chmod(0o700)  # of a tree it is a program
+            place.chmod(0o700)
             recipe = str(place)
         return EnvironmentClass(
             name=order.of,
@@ -226,10 +241,14 @@ class EnvironmentHost:
             recipe=recipe,
             tags=tuple(order.tags),
             resources=EnvironmentResources(
-                cpus=order.assets.get("cpus", 0.0),
-                memory_bytes=int(order.assets.get("memory", 0.0)),
+                cpus=assets.get("cpus", 0.0),
+                memory_bytes=int(assets.get("memory", 0.0)),
+                disk_bytes=int(assets.get("disk", 0.0)),
             ),
         )
+
+    def _recipe_of(self, order: StartEnvironment) -> Path:
+        return self._recipes / f"{order.of}-{order.number}" / "recipe"
 
     async def _end(self, here: _Here, why: str) -> None:
         """Removes one, gives back what it had, and says so."""
@@ -238,7 +257,7 @@ class EnvironmentHost:
             log.warning("environment %d of class %s: %s", order.number, order.of, why)
         while not await self._is_stopped(order) and not self._closing:
             await asyncio.sleep(STOP_AGAIN_SECONDS)  # Meanwhile it has what it has.
-        (self._recipes / f"{order.of}-{order.number}").unlink(missing_ok=True)
+        shutil.rmtree(self._recipe_of(order).parent, ignore_errors=True)
         if self._here.pop(order.number, None) is not None:
             self._offer(here.held)
             self._say([_ended(order, why)])
@@ -246,7 +265,7 @@ class EnvironmentHost:
     async def _is_stopped(self, order: StartEnvironment) -> bool:
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                await self._drivers[order.kind].stop(self._owner.name(order.number))
+                await self.drivers[order.kind].stop(self._owner.name(order.number))
         except (TimeoutError, KestrelError, OSError) as error:
             log.warning("environment %d is not stopped: %s", order.number, error)
             return False
@@ -258,7 +277,7 @@ class EnvironmentHost:
             await asyncio.sleep(LOOK_SECONDS)
             for kind in {here.order.kind for here in self._here.values()}:
                 try:
-                    found = await self._drivers[kind].status()
+                    found = await self.drivers[kind].status()
                 except (KestrelError, OSError) as error:
                     log.warning("environments of kind %s cannot be looked at: %s", kind, error)
                     continue
@@ -276,8 +295,11 @@ class EnvironmentHost:
 
     def _take(self, here: _Here) -> None:
         """Takes what an environment has off what this machine's worker offers."""
-        ad = self._session.ad
-        for name, amount in here.order.assets.items():
+        ad, free = self._session.ad, natural(self._session.free())
+        share = host_share(ad.assets, here.order.assets)
+        for name, amount in share.items():
+            here.assets[name] = min(amount, float(int(free.get(name, 0.0))))
+        for name, amount in here.assets.items():
             least = LEAST_OF_AN_ASSET if name == "cpus" else 0.0  # of these nobody offers nothing
             here.held[name] = min(amount, ad.assets.get(name, 0.0) - least)
         self._offer({name: -amount for name, amount in here.held.items()})
@@ -290,7 +312,7 @@ class EnvironmentHost:
     def _say(self, ended: list[EndedEnvironment]) -> None:
         self._session.say(
             EnvironmentsHere(
-                kinds=sorted(self._drivers),
+                kinds=sorted(self.drivers),
                 here=[
                     HeldEnvironment(
                         here.order.number,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from kestrelctl.environments import driver_commands as words
@@ -64,6 +64,9 @@ class LibvirtDriver:
         except KestrelError:
             await self.stop(name)
             raise
+
+    async def collect(self, in_use: Collection[str]) -> list[str]:
+        return []  # it makes nothing but disks that go with their machines
 
     async def status(self) -> dict[str, EnvironmentStatus]:
         here = {name: EnvironmentStatus(False) for name in self._files.names()}

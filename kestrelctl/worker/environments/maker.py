@@ -32,7 +32,7 @@ class DriverCall(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         number: the answer has it, too.
-        method: `prepare`, `start`, `status`, `stop` or `sweep`.
+        method: `prepare`, `start`, `status`, `stop`, `sweep` or `collect`.
     """
 
     number: int
@@ -43,6 +43,7 @@ class DriverCall(msgspec.Struct, omit_defaults=True):
     prepared: str = ""
     command: tuple[str, ...] = ()
     token: str = ""
+    in_use: tuple[str, ...] = ()
 
 
 class DriverAnswer(msgspec.Struct, omit_defaults=True):
@@ -76,6 +77,8 @@ async def _done(call: DriverCall, driver: EnvironmentDriver) -> Any:
             return await driver.stop(call.name)
         case "sweep":
             return await sweep(driver)
+        case "collect":
+            return await driver.collect(call.in_use)
     assert call.wanted is not None
     if call.method == "prepare":
         return await driver.prepare(call.wanted)

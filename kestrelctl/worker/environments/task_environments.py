@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+import os
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kestrelctl.core.model.task_environment import KINDS, TaskEnvironment
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.errors import KestrelError
+from kestrelctl.worker.environments.one_making import OneMaking
 from kestrelctl.worker.environments.venv_variables import venv_variables
-
-#: What is prepared is looked for again after so long: who keeps the directory sees it in use.
-LOOK_AGAIN_SECONDS = 3600.0
 
 
 class PreparingDriver(Protocol):
@@ -28,26 +29,37 @@ class EnvironmentRefused(KestrelError):
     """A task cannot have its environment; the message is the reason in its report."""
 
 
+class Inside(NamedTuple):
+    """What a task is given that runs inside an environment.
+
+    Attributes:
+        env: its variables.
+        leave: is called when the task has ended: until then the environment is kept.
+    """
+
+    env: dict[str, str]
+    leave: Callable[[], None]
+
+
 class TaskEnvironments:
     """The environments of one worker's tasks.
 
     Args:
         recipes: a directory for recipes while environments are prepared.
-        now: seconds that only grow.
 
     Attributes:
         drivers: by kind, those that work here.
     """
 
-    def __init__(self, recipes: Path, now: Callable[[], float]) -> None:
+    def __init__(self, recipes: Path) -> None:
         self._recipes = recipes
-        self._now = now
         self.drivers: Mapping[str, PreparingDriver] = {}
-        self._prepared: dict[TaskEnvironment, tuple[str, float]] = {}
-        self._under_way: dict[TaskEnvironment, asyncio.Task[str]] = {}
+        self._prepared: dict[tuple[str, str], str] = {}
+        self._making = OneMaking[str]()
+        self._users: Counter[str] = Counter()
 
-    async def inside(self, wanted: TaskEnvironment, env: Mapping[str, str]) -> dict[str, str]:
-        """The variables of a task inside an environment, which is prepared if it is not there.
+    async def inside(self, wanted: TaskEnvironment, env: Mapping[str, str]) -> Inside:
+        """Lets a task into an environment, which is prepared if it is not there.
 
         Args:
             env: its variables without that.
@@ -55,40 +67,28 @@ class TaskEnvironments:
         Raises:
             EnvironmentRefused: it cannot be prepared.
         """
-        place, at = self._prepared.get(wanted, ("", 0.0))
-        if not place or self._now() - at > LOOK_AGAIN_SECONDS or not Path(place).is_dir():
-            place = await self._prepare(wanted)
-        return {**env, **venv_variables(place, env)}
+        made_of = (wanted.kind, wanted.recipe)
+        place = self._prepared.get(made_of, "")
+        if not place or not _is_used_now(place):
+            place = self._prepared[made_of] = await self._prepare(wanted)
+        self._users[place] += 1
+        return Inside({**env, **venv_variables(place, env)}, partial(self._leave, place))
+
+    def in_use(self) -> list[str]:
+        """Those that some task is inside of."""
+        return list(self._users)
+
+    def _leave(self, place: str) -> None:
+        self._users[place] -= 1
+        self._users += Counter()  # without those that nobody is inside of
 
     async def _prepare(self, wanted: TaskEnvironment) -> str:
-        work = self._under_way.get(wanted)
-        if work is None:
-            work = self._under_way[wanted] = asyncio.get_running_loop().create_task(
-                self._made(wanted)
-            )
-            work.add_done_callback(lambda done: self._done(wanted, done))
-        # A task that is cancelled meanwhile leaves the others what they wait for.
-        return await asyncio.shield(work)
-
-    def _done(self, wanted: TaskEnvironment, work: asyncio.Task[str]) -> None:
-        del self._under_way[wanted]
-        if not work.cancelled() and work.exception() is None:
-            self._prepared[wanted] = (work.result(), self._now())
-
-    async def _made(self, wanted: TaskEnvironment) -> str:
         driver = self.drivers.get(wanted.kind)
         if driver is None or wanted.kind not in KINDS:
             raise EnvironmentRefused(f"no-environment: none of kind {wanted.kind} are made here")
-        recipe = ""
+        made_of = (wanted.kind, wanted.recipe)
         try:
-            if wanted.recipe:
-                self._recipes.mkdir(parents=True, exist_ok=True)
-                digest = hashlib.sha256(wanted.recipe.encode()).hexdigest()[:16]
-                place = self._recipes / f"tasks-{digest}"
-                place.write_text(wanted.recipe)
-                recipe = str(place)
-            of = EnvironmentClass(name=wanted.of, kind=wanted.kind, recipe=recipe)
-            return await driver.prepare(of)
+            return await self._making.of(made_of, lambda: self._made(driver, *made_of))
         except OSError as error:
             raise EnvironmentRefused(f"no-resources: environment {wanted.of}: {error}") from error
         except KestrelError as error:
@@ -97,7 +97,26 @@ class TaskEnvironments:
                 f"no-environment: {wanted.of}: {error.message}{cause}"[:1_000]
             ) from error
 
+    async def _made(self, driver: PreparingDriver, kind: str, recipe: str) -> str:
+        if not recipe:
+            return await driver.prepare(EnvironmentClass(name="tasks", kind=kind))
+        self._recipes.mkdir(parents=True, exist_ok=True)
+        place = self._recipes / f"tasks-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
+        place.write_text(recipe)
+        try:
+            of = EnvironmentClass(name="tasks", kind=kind, recipe=str(place))
+            return await driver.prepare(of)
+        finally:
+            place.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Gives up what is being prepared."""
-        for work in self._under_way.values():
-            work.cancel()
+        self._making.close()
+
+
+def _is_used_now(place: str) -> bool:
+    """Notes that a directory is used; False if it has gone."""
+    with suppress(OSError):
+        os.utime(place)
+        return True
+    return False

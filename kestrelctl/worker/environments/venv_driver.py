@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from kestrelctl.environments.driver_commands import venv_preparation
@@ -62,6 +62,9 @@ class VenvDriver:
             "XDG_STATE_HOME": f"{own}/state",
         }
         await start_leader(own, reading(f"{own}/{TOKEN_FILE}", command), env)
+
+    async def collect(self, in_use: Collection[str]) -> list[str]:
+        return await self._files.collect(in_use)
 
     async def status(self) -> dict[str, EnvironmentStatus]:
         return {name: status_of_leader(self._files.own(name)) for name in self._files.names()}

@@ -6,7 +6,6 @@ may block: it is called in a thread of its own.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ import psutil
 
 from kestrelctl.properties.property_reading import PropertyValue
 from kestrelctl.worker import gpus
-from kestrelctl.worker.plugins import batch_queue
+from kestrelctl.worker.plugins import batch_queue, logins
 
 #: Over so long a rate is measured.
 RATE_SECONDS = 0.5
@@ -107,37 +106,11 @@ def gpu(words: Sequence[str]) -> PropertyValue:
 
 
 def users(words: Sequence[str]) -> PropertyValue:
-    """Logins at the machine itself, or all: `users console`, `users all`.
-
-    systemd's logind knows those at a seat (loginctl(1)); without it, those of utmp(5) count whose
-    terminal is one of the machine's, or that have a display of its own.
-    """
-    what = _word(words, 0, "console", ("console", "all"))
-    said = gpus.output(("loginctl", "list-sessions", "--output=json"))
-    if said:  # It fails where there is no logind.
-        return _logind_users(said, what)
-    found = psutil.users()
-    if what == "all":
-        return len(found)
-    return sum(
-        (each.terminal or "").startswith("tty") or (each.host or "").startswith(":")
-        for each in found
-    )
-
-
-def _logind_users(said: str, what: str) -> int:
-    try:
-        sessions = json.loads(said)
-        ids = [each["session"] for each in sessions if what == "all" or each.get("seat")]
-    except (ValueError, TypeError, KeyError) as error:
-        raise NoValue(f"loginctl says what cannot be read: {error}") from None
-    return sum(_is_of_a_person(each) for each in ids)
-
-
-def _is_of_a_person(session: str) -> bool:
-    said = gpus.output(("loginctl", "show-session", session, "-p", "Class", "-p", "State"))
-    facts = dict(line.partition("=")[::2] for line in said.splitlines())
-    return facts.get("Class", "").startswith("user") and facts.get("State") != "closing"
+    """Logins at the machine itself, or all: `users console`, `users all`."""
+    found = logins.count(_word(words, 0, "console", ("console", "all")) == "console")
+    if found is None:
+        raise NoValue("neither logind nor utmp tells who is there")
+    return found
 
 
 def package(words: Sequence[str]) -> PropertyValue:

@@ -18,6 +18,7 @@ from typing import TypeAlias
 import msgspec
 
 from kestrelctl import clock
+from kestrelctl.child_program import adopt_orphans
 from kestrelctl.properties.property_definition import PropertyDefinition
 from kestrelctl.properties.property_reading import PropertyReading
 from kestrelctl.worker.plugins import entry_point_plugin
@@ -130,6 +131,7 @@ async def run_once(order: RunThis, say: Callable[[RanLine], None]) -> None:
 
 async def serve() -> None:
     """Does what standard input says, until that ends."""
+    adopt_orphans()
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MOST_LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

@@ -348,11 +348,12 @@ def test_a_machine_dies_and_comes_back(client: Client) -> None:
     assert "lost: worker w1 went away" in client("job", "story", job_id, "--limit", "5000")
 
 
-#: What a pool that is in no flock has nothing to show of.
-OF_NEIGHBOURS = (
+#: What a pool that is in no flock, and has no classes of environments, has nothing to show of.
+OF_OTHER_POOLS = (
     "kestrel_flock_round_trip_",
     "kestrel_flock_loan_",
     "kestrel_flock_hand_out_",
+    "kestrel_environment",
 )
 
 
@@ -365,7 +366,7 @@ def test_every_panel_shows_what_the_pool_does(client: Client) -> None:
     asked = [
         (panel, dashboardkit.substituted(panel.text, __rate_interval="2m", __range="5m"))
         for panel in dashboardkit.expressions()
-        if not any(name in panel.text for name in OF_NEIGHBOURS)
+        if not any(name in panel.text for name in OF_OTHER_POOLS)
     ]
 
     def silent() -> list[str]:

@@ -1,0 +1,1 @@
+"""Hosts that are shared out among classes of work, for good or as work comes."""
