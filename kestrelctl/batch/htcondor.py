@@ -7,6 +7,7 @@ requirements. There are no partitions.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -20,7 +21,6 @@ from kestrelctl.batch.queue_facts import (
     BatchNode,
     UnreadableOutput,
     merged,
-    words_of,
 )
 
 JOBS = (
@@ -33,7 +33,8 @@ NODES = ("condor_status", "-json")
 _PHASES = {1: PENDING, 2: RUNNING, 6: RUNNING, 7: RUNNING}
 #: Jobs of these universes need no machine: scheduler, grid, local.
 _WITHOUT_MACHINE = (7, 9, 12)
-_ALLOCATED = ("Claimed", "Preempting", "Matched", "Drained")
+_ALLOCATED = ("Claimed", "Preempting", "Matched")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def read_jobs(text: str) -> list[BatchJobs]:
@@ -48,9 +49,8 @@ def read_jobs(text: str) -> list[BatchJobs]:
         if phase is None or job.get("JobUniverse") in _WITHOUT_MACHINE:
             continue
         hosts = job.get("MinHosts", 1)
-        features = words_of(str(job.get("Requirements", "")))
-        # As `TARGET.HasMpi` it is one word.
-        features |= {word.rpartition(".")[2] for word in features}
+        names = _NAME.findall(str(job.get("Requirements", "")))
+        features = frozenset(name.lower() for name in names)
         nodes = hosts if isinstance(hosts, int) else 1
         found.append(BatchJobs(phase, 1, nodes, features, frozenset()))
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -10,8 +9,6 @@ from typing import NamedTuple
 PENDING, RUNNING = "pending", "running"
 #: Of nodes. Those that are down, drained, or do not answer are in neither.
 IDLE, ALLOCATED = "idle", "allocated"
-
-_WORD = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 class UnreadableOutput(Exception):
@@ -49,11 +46,6 @@ class BatchNode(NamedTuple):
     phase: str
     features: frozenset[str]
     partitions: frozenset[str]
-
-
-def words_of(text: str) -> frozenset[str]:
-    """The names in an expression, in small letters: of `(mpi&big)|x*2` mpi, big and x."""
-    return frozenset(word.lower() for word in _WORD.findall(text))
 
 
 def merged(nodes: Iterable[BatchNode]) -> list[BatchNode]:

@@ -13,7 +13,6 @@ from kestrelctl.batch.queue_facts import (
     BatchNode,
     UnreadableOutput,
     merged,
-    words_of,
 )
 
 #: Each task of an array by itself. A reason may have anything in it, so it comes last.
@@ -30,6 +29,8 @@ _FOR_NODES = re.compile(
     "None|Resources|Priority|ReqNodeNotAvail|Nodes required for job are|NodeDown|PartitionConfig"
     "|BadConstraints"
 )
+#: sbatch(1), "--constraint".
+_BETWEEN = re.compile(r"\*[0-9]+|[&|,()\[\]{}]")
 _ALLOCATED = {"allocated", "mixed", "completing", "draining", "planned"}
 
 
@@ -79,4 +80,7 @@ def _fields(line: str, count: int) -> list[str]:
 
 
 def _features(text: str) -> frozenset[str]:
-    return frozenset() if text == "(null)" else words_of(text)
+    """The names in a list of features, or in a constraint: of `(mpi&big)|x*2` mpi, big and x."""
+    if text == "(null)":
+        return frozenset()
+    return frozenset(name.strip().lower() for name in _BETWEEN.split(text) if name.strip())

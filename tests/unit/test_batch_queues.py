@@ -27,7 +27,7 @@ higher priority partitions
 PENDING;1;debug;[mpi*2];JobHeldUser
 PENDING;1;debug;mpi;Dependency
 PENDING;1;debug;mpi;JobArrayTaskLimit
-PENDING;1;debug;mpich;Resources
+PENDING;1;debug;mpich&2xgpu;Resources
 RUNNING;3;debug;mpi;None
 COMPLETING;1;long;(null);None
 """
@@ -143,6 +143,8 @@ CONDOR_STATUS = """
 ,
 {"Name": "slot1@ash", "Machine": "ash", "State": "Owner", "Activity": "Idle", "HasMpi": true}
 ,
+{"Name": "slot1@fir", "Machine": "fir", "State": "Drained", "Activity": "Idle", "HasMpi": true}
+,
 {"Name": "slot1@yew", "Machine": "yew", "State": "Unclaimed", "Activity": "Idle", "HasMpi": false}
 ]
 """
@@ -168,6 +170,8 @@ def answered(words: str) -> int:
         ("slurm pending feature=mpi", 2),
         ("slurm pending feature=MPI partition=debug", 2),
         ("slurm pending feature=big", 1),
+        ("slurm pending feature=2xgpu", 1),
+        ("slurm pending feature=xgpu", 0),
         ("slurm pending partition=long", 1),
         ("slurm running", 2),
         ("slurm running feature=mpi", 1),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cli_fake_pool
+import msgspec
 import pytest
 from cli_fake_pool import FakePool, run
 
@@ -23,6 +25,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found.write_text(
         '[environment.science]\nkind = "venv"\nrecipe = "science.txt"\n'
         '[environment.tree]\nkind = "chroot"\nimage = "/no/such/tree"\n'
+        '[environment.node]\nkind = "venv"\nruns = "slurmd"\n'
     )
     return found
 
@@ -31,7 +34,7 @@ def test_a_class_that_is_not_there_is_named_with_those_that_are(file: Path) -> N
     result = run(FakePool(), "worker", "environment", str(file), "art", TOKEN)
     assert result.exit_code == NotFound.exit_status
     assert "has no class art" in result.stderr
-    assert "one of science, tree" in result.stderr
+    assert "one of node, science, tree" in result.stderr
 
 
 def test_a_mistake_in_a_file_is_named_before_a_token_is_read(file: Path) -> None:
@@ -52,3 +55,21 @@ def test_what_could_not_be_prepared_leaves_no_environment(file: Path) -> None:
     assert result.exit_code == UsageError.exit_status
     assert "the image /no/such/tree is no directory" in result.stderr
     assert not list((file.parent / "state").glob("kestrel/environments/*/chroot/running/*"))
+
+
+def test_what_is_no_worker_is_not_started_with_a_token(file: Path) -> None:
+    result = run(FakePool(), "worker", "environment", str(file), "node", TOKEN)
+    assert result.exit_code == UsageError.exit_status
+    assert "node starts no worker" in result.stderr
+
+
+def test_of_a_node_it_is_said_what_runs_and_nothing_of_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = cli_fake_pool.ENVIRONMENT_CLASS
+    node = msgspec.structs.replace(found, runs="slurmd -N '{name}'")
+    monkeypatch.setattr(cli_fake_pool, "ENVIRONMENT_CLASS", node)
+    shown = run(FakePool(), "environment", "explain", node.name).stdout
+    assert "slurmd -N '{name}': no worker of this pool" in shown
+    assert "without work" not in shown
+    assert "waiting" not in shown

@@ -182,6 +182,7 @@ async def test_a_node_that_ends_at_once_has_failed_and_a_later_end_is_its_own_af
     assert found.failures.latest("mpi", HOST) is None
     third = found.start("mpi")
     found.on_here(HOST, here(third.number, of="mpi"))
+    await asyncio.sleep(NODE_SETTLES_SECONDS / 2)
     found.on_here(HOST, ended(third.number, "mpi", "its program has ended"))
     assert found.failures.latest("mpi", HOST) is not None
 
