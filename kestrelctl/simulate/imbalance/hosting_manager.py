@@ -8,6 +8,7 @@ from random import Random
 from kestrelctl.core.model.config import Config
 from kestrelctl.environments.environment_class import EnvironmentClass
 from kestrelctl.environments.started import Environment
+from kestrelctl.manager.environments.environment_accounts import EnvironmentAccounts
 from kestrelctl.manager.environments.environment_desk import EnvironmentDesk
 from kestrelctl.manager.listener import ManagerListener
 from kestrelctl.manager.request_dispatch import RequestDispatcher
@@ -37,6 +38,7 @@ class HostingManager(SimulatedManager):
         super().__init__(clock, random, server, store, audit, config, check=check)
         self._classes = {each.name: each for each in classes}
         self._desk: EnvironmentDesk | None = None
+        self._accounts = AccountsOfWorld()
 
     def open_environments(
         self, service: Service, dispatcher: RequestDispatcher, listener: ManagerListener
@@ -44,7 +46,9 @@ class HostingManager(SimulatedManager):
         """As `manager.manager_daemon.serve`."""
         workers_domain = f"workers.{self.server.domain}"
         invitations = AnybodyJoins(workers_domain)
-        self._desk = EnvironmentDesk(service, self._classes, {}, invitations, workers_domain)
+        self._desk = EnvironmentDesk(
+            service, self._classes, {}, invitations, workers_domain, self._accounts
+        )
         dispatcher.serve_environments(self._desk)
         listener.on_environments = self._desk.on_here
 
@@ -55,6 +59,16 @@ class HostingManager(SimulatedManager):
     def environments(self) -> list[Environment]:
         """What the living process knows of."""
         return list(self._desk.book.known.values()) if self._desk is not None else []
+
+
+class AccountsOfWorld(EnvironmentAccounts):
+    """They are there for the next process as well, without a file."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def _write(self) -> None:
+        pass
 
 
 class AnybodyJoins:
