@@ -228,3 +228,17 @@ async def test_new_work_does_not_wait_for_the_next_round(tmp_path: Path) -> None
         await asyncio.sleep(0.001)
     assert len(asked) == 2, "much that happens is looked at together"
     assert asked[0] - happened < 0.05
+
+
+@on_its_own_clock
+async def test_what_is_ordered_is_not_free_though_its_host_has_not_said_that_it_has_it(
+    tmp_path: Path,
+) -> None:
+    """From then on the host offers less by itself."""
+    found, _, _ = desk(tmp_path, worker(HOST), worker("v@workers.pool/h"))
+    found.on_here(HOST, here())
+    found.on_here("v@workers.pool/h", here())
+    started = found.start("gpu", HOST)
+    assert {room.name[0]: room.free["cpus"] for room in found.hosts()} == {"w": 3000, "v": 4000}
+    found.on_here(HOST, here(started.number))
+    assert {room.name[0]: room.free["cpus"] for room in found.hosts()} == {"w": 4000, "v": 4000}
