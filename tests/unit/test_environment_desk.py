@@ -262,3 +262,17 @@ async def test_nobody_starts_more_than_the_class_allows(tmp_path: Path) -> None:
         found.start("gpu")
     with pytest.raises(UsageError, match="there are 2 environments of class gpu"):
         found.start("gpu")
+
+
+@on_its_own_clock
+async def test_what_is_ordered_is_not_free_though_its_host_has_not_said_that_it_has_it(
+    tmp_path: Path,
+) -> None:
+    """From then on the host offers less by itself."""
+    found, _, _ = desk(tmp_path, worker(HOST), worker("v@workers.pool/h"))
+    found.on_here(HOST, here())
+    found.on_here("v@workers.pool/h", here())
+    started = found.start("gpu", HOST)
+    assert {room.name[0]: room.free["cpus"] for room in found.hosts()} == {"w": 3000, "v": 4000}
+    found.on_here(HOST, here(started.number))
+    assert {room.name[0]: room.free["cpus"] for room in found.hosts()} == {"w": 4000, "v": 4000}

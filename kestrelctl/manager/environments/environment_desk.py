@@ -392,14 +392,18 @@ class EnvironmentDesk:
     def hosts(self) -> list[HostRoom]:
         """The workers whose machines make environments, with what is free there."""
         found: list[HostRoom] = []
+        promised: dict[str, Counter[str]] = {}
+        for each in self.book.known.values():
+            if not each.held:
+                promised.setdefault(each.host, Counter()).update(self._taken(each))
+        now = self._service.now()
         for name, kinds in self.book.kinds.items():
             worker = self._service.pool.workers.get(name)
-            if worker is None or not _may_host(worker, self._service.now()):
+            if worker is None or not _may_host(worker, now):
                 continue
             free = Counter(worker.free)
-            for each in self.book.of_host(name):
-                if not each.held:
-                    free.subtract(self._taken(each))
+            if name in promised:
+                free.subtract(promised[name])
             may = frozenset(
                 cls.name
                 for cls in self.classes.values()
