@@ -26,6 +26,7 @@ LOOK_SECONDS = 0.01
 #: By it they are known.
 RUN_VARIABLE = "KESTREL_RUN"
 _SUBREAPER = 36
+_MARK = f"{RUN_VARIABLE}=".encode()
 
 _numbers = itertools.count(1)
 #: The programs that run: the process of each, or None while it is started.
@@ -78,7 +79,7 @@ async def child_program(
             yield program
     finally:
         del _running[number]
-        await _end_orphans(number)
+        await _end_orphans()
 
 
 @asynccontextmanager
@@ -95,40 +96,39 @@ async def _ended(program: asyncio.subprocess.Process) -> AsyncIterator[None]:
             await asyncio.wait_for(program.wait(), KILLED_SECONDS)
 
 
-async def _end_orphans(number: int) -> None:
-    """Ends what a program has left that is not of its group any more."""
+async def _end_orphans() -> None:
+    """Ends what programs have left that run no more, and that is not of their groups."""
     give_up_at = asyncio.get_running_loop().time() + KILLED_SECONDS
-    while left := list(_orphans_of(number)):
-        for pid in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        if asyncio.get_running_loop().time() > give_up_at:
-            return
+    while _others is not None and asyncio.get_running_loop().time() < give_up_at:
+        if None not in _running.values():  # what is being started cannot be told from what is left
+            left = list(_orphans(_others))
+            if not left:
+                return
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _orphans_of(number: int) -> Iterator[int]:
+def _orphans(others: frozenset[int]) -> Iterator[int]:
     """Those that live; the others are reaped.
 
-    One that says nothing of where it is from is taken for the program's if no other one runs.
+    One that says nothing of where it is from is left alone as long as any program runs.
     """
-    if _others is None or None in _running.values():
-        return  # what is being started cannot be told from what was left
-    known = _others | {pid for pid in _running.values() if pid is not None}
-    mark = f"{RUN_VARIABLE}={number}".encode()
+    known = others | {pid for pid in _running.values() if pid is not None}
     for pid in _children():
         if pid in known:
             continue
         with suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG) != (0, 0):
                 continue
-        said = _environment(pid)
-        if mark in said or not (_running or any(_is_mark(each) for each in said)):
+        marks = [each for each in _environment(pid) if each.startswith(_MARK)]
+        if not (marks[0].removeprefix(_MARK) in _numbers_that_run() if marks else _running):
             yield pid
 
 
-def _is_mark(entry: bytes) -> bool:
-    return entry.startswith(f"{RUN_VARIABLE}=".encode())
+def _numbers_that_run() -> set[bytes]:
+    return {str(number).encode() for number in _running}
 
 
 def _environment(pid: int) -> list[bytes]:

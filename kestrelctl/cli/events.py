@@ -71,7 +71,8 @@ def events(
     async def work(connection: Connection) -> None:
         first = ListEvents(query=query, after=-1 if follows and since is None else 0)
         found = _followed(connection, invocation, first) if follows else _pages(connection, first)
-        nothing = "nothing is known of workers"
+        anything = query == EventQuery()
+        nothing = "nothing is known of workers" if anything else "nothing of the kind is known"
         await invocation.show(Listing(found, _COLUMNS, lambda e: str(e.number), nothing=nothing))
 
     invocation.talk(work)

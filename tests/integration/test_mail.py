@@ -44,7 +44,7 @@ LIVES = ""
 #: Gathers events for a moment only, and tries again soon.
 TELLS_SOON = """
 from kestrelctl.manager.handlers import handler_desk
-handler_desk.GATHER_SECONDS = handler_desk.AGAIN_SECONDS = 0.2
+handler_desk.GATHER_SECONDS = handler_desk.BETWEEN_SECONDS = handler_desk.AGAIN_SECONDS = 0.2
 handler_desk.LONGEST_AGAIN_SECONDS = 0.2
 handler_desk.MOST_TRIES = 10_000
 """

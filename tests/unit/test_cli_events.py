@@ -36,6 +36,12 @@ def test_options_say_which_are_meant() -> None:
     assert (asked.query, asked.after) == (meant, 0)
 
 
+def test_that_nothing_fits_is_not_that_nothing_has_happened() -> None:
+    pool = FakePool(ListEvents=EventPage(id="", events=[], after=7))
+    assert "nothing is known of workers" in run(pool, "pool", "events").output
+    assert "nothing of the kind is known" in run(pool, "pool", "events", "--group", "gpu").output
+
+
 def test_pages_are_asked_for_one_after_the_other() -> None:
     pages = {0: EventPage(id="", events=[FIRST], after=6, more=True)}
     rest = EventPage(id="", events=[SECOND], after=7)

@@ -102,6 +102,24 @@ async def test_one_is_told_after_the_other_and_together_what_goes_together() -> 
 
 
 @on_its_own_clock
+async def test_one_that_comes_and_goes_fills_no_mailbox() -> None:
+    way = Way(together=10_000)
+    line = Line(Path(), way)
+    running = asyncio.ensure_future(line.desk.run())
+    for number in range(600):
+        await line.hears(number)
+        await asyncio.sleep(1.0)
+    assert [len(each) for each in way.told] == [5, *[60] * 9], "five seconds, then each minute"
+    await asyncio.sleep(3_600.0)
+    told = len(way.told)
+    await line.hears(600)
+    await asyncio.sleep(GATHER_SECONDS + 1.0)
+    assert way.told[told:] == [[600]], "after a pause it is told soon again"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@on_its_own_clock
 async def test_what_may_succeed_later_is_tried_again_and_the_rest_is_dropped() -> None:
     way = Way()
     way.failures = [HandlerFailed("away", again=True)] * 2 + [HandlerFailed("no", again=False)]

@@ -233,6 +233,14 @@ async def test_one_that_is_disabled_does_nothing_also_after_a_restart(pool: Pool
     assert pool.draining() == [W1]
 
 
+async def test_what_cannot_be_kept_is_not_switched(pool: Pool) -> None:
+    await pool.begin(rule("drain('w1')"))
+    (pool.directory / "disabled").mkdir()
+    assert (await pool.asked(EnableTrigger(name="t", enabled=False))).code == "store-full"
+    [view] = (await pool.asked(ListTriggers())).triggers
+    assert view.enabled
+
+
 async def test_one_that_rests_rests_also_after_a_restart_and_the_log_is_there(pool: Pool) -> None:
     text = rule("run_command('clean', days=1)") + "cooldown = 600\n"
     await pool.begin(text)

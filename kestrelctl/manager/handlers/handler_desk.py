@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 MOST_WAITING = 10_000
 #: What is told together waits so long for others that happen together.
 GATHER_SECONDS = 5.0
+#: And so long at least after what was told before: one that comes and goes fills no mailbox.
+BETWEEN_SECONDS = 60.0
 #: The pauses before what was not done is tried again, and how often it is.
 AGAIN_SECONDS = 5.0
 LONGEST_AGAIN_SECONDS = 900.0
@@ -75,17 +77,21 @@ class HandlerLine:
 
     async def run(self) -> None:
         """Tells it for ever."""
+        loop = asyncio.get_running_loop()
+        told_at = loop.time() - BETWEEN_SECONDS
         while True:
             self._woken.clear()
             if not self._waiting(1):
                 await self._woken.wait()
                 continue
             if self._way.together > 1:
-                await asyncio.sleep(GATHER_SECONDS)
+                rest_seconds = told_at + BETWEEN_SECONDS - loop.time()
+                await asyncio.sleep(max(GATHER_SECONDS, rest_seconds))
             waiting = self._waiting(self._way.together)
             if waiting:
                 await self._tell([each.told for each in waiting])
                 self._settle(waiting[-1].number)
+                told_at = loop.time()
 
     def _waiting(self, limit: int) -> list[HandlerAwaits]:
         if self._settled >= self._last:

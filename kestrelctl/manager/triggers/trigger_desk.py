@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kestrelctl.core.model.plural import plural
-from kestrelctl.errors import NotFound
+from kestrelctl.errors import NotFound, StoreFull
 from kestrelctl.manager.service import Service
 from kestrelctl.manager.triggers.moment_log import MomentLog
 from kestrelctl.manager.triggers.pool_watch import PoolWatch
@@ -107,13 +107,21 @@ class TriggerDesk:
 
         Raises:
             NotFound: there is none of that name.
+            StoreFull: that cannot be kept, and so is not done.
         """
-        self.trigger(name).enabled = enabled
-        self.trigger(name).course.true_since = None
-        off = sorted(each for each, found in self.triggers.items() if not found.enabled)
+        trigger = self.trigger(name)
+        off = {each for each, found in self.triggers.items() if not found.enabled} - {name}
         beside = self._kept.with_suffix(".new")
-        beside.write_bytes(msgspec.json.encode(off))
-        os.replace(beside, self._kept)
+        try:
+            with beside.open("wb") as stream:
+                stream.write(msgspec.json.encode(sorted(off if enabled else off | {name})))
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(beside, self._kept)
+        except OSError as error:
+            raise StoreFull(f"{self._kept} cannot be written", cause=str(error)) from error
+        trigger.enabled = enabled
+        trigger.course.true_since = None
 
     def on_values(self, names: frozenset[str]) -> None:
         """Properties of these names have new values at a worker."""
