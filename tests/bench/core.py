@@ -1,5 +1,5 @@
-"""What the core costs alone, without input or output: a task handed out and reported, and jobs that
-wait.
+"""What the core costs alone, without input or output: a task handed out and reported, jobs of one
+task each, and jobs that wait.
 
     .venv/bin/python tests/bench/core.py [TASKS] [WORKERS]
 """
@@ -94,6 +94,20 @@ def dispatch_microseconds(tasks: int, workers: int, jobs: int = 1, users: int = 
     return (time.process_time() - started) / tasks * 1e6
 
 
+def one_task_microseconds(jobs: int, workers: int) -> float:
+    """Processor time of a job of one task, from its submission to its end; nobody waits long."""
+    bench = Bench(workers)
+    gc.collect()
+    gc.freeze()
+    started = time.process_time()
+    for n in range(jobs):
+        bench.now += 0.002
+        bench.submit(1, f"user{n % 10}")
+        if n >= workers:
+            bench.report(bench.names[n % workers])
+    return (time.process_time() - started) / jobs * 1e6
+
+
 def queued(jobs: int, tasks: int) -> str:
     """What so many waiting jobs of so many tasks cost."""
     bench = Bench(100)
@@ -114,6 +128,7 @@ def main(tasks: int = 200_000, workers: int = 917) -> None:
     one = dispatch_microseconds(tasks, workers)
     many = dispatch_microseconds(tasks, workers, 1_000, 100)
     print(f"{one:.2f} us a task of one job, {many:.2f} of 1,000 jobs of 100 users")
+    print(f"{one_task_microseconds(20_000, 12):.1f} us a job of one task, with 12 workers")
 
 
 if __name__ == "__main__":

@@ -288,7 +288,7 @@ def settle_job(state: State, job: Job, now: float) -> None:
 
 def _sets_free(state: State, job: Job) -> bool:
     """Whether somebody waits for nobody's end any more but those that are not yet durable."""
-    return any(
+    return job.id in state.dependencies and any(
         not any(parent in state.jobs for parent in parents.left)
         for parents in state.dependencies.of(job.id)
     )

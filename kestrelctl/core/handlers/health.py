@@ -119,7 +119,8 @@ def _note(
     fresh = sent_at >= worker.round_at
     if fresh:
         worker.round_at = now
-    _recent(job).add(worker.account, sent_at, shortest, longest, failed=failed, fresh=fresh)
+    if job.spec.count > 1:  # of one task others have nothing to compare
+        _recent(job).add(worker.account, sent_at, shortest, longest, failed=failed, fresh=fresh)
     return fresh
 
 

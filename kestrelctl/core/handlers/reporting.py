@@ -146,7 +146,7 @@ def accept(state: State, jid: str, results: list[Result], seals: list[Seal], at:
             if attempt.sent_at:
                 added = at - attempt.sent_at - wall_seconds - result.waited_seconds
                 dispatched.append(added)
-                job.latencies.append(added)
+                job.note_latency(added)
             if had is not worker:
                 job.learn(wall_seconds, 1)
                 if had is not None:

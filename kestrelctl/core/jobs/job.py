@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict, deque
-from copy import copy
 
 import msgspec
 
@@ -40,6 +39,10 @@ FAILED_TASKS = "failed tasks"
 PARENT = "parent"
 #: Of most jobs no task ends badly. Nobody adds to this one.
 _NONE = IndexRanges()
+#: So many latencies of a job are kept: the latest.
+MOST_LATENCIES = 4096
+#: Of a job of which nothing has ended. Nobody adds to this one either.
+_NOTHING_YET: deque[float] = deque(maxlen=0)
 #: Where a job comes among others: the lower first. It ends with the job's id.
 Order = tuple[float, ...]
 
@@ -283,7 +286,7 @@ class Job:
         self.latest_seconds: float | None = None
         self.before_seconds: float | None = None
         self.recent: Recent | None = None
-        self.latencies: deque[float] = deque(maxlen=4096)
+        self.latencies = _NOTHING_YET
         self.happenings = 0
         self.resumed = 0
         self.stores_files = False
@@ -425,6 +428,12 @@ class Job:
         self.cursor = max(self.cursor, index + 1)
         return passed
 
+    def note_latency(self, seconds: float) -> None:
+        """Notes what dispatch added to one of its tasks."""
+        if self.latencies is _NOTHING_YET:
+            self.latencies = deque(maxlen=MOST_LATENCIES)
+        self.latencies.append(seconds)
+
     def note_bad(self, first: int, last: int) -> None:
         """Notes that these tasks have ended otherwise than done."""
         if self.bad is _NONE:
@@ -478,7 +487,7 @@ class Job:
             state=state,
             cancelling=self.cancelling,
             cursor=self.cursor,
-            counts=copy(self.counts),
+            counts=self.counts.copy(),
             ended_at=ended_at,
             untold=state != "active"
             and self.spec.notify.wants(

@@ -97,6 +97,8 @@ class Tokens:
 
     def times_free(self, wanted: Amounts) -> int:
         """How many attempts that want so much each could have it now."""
+        if not wanted:
+            return UNBOUNDED
         return min((self.free(name, wanted) // n for name, n in wanted.items()), default=UNBOUNDED)
 
     def hold(self, wanted: Amounts, attempts: int) -> None:
@@ -124,6 +126,8 @@ class TokensLeft:
 
     def times_free(self, wanted: Amounts) -> int:
         """How many attempts that want so much each could still have it."""
+        if not wanted:
+            return UNBOUNDED
         return min((self._free(name, wanted) // n for name, n in wanted.items()), default=UNBOUNDED)
 
     def _free(self, name: str, wanted: Amounts) -> int:

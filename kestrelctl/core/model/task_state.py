@@ -33,6 +33,10 @@ class Counts(msgspec.Struct, kw_only=True):
         """All of them."""
         return self.done + self.failed + self.lost + self.cancelled
 
+    def copy(self) -> Counts:
+        """The same numbers, which do not change with these."""
+        return Counts(done=self.done, failed=self.failed, lost=self.lost, cancelled=self.cancelled)
+
     def outcome(self) -> str:
         """`done`, `failed` or `cancelled`, for a job whose tasks are all in a final state."""
         if self.failed or self.lost:
