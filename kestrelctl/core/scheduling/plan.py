@@ -240,13 +240,10 @@ class Planner:
 
     def plan(self) -> Plan:
         """Plans for all that waits and everybody who may take it."""
-        if not self._places:
-            return self.found
+        shapes, waiting, present = self._shapes, self._waiting, self._supply.present()
         offers: dict[ClassSupply, Iterable[Offer]] = {}
-        for cls in self._supply.present():
-            if not cls.hungry:
-                continue
-            usable = cls.usable(self._shapes, self._waiting)
+        for cls in present if self._places else ():
+            usable = cls.usable(shapes, waiting) if cls.hungry else 0
             if usable:
                 self._usable[cls] = usable
                 offers[cls] = self._offers_of(cls, usable)
@@ -256,9 +253,7 @@ class Planner:
             return self.found
         tiers = self._tiers(list(offers))
         if self._spanning:
-            usable_of = {
-                cls: cls.usable(self._shapes, self._waiting) for cls in self._supply.present()
-            }
+            usable_of = {cls: cls.usable(shapes, waiting) for cls in present}
             self._together = Together(usable_of, offers, self._config, self._now)
         while True:
             for tier in tiers:
@@ -270,9 +265,6 @@ class Planner:
     def _offers_of(self, cls: ClassSupply, usable: int) -> Iterator[Offer]:
         """What the workers of a class have, besides those that are full. In the first round each is
         made when its turn comes: of many idle workers few are looked at.
-
-        Args:
-            usable: what of all that waits can run there.
         """
         into, sated = cls.table().into, self.found.sated
         for worker in cls.hungry.values():
