@@ -181,15 +181,11 @@ class Sharer:
 
     def fold(self, now: float, half_life_seconds: float) -> float:
         """Begins to forget what he has used up to now; returns his usage."""
-        usage, age, since = self._usage, now - self._usage_at, now - self._since
-        fresh = self.charged * since if since > 0.0 else 0.0
-        self.served += self._unfolded + fresh
-        if usage and age > 0.0:
-            usage *= 0.5 ** (age / half_life_seconds)
-        self._usage = usage = usage + self._unfolded + fresh
+        self.served += self._unfolded + self.charged * max(0.0, now - self._since)
+        self._usage = self.usage(now, half_life_seconds)
         self._usage_at = self._since = now
         self._unfolded = 0.0
-        return usage
+        return self._usage
 
     def used_since_record(self, now: float, half_life_seconds: float) -> float:
         """What he has used, in weighted seconds, that his record does not tell."""
