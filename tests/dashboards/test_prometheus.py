@@ -117,11 +117,14 @@ class Prometheus:
 
 
 def _configuration(pool: PoolState) -> dict[str, Any]:
-    """As the role makes it; manager, server and one worker process are on one host."""
+    """As the role makes it; manager, server and the first worker process are on one host."""
     pages = [
         ("kestrel-manager", pool.metrics, "here"),
         ("kestrel-xmpp-server", pool.server_metrics, "here"),
-        *zip(["kestrel-worker"] * 2, pool.worker_metrics, ["here", "there"], strict=False),
+    ]
+    hosts = ("here", "there", "up", "down")
+    pages += [
+        ("kestrel-worker", url, host) for url, host in zip(pool.worker_metrics, hosts, strict=False)
     ]
     jobs: dict[str, list[dict[str, Any]]] = {}
     for job, url, host in pages:
@@ -172,13 +175,15 @@ async def seen_by_prometheus(
 ) -> AsyncIterator[Prometheus]:
     """The Prometheus of a pool that runs, once it has seen all of it."""
     async with Prometheus(directory, pool) as prometheus:
+        seen: list[float | None] = []
+        all_of_it = [workers, 2 + len(pool.worker_metrics)]
 
         async def complete() -> bool:
-            return await prometheus.value("instance:kestrel_workers_usable:sum") == workers and (
-                await prometheus.value("sum(up)") == 2 + len(pool.worker_metrics)
-            )
+            asked = ("instance:kestrel_workers_usable:sum", "sum(up)")
+            seen[:] = [await prometheus.value(query) for query in asked]
+            return seen == all_of_it
 
-        await until(complete, 20)
+        await until(complete, 20, lambda: f"{seen} instead of {all_of_it}")
         yield prometheus
 
 
