@@ -128,6 +128,7 @@ class Member:
         self.copies = self.sent = 0
         self._members, self._far, self._agenda = members, far, agenda
         self._settings, self._random = settings, random
+        self._pace_seconds, self._look_seconds = settings.pace_seconds, settings.look_seconds
         self.member = False
         self._starts = 0
         self._forget()
@@ -300,7 +301,7 @@ class Member:
                 self._share_soon()
         idle = free - self._unused
         if idle > self._most or idle < self._fewest:
-            at = max(self._agenda.now, self.said.at + self._settings.pace_seconds)
+            at = max(self._agenda.now, self.said.at + self._pace_seconds)
             if at < self._announce_at:
                 self._wake(at)
 
@@ -323,7 +324,7 @@ class Member:
 
     def _look_around(self, at: float) -> None:
         """Asks for a decision at a moment, but not too soon after the last one."""
-        at = max(at, self._decided_at + self._settings.pace_seconds)
+        at = max(at, self._decided_at + self._pace_seconds)
         if self._decide_at is None or at < self._decide_at:
             self._decide_at = at
             self._agenda.at(at, self._decide, at, None)
@@ -409,7 +410,7 @@ class Member:
 
     def _share_soon(self) -> None:
         """Shares now, or when the pool may look again."""
-        due, now = self._shared_at + self._settings.look_seconds, self._agenda.now
+        due, now = self._shared_at + self._look_seconds, self._agenda.now
         if due <= now:
             self._share()
         elif self._share_at is None:
