@@ -36,6 +36,15 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
     help="How far announcements go, a run each; 0 for pools that are alone.  [default: 0, 1]",
 )
 @click.option(
+    "--look",
+    "look_seconds",
+    type=Number(0, min_open=True),
+    default=0.02,
+    show_default=True,
+    metavar="SECONDS",
+    help="How soon a pool looks again at what is free and what waits; the source's took a minute.",
+)
+@click.option(
     "--reclaim",
     "reclaim_minutes",
     type=Number(0),
@@ -56,6 +65,7 @@ def simulate_flocks(
     scale: float,
     seed: int,
     ttls: tuple[int, ...],
+    look_seconds: float,
     reclaim_minutes: float,
     failing: str | None,
     joining: str | None,
@@ -74,6 +84,7 @@ def simulate_flocks(
             seed=seed,
             flocking=ttl > 0,
             ttl=max(ttl, 1),
+            look_seconds=look_seconds,
             reclaim_minutes=reclaim_minutes,
             failing=parse_percent(failing) if failing and ttl else 0.0,
             joining=parse_percent(joining) if joining and ttl else 0.0,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kestrelctl.flock.rules.announcing import Announcer
+from kestrelctl.flock.rules.borrowing import Borrower
 from kestrelctl.simulate.flocks.flock_tally import NEAR_SHARES, FlockTally, tally
 from kestrelctl.simulate.flocks.flock_world import FlockWorld, FlockWorldPlan
-from kestrelctl.simulate.flocks.pool_model import DONE
+from kestrelctl.simulate.flocks.pool_model import DONE, PoolModel
 
 TINY = FlockWorldPlan(pools=24, scale=0.02, seed=3)
 
@@ -66,6 +69,43 @@ def test_pools_that_flock_are_done_sooner_than_pools_that_are_alone() -> None:
 def test_guests_that_may_go_on_longer_than_any_task_are_never_run_again() -> None:
     short = told(FlockWorldPlan(pools=24, scale=0.02, seed=3, reclaim_minutes=0.5))
     assert told(TINY).run_again == 0 < short.run_again
+
+
+@pytest.mark.parametrize("look_seconds", [20.0, 60.0])
+def test_a_pool_looks_no_sooner_again_than_it_may(
+    look_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks others, and lends what has fallen idle, so often; what is taken back, at once."""
+    asked: dict[str, list[float]] = {}
+    lent: dict[str, list[float]] = {}
+    decide, offered = Borrower.decide, PoolModel.offered
+
+    def decides(self: Borrower, now: float, *about: Any) -> Any:
+        asked.setdefault(str(id(self)), []).append(now)
+        return decide(self, now, *about)
+
+    def is_offered(self: PoolModel, lender: int, machines: int) -> None:
+        loan = self.borrowed.get(lender)
+        if machines > (loan.machines if loan is not None else 0):
+            now = world.agenda.now - world.network.seconds(self.number, lender)
+            lent.setdefault(str(lender), []).append(round(now, 6))
+        offered(self, lender, machines)
+
+    monkeypatch.setattr(Borrower, "decide", decides)
+    monkeypatch.setattr(PoolModel, "offered", is_offered)
+    world = FlockWorld(replace(TINY, look_seconds=look_seconds))
+    world.run()
+    assert tally(world).lost == 0
+    assert lent
+    for moments in asked.values():
+        assert all(later - now >= look_seconds - 1e-6 for now, later in pairwise(moments))
+    soon = [
+        later - now
+        for moments in lent.values()
+        for now, later in pairwise(sorted(set(moments)))
+        if later - now < look_seconds - 1e-3
+    ]
+    assert len(soon) < sum(map(len, lent.values())) / 4, "where somebody's loan is taken back"
 
 
 def test_how_near_tasks_ran_is_counted_from_where_each_ran() -> None:

@@ -56,6 +56,18 @@ def test_one_lost_announcement_lets_nothing_expire() -> None:
     assert settings.expiry_seconds > 2 * settings.announce_seconds
 
 
+def test_a_pool_that_looks_once_a_minute_tells_no_news_sooner() -> None:
+    telling = Telling(settings=FlockSettings(look_minutes=1.0))
+    assert telling.tell(machines(4)) is not None
+    assert telling.later(MINUTE - 0.1, machines(9)) is None
+    assert telling.later(0.1, machines(9)) is not None
+
+
+def test_a_pool_looks_every_20_ms_at_most() -> None:
+    assert FlockSettings().look_seconds == pytest.approx(0.02)
+    assert FlockSettings(minute_seconds=6.0).look_seconds == pytest.approx(0.002)
+
+
 def test_news_goes_as_soon_as_the_pace_allows(telling: Telling) -> None:
     assert telling.later(PACE - 0.1, machines(9)) is None
     assert telling.announcer.wake_at == pytest.approx(telling.now + 0.1)

@@ -8,6 +8,8 @@ from kestrelctl.core.model.neighbour import RECLAIM_MINUTES
 
 #: Of the source: pools tell each other what they have about once a minute.
 MINUTE_SECONDS = 60.0
+#: A pool looks at what is free and what waits no sooner again than this: 20 ms.
+LOOK_MINUTES = 1 / 3000
 
 
 class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,6 +18,8 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         minute_seconds: what a minute is; an experiment in scaled time has another.
         ttl: how far its announcements go.
+        look_minutes: so long after a look at what is free and what waits the pool looks again,
+            however much happens meanwhile. The pools of Butt, Zhang and Hu looked once in a minute.
         spread: how many neighbours that have nothing free are asked to lend what will be.
         reclaim_minutes: how long guests may go on while own tasks wait for their places.
         fixed: pools that it was told of by hand: it hears of no others, and what it tells them is
@@ -24,6 +28,7 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     minute_seconds: float = MINUTE_SECONDS
     ttl: int = 1
+    look_minutes: float = LOOK_MINUTES
     spread: int = 8
     reclaim_minutes: float = RECLAIM_MINUTES
     fixed: tuple[str, ...] = ()
@@ -34,9 +39,14 @@ class FlockSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.minute_seconds
 
     @property
+    def look_seconds(self) -> float:
+        """Two looks at what is free and what waits are this far apart at least."""
+        return self.look_minutes * self.minute_seconds
+
+    @property
     def pace_seconds(self) -> float:
         """Two announcements of changes are this far apart at least."""
-        return self.minute_seconds / 20
+        return max(self.minute_seconds / 20, self.look_seconds)
 
     @property
     def expiry_seconds(self) -> float:

@@ -1,6 +1,6 @@
 """A pool in its flock: carries messages between the rules and the others, and looks after it all.
 
-It looks whenever the own pool has handed out work, at most every `LOOK_SECONDS`: what falls idle is
+It looks whenever the own pool has handed out work, at most every `look_seconds`: what falls idle is
 lent, and what waits is asked for, within milliseconds. What is only to be repeated has its times.
 """
 
@@ -45,10 +45,8 @@ from kestrelctl.protocol.flock_views import NeighbourAnswer
 
 log = logging.getLogger(__name__)
 
-#: Between two looks, however much happens: at the least and at the most, and in flock minutes.
+#: Between two looks, however much happens and however short the flock's minute is.
 LEAST_LOOK_SECONDS = 0.002
-LOOK_SECONDS = 0.02
-LOOK_MINUTES = 1 / 3000
 #: And if nothing happens at all, in flock minutes.
 IDLE_MINUTES = 1 / 60
 #: A flock of so many pools or fewer needs no table: each tells all it knows.
@@ -120,9 +118,7 @@ class FlockService:
         self._loop = asyncio.get_running_loop()
         self._looked_at = 0.0
         self._asked_around_at = 0.0
-        self._pace_seconds = min(
-            max(LEAST_LOOK_SECONDS, LOOK_MINUTES * settings.minute_seconds), LOOK_SECONDS
-        )
+        self._pace_seconds = max(LEAST_LOOK_SECONDS, settings.look_seconds)
         self._timer: asyncio.TimerHandle | None = None
         self._pings: dict[int, asyncio.Future[None]] = {}
         self._next_token = _FIRST_TOKEN

@@ -1,20 +1,23 @@
 """What is to happen, in the order of moments: millions of events, most of them soon forgotten.
 
 A heap of all that is to come would be deep, and far apart in memory. So events are thrown unsorted
-into spans of time, and only those of the span that is now are a heap.
+into spans of time. Those of the span that is now are sorted, and only what comes up meanwhile is in
+a heap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from itertools import count
+from math import floor
 from typing import Any
 
 #: (moment, number, what to call, its arguments)
 Event = tuple[float, int, Callable[[Any, Any], None], Any, Any]
 
-#: How long a span is: some hundred events of a large flock.
-SPAN_SECONDS = 0.5
+#: So many spans a second has: in one are some hundred events of a large flock.
+SPANS_PER_SECOND = 2
 
 
 class Agenda:
@@ -28,18 +31,20 @@ class Agenda:
         self.now = now
         self._spans: dict[int, list[Event]] = {}
         self._numbers: list[int] = []
+        #: The span that is now: the last is the next, so that it can be taken off.
         self._soon: list[Event] = []
+        #: What was asked for since it began.
+        self._new: list[Event] = []
         self._soon_until = now
-        self._asked = 0
+        self._count = count().__next__
 
     def at(self, moment: float, call: Callable[[Any, Any], None], a: Any, b: Any) -> None:
         """Asks for `call(a, b)` at a moment that is not past."""
-        self._asked += 1
-        event = (moment, self._asked, call, a, b)
+        event = (moment, self._count(), call, a, b)
         if moment < self._soon_until:
-            heappush(self._soon, event)
+            heappush(self._new, event)
             return
-        number = int(moment // SPAN_SECONDS)
+        number = floor(moment * SPANS_PER_SECOND)
         span = self._spans.get(number)
         if span is None:
             self._spans[number] = [event]
@@ -49,15 +54,22 @@ class Agenda:
 
     def run(self, until: float) -> None:
         """Lets time pass up to a moment: all that is to happen before it does."""
-        soon = self._soon
+        soon, new = self._soon, self._new
         while True:
-            while soon and soon[0][0] < until:
-                self.now, _, call, a, b = heappop(soon)
+            while soon or new:
+                if not new or (soon and soon[-1] < new[0]):
+                    if soon[-1][0] >= until:
+                        break
+                    self.now, _, call, a, b = soon.pop()
+                else:
+                    if new[0][0] >= until:
+                        break
+                    self.now, _, call, a, b = heappop(new)
                 call(a, b)
-            if soon or not self._numbers or self._numbers[0] * SPAN_SECONDS >= until:
+            if soon or new or not self._numbers or self._numbers[0] >= until * SPANS_PER_SECOND:
                 self.now = until
                 return
             number = heappop(self._numbers)
-            self._soon_until = (number + 1) * SPAN_SECONDS
+            self._soon_until = (number + 1) / SPANS_PER_SECOND
             soon += self._spans.pop(number)
-            heapify(soon)
+            soon.sort(reverse=True)

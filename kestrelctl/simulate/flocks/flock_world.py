@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from kestrelctl.flock.rules.flock_settings import MINUTE_SECONDS, FlockSettings
+from kestrelctl.flock.rules.flock_settings import LOOK_MINUTES, MINUTE_SECONDS, FlockSettings
 from kestrelctl.protocol.flock import PoolAnnouncement
 from kestrelctl.simulate.flocks.agenda import Agenda
 from kestrelctl.simulate.flocks.core_pool import CorePool
@@ -39,6 +39,7 @@ class FlockWorldPlan(msgspec.Struct, frozen=True, kw_only=True):
         seed: of all chance.
         flocking: whether the pools know of each other.
         ttl: how far announcements go.
+        look_seconds: how long after one look at what is free and what waits a pool looks again.
         reclaim_minutes: how long guests may go on while own tasks wait.
         failing: the share of pools that are gone for half an hour in the middle.
         joining: the share of pools that join only in the middle.
@@ -51,6 +52,7 @@ class FlockWorldPlan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
     flocking: bool = True
     ttl: int = 1
+    look_seconds: float = LOOK_MINUTES * MINUTE_SECONDS
     reclaim_minutes: float = LONGER_THAN_TASKS_MINUTES
     failing: float = 0.0
     joining: float = 0.0
@@ -91,7 +93,11 @@ class FlockWorld:
 
     def _flock(self) -> None:
         plan = self.plan
-        settings = FlockSettings(ttl=plan.ttl, reclaim_minutes=plan.reclaim_minutes)
+        settings = FlockSettings(
+            ttl=plan.ttl,
+            look_minutes=plan.look_seconds / MINUTE_SECONDS,
+            reclaim_minutes=plan.reclaim_minutes,
+        )
         for model in self.models:
             random = Random(f"{plan.seed} member {model.number}")
             far = self.network.row(model.number)

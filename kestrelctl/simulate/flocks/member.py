@@ -128,6 +128,7 @@ class Member:
         self.copies = self.sent = 0
         self._members, self._far, self._agenda = members, far, agenda
         self._settings, self._random = settings, random
+        self._pace_seconds, self._look_seconds = settings.pace_seconds, settings.look_seconds
         self.member = False
         self._starts = 0
         self._forget()
@@ -156,6 +157,8 @@ class Member:
         self._decide_at: float | None = None
         self._decided_for = 0.0
         self._reclaims = False
+        self._shared_at = float("-inf")
+        self._share_at: float | None = None
 
     # -- coming and going --------------------------------------------------------------------------
 
@@ -292,11 +295,13 @@ class Member:
                     self._reclaims = True
                     due = model.waits_since + self._settings.reclaim_seconds
                     self._agenda.at(max(due, self._agenda.now), self._reclaim, None, None)
-            elif free < unused or (self._is_wanted and free > unused):
+            elif free < unused:  # who was promised it must not send anything
                 self._share()
+            elif self._is_wanted and free > unused:
+                self._share_soon()
         idle = free - self._unused
         if idle > self._most or idle < self._fewest:
-            at = max(self._agenda.now, self.said.at + self._settings.pace_seconds)
+            at = max(self._agenda.now, self.said.at + self._pace_seconds)
             if at < self._announce_at:
                 self._wake(at)
 
@@ -319,7 +324,7 @@ class Member:
 
     def _look_around(self, at: float) -> None:
         """Asks for a decision at a moment, but not too soon after the last one."""
-        at = max(at, self._decided_at + self._settings.pace_seconds)
+        at = max(at, self._decided_at + self._pace_seconds)
         if self._decide_at is None or at < self._decide_at:
             self._decide_at = at
             self._agenda.at(at, self._decide, at, None)
@@ -397,15 +402,31 @@ class Member:
             return
         self._is_wanted = True
         if self.model.free:
-            self._share()
+            self._share_soon()
 
     def _supplies(self) -> dict[str, ClassToLend]:
         model = self.model
         return {CLASS: ClassToLend(CLASS, _ONE, {"cpus": float(model.free)}, model.waiting)}
 
+    def _share_soon(self) -> None:
+        """Shares now, or when the pool may look again."""
+        due, now = self._shared_at + self._look_seconds, self._agenda.now
+        if due <= now:
+            self._share()
+        elif self._share_at is None:
+            self._share_at = due
+            self._agenda.at(due, self._share_late, due, None)
+
+    def _share_late(self, due: float, _b: None) -> None:
+        if due != self._share_at:
+            return
+        self._share_at = None
+        if self._is_wanted:
+            self._share_soon()
+
     def _share(self) -> None:
         """Divides what is idle among those who wish for it, and tells them."""
-        now = self._agenda.now
+        now = self._shared_at = self._agenda.now
         lent = self._lent
         for grant in self.lender.share(now, self._supplies()):
             number = self._number(grant.borrower)

@@ -190,7 +190,7 @@ class PoolModel:
 
     def _place(self) -> None:
         """Starts what waits wherever there is a place; then nothing waits, or there is none."""
-        while self.waiting:
+        while self._head < self._arrived or self._again:
             if self.free:
                 self._start(self._next())
             elif self._room:
@@ -213,7 +213,11 @@ class PoolModel:
             return
         self.free += 1
         self._count(task, self._agenda.now, self.number)
-        self._freed()
+        if self.waits_since is not None:
+            self._place()
+            if self.waits_since is not None:
+                return  # another own task has the machine, and nothing else has changed
+        self.around.changed()
 
     def _freed(self) -> None:
         """A machine has become idle."""
@@ -296,7 +300,8 @@ class PoolModel:
         self.around.uses(loan.lender, loan.running)
         if self.waits_since is not None:
             self._place()
-            self.around.changed()
+            if self.waits_since is None:
+                self.around.changed()
 
     # -- guests ------------------------------------------------------------------------------------
 
