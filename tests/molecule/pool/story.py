@@ -413,8 +413,11 @@ def versions(client: Client) -> dict[str, str]:
 
 @contextmanager
 def load(client: Client) -> Iterator[None]:
-    """Jobs for longer than what happens meanwhile lasts: no task is lost, and none ends wrong."""
-    jobs = [client.submit(250, *echo_after(0.5)) for _ in range(30)]
+    """Jobs for longer than what happens meanwhile lasts: no task is lost, and none ends wrong.
+
+    On a busy machine an upgrade takes eight minutes.
+    """
+    jobs = [client.submit(250, *echo_after(0.5)) for _ in range(60)]
     yield
     active = [job_id for job_id, job in client.jobs(jobs).items() if job["state"] == "active"]
     assert active, "the jobs were too short to tell anything"
