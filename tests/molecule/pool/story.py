@@ -417,7 +417,7 @@ def load(client: Client) -> Iterator[None]:
 
     On a busy machine an upgrade takes eight minutes.
     """
-    jobs = [client.submit(250, *echo_after(0.5)) for _ in range(60)]
+    jobs = [client.submit(250, *echo_after(0.5)) for _ in range(45)]
     yield
     active = [job_id for job_id, job in client.jobs(jobs).items() if job["state"] == "active"]
     assert active, "the jobs were too short to tell anything"
