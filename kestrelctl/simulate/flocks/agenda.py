@@ -11,13 +11,17 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from math import floor
+from operator import itemgetter
 from typing import Any
 
-#: (moment, number, what to call, its arguments)
-Event = tuple[float, int, Callable[[Any, Any], None], Any, Any]
+#: (moment, what to call, its arguments)
+Event = tuple[float, Callable[[Any, Any], None], Any, Any]
+#: The same with a number after the moment: of one moment, the lower comes first.
+NumberedEvent = tuple[float, int, Callable[[Any, Any], None], Any, Any]
 
 #: So many spans a second has: in one are some hundred events of a large flock.
 SPANS_PER_SECOND = 2
+_MOMENT = itemgetter(0)
 
 
 class Agenda:
@@ -29,42 +33,44 @@ class Agenda:
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
+        #: Each in the order of asking: a sort by the moments alone keeps that.
         self._spans: dict[int, list[Event]] = {}
         self._numbers: list[int] = []
         #: The span that is now: the last is the next, so that it can be taken off.
         self._soon: list[Event] = []
         #: What was asked for since it began.
-        self._new: list[Event] = []
+        self._new: list[NumberedEvent] = []
         self._soon_until = now
         self._count = count().__next__
 
     def at(self, moment: float, call: Callable[[Any, Any], None], a: Any, b: Any) -> None:
         """Asks for `call(a, b)` at a moment that is not past."""
-        event = (moment, self._count(), call, a, b)
         if moment < self._soon_until:
-            heappush(self._new, event)
+            heappush(self._new, (moment, self._count(), call, a, b))
             return
         number = floor(moment * SPANS_PER_SECOND)
         span = self._spans.get(number)
         if span is None:
-            self._spans[number] = [event]
+            self._spans[number] = [(moment, call, a, b)]
             heappush(self._numbers, number)
         else:
-            span.append(event)
+            span.append((moment, call, a, b))
 
     def run(self, until: float) -> None:
         """Lets time pass up to a moment: all that is to happen before it does."""
         soon, new = self._soon, self._new
         while True:
             while soon or new:
-                if not new or (soon and soon[-1] < new[0]):
-                    if soon[-1][0] >= until:
+                if not new or (soon and soon[-1][0] <= new[0][0]):
+                    moment, call, a, b = soon[-1]
+                    if moment >= until:
                         break
-                    self.now, _, call, a, b = soon.pop()
+                    soon.pop()
                 else:
                     if new[0][0] >= until:
                         break
-                    self.now, _, call, a, b = heappop(new)
+                    moment, _, call, a, b = heappop(new)
+                self.now = moment
                 call(a, b)
             if soon or new or not self._numbers or self._numbers[0] >= until * SPANS_PER_SECOND:
                 self.now = until
@@ -72,4 +78,5 @@ class Agenda:
             number = heappop(self._numbers)
             self._soon_until = (number + 1) / SPANS_PER_SECOND
             soon += self._spans.pop(number)
-            soon.sort(reverse=True)
+            soon.sort(key=_MOMENT)
+            soon.reverse()

@@ -195,6 +195,12 @@ class CorePool:
         """How many own tasks that wait were submitted before a moment."""
         return sum(self._at[task] <= moment for task in self._waits)
 
+    def quiet_for(self, fewest: int, most: int) -> None:
+        """Tells anyway of every change."""
+
+    def tell_beyond(self, waiting: float) -> None:
+        """Tells anyway whenever a task waits."""
+
     def fits(self, pool: str, cls: LentClass) -> bool:
         """Whether all that waits could run on machines of a class of another pool."""
         jid = f"{FLOCK}@{pool}/{cls.id}"

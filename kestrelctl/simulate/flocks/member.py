@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 CLASS = "00000000c1a5"
 MACHINE = WorkerAd(assets={"cpus": 1.0})
 _ONE = {"cpus": 1.0}
+_NOTHING: dict[str, float] = {}
 _NO_LIMIT = LoanLimit()
 #: When a pool is gone, others have noticed after this time.
 NOTICE_SECONDS = 15.0
@@ -52,6 +53,12 @@ _MORE_WAIT = 1.25
 def domain_of(number: int) -> str:
     """The domain of a pool."""
     return f"pool{number:04d}.flock"
+
+
+@cache
+def cpus(machines: int) -> dict[str, float]:
+    """So many machines in the words of the rules. The same object each time: nobody changes it."""
+    return {"cpus": float(machines)}
 
 
 def _no_limit(_borrower: str) -> LoanLimit:
@@ -151,14 +158,17 @@ class Member:
         self._lent: dict[int, int] = {}
         self._unused = 0
         self._is_wanted = False
-        # Until the idle machines are fewer or more than these, there is no news of them.
+        # Until the idle machines are fewer or more than these, there is no news of them; and once
+        # news are planned, no more of them matter.
         self._fewest, self._most = 1, 0
+        self._has_news = False
         self._decided_at = self._announce_at = float("-inf")
         self._decide_at: float | None = None
         self._decided_for = 0.0
         self._reclaims = False
         self._shared_at = float("-inf")
         self._share_at: float | None = None
+        self._hush()
 
     # -- coming and going --------------------------------------------------------------------------
 
@@ -233,12 +243,10 @@ class Member:
         self._agenda.at(now + phase, self._each_minute, None, None)
 
     def _each_minute(self, _a: None, _b: None) -> None:
-        """Forgets what does not hold any more."""
+        """Ends leases that are over. What others have said expires when it is looked at."""
         if not self.member:
             return
         now = self._agenda.now
-        self.willing.expire(now)
-        self.borrower.expire(now)
         if self.lender.loans:
             self._share()
         self._agenda.at(now + self._settings.minute_seconds, self._each_minute, None, None)
@@ -262,7 +270,7 @@ class Member:
         now, since = self._agenda.now, model.waits_since
         willing = since is None or now - since < settings.busy_seconds
         free = max(0, model.free - self._unused) if since is None else 0
-        cls = LentClass(id=CLASS, ad=MACHINE, machines=model.machines, free={"cpus": float(free)})
+        cls = LentClass(id=CLASS, ad=MACHINE, machines=model.machines, free=cpus(free))
         said = self._announcer.next(now, (cls,), willing=willing, ttl=settings.ttl)
         if said is not None:
             self.announcements += 1
@@ -275,6 +283,8 @@ class Member:
                     if member.model.waits_since is not None:
                         member._look_around(now + self._far[member.model.number])
         self._wake(self._announcer.wake_at)
+        self._has_news = False
+        self._hush()
 
     # -- what the pool says ------------------------------------------------------------------------
 
@@ -304,20 +314,34 @@ class Member:
             at = max(self._agenda.now, self.said.at + self._pace_seconds)
             if at < self._announce_at:
                 self._wake(at)
+            self._has_news = True
+            self._hush()
+
+    def _hush(self) -> None:
+        """Tells the pool between how many idle machines nothing has to be done."""
+        unused, most = self._unused, self.model.machines
+        fewest = unused if self._has_news else unused + self._fewest
+        if self._is_wanted and self._share_at is None:
+            most = unused
+        elif not self._has_news:
+            most = unused + self._most
+        self.model.quiet_for(fewest, most)
 
     def uses(self, lender: int, running: int) -> None:
         """So many own tasks are now at a lender."""
-        self._in_use.setdefault(self._members[lender].loan_key, {})["cpus"] = float(running)
+        self._in_use[self._members[lender].loan_key] = cpus(running)
 
     def used(self, borrower: int, running: int) -> None:
         """So many tasks of another pool run here now."""
         lent, before = self._lent.get(borrower, 0), self._used.get(borrower, 0)
-        self._unused += max(0, lent - running) - max(0, lent - before)
+        if lent > running or lent > before:
+            self._unused += max(0, lent - running) - max(0, lent - before)
+            self._hush()
         if running:
             self._used[borrower] = running
         else:
             del self._used[borrower]
-        used = {"cpus": float(running)} if running else {}
+        used = cpus(running) if running else _NOTHING
         self.lender.note_used(self._agenda.now, self._members[borrower].loan_key, used)
 
     # -- borrowing ---------------------------------------------------------------------------------
@@ -336,11 +360,11 @@ class Member:
         self._decide_at = None
         model, now, settings = self.model, self._agenda.now, self._settings
         self._decided_at = now
-        self._decided_for = 0.0
-        if model.waits_since is None or not self.member:
-            return
-        waiting = model.waiting
+        waiting = model.waiting if self.member else 0
         self._decided_for = _MORE_WAIT * waiting
+        model.tell_beyond(self._decided_for)
+        if not waiting:
+            return
         self.decisions += 1
         asked = self.borrower.decide(
             now,
@@ -401,12 +425,13 @@ class Member:
             self._agenda.at(back, borrower._refused, self.domain, refused)
             return
         self._is_wanted = True
+        self._hush()
         if self.model.free:
             self._share_soon()
 
     def _supplies(self) -> dict[str, ClassToLend]:
         model = self.model
-        return {CLASS: ClassToLend(CLASS, _ONE, {"cpus": float(model.free)}, model.waiting)}
+        return {CLASS: ClassToLend(CLASS, _ONE, cpus(model.free), model.waiting)}
 
     def _share_soon(self) -> None:
         """Shares now, or when the pool may look again."""
@@ -415,6 +440,7 @@ class Member:
             self._share()
         elif self._share_at is None:
             self._share_at = due
+            self._hush()
             self._agenda.at(due, self._share_late, due, None)
 
     def _share_late(self, due: float, _b: None) -> None:
@@ -423,6 +449,7 @@ class Member:
         self._share_at = None
         if self._is_wanted:
             self._share_soon()
+        self._hush()
 
     def _share(self) -> None:
         """Divides what is idle among those who wish for it, and tells them."""
@@ -444,6 +471,7 @@ class Member:
             borrower = self._members[number].model
             self._agenda.at(now + self._far[number], borrower.offered, self.model.number, machines)
         self._is_wanted = self.model.free == self._unused
+        self._hush()
 
     def _reclaim(self, _a: None, _b: None) -> None:
         """Ends guests for whose places own tasks have waited too long."""

@@ -49,10 +49,17 @@ class Neighbourhood(Protocol):
     """What a pool tells those who deal with the flock for it."""
 
     def waits(self) -> None:
-        """An own task has come, or come back, and found no place here nor at a lender."""
+        """An own task has come, or come back, and found no place here nor at a lender.
+
+        Said once when some begin to wait, whenever one comes back, and when more wait than
+        `tell_beyond` says.
+        """
 
     def changed(self) -> None:
-        """There are more or fewer idle machines than before, or own tasks wait for them."""
+        """There are more or fewer idle machines than before, or own tasks wait for them.
+
+        While none wait, it may be left out for as many as `quiet_for` says.
+        """
 
     def uses(self, lender: int, running: int) -> None:
         """So many own tasks are now at a lender."""
@@ -78,17 +85,16 @@ class PoolModel:
         guests: (home, task) of each task of another pool here -> when it ends.
         guests_of: how many of these each home has.
         done: own tasks that have ended.
-        ran_at: how many of them ran in each pool, this one among them.
         killed: guests that were ended before they had done, because own tasks waited.
         sum_wait, most_wait: of the tasks that have ended, from submission to their last start.
         last_end: when the last of them ended.
     """
 
     __slots__ = (
-        "_again", "_agenda", "_arrived", "_at", "_far", "_gone", "_head", "_lengths", "_nearest",
-        "_pools", "_room", "around", "borrowed", "done", "free", "guests", "guests_of", "is_down",
-        "killed", "last_end", "machines", "most_wait", "number", "ran_at", "states", "sum_wait",
-        "waits_since",
+        "_again", "_agenda", "_arrived", "_arrives", "_at", "_beyond", "_ends", "_far", "_gone",
+        "_guest_ends", "_head", "_lengths", "_nearest", "_pools", "_room", "_watched", "around", "borrowed", "done", "free", "guests", "guests_of", "is_down",
+        "killed", "last_end", "machines", "most_wait", "number", "_quiet_from", "_quiet_to", "_ran_away",
+        "_reports", "states", "sum_wait", "waits_since",
     )  # fmt: skip
 
     def __init__(
@@ -109,22 +115,31 @@ class PoolModel:
         self.guests_of: dict[int, int] = {}
         self.is_down = False
         self.done = self.killed = 0
-        self.ran_at: dict[int, int] = {}
+        #: How many of these ran in each other pool.
+        self._ran_away: dict[int, int] = {}
         self.sum_wait = self.most_wait = self.last_end = 0.0
         self._agenda = agenda
         self._at, self._lengths = at, lengths
         self._pools: Sequence[PoolModel] = ()
         self._far: Sequence[float] = ()
         #: The tasks that wait: those from `_head` up to `_arrived`, and before them who came back.
+        #: While some wait, nothing happens when another one comes: `_come` counts it later.
         self._head = self._arrived = 0
         self._again: list[int] = []
+        #: `around` is told when more than so many wait; which task is the first that may be it.
+        self._beyond = 0.0
+        self._watched = -1
+        #: With so many idle machines, `around` need not hear of each change.
+        self._quiet_from, self._quiet_to = 1, 0
         #: Loans, the nearest first, and how many tasks could still go there.
         self._nearest: list[Borrowed] = []
         self._room = 0
         #: How often the pool has failed: what ran before then does not end any more.
         self._gone = 0
-        if at:
-            agenda.at(at[0], self._arrive, None, None)
+        # What is called most often is looked up once: a bound method for each event takes memory.
+        self._arrives, self._ends = self._arrive, self._end
+        self._guest_ends, self._reports = self._guest_end, self._reported
+        self._await()
 
     def meet(self, pools: Sequence[PoolModel], far: Sequence[float], around: Neighbourhood) -> None:
         """Becomes part of a flock.
@@ -138,20 +153,37 @@ class PoolModel:
     @property
     def waiting(self) -> int:
         """How many own tasks wait for a place."""
+        self._come()
         return self._arrived - self._head + len(self._again)
 
     @property
     def oldest(self) -> float | None:
         """When the task was submitted that has waited longest; None if none waits."""
+        self._come()
         if self._again:
             return self._at[self._again[0]]
         return self._at[self._head] if self._head < self._arrived else None
 
     def waiting_since(self, moment: float) -> int:
         """How many own tasks that wait were submitted before a moment."""
+        self._come()
         at = self._at
         again = sum(at[task] <= moment for task in self._again)
         return again + bisect_right(at, moment, self._head, self._arrived) - self._head
+
+    def quiet_for(self, fewest: int, most: int) -> None:
+        """`around` need not be told of changes between so many idle machines."""
+        self._quiet_from, self._quiet_to = fewest, most
+
+    @property
+    def ran_at(self) -> dict[int, int]:
+        """How many own tasks have run in each pool, this one among them."""
+        return {self.number: self.done - sum(self._ran_away.values()), **self._ran_away}
+
+    def tell_beyond(self, waiting: float) -> None:
+        """`around` wants to be told when more own tasks wait than that."""
+        self._beyond = waiting
+        self._watch()
 
     def fits(self, _pool: str, _cls: LentClass) -> bool:
         """Whether what waits could run on machines of another pool: all are alike."""
@@ -159,27 +191,61 @@ class PoolModel:
 
     # -- own tasks ---------------------------------------------------------------------------------
 
-    def _arrive(self, _a: None, _b: None) -> None:
-        task = self._arrived
-        arrived = self._arrived = task + 1
-        if arrived < len(self._at):
-            self._agenda.at(self._at[arrived], self._arrive, None, None)
-        if self._head == task and not self._again:
-            if self.free:
-                self._head = arrived
-                self._start(task)
-                self.around.changed()
-                return
-            if self._room:
-                self._head = arrived
-                self._send(task)
-                return
-        if self.is_down:
+    def _await(self) -> None:
+        """The next task is dealt with when it comes, for none waits."""
+        if self._arrived < len(self._at):
+            self._agenda.at(self._at[self._arrived], self._arrives, self._arrived, None)
+
+    def _arrive(self, task: int, _b: None) -> None:
+        """A task comes while none waits."""
+        if task != self._arrived or self.waits_since is not None or self.is_down:
             return
-        if self.waits_since is None:
+        self._arrived = task + 1
+        if self.free:
+            self._head = self._arrived
+            self._await()
+            self._start(task)
+            if not self._quiet_from <= self.free <= self._quiet_to:
+                self.around.changed()
+        elif self._room:
+            self._head = self._arrived
+            self._await()
+            self._send(task)
+        else:
             self.waits_since = self._agenda.now
             self.around.changed()
-        self.around.waits()
+            self.around.waits()
+            self._watch()
+
+    def _come(self) -> None:
+        """Counts the tasks that have come while others waited."""
+        if self.waits_since is None:
+            return
+        arrived, at, now = self._arrived, self._at, self._agenda.now
+        while arrived < len(at) and at[arrived] <= now:
+            arrived += 1
+        self._arrived = arrived
+
+    def _watch(self) -> None:
+        """Looks for the moment at which more may wait than `around` knows of."""
+        if self.waits_since is None:
+            return
+        self._come()
+        task = max(self._arrived, self._head + int(self._beyond) - len(self._again))
+        if task != self._watched and task < len(self._at):
+            self._watched = task
+            self._agenda.at(self._at[task], self._too_many, task, None)
+
+    def _too_many(self, task: int, _b: None) -> None:
+        if task != self._watched:
+            return
+        self._watched = -1
+        if self.waits_since is None:
+            return
+        if self.waiting > self._beyond:
+            self.around.waits()
+        else:
+            self._watch()
 
     def _next(self) -> int:
         """The task that is to start next, of those that wait."""
@@ -188,16 +254,19 @@ class PoolModel:
         self._head += 1
         return self._head - 1
 
-    def _place(self) -> None:
-        """Starts what waits wherever there is a place; then nothing waits, or there is none."""
+    def _place(self) -> bool:
+        """Starts what waits wherever there is a place; returns whether some still waits."""
+        self._come()
         while self._head < self._arrived or self._again:
             if self.free:
                 self._start(self._next())
             elif self._room:
                 self._send(self._next())
             else:
-                return
+                return True
         self.waits_since = None
+        self._await()
+        return False
 
     def _start(self, task: int) -> None:
         """A task starts on a machine of its own pool."""
@@ -205,33 +274,34 @@ class PoolModel:
         if self.free < 0 or self.states[task] != WAITS:
             raise UnaccountedTask(f"task {task} of pool {self.number} starts with no right to")
         self.states[task] = RUNS
-        self._agenda.at(self._agenda.now + self._lengths[task], self._end, task, self._gone)
+        self._agenda.at(self._agenda.now + self._lengths[task], self._ends, task, self._gone)
 
     def _end(self, task: int, gone: int) -> None:
         """A task has ended on a machine of its own pool."""
         if gone != self._gone:
             return
         self.free += 1
-        self._count(task, self._agenda.now, self.number)
-        if self.waits_since is not None:
-            self._place()
-            if self.waits_since is not None:
-                return  # another own task has the machine, and nothing else has changed
-        self.around.changed()
+        self._count(task, self._agenda.now)
+        if self.waits_since is None:
+            if not self._quiet_from <= self.free <= self._quiet_to:
+                self.around.changed()
+        elif not self._place():  # else an own task has the machine, and nothing else has changed
+            self.around.changed()
 
     def _freed(self) -> None:
         """A machine has become idle."""
         if self.waits_since is not None:
             self._place()
+        elif self._quiet_from <= self.free <= self._quiet_to:
+            return
         self.around.changed()
 
-    def _count(self, task: int, ended: float, pool: int) -> None:
+    def _count(self, task: int, ended: float) -> None:
         """A task has ended well."""
         if self.states[task] != RUNS:
             raise UnaccountedTask(f"task {task} of pool {self.number} ends, but does not run")
         self.states[task] = DONE
         self.done += 1
-        self.ran_at[pool] = self.ran_at.get(pool, 0) + 1
         wait = ended - self._lengths[task] - self._at[task]
         self.sum_wait += wait
         if wait > self.most_wait:
@@ -262,7 +332,9 @@ class PoolModel:
 
     def _send(self, task: int) -> None:
         """A task goes to the nearest lender that has room."""
-        loan = next(loan for loan in self._nearest if loan.machines > loan.running)
+        for loan in self._nearest:
+            if loan.machines > loan.running:
+                break
         if self.states[task] != WAITS:
             raise UnaccountedTask(f"task {task} of pool {self.number} starts with no right to")
         self.states[task] = RUNS
@@ -275,7 +347,8 @@ class PoolModel:
         """A task has ended at a lender, which has now been heard."""
         if loan.is_cut:
             return
-        self._count(task, self._agenda.now - loan.far_seconds, loan.lender)
+        self._count(task, self._agenda.now - loan.far_seconds)
+        self._ran_away[loan.lender] = self._ran_away.get(loan.lender, 0) + 1
         self._has_left(loan)
 
     def _came_back(self, task: int, loan: Borrowed) -> None:
@@ -287,8 +360,9 @@ class PoolModel:
         if self.waits_since is None:
             self.waits_since = self._agenda.now
         self._has_left(loan)
-        if self.waits_since is not None:
+        if self.waiting:
             self.around.waits()
+            self._watch()
 
     def _has_left(self, loan: Borrowed) -> None:
         loan.running -= 1
@@ -298,10 +372,8 @@ class PoolModel:
             del self.borrowed[loan.lender]
             self._nearest.remove(loan)
         self.around.uses(loan.lender, loan.running)
-        if self.waits_since is not None:
-            self._place()
-            if self.waits_since is None:
-                self.around.changed()
+        if self.waits_since is not None and not self._place():
+            self.around.changed()
 
     # -- guests ------------------------------------------------------------------------------------
 
@@ -316,19 +388,20 @@ class PoolModel:
             self._agenda.at(now + 2 * far, self._pools[home]._came_back, task, loan)
             return
         self.free -= 1
-        ends = now + far + seconds
-        self.guests[home, task] = ends
+        ends, guest = now + far + seconds, (home, task)
+        self.guests[guest] = ends
         running = self.guests_of[home] = self.guests_of.get(home, 0) + 1
         self.around.used(home, running)
-        self.around.changed()  # it may be the machine of another loan: its borrower is told
-        self._agenda.at(ends, self._guest_ends, (home, task), loan)
+        if self.waits_since is not None or not self._quiet_from <= self.free <= self._quiet_to:
+            self.around.changed()  # it may be the machine of another loan: its borrower is told
+        self._agenda.at(ends, self._guest_ends, guest, loan)
 
-    def _guest_ends(self, guest: tuple[int, int], loan: Borrowed) -> None:
+    def _guest_end(self, guest: tuple[int, int], loan: Borrowed) -> None:
         now = self._agenda.now
         if self.guests.get(guest) != now:  # it was killed, and may have come again since
             return
         home, task = guest
-        self._agenda.at(now + loan.far_seconds, self._pools[home]._reported, task, loan)
+        self._agenda.at(now + loan.far_seconds, self._pools[home]._reports, task, loan)
         self._guest_left(guest)
         self._freed()
 
@@ -365,6 +438,7 @@ class PoolModel:
         """
         noticed = self._agenda.now + notice_seconds
         self.is_down = True
+        self._beyond = 0.0
         self._gone += 1
         self.free = 0
         for home in self._pools:
@@ -382,8 +456,8 @@ class PoolModel:
         self.borrowed.clear()
         self._nearest.clear()
         self._room = 0
-        for task, state in enumerate(self.states):
-            if state == RUNS:
+        for task in range(len(self.states)):
+            if self.states[task] == RUNS:
                 self.states[task] = WAITS
                 self._again.append(task)
         self._again.sort()
@@ -399,12 +473,16 @@ class PoolModel:
         """The pool is back, with its machines idle and the tasks that it had."""
         self.is_down = False
         self.free = self.machines
-        if self.waiting:
-            self.waits_since = self._agenda.now
-            self._place()
-            self.around.changed()
-            if self.waits_since is not None:
-                self.around.waits()
+        self.waits_since = self._agenda.now
+        if not self.waiting:
+            self.waits_since = None
+            self._await()
+            return
+        still_waits = self._place()
+        self.around.changed()
+        if still_waits:
+            self.around.waits()
+            self._watch()
 
 
 class Alone:
