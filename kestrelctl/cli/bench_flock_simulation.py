@@ -56,6 +56,9 @@ from kestrelctl.grammar.quantities import Number, WholeNumber, parse_percent
 @click.option("--failing", metavar="PERCENT", help="Of the pools, are gone for half an hour.")
 @click.option("--joining", metavar="PERCENT", help="Of the pools, join in the middle.")
 @click.option("--core", is_flag=True, help="Each pool has a core as in production; slower.")
+@click.option(
+    "--compiled", is_flag=True, help="Compile it to C first, with mypyc; for a thousand pools."
+)
 @click.option("--report", type=Path, metavar="DIR", help="Write a page with plots there.")
 @pass_invocation
 def simulate_flocks(
@@ -70,13 +73,17 @@ def simulate_flocks(
     failing: str | None,
     joining: str | None,
     core: bool,
+    compiled: bool,
     report: Path | None,
 ) -> None:
     """Simulate many pools that lend each other machines."""
+    from kestrelctl.bench import compiled_run
     from kestrelctl.bench import flock_simulation as simulating
     from kestrelctl.bench import flock_simulation_page as showing
     from kestrelctl.simulate.flocks.flock_world import FlockWorldPlan
 
+    if compiled and not compiled_run.is_compiled():
+        raise SystemExit(compiled_run.run_compiled(sys.argv[1:]))
     plans = [
         FlockWorldPlan(
             pools=pools,

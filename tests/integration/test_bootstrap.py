@@ -159,7 +159,9 @@ def test_all_that_the_tests_need_is_named(machine: Machine) -> None:
     refused = machine.kestrel("test", "tests/unit")
     assert refused.returncode == 9
     install = refused.stderr.splitlines()[-1]
-    assert install.endswith(" bubblewrap prometheus chromium profanity tmux openmpi-bin")
+    assert install.endswith(
+        " bubblewrap prometheus chromium profanity tmux openmpi-bin gcc libc6-dev"
+    )
 
 
 NOISY_UV = 'case $1 in venv | pip) echo "WARNING: a location is ignored" >&2 ;; esac\n'

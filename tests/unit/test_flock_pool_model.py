@@ -205,3 +205,50 @@ def test_events_come_in_the_order_of_moments_and_within_one_as_they_were_asked_f
     assert heard == [(-1.9, 1), (pytest.approx(-1.8), 11), (0.3, 3)]
     agenda.run(100.0)
     assert heard[3:] == [(5.0, 0), (5.0, 2), (5.0, 12), (9.3, 13)]
+
+
+def test_changes_are_told_only_where_somebody_has_to_hear_of_them() -> None:
+    agenda = Agenda()
+    pool = a_pool(agenda, 4, (1, 50), (2, 50), (3, 50), (4, 50), (5, 3), (6, 50))
+    pool.meet([pool], [0.0], around := Nobody())
+    pool.quiet_for(1, 3)
+    agenda.run(3.5)
+    assert (pool.free, around.told) == (1, [])
+    agenda.run(4.5)
+    assert (pool.free, around.told) == (0, ["changed"])
+    agenda.run(5.5)
+    assert around.told[1:] == ["changed", "waits"], "own tasks that wait are no quiet thing"
+
+
+def test_of_more_that_wait_is_told_when_they_are_more_than_was_asked_for() -> None:
+    agenda = Agenda()
+    pool = a_pool(agenda, 1, (1, 7.5), *((2 + n, 100) for n in range(9)))
+    pool.meet([pool], [0.0], around := Nobody())
+    agenda.run(2.5)
+    assert around.told.count("waits") == 1
+    pool.tell_beyond(4)
+    agenda.run(5.5)
+    assert (pool.waiting, around.told.count("waits")) == (4, 1)
+    agenda.run(6.5)
+    assert (pool.waiting, around.told.count("waits")) == (5, 2)
+    agenda.run(7.5)
+    assert around.told.count("waits") == 2, "it was told once, and nothing was asked for since"
+    pool.tell_beyond(7)
+    agenda.run(9.5)
+    assert (pool.waiting, around.told.count("waits")) == (7, 2), "one has started since"
+    agenda.run(10.5)
+    assert (pool.waiting, around.told.count("waits")) == (8, 3)
+
+
+def test_what_comes_while_a_pool_is_down_runs_when_it_is_back() -> None:
+    agenda = Agenda()
+    pool = a_pool(agenda, 2, (1, 5), (20, 5), (21, 5), (50, 5))
+    pool.meet([pool], [0.0], Nobody())
+    agenda.run(10)
+    pool.fail(notice_seconds=1)
+    agenda.run(30)
+    pool.recover()
+    agenda.run(31)
+    assert pool.free == 0
+    agenda.run(1000)
+    assert (pool.done, pool.most_wait, pool.last_end) == (4, 10, 55)

@@ -68,7 +68,7 @@ class Neighbourhood(Protocol):
         """So many tasks of another pool run here now."""
 
 
-class UnaccountedTask(AssertionError):
+class UnaccountedTask(Exception):
     """A task has ended twice, or a machine has run two at once: the model is wrong."""
 
 
@@ -91,10 +91,41 @@ class PoolModel:
     """
 
     __slots__ = (
-        "_again", "_agenda", "_arrived", "_arrives", "_at", "_beyond", "_ends", "_far", "_gone",
-        "_guest_ends", "_head", "_lengths", "_nearest", "_pools", "_room", "_watched", "around", "borrowed", "done", "free", "guests", "guests_of", "is_down",
-        "killed", "last_end", "machines", "most_wait", "number", "_quiet_from", "_quiet_to", "_ran_away",
-        "_reports", "states", "sum_wait", "waits_since",
+        "_again",
+        "_agenda",
+        "_arrived",
+        "_arrives",
+        "_at",
+        "_beyond",
+        "_ends",
+        "_far",
+        "_gone",
+        "_guest_ends",
+        "_head",
+        "_lengths",
+        "_nearest",
+        "_pools",
+        "_quiet_from",
+        "_quiet_to",
+        "_ran_away",
+        "_reports",
+        "_room",
+        "_watched",
+        "around",
+        "borrowed",
+        "done",
+        "free",
+        "guests",
+        "guests_of",
+        "is_down",
+        "killed",
+        "last_end",
+        "machines",
+        "most_wait",
+        "number",
+        "states",
+        "sum_wait",
+        "waits_since",
     )  # fmt: skip
 
     def __init__(
@@ -476,7 +507,6 @@ class PoolModel:
         self.waits_since = self._agenda.now
         if not self.waiting:
             self.waits_since = None
-            self._await()
             return
         still_waits = self._place()
         self.around.changed()

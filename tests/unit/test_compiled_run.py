@@ -1,0 +1,37 @@
+"""Compiling a simulation: what is needed for it, and what is compiled."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+import kestrelctl
+from kestrelctl.bench import compiled_run
+from kestrelctl.errors import KestrelError, MissingTool
+
+
+def test_python_that_has_no_mypyc_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingTool, match="mypyc is needed") as caught:
+        compiled_run.run_compiled(["bench", "flock-sim"])
+    assert "mypy[mypyc]" in (caught.value.hint or "")
+
+
+def test_a_machine_without_a_c_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "cc-that-nobody-has -O2")
+    with pytest.raises(MissingTool, match="there is no 'cc-that-nobody-has'"):
+        compiled_run.run_compiled(["bench", "flock-sim"])
+
+
+def test_what_is_not_the_copy_does_not_make_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KESTREL_COMPILED", "1")
+    assert not compiled_run.is_compiled()
+    with pytest.raises(KestrelError, match="not what runs"):
+        compiled_run.run_compiled(["bench", "flock-sim"])
+
+
+@pytest.mark.parametrize("name", compiled_run.COMPILED)
+def test_all_that_is_to_be_compiled_is_there(name: str) -> None:
+    assert (Path(kestrelctl.__file__).parent / name).exists()
