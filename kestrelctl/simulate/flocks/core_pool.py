@@ -139,6 +139,7 @@ class CorePool:
         #: What runs on own machines: number -> (worker, job).
         self._running: dict[int, tuple[str, int]] = {}
         self._busy: set[str] = set()
+        self._beyond = 0.0
         self._loan_of: dict[str, CoreLoan] = {}
         self._loans = 0
         #: What was counted of the pool's own core since something last happened to it.
@@ -199,7 +200,8 @@ class CorePool:
         """Tells anyway of every change."""
 
     def tell_beyond(self, waiting: float) -> None:
-        """Tells anyway whenever a task waits."""
+        """`around` wants to be told when more own tasks wait than that."""
+        self._beyond = waiting
 
     def fits(self, pool: str, cls: LentClass) -> bool:
         """Whether all that waits could run on machines of a class of another pool."""
@@ -273,7 +275,7 @@ class CorePool:
         elif self.waits_since is None:
             self.waits_since = self._agenda.now
         self.around.changed()
-        if waits and self._waits:
+        if waits and len(self._waits) > self._beyond:
             self.around.waits()
 
     # -- own tasks ---------------------------------------------------------------------------------
