@@ -247,11 +247,11 @@ async def test_what_the_host_could_run_itself_starts_nothing_however_full_it_is(
     await asyncio.sleep(5)
     found.on_here(HOST, here())
     await asyncio.sleep(5)
-    assert (found.needed["gpu"], found.there()) == (0, [])
+    assert (found.demand.needed["gpu"], found.there()) == (0, [])
     waiting.append(SimpleNamespace(shape=shapes["GPU"], tasks=1))
     found.on_here(HOST, here())
     await asyncio.sleep(1)
-    assert (found.needed["gpu"], len(found.there())) == (1, 1)
+    assert (found.demand.needed["gpu"], len(found.there())) == (1, 1)
 
 
 @on_its_own_clock

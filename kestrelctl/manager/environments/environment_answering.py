@@ -77,7 +77,7 @@ class EnvironmentRequests:
             maximum=cls.maximum,
             start_seconds=cls.start_seconds,
             idle_seconds=cls.idle_seconds,
-            waiting=desk.needed[cls.name],
+            waiting=desk.demand.needed[cls.name],
             obstacle=desk.obstacles[cls.name].value,
             hosts=hosts,
             failures=failures,
