@@ -111,6 +111,8 @@ def _view(found: Environment, now: float) -> EnvironmentView:
         idle_seconds=idle,
         worker=found.worker,
         asked_for=found.asked_for,
+        draining=found.draining,
+        makes_room_for=found.makes_room_for,
     )
 
 

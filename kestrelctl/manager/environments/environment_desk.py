@@ -13,6 +13,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from kestrelctl.core.classad.evaluation import Ad, Expression
+from kestrelctl.core.events import Drain
 from kestrelctl.core.members.worker import Worker
 from kestrelctl.core.model.assets import Amounts, natural
 from kestrelctl.core.model.matching_ads import worker_ad
@@ -21,6 +22,7 @@ from kestrelctl.core.model.shape import Shape
 from kestrelctl.core.model.task_environment import KINDS as TASK_KINDS
 from kestrelctl.core.model.task_environment import TaskEnvironment
 from kestrelctl.environments.environment_class import EnvironmentClass
+from kestrelctl.environments.making_room import MadeRoom, RoomMaking
 from kestrelctl.environments.on_demand import (
     Decision,
     HostRoom,
@@ -114,6 +116,7 @@ class EnvironmentDesk:
         self._drops_at = service.now() + AWAY_SECONDS
         self.book = EnvironmentBook(service.pool.epoch)
         self.failures = StartFailures()
+        self._room = RoomMaking()
         self.counts = StartCounts(Counter(), Counter())
         self.demand = EnvironmentDemand(service.pool, classes, workers_host)
         self.obstacles: dict[str, StartObstacle] = dict.fromkeys(classes, StartObstacle.NOT_NEEDED)
@@ -222,30 +225,53 @@ class EnvironmentDesk:
                 self._gone(each, "its host has not answered")
         names = {each.worker for each in self.book.known.values()}
         online: dict[str, bool] = {}
+        draining: set[str] = set()
         for worker in workers.values():
             name = worker.account.partition("@")[0]
             if name in names | self._accounts.names and worker.online:
                 online[name] = not worker.held
+                if worker.draining:
+                    draining.add(name)
         if now >= self._drops_at and self._service.pool.connected:
             self._drops_at = now + AWAY_SECONDS
             for name in self._accounts.names - names - online.keys():
                 # Of one that went while no manager was there, or while no server was.
                 self._spawn(self._drop_account(name))
-        for useful in self.book.see_workers(online.items(), now):
+        for useful in self.book.see_workers(online.items(), now, draining):
             self.counts.started[useful.of] += 1
             self.failures.succeeded(useful.of, useful.host)
+            self._room.has_worked(useful.of)
 
     def _decide(self, now: float) -> Decision:
         hosts = self.hosts()
         needs = self.demand.needs(hosts, now)
-        return decide(
-            self.classes.values(),
-            needs,
-            hosts,
-            self.book.known.values(),
-            self.failures,
-            now,
-        )
+        there = list(self.book.known.values())
+        first = self._room.starving(now)
+        found = decide(self.classes.values(), needs, hosts, there, self.failures, now, first)
+        if now >= self._starts_at:
+            starting = {start.of for start in found.start}
+            for made in self._room.look(
+                self.classes, needs, hosts, there, starting, self.failures, now
+            ):
+                self._drain(self.book.known[made.number], made)
+        return found
+
+    def _drain(self, environment: Environment, made: MadeRoom) -> None:
+        """Lets it end what it runs, and no more."""
+        environment.draining, environment.makes_room_for = True, made.starving
+        log.info(
+            "draining environment %d of class %s at %s: %s",
+            environment.number, environment.of, environment.host, made.why,
+        )  # fmt: skip
+        for worker in list(self._service.pool.workers.values()):
+            if worker.account.partition("@")[0] == environment.worker:
+                event = Drain(
+                    at=self._service.now(),
+                    cause=f"pool@{self._service.domain}",
+                    worker=worker.jid,
+                    by=f"the pool: {made.why}",
+                )
+                self._service.handle(event)
 
     def coming_for(self, shape: Shape) -> list[str]:
         """The classes of which an environment could run work of a shape, and is made by a host."""
